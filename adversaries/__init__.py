@@ -1,5 +1,5 @@
-"""Dishonest actors, one per attack, started by the demo and by tests; nothing imports them.
+"""Dishonest actors, one for each attack. Demo and tests start them; product code does not import them.
 
-`dishonest_operator` cheats on its receipts (`engines` are its lies), `frivolous_challenger` disputes an honest one,
-`rpc_proxy` is a chain node that swallows answers.
+`dishonest_operator` signs false receipts, `frivolous_challenger` disputes an honest receipt, `rpc_proxy` is a chain node that
+drops answers, `thinner_model` makes a cheaper model.
 """

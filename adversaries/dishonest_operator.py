@@ -19,11 +19,11 @@ from bytewise.service.settings import load_settings
 from serving.settings import OperatorSettings
 from serving.wiring import run
 
-# Engines that lie, each in one way. They wrap an honest engine: `serving` itself has no switch for cheating.
+# Dishonest engines, one for each fraud. They wrap an honest engine, so that `serving` needs no switch for cheating.
 
 
 class AltersOneToken:
-    """Answers truly but for one token in the middle; the trace root stays that of the true computation."""
+    """Gives the true answer with one token in the middle changed. The trace root stays that of the true computation."""
 
     def __init__(self, honest: Engine) -> None:
         self._honest = honest
@@ -42,7 +42,7 @@ class AltersOneToken:
 
 
 class RunsAnotherArtifact:
-    """Runs a cheaper model than the receipt names, consistently: tokens and trace are those of the other artifact."""
+    """Always runs a cheaper model than the receipt names: tokens and trace are those of the other artifact."""
 
     def __init__(self, honest: Engine, other: Engine, other_id: Digest) -> None:
         self._honest = honest
@@ -50,7 +50,7 @@ class RunsAnotherArtifact:
         self._other_id = other_id
 
     def generate(self, request: Request) -> Generated:
-        """What the other artifact answers, under the name of the promised one."""
+        """The answer of the other artifact, under the name of the promised one."""
         given = self._other.generate(replace(request, model_id=self._other_id))
         return replace(given, output=output_for(request, given.output.token_ids, given.output.finish_reason))
 
@@ -60,7 +60,7 @@ class RunsAnotherArtifact:
 
 
 class ForgesTheTrace:
-    """Gives true tokens under a trace that nobody computed (a cached or guessed answer)."""
+    """Gives true tokens with a trace that was not computed, like a cached or guessed answer."""
 
     def __init__(self, honest: Engine) -> None:
         self._honest = honest
@@ -78,26 +78,26 @@ class ForgesTheTrace:
 
 @dataclass(frozen=True, slots=True)
 class Relabelled(Generated):
-    """An answer under the out_hash of another one."""
+    """An answer with the `out_hash` of another answer."""
 
     claimed: Digest
-    """That out_hash."""
+    """The `out_hash` of the other answer."""
 
     @property
     def out_hash(self) -> Digest:
-        """What the receipt will say."""
+        """The `out_hash` in the receipt."""
         return self.claimed
 
 
 class ShowsAnotherText:
-    """Runs the model, then shows, seals and signs another text; `outHash` stays that of the true answer."""
+    """Runs the model, but shows, seals and signs another text. `outHash` stays that of the true answer."""
 
     def __init__(self, honest: Engine) -> None:
         self._honest = honest
         self._altered = AltersOneToken(honest)
 
     def generate(self, request: Request) -> Generated:
-        """An altered answer under the true one's out_hash."""
+        """An altered answer with the `out_hash` of the true one."""
         altered = self._altered.generate(request)
         true = self._honest.generate(request)
         return Relabelled(altered.output, altered.leaves, true.out_hash)
@@ -108,16 +108,16 @@ class ShowsAnotherText:
 
 
 class CheatsInTurn:
-    """One fraud of each kind, request after request, then honest answers."""
+    """Commits one fraud of each kind in the first requests, then gives honest answers."""
 
     def __init__(self, honest: Engine, frauds: tuple[Engine, ...]) -> None:
         self._honest = honest
         self._turns = list(frauds)
 
     def generate(self, request: Request) -> Generated:
-        """By the next fraud in turn."""
+        """The answer of the next fraud."""
         answer = (self._turns[0] if self._turns else self._honest).generate(request)
-        # Only an answer that was given uses up the fraud: a failed request is asked again.
+        # A failed request does not count, because the client sends it again.
         self._turns = self._turns[1:]
         return answer
 

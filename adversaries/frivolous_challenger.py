@@ -1,4 +1,4 @@
-"""A watchtower that disputes one honest receipt whatever the audits say, and loses its bond.
+"""A watchtower that disputes one honest receipt without any evidence, and loses its bond.
 
 `python -m adversaries.frivolous_challenger --config FILE RECEIPT_ID`: the same settings file as `bytewise verifier run`.
 """
@@ -24,7 +24,7 @@ class FrivolousChallenger(Watchtower):
     victim: Digest
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """The one challenge, unless the receipt is disputed already or not seen yet."""
+        """Opens the dispute, unless the receipt is disputed already or not seen yet."""
         disputed = any(case.receipt_id == self.victim for case in snapshot.disputes)
         if disputed or self._records.find(self.victim) is None:
             return ()

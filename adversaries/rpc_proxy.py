@@ -2,7 +2,7 @@
 
 `python -m adversaries.rpc_proxy --upstream URL --port N`. Members use `http://127.0.0.1:N/<member>` as their RPC. The director
 posts `{"member": m, "needle": hex}` to `/control`: the next `eth_sendRawTransaction` of that member whose bytes contain the
-needle is forwarded to the chain and not answered. `GET /control` lists what was caught.
+needle is forwarded to the chain and not answered. `GET /control` lists the caught transactions.
 """
 
 import argparse
@@ -20,7 +20,7 @@ MAX_BODY_BYTES = 8 * 2**20
 
 
 class RpcProxy(ThreadingHTTPServer):
-    """Forwards JSON-RPC; holds the answers that the director asked it to hold."""
+    """Forwards JSON-RPC, and drops the answers that the director asked it to drop."""
 
     daemon_threads = True
 
@@ -33,7 +33,7 @@ class RpcProxy(ThreadingHTTPServer):
         self.lock = threading.Lock()
 
     def holds(self, member: str, body: bytes) -> bool:
-        """Whether the answer to this call is to be swallowed; each needle catches once."""
+        """Whether the answer to this call must be dropped. Each needle catches one call."""
         with self.lock:
             needle = self.needles.get(member)
             if needle is None or b"eth_sendRawTransaction" not in body or needle.encode() not in body:
@@ -72,12 +72,12 @@ class Handler(BaseHTTPRequestHandler):
         return self._answer(status, answer)
 
     def do_GET(self) -> None:
-        """What was caught so far."""
+        """The transactions caught so far."""
         with self.server.lock:
             self._answer(200, json.dumps(self.server.caught).encode())
 
     def log_message(self, *args: Any) -> None:
-        """Silent: the node's own log says it all."""
+        """Writes nothing: the node has its own log."""
 
     def _forward(self, body: bytes) -> tuple[int, bytes]:
         for fresh in (False, True):
@@ -100,7 +100,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Serve until terminated."""
+    """Serves until terminated."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--upstream", required=True, help="URL of the real node")
     parser.add_argument("--port", required=True, type=int, help="loopback port to listen on")

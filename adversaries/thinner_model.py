@@ -1,4 +1,4 @@
-"""A checkpoint without its last decoder layer, as an operator would serve it to save the work of that layer.
+"""Makes a checkpoint without its last decoder layer, which a dishonest operator serves to save the computation of that layer.
 
 `python -m adversaries.thinner_model CHECKPOINT OUT`: tokenizer, template and all other weights stay the same.
 """
@@ -24,7 +24,7 @@ def thin(checkpoint: Path, out: Path) -> None:
 
 
 def without(data: bytes, prefix: str) -> bytes:
-    """A safetensors file without the tensors whose name begins so.
+    """A safetensors file without the tensors whose names begin with this prefix.
 
     The file is 8 bytes of length, a JSON header with the offsets of each tensor, and the tensors' bytes.
     """
@@ -38,7 +38,7 @@ def without(data: bytes, prefix: str) -> bytes:
             tensor["data_offsets"] = [len(body), len(body) + end - first]
             body += data[start + first : start + end]
     text = json.dumps(kept).encode()
-    text += b" " * (-len(text) % 8)  # the tensors stay aligned
+    text += b" " * (-len(text) % 8)  # keeps the tensors aligned
     return len(text).to_bytes(8, "little") + text + body
 
 

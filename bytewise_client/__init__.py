@@ -1,1 +1,1 @@
-"""What an application embeds: checks of an answer and of public records, which need no model and trust no service."""
+"""The library for applications: checks of an answer and of public records. The checks need no model and trust no service."""

@@ -1,7 +1,7 @@
 """The checks of one receipt and their conclusion (the paper's Algorithm 3): public records, opening, re-execution.
 
-What an opening adds: who holds it can recompute the answer. Without it nobody outside may, and the chain's verdict or the
-drawn audits are the strongest things that can be said.
+With the opening of a receipt, its holder can compute the answer again. Without it, the strongest results are the chain's verdict
+and the drawn audits.
 """
 
 from typing import Any, NamedTuple
@@ -35,11 +35,11 @@ MEANING = {
     DivergenceClass.STOP: "the tokens are right; the finish reason, the counts or the blind are not",
     DivergenceClass.TRACE: "the answer is right, but the receipt commits to another computation",
 }
-"""What a divergence says, by its class."""
+"""Text for each class of divergence."""
 
 
 class ReceiptCheck(NamedTuple):
-    """One thing that was looked at."""
+    """Result of one check."""
 
     name: str
     result: str
@@ -47,36 +47,37 @@ class ReceiptCheck(NamedTuple):
 
 
 class Rerun(NamedTuple):
-    """A re-execution: its first divergence from the claim, with the text of both tokens where there are any."""
+    """Result of a re-execution: its first divergence from the claim, with the text of both tokens if there are tokens."""
 
     divergence: Divergence | None
     expected_text: str
     claimed_text: str
     fields: tuple[str, ...]
-    """Fields of the receipt that are not what the re-execution gives: `tokensHash`, `outHash` or both."""
+    """Fields of the receipt that differ from the re-execution: `tokensHash`, `outHash` or both."""
 
 
 class Standing(NamedTuple):
-    """What the chain says about a receipt."""
+    """The state of a receipt on the chain."""
 
     final: bool | None
-    """Accepted for good; None where that takes a proof of membership that nobody has."""
+    """Whether the receipt is final; None if this needs a proof of membership that is not available."""
     open_reason: str
-    """Why it is not accepted for good, in plain words; empty if it is."""
+    """Why the receipt is not final, as text for people; empty if it is."""
     dispute: Dispute | None
     audits: dict[str, int]
-    """Posted results by outcome."""
+    """Number of posted audit results by outcome."""
     assurance: str
-    """The label of the receipt's key epoch; empty where the chain does not name its epoch."""
+    """Assurance label of the receipt's key epoch; empty if the chain does not name the epoch."""
 
     @property
     def verdict(self) -> Verdict:
-        """NONE until the airgap of the dispute is over: before, a verdict may be appealed, refunded or held."""
+        """The verdict; NONE until the airgap of the dispute is over, since a verdict may be appealed, refunded or held back
+        before."""
         return Verdict.NONE if self.dispute is None or self.dispute.phase is not Phase.FINAL else self.dispute.verdict
 
 
 class Conclusion(NamedTuple):
-    """What it comes to."""
+    """The conclusion of all checks."""
 
     word: str
     exit: Exit
@@ -84,16 +85,16 @@ class Conclusion(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """What tokens decode to."""
+    """Texts to which tokens decode."""
 
     prompt: str
-    """Of the request, control tokens by name."""
+    """Text of the request, with the names of control tokens."""
     answer: str
-    """Of the receipt's tokens, up to the first stop string."""
+    """Text of the receipt's tokens, up to the first stop string."""
 
 
 class Seen(NamedTuple):
-    """What a verification of one receipt saw."""
+    """Findings of the verification of one receipt."""
 
     identifier: Digest
     checks: list[ReceiptCheck]
@@ -101,15 +102,16 @@ class Seen(NamedTuple):
     standing: Standing | None = None
     outcome: Rerun | None = None
     shown: Comparison | None = None
-    """None where no answer was given, or its opening is not of this receipt."""
+    """None if no answer was given, or its opening does not belong to this receipt."""
     expected: dict[str, Any] | None = None
-    """The answer that `shown` was compared with."""
+    """The expected answer, with which `shown` was compared."""
     texts: Texts | None = None
     """None without an opening of this receipt or without the model's tokenizer."""
 
 
 def public_checks(connection: Connection, found: Found) -> list[ReceiptCheck]:
-    """Everything that needs no right to open. Of a receipt that was found in its list, list, root, sequence and signature fit."""
+    """The checks that need no opening. For a receipt that was found in its list: list, root, sequence number and signature are
+    valid."""
     header, receipt = found.header, found.checked.signed.receipt
     label = label_of(connection, found)
     anchored = f"number {receipt.seq} in batch {header.batch_id}, block {header.block}"
@@ -130,7 +132,7 @@ def public_checks(connection: Connection, found: Found) -> list[ReceiptCheck]:
 
 
 def chain_standing(connection: Connection, search: Search, identifier: Digest) -> Standing:
-    """Verdict, audits and finality, at the block of the search; of a receipt that was not found, what the chain alone shows."""
+    """Verdict, audits and finality at the block of the search. For a receipt that was not found, only what the chain shows."""
     reader, first, head = connection.reader, connection.network.deploy_block, search.head
     opened = [each for each in connection.history.opened(first, head) if each.receipt_id == identifier]
     dispute = reader.dispute(opened[0].dispute, head, identifier) if opened else None
@@ -164,7 +166,7 @@ _NOT_FINAL = {
     "ReceiptVoid": "never: the receipt is void",
     "BatchIsVoid": "never: its batch is void",
 }
-"""What the contract's refusals of `isFinal` mean."""
+"""Text for each refusal of the contract's `isFinal`."""
 
 
 def label_of(connection: Connection, found: Found) -> str:
@@ -173,11 +175,11 @@ def label_of(connection: Connection, found: Found) -> str:
 
 
 def check_opening(found: Found, identifier: Digest, payload: Payload) -> tuple[ReceiptCheck, Conclusion | None]:
-    """Whether the opening is of this receipt; a conclusion if there is nothing left to re-run."""
+    """Checks whether the opening belongs to this receipt. Also returns a conclusion if no re-execution is needed."""
     try:
         verify_opening(found.checked.signed.receipt, identifier, pad(payload), found.environment, found.header.anchored_at)
     except (RequestHashMismatch, TokensHashMismatch, ClientSignatureBad, PlaintextNotCanonical) as error:
-        # Anybody can write a file: one that does not fit accuses nobody.
+        # Anybody can write a file, so a wrong opening proves nothing about the operator.
         reason = "record_incomplete: this opening is not of this receipt"
         return ReceiptCheck("opening", FAIL, str(error)), Conclusion("INCONCLUSIVE", Exit.INCONCLUSIVE, reason)
     except Fault as error:
@@ -188,7 +190,7 @@ def check_opening(found: Found, identifier: Digest, payload: Payload) -> tuple[R
 
 
 def conclude(checks: list[ReceiptCheck], standing: Standing, outcome: Rerun | None, shown: Comparison | None) -> Conclusion:
-    """One word for everything that was seen. A re-execution of one's own is stronger than anybody's word."""
+    """The conclusion of all findings. The user's own re-execution counts more than the statement of any other party."""
     failed = next((check for check in checks if check.result == FAIL), None)
     if outcome is not None and (outcome.fields or outcome.divergence is not None):
         return Conclusion("MISMATCH", Exit.MISMATCH, _mismatch(outcome))
@@ -203,7 +205,8 @@ def conclude(checks: list[ReceiptCheck], standing: Standing, outcome: Rerun | No
 
 
 def _beside_text(known: Conclusion, shown: Comparison | None) -> Conclusion:
-    """What others say of a receipt, for who has a file: it says nothing of a text that was not compared with the receipt."""
+    """The conclusion from the chain for a user with a saved answer. It is inconclusive if the text of the file was not compared
+    with the receipt."""
     if known.exit is not Exit.OK or shown is None or not shown.leaves_text_open:
         return known
     why = "but the text in the file was not compared: that takes its opening and --artifact"
@@ -211,14 +214,14 @@ def _beside_text(known: Conclusion, shown: Comparison | None) -> Conclusion:
 
 
 def altered(shown: Comparison) -> Conclusion:
-    """Of a file that differs from what was signed."""
+    """The conclusion for a file that differs from the signed records."""
     members = ", ".join(each.member for each in shown.differences[:5])
     more = f" and {len(shown.differences) - 5} more" if len(shown.differences) > 5 else ""
     return Conclusion("MISMATCH", Exit.MISMATCH, f"the file shows what was not signed: {members}{more}")
 
 
 def check_shown(shown: Comparison, has_words: bool) -> ReceiptCheck:
-    """The comparison of a saved answer in one line."""
+    """The check line for the comparison of a saved answer."""
     more = f" and {len(shown.unchecked) - 8} more" if len(shown.unchecked) > 8 else ""
     unchecked = f"; nothing at hand determines {', '.join(shown.unchecked[:8])}{more}" if shown.unchecked else ""
     if shown.differences:
@@ -231,7 +234,8 @@ def check_shown(shown: Comparison, has_words: bool) -> ReceiptCheck:
 
 
 def without_list(standing: Standing, missing: Conclusion, outcome: Rerun | None, shown: Comparison | None = None) -> Conclusion:
-    """The same where no list shows that a batch has the receipt: only a dispute, which takes that proof, stands in for it."""
+    """The conclusion for a receipt without a list that proves its membership in a batch. Only a dispute can replace that proof,
+    because the court requires it."""
     known = _beside_text(_from_chain(standing), shown)
     if standing.dispute is not None and outcome is not None:
         known = conclude([], standing, outcome, shown)
@@ -245,7 +249,7 @@ def without_list(standing: Standing, missing: Conclusion, outcome: Rerun | None,
 
 
 def not_found(search: Search) -> Conclusion:
-    """What a search comes to that found nothing."""
+    """The conclusion of a search that found nothing."""
     if search.skipped_in is not None:
         reason = (
             f"its operator skipped its number: batch {search.skipped_in.batch_id} has an empty leaf there. "

@@ -1,4 +1,4 @@
-"""The connection to a network: its address book, RPC nodes, DA proxies. The caller names them all; none is trusted."""
+"""The connection to a network: its address book, RPC nodes and DA proxies. The caller names all of them; none is trusted."""
 
 import queue
 import threading
@@ -20,9 +20,9 @@ from chain.reads.history import CourtHistory
 from chain.reads.reader import SnapshotReader
 
 PATIENCE_S = 5.0
-"""Longest wait for reads of a DA store that brought nothing, all of them together, however many blobs are asked for."""
+"""Longest total time, in seconds, of all failed reads of a DA store, for any number of blobs."""
 TIMEOUT_S = 20.0
-"""Of one call to a node or proxy."""
+"""Timeout of one call to a node or proxy, in seconds."""
 
 
 class BoundedStore:
@@ -38,7 +38,8 @@ class BoundedStore:
             raise TryAgain("DA", f"brought nothing in {self._patience_s:.0f} s")
         answer: queue.Queue[bytes | Exception] = queue.Queue()
         began = monotonic_s()
-        # In a thread of its own, which does not keep the process: no timeout of the client bounds names, trickles and retries.
+        # A daemon thread, because no timeout of the client limits name lookups, slow answers and retries together. The process
+        # can end meanwhile.
         threading.Thread(target=self._ask, args=(locator, answer), daemon=True).start()
         try:
             found = answer.get(timeout=self._left_s)
@@ -59,7 +60,7 @@ class BoundedStore:
 
 
 class Connection(NamedTuple):
-    """What checks read of a network."""
+    """The sources from which checks read a network."""
 
     network: Network
     reader: SnapshotReader
@@ -79,12 +80,13 @@ def connected(network_file: Path, rpc: list[str], da: list[str]) -> Iterator[Con
 
 
 def chain_of(rpc: list[str], chain_id: int) -> Chain:
-    """The chain behind one node, or behind several of which most must agree; `ConfigurationError` for one that is named twice."""
+    """The chain behind one node, or behind several of which most must agree; `ConfigurationError` for a node that is named
+    twice."""
     urls, quorum = rpc_endpoints("", tuple(rpc), 0)
     return open_chain(urls, quorum, chain_id, TIMEOUT_S)
 
 
 def read_ahead_of(rpc: list[str], chain_id: int) -> Chain:
-    """The same for reads of numbered blocks that are fetched many at a time (`chain.client.access`)."""
+    """The chain for reads of numbered blocks that are fetched in batches (`chain.client.access`)."""
     urls, quorum = rpc_endpoints("", tuple(rpc), 0)
     return open_chain(urls, quorum, chain_id, TIMEOUT_S, ReadAheadClient)

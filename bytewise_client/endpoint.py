@@ -1,6 +1,6 @@
-"""An OpenAI-compatible endpoint, and whether it answers one seeded request with the same bytes each time.
+"""Checks whether an OpenAI-compatible endpoint answers one seeded request with the same bytes each time.
 
-The requests are fired alone and among other traffic; the first differing byte ends the run.
+The requests are sent alone and among other traffic. The first differing byte ends the run.
 """
 
 import json
@@ -21,11 +21,11 @@ from bytewise.protocol.errors.records import NotCanonical
 from bytewise.service.clock import monotonic_s
 
 TIMEOUT_S = 120.0
-"""Of one answer."""
+"""Timeout of one answer, in seconds."""
 PATIENCE_S = 60.0
-"""How long an endpoint may answer that it is busy or not ready."""
+"""Seconds for which an endpoint may answer that it is busy or not ready."""
 MAX_ANSWER_BYTES = 4 * 2**20
-"""Of one answer, decompressed: some ten thousand tokens with everything that is said of each."""
+"""Largest answer in bytes, decompressed: some ten thousand tokens with all members about each."""
 BUSY = frozenset({429, 503})
 PAUSE_S = 0.5
 
@@ -64,7 +64,8 @@ class Endpoint:
         return str(listed[0].get("id"))
 
     def ask(self, body: Body, key: str) -> Body:
-        """The whole answer. `key` makes it a request of its own: an endpoint that remembers answers must compute it anew."""
+        """Sends a request and returns the whole answer. `key` is its idempotency key: with a new key, an endpoint that stores
+        answers must compute the answer again."""
         return self._send("POST", "/chat/completions", body, {"idempotency-key": key})
 
     def close(self) -> None:
@@ -113,22 +114,22 @@ def _object(answer: _Answer) -> Body:
 
 
 CONTEXT_BYTES = 32
-"""Shown on both sides of the first differing byte."""
+"""Number of bytes shown on both sides of the first differing byte."""
 
 Told = Callable[[int, int], None]
-"""Called with answers seen and answers in all."""
+"""Function that is called with the number of answers so far and in all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is fired."""
+    """The requests of a run."""
 
     model: str
     """Name of the served model."""
     runs: int
-    """Identical requests of each kind alone, and as many again among traffic."""
+    """Number of identical requests of each kind alone, and again among traffic."""
     traffic: int
-    """Different requests in flight beside each of the latter."""
+    """Number of different requests in flight beside each request among traffic."""
     tokens: int
     """New tokens of each answer."""
     seed: int
@@ -136,17 +137,17 @@ class Plan:
 
     @property
     def probes(self) -> dict[str, Body]:
-        """The requests that are repeated, by name; the sampled one has two choices, each an answer of its own."""
+        """The repeated requests by name. The sampled one has two choices, each of which is an answer."""
         text = "Count the ships in the harbour, and say of each where it came from and what it carries."
         return {"greedy": self._body(text, 0, self.seed), "sampled": {**self._body(text, 0.8, self.seed), "n": 2}}
 
     @property
     def total(self) -> int:
-        """Answers in all."""
+        """Number of all answers."""
         return len(self.probes) * self.runs * (1 + 1 + self.traffic)
 
     def different(self, number: int) -> Body:
-        """One request of the traffic: each has another text, length, temperature and seed."""
+        """One request of the traffic. Each has a different text, length, temperature and seed."""
         text = f"Question {number}: " + "what is written on the other side of this page? " * (1 + number % 4)
         return self._body(text, 0.25 * (number % 5), self.seed + 1 + number)
 
@@ -168,14 +169,14 @@ class DifferentAnswer:
     byte: int
     """Offset in that member."""
     expected: str
-    """The first answer around it."""
+    """Bytes of the first answer around the offset."""
     found: str
-    """This answer around it."""
+    """Bytes of this answer around the offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateFinding:
-    """What the gate saw."""
+    """Findings of the gate."""
 
     answers: int
     """Answers received, traffic included."""
@@ -184,12 +185,12 @@ class GateFinding:
     bytes: int
     """Bytes that were compared."""
     difference: DifferentAnswer | None
-    """The first one, or None."""
+    """The first difference; None if there is none."""
     replayed: bool
-    """Whether two answers carry one receipt: then the endpoint repeated an answer and computed nothing."""
+    """Whether two answers have the same receipt: the endpoint then repeated an answer without computing it."""
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The findings as plain data."""
         return {"identical": self.difference is None and not self.replayed, **asdict(self)}
 
 
@@ -224,7 +225,7 @@ def first_difference(request: str, answer: str, first: dict[str, bytes], other: 
 
 
 def run(endpoint: Endpoint, plan: Plan, told: Told) -> GateFinding:
-    """Fires the plan, and stops at the first difference."""
+    """Sends the requests of the plan, and stops at the first difference."""
     seen = _Seen()
     try:
         for how, fired in (("alone", _alone), ("among traffic", _among_traffic)):
@@ -248,7 +249,7 @@ def _among_traffic(endpoint: Endpoint, plan: Plan) -> Iterator[tuple[str | None,
         for round_number in range(plan.runs):
             for name, body in plan.probes.items():
                 asked: list[tuple[str | None, Body]] = [(None, plan.different(number + i)) for i in range(plan.traffic)]
-                # Another place in the queue and another neighbourhood each time.
+                # Each time, the request has a different place in the queue and different requests beside it.
                 asked.insert(round_number % (plan.traffic + 1), (name, body))
                 number += plan.traffic
                 futures = [(who, pool.submit(endpoint.ask, what, _key())) for who, what in asked]
@@ -261,7 +262,7 @@ class _Differs(Exception):
 
 
 class _Seen:
-    """The first answer to each request, and the count of what was compared with it."""
+    """The first answer to each request, and the number of comparisons with it."""
 
     def __init__(self) -> None:
         self._first: dict[str, dict[str, bytes]] = {}
@@ -271,7 +272,7 @@ class _Seen:
         self.replayed = False
 
     def compare(self, name: str | None, how: str, reply: Body) -> None:
-        """Compares an answer to the named request with the first one; None is traffic, which is only counted."""
+        """Compares an answer to the named request with the first one. Traffic (None) is only counted."""
         self.answers += 1
         for answer in _answers(reply):
             receipt = _member(answer, "receipt").get("receipt_id")
@@ -291,7 +292,7 @@ class _Seen:
 
 
 def _answers(reply: Body) -> list[Body]:
-    """What was answered to each choice, with a receipt and an opening of its own; the reply itself if there is one."""
+    """The answer of each choice, with its own receipt and opening; for a single choice, the reply itself."""
     answers = reply.get("answers")
     if isinstance(answers, list) and answers and all(isinstance(answer, dict) for answer in answers):
         return answers
@@ -299,7 +300,7 @@ def _answers(reply: Body) -> list[Body]:
 
 
 def _member(body: Body, name: str) -> Body:
-    """An object of an answer, which may leave it out."""
+    """An object in an answer; empty if the answer has none."""
     value = body.get(name)
     if value is not None and not isinstance(value, dict):
         raise ConfigurationError("endpoint", f"{name} of its answer is no object")
@@ -317,7 +318,7 @@ def _canonical(value: Any) -> bytes:
 
 
 def _bytes(text: str) -> bytes:
-    # An escape can stand for half of a character, and halves are compared, too.
+    # An escape can encode half of a surrogate pair. Such halves are compared, too.
     return text.encode(errors="surrogatepass")
 
 

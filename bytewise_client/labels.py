@@ -1,4 +1,4 @@
-"""Labels of key epochs: whether enclaves and shards of an epoch are hardware or simulated."""
+"""Assurance labels of key epochs: whether enclaves and shards of an epoch are hardware or simulated."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from chain.reads.reader import SnapshotReader
 
 
 class Labels:
-    """The chain's labels at one block: of its key epochs, each asked for once, and of the receipts that are sealed to them."""
+    """The chain's labels of key epochs, and of the receipts that are sealed to them, at one block. Each epoch is read once."""
 
     def __init__(self, reader: SnapshotReader, block: int) -> None:
         self._reader, self._block = reader, block
@@ -23,12 +23,12 @@ class Labels:
     def of_receipts(
         self, audits: Sequence[AuditResult], disputes: Sequence[Dispute], batches: Sequence[BatchHeader]
     ) -> Mapping[Digest, str]:
-        """Labels of the receipts that audits and disputes name."""
+        """The labels of the receipts that audits and disputes name."""
         epochs = {each.batch_id: int(each.key_epoch) for each in batches}
         disputed = {each.receipt_id: int(each.key_epoch) for each in disputes}
         audited = {each.receipt_id: each.verifier for each in audits if each.receipt_id not in disputed}
         if len(set(epochs.values())) == 1:
-            # Nearly always, and then no receipt has to be asked about.
+            # This is the usual case, and no receipt must be read.
             found = dict.fromkeys(audited, next(iter(epochs.values())))
         else:
             batch_of = self._reader.audited_batch

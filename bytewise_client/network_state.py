@@ -30,11 +30,12 @@ from chain.reads.history import ChainClaimHistory, CourtHistory, DisputeEndedEve
 from chain.reads.reader import SnapshotReader
 from chain.reads.records import MoneyTotals
 
-# What the published result quote of a vote is worth: appraised under the round's policy, and compared with vote and chain.
+# Judgement of the published result quote of a vote: it is appraised under the round's policy, and compared with vote and chain.
 
 
 def registered_policy(documents: RegistryDocuments, digest: Digest, block: int) -> AppraisalPolicy | None:
-    """The appraisal policy of a digest, from the chain; None if none is registered or its bytes are another's."""
+    """The appraisal policy with this digest, from the chain; None if none is registered, or the registered bytes have another
+    digest."""
     try:
         policy = decode(AppraisalPolicy, documents.policy_document(digest, block))
     except BytewiseError:
@@ -43,31 +44,33 @@ def registered_policy(documents: RegistryDocuments, digest: Digest, block: int) 
 
 
 class Quoted(NamedTuple):
-    """What a published quote is worth."""
+    """Judgement of a published quote."""
 
     passes: int | None
-    """Teacher-forced passes of the vote, as its enclave attests; None unless the quote holds."""
+    """Number of teacher-forced passes of the vote, as its enclave attests; None unless the quote holds."""
     finding: str
-    """`holds`, or what is wrong with it."""
+    """`holds`, or the flaw."""
 
 
 HOLDS, NONE, ANOTHER = "holds", "none", "says another vote"
-"""Findings about a quote; others name the refusal, or the premises that are not the chain's."""
+"""Fixed findings about a quote. Other findings name the refusal, or the host claims that the chain contradicts."""
 
 
 Policies = Callable[[Digest], AppraisalPolicy | None]
-"""The registered appraisal policy of a digest, whether or not it is still in force; None if the chain has no bytes of it."""
+"""Function that returns the registered appraisal policy with a digest, in force or not; None if the chain does not have its
+bytes."""
 
 
 def judged(
     policies: Policies, disputes: Domain, receipt_id: Digest, opening: RevealEvent, chain: ChainClaims, assurance: str
 ) -> Quoted:
-    """Whether the quote of a vote is valid, says just this vote, and rests on nothing but what the chain says too.
+    """Judges whether the quote of a vote is valid, is for exactly this vote, and depends only on host claims that the chain
+    confirms.
 
-    `assurance` is the chain's label of the receipt's key epoch: simulated evidence says nothing of an epoch of hardware.
+    `assurance` is the chain's label of the receipt's key epoch: simulated evidence does not count for an epoch of hardware.
 
-    It is appraised under the policy that it names, if that was in force during the round: what governance changed since says
-    nothing of evidence of before.
+    The quote is appraised under the policy that it names, if that policy was in force during the round. Later changes of the
+    policy do not affect earlier evidence.
     """
     if not opening.quote:
         return Quoted(None, NONE)
@@ -90,7 +93,8 @@ def judged(
         return Quoted(None, ANOTHER)
     if shown != assurance:
         return Quoted(None, f"{shown} evidence, and the key epoch is {assurance}")
-    # Not appraised if its policy is none of the round's: that is then among what differs, and the quote does not hold.
+    # A quote whose policy was not in force in the round is not appraised. The policy is then one of the contradicted claims, so
+    # the quote does not hold.
     wrong = differing_claims(said.premises, chain)
     return (
         Quoted(None, f"rests on what the chain does not say: {', '.join(wrong)}") if wrong else Quoted(said.verify_passes, HOLDS)
@@ -98,7 +102,7 @@ def judged(
 
 
 _Seat = tuple[Digest, int, Address]
-"""Dispute, round and holder."""
+"""Key of a seat: dispute, round and holder."""
 
 
 def collect(reader: SnapshotReader) -> dict[str, Any]:
@@ -127,7 +131,7 @@ def collect(reader: SnapshotReader) -> dict[str, Any]:
 
 
 def whole_snapshot(reader: SnapshotReader, block: int) -> Snapshot:
-    """The snapshot of nobody, with all disputes and batches that ever were."""
+    """The snapshot for no account, with all disputes and batches since the deployment."""
     snapshot = reader.snapshot(ZERO_ADDRESS, block, reader.opened(reader.network.deploy_block, block))
     batches = list[AnchoredBatch]()
     while len(batches) < snapshot.batch_count and (page := reader.anchored(len(batches), block)):
@@ -173,7 +177,7 @@ def _receipts(
 
 
 def verdict_of(case: Dispute) -> Verdict:
-    """NONE until the dispute is over: what can be appealed or refunded is no verdict yet."""
+    """The verdict; NONE until the dispute is over, because it may be appealed or refunded before."""
     return case.verdict if case.phase is Phase.FINAL else Verdict.NONE
 
 
@@ -203,12 +207,12 @@ def _disputes(
 
 
 class _Votes(NamedTuple):
-    """What the chain says of seats, by dispute, round and holder."""
+    """The votes of seats on the chain, by dispute, round and holder."""
 
     commitments: Mapping[_Seat, int]
-    """How many."""
+    """Number of commitments."""
     openings: Mapping[_Seat, RevealEvent]
-    """The first."""
+    """The first opening."""
     ends: Mapping[_Seat, Sequence[SeatSettledEvent]]
     policies: Policies
     network: Network
@@ -216,7 +220,7 @@ class _Votes(NamedTuple):
     labels: Labels
 
     def quote(self, case: Dispute, opened: RevealEvent) -> Quoted:
-        """What the quote of an opened vote is worth."""
+        """Judgement of the quote of an opened vote."""
         label, premises = self.labels.of_epoch(case.key_epoch), self.premises.of(case, opened.block)
         return judged(self.policies, self.network.disputes_domain, case.receipt_id, opened, premises, label)
 
@@ -292,7 +296,8 @@ def holdings(reader: SnapshotReader, account: Address, block: int) -> dict[str, 
 
 
 def seats_for(dispute: Mapping[str, Any]) -> int:
-    """Seats that found what stands: what replaces the claim, or else the claim in both fields that its operator signed."""
+    """Number of seats that found the final result: the replacement of the claim, or, without one, both signed fields of the
+    claim."""
     claim, replacement = dispute["claim"], dispute["replacement"]
     return sum(
         member["seats"]
@@ -302,6 +307,6 @@ def seats_for(dispute: Mapping[str, Any]) -> int:
 
 
 def _claim_of(member: Mapping[str, Any]) -> str | None:
-    """What a member found, in the form of a receipt's claim."""
+    """A member's finding in the form of a receipt's claim."""
     found = member["tokens_hash"], member["out_hash"]
     return None if None in found else hex0x(claim_of(*(digest(unhex(each)) for each in found)))

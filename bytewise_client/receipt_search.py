@@ -1,4 +1,5 @@
-"""Finds receipts: batches of the chain, newest first, their lists from DA, each checked before it is believed."""
+"""Finds receipts: reads the batches of the chain, newest first, and their lists from DA. Each list is checked against its
+batch."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,23 +17,23 @@ from chain.reads.reader import SnapshotReader
 from verifier.watch.batch_check import CheckedBatch, CheckedReceipt, verify_batch
 
 SearchProgress = Callable[[int, int], None]
-"""Called with lists read and lists in all."""
+"""Function that is called with the number of lists read so far and in all."""
 
 
 class Found(NamedTuple):
-    """A receipt in its batch, with everything public that was needed to check it."""
+    """A receipt in its batch, with the public data of its check."""
 
     header: BatchHeader
     checked: CheckedReceipt
     environment: Environment
     head: int
     is_listed: bool = True
-    """Whether the batch's list has it. Otherwise a saved answer has it, and the batch is that of its number: nothing shows that
-    this batch has this receipt, and there is no proof."""
+    """Whether the batch's list contains the receipt. If not, it comes from a saved answer, and the batch is the one that contains
+    its number; then there is no proof that this batch contains this receipt."""
 
 
 class Search(NamedTuple):
-    """What a search found, and which lists could not be read or did not fit."""
+    """Result of a search, with the lists that could not be read or did not fit their batch."""
 
     found: Found | None
     unread: tuple[Unavailable, ...]
@@ -40,15 +41,15 @@ class Search(NamedTuple):
     head: int
     """Block at which the chain was read."""
     skipped_in: BatchHeader | None = None
-    """The batch that has an empty leaf in the place of the saved receipt, which its operator signed."""
+    """The batch with an empty leaf at the number of the saved receipt, although its operator signed the receipt."""
 
 
 def find_receipt(
     connection: Connection, identifier: Digest, progress: SearchProgress, saved: SignedReceipt | None = None
 ) -> Search:
-    """Looks through every anchored batch, newest first; stops at the receipt.
+    """Searches the anchored batches, newest first, until the receipt is found.
 
-    Where lists cannot be read, `saved` takes the place of the listed receipt, if it has this id and a batch has its number.
+    If lists cannot be read, the receipt `saved` is used instead, if it has this id and a batch contains its number.
     """
     head = connection.reader.head()
     headers = connection.reader.batches(connection.network.deploy_block, head)
@@ -74,7 +75,7 @@ def find_receipt(
 
 
 def checked_batch(connection: Connection, header: BatchHeader, head: int) -> CheckedBatch:
-    """The list of a batch, checked against it; its errors if it cannot be read or does not fit."""
+    """Reads the list of a batch and checks it against the batch. Raises the error if it cannot be read or does not fit."""
     data = connection.da.get(header.locator)
     environment = connection.documents.environment(header.environment, head)
     known = connection.reader.epoch_state(header.key_epoch, head) is not EpochState.NONE
@@ -83,7 +84,7 @@ def checked_batch(connection: Connection, header: BatchHeader, head: int) -> Che
 
 
 def known_receipts(connection: Connection) -> set[str]:
-    """Ids of all anchored receipts, 0x-hex; `TryAgain` where a list cannot be read, which may have more."""
+    """Ids of all anchored receipts, 0x-hex. `TryAgain` if a list cannot be read, because it may have more."""
     head = connection.reader.head()
     headers, known = connection.reader.batches(connection.network.deploy_block, head), set[str]()
     for header in headers:
@@ -92,7 +93,7 @@ def known_receipts(connection: Connection) -> set[str]:
         except Unavailable as error:
             raise TryAgain("DA", f"{error}; give the receipt id in full, for another receipt may begin like this") from None
         except Fault:
-            # A list that does not fit its batch has no receipts.
+            # A list that does not fit its batch counts as empty.
             continue
     return known
 
@@ -100,7 +101,7 @@ def known_receipts(connection: Connection) -> set[str]:
 def listed_receipts(
     connection: Connection, headers: Sequence[BatchHeader], head: int, limit: int
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Receipts of these batches as plain data, at most `limit`, all for 0; and which lists could not be read or do not fit."""
+    """Receipts of these batches as plain data, at most `limit` (0: all); and the lists that could not be read or do not fit."""
     reader, rows, unread = connection.reader, list[dict[str, Any]](), list[str]()
     labels, verdicts = Labels(reader, head), _verdicts(reader, head)
     for header in headers:
@@ -123,7 +124,7 @@ def listed_receipts(
 
 
 def _verdicts(reader: SnapshotReader, head: int) -> dict[Digest, str]:
-    """Disputed receipts, and how each dispute ended: NONE while it runs."""
+    """The verdict of each disputed receipt; NONE while its dispute runs."""
     cases = (reader.dispute(each.id, head) for each in reader.opened(reader.network.deploy_block, head))
     return {each.receipt_id: verdict_of(each).name for each in cases if each is not None}
 

@@ -1,4 +1,4 @@
-"""An answer that a client saved: what it shows, which receipts it names, and what opens them. Nothing in it is believed."""
+"""A saved answer of a client: the members that it shows, its receipts, and their openings. All of it is untrusted."""
 
 import re
 from pathlib import Path
@@ -12,39 +12,39 @@ from bytewise.protocol.records.seal import Payload
 from bytewise.protocol.units import Digest, digest, hex0x, unhex
 
 _MEMBERS = frozenset({"choices", "receipt", "opening", "answers"})
-"""An object with one of these is an answer; any other can only be an opening alone."""
+"""Members of an answer. An object with none of them can only be an opening."""
 
 
 class Choice(NamedTuple):
-    """One receipt of a file, with what the file has about it."""
+    """One receipt of a file, with the file's data about it."""
 
     place: int
     """Index among the choices of the answer."""
     shown: dict[str, Any] | None
-    """The answer that this choice is alone; None where the file is an opening alone."""
+    """The answer with this choice only; None if the file is an opening alone."""
     receipt_id: Digest | None
-    """As the file names it; None if it names none."""
+    """Receipt id in the file; None if the file has none."""
     signed: SignedReceipt | None
-    """As the file has it; None if it has none that can be read."""
+    """Signed receipt in the file; None if the file has no readable one."""
     payload: Payload | None
-    """What opens the receipt; None if the file has no opening."""
+    """Opening of the receipt; None if the file has none."""
 
 
 class SavedAnswer(NamedTuple):
-    """A file."""
+    """Content of a saved file."""
 
     shown: dict[str, Any] | None
-    """The whole answer; None where the file is an opening alone."""
+    """The whole answer; None if the file is an opening alone."""
     choices: tuple[Choice, ...]
-    """Its receipts, at least one: those of `answers`, or the one of the answer itself."""
+    """Its receipts, at least one: those in `answers`, or the single receipt of the answer."""
 
     @property
     def is_several(self) -> bool:
-        """Whether it is an answer to a request with `n`, which has a receipt for each choice."""
+        """Whether the file is the answer to a request with `n`, which has one receipt for each choice."""
         return bool(_several(self.shown))
 
     def of_receipt(self, identifier: Digest) -> Choice:
-        """The choice that names this receipt, or else the first: whether it is of this receipt is checked afterwards."""
+        """The choice that names this receipt, else the first. A later check compares it with the receipt."""
         return next((each for each in self.choices if each.receipt_id == identifier), self.choices[0])
 
 
@@ -60,7 +60,7 @@ def read_answer(path: Path) -> SavedAnswer:
 def parse_answer(content: bytes, name: str = "answer") -> SavedAnswer:
     """The answer, or the opening alone, in a body of JSON.
 
-    `ConfigurationError` with this name if it is neither, or a piece of a streamed answer.
+    `ConfigurationError` with this name if the body is neither, or is a piece of a streamed answer.
     """
     if re.match(rb"\s*(data|event|id|retry)?:", content):
         raise ConfigurationError(name, "is a stream of events; save the whole answer, which has receipt and opening")
@@ -96,7 +96,7 @@ def _identifier(value: object) -> Digest | None:
 
 
 def _signed(value: object) -> SignedReceipt | None:
-    # Only a help where DA is away: whatever is wrong with it is found when it is compared with the anchored one.
+    # The signed receipt is used only if DA is down. A flaw in it shows when it is compared with the anchored receipt.
     try:
         return from_json(SignedReceipt, value)
     except Fault:

@@ -1,7 +1,7 @@
-"""What an answer shows, member by member, against what its receipt, its opening and its tokens determine.
+"""Compares each member that a saved answer shows with the value that receipt, opening and tokens determine.
 
-The expected answer is made as the operator makes it (`bytewise.protocol.records.answer`), from what was checked: the anchored
-receipt, the registered environment, the chain's label, and an opening that hashes to the receipt. Other members are named as
+The expected answer is made with the operator's code (`bytewise.protocol.records.answer`) from checked data: the anchored receipt,
+the registered environment, the chain's label, and an opening that hashes to the receipt. All other members are listed as
 unchecked.
 """
 
@@ -18,44 +18,44 @@ from bytewise.protocol.units import Digest
 from bytewise_client.receipt_search import Found
 
 NOTHING = ("tool_calls", "function_call", "audio", "annotations", "reasoning_content", "reasoning")
-"""Members of a message that clients show beside the text: no tokens of this profile decode to any of them."""
+"""Members of a message that clients show beside the text. No tokens of this profile decode to them."""
 BY_WORDS = ("content", "logprobs")
 """Members of a choice that only the model's tokenizer determines."""
 LOCATORS = ("eigendalink", "receipt.signed.locator")
-"""May be others than the list's: a locator changes without a new signature (design section 4)."""
+"""Members that may differ from the list: a locator can change without a new signature (design section 4)."""
 EXCERPT = 60
-"""Characters of a text that are shown of a difference."""
+"""Most characters of a text that are shown for a difference."""
 
 
 class MemberDifference(NamedTuple):
-    """A shown member that is not what was signed."""
+    """A shown member that differs from the signed records."""
 
     member: str
     """Its path in the file, such as `choices[0].message.content`."""
     shown: str
     expected: str
-    """Both as excerpts from where they part, in Python's notation, which has no control characters."""
+    """Excerpts of both values from their first difference on, in Python's notation, which has no control characters."""
 
 
 @dataclass(slots=True)
 class Comparison:
-    """Shown members against what determines them."""
+    """Result of the comparison of shown members."""
 
     compared: int = 0
-    """Members that were compared."""
+    """Number of compared members."""
     differences: list[MemberDifference] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
-    """Paths of members that nothing at hand determines."""
+    """Paths of the members that the available data do not determine."""
     has_text: bool = False
-    """Whether a text is shown and was compared."""
+    """Whether the file shows a text and the text was compared."""
 
     @property
     def leaves_text_open(self) -> bool:
-        """Whether the file shows of a choice what was not compared: its text, most of all."""
+        """Whether the file shows an uncompared member of a choice, such as its text."""
         return any("choices" in path for path in self.unchecked)
 
     def add(self, shown: object, expected: object, path: str) -> None:
-        """Compares a value and everything in it."""
+        """Compares a value with all values inside it."""
         if isinstance(shown, dict) and isinstance(expected, Mapping):
             for name, value in shown.items():
                 self._add_member(value, expected, name, f"{path}.{name}" if path else name)
@@ -65,7 +65,7 @@ class Comparison:
             self._add_value(shown, expected, path)
 
     def merge(self, other: "Comparison") -> None:
-        """Adds what was found elsewhere in the same file."""
+        """Adds the result for another part of the same file."""
         self.compared += other.compared
         self.differences += other.differences
         self.unchecked += other.unchecked
@@ -75,10 +75,10 @@ class Comparison:
         if name in expected:
             self.add(value, expected[name], path)
         elif "choices[" in path and name not in BY_WORDS:
-            # Of a choice everything is known: what it has besides could be shown for its text.
+            # All members of a choice are known. A client could show an additional member as its text.
             self.add(value, None, path)
         elif value is not None:
-            # The official client writes members of its own that nobody sent as null.
+            # The official client adds members that were not sent, with the value null.
             self.unchecked.append(path)
 
     def _add_list(self, shown: list[Any], expected: list[Any], path: str) -> None:
@@ -105,9 +105,10 @@ def expected_answer(
     words: AnswerTokenizer | None,
     signed: SignedReceipt | None,
 ) -> dict[str, Any]:
-    """The answer of a receipt as far as it is determined: without an opening what is public, without `words` all but the text.
+    """The expected answer of a receipt, as far as it is determined: without an opening the public members, without `words` all
+    except the text.
 
-    `signed` is what the file has: an operator may sign one receipt twice, so its signature counts if it is one.
+    `signed` is the signed receipt of the file. An operator may sign one receipt twice, so any valid signature is accepted.
     """
     stated = _stated(found, identifier, signed)
     answer = public_members(identifier, stated, found.environment, label)
@@ -122,7 +123,7 @@ def expected_answer(
 
 
 def compare_answer(shown: Mapping[str, Any], expected: Mapping[str, Any], path: str = "") -> Comparison:
-    """Every member of a shown answer; `path` is where it stands in its file."""
+    """Compares every member of a shown answer. `path`: its place in the file."""
     found = Comparison()
     found.add(dict(shown), expected, path)
     locators = tuple(f"{path}.{name}" if path else name for name in LOCATORS)
@@ -132,7 +133,7 @@ def compare_answer(shown: Mapping[str, Any], expected: Mapping[str, Any], path: 
 
 
 def compare_choice(whole: Mapping[str, Any], place: int, expected: Mapping[str, Any]) -> Comparison:
-    """One place of the list `choices` of an answer with several."""
+    """Compares one entry of the list `choices` of an answer with several choices."""
     found, choices = Comparison(), whole.get("choices")
     if isinstance(choices, list) and place < len(choices):
         found.add(choices[place], {**expected["choices"][0], "index": place}, f"choices[{place}]")
@@ -140,7 +141,7 @@ def compare_choice(whole: Mapping[str, Any], place: int, expected: Mapping[str, 
 
 
 def compare_rest(whole: Mapping[str, Any], expected: Mapping[str, Any]) -> Comparison:
-    """What an answer with several choices shows of all of them: how many there are, their usage, and the members of the first."""
+    """Compares the members of an answer that concern all its choices: their number, the usage, and the members of the first."""
     apart = ("choices", "answers")
     found = compare_answer({k: v for k, v in whole.items() if k not in apart}, expected)
     for name in apart:

@@ -1,7 +1,8 @@
-"""Verifies a receipt or a saved answer: finds each receipt, checks it, and compares what the file shows with what was signed.
+"""Verifies a receipt or a saved answer: finds each receipt, checks it, and compares the members of the file with the signed
+records.
 
-This is the paper's Algorithm 3. The caller may bring the receipt's model (`OpenModel`), with which the text is compared and the
-answer is computed again. Without a model everything public is checked.
+This is the paper's Algorithm 3. The caller may give the receipt's model (`OpenModel`). With it the text is compared and the
+answer is computed again. Without a model only the public records are checked.
 """
 
 from collections.abc import Callable
@@ -24,10 +25,10 @@ _NO_TEXT = ReceiptCheck("shown answer", checks.UNKNOWN, "the file has only the o
 
 
 class VerifyTokenizer(AnswerTokenizer, Protocol):
-    """The artifact's tokenizer, as far as a verification needs it."""
+    """The part of the artifact's tokenizer that a verification needs."""
 
     def text_with_control(self, token_ids: tuple[int, ...]) -> str:
-        """Text of tokens, control tokens by name."""
+        """Text of tokens, with the names of control tokens."""
         ...
 
 
@@ -36,7 +37,7 @@ class Model(Protocol):
 
     @property
     def tokenizer(self) -> VerifyTokenizer:
-        """Its tokenizer."""
+        """The model's tokenizer."""
         ...
 
     def rerun(self, receipt: Receipt, payload: Payload) -> Rerun:
@@ -51,18 +52,18 @@ _WORST_FIRST = (Exit.MISMATCH, Exit.UNAVAILABLE, Exit.NOT_FOUND, Exit.INCONCLUSI
 
 
 class VerificationReport(NamedTuple):
-    """What a verification saw."""
+    """Findings of a verification."""
 
     seen: tuple[Seen, ...]
     """At least one receipt."""
 
     @property
     def end(self) -> Conclusion:
-        """The worst conclusion. Of several a mismatch goes before an unavailable service, that before a missing receipt."""
+        """The worst conclusion: a mismatch goes before an unavailable service, and that before a missing receipt."""
         return min((each.end for each in self.seen), key=lambda each: _WORST_FIRST.index(each.exit))
 
     def as_json(self) -> dict[str, Any]:
-        """One JSON object, of several receipts with one object each in `receipts`."""
+        """One JSON object. For several receipts, `receipts` has one object for each."""
         if len(self.seen) == 1:
             return _as_json(self.seen[0])
         whole = {"result": self.end.word, "exit_code": int(self.end.exit), "reason": self.end.reason}
@@ -70,7 +71,7 @@ class VerificationReport(NamedTuple):
 
 
 def no_model(found: Found) -> Model:
-    """Opens nothing; `CannotExecute` names the model."""
+    """`OpenModel` that opens nothing: it raises `CannotExecute` with the model's id."""
     raise CannotExecute(f"model_missing: give the artifact of model {hex0x(found.checked.signed.receipt.model_id)}")
 
 
@@ -102,23 +103,23 @@ def verify_receipt(
     open_model: OpenModel = no_model,
     progress: SearchProgress = no_progress,
 ) -> VerificationReport:
-    """Checks one receipt, with what a saved answer has of it: its opening, and the members that it shows."""
+    """Checks one receipt. A saved answer adds its opening and the members that it shows."""
     choice = None if saved is None else saved.of_receipt(identifier)
     return VerificationReport((_Verifier(connection, saved, False, open_model, progress).look(identifier, choice),))
 
 
 class _Verifier(NamedTuple):
-    """One verification: where it reads, what the file shows, and how it gets the model."""
+    """State of one verification: its sources, the saved answer, and the function that opens the model."""
 
     connection: Connection
     saved: SavedAnswer | None
     is_whole: bool
-    """Whether everything that the file shows is asked about, not one receipt of it."""
+    """Whether the whole file is checked, not only one receipt of it."""
     open_model: OpenModel
     progress: SearchProgress
 
     def look(self, identifier: Digest, choice: Choice | None) -> Seen:
-        """Finds a receipt and checks it; where no list has it, what the chain alone says."""
+        """Finds a receipt and checks it. If no list has it, uses the chain alone."""
         search = find_receipt(self.connection, identifier, self.progress, None if choice is None else choice.signed)
         standing, missing = checks.chain_standing(self.connection, search, identifier), checks.not_found(search)
         if search.found is None and not search.unread and standing.dispute is None:
@@ -131,7 +132,7 @@ class _Verifier(NamedTuple):
         return seen._replace(end=checks.without_list(standing, missing, seen.outcome, seen.shown))
 
     def _check(self, found: Found, choice: Choice | None, seen: Seen) -> Seen:
-        """What is seen of a receipt that was found; `seen` has its standing."""
+        """Checks a receipt that was found; `seen` has its state on the chain."""
         standing = seen.standing
         assert standing is not None, "read by the caller"
         seen = seen._replace(checks=checks.public_checks(self.connection, found))
@@ -154,14 +155,14 @@ class _Verifier(NamedTuple):
         return seen._replace(end=end)
 
     def _model(self, found: Found) -> tuple[Model | None, str]:
-        """The receipt's model, or why this machine has none."""
+        """The receipt's model, or the reason why this machine cannot open it."""
         try:
             return self.open_model(found), ""
         except CannotExecute as error:
             return None, str(error.values[0])
 
     def _compare(self, found: Found, choice: Choice, words: VerifyTokenizer | None, seen: Seen) -> Seen:
-        """What the file shows, beside what is determined by the receipt, its opening and, with `words`, its tokens."""
+        """Compares the file with the values that the receipt, its opening and, with `words`, its tokens determine."""
         label = "" if seen.standing is None else seen.standing.assurance
         expected = expected_answer(found, seen.identifier, label, choice.payload, words, choice.signed)
         if words is not None and choice.payload is not None:
@@ -188,7 +189,7 @@ def _rerun(found: Found, payload: Payload, model: Model) -> tuple[Rerun | None, 
 
 
 def _with_rest(seen: list[Seen], saved: SavedAnswer) -> Seen:
-    """The first receipt of a file, also for what the file shows of all choices together."""
+    """Adds to the first receipt of a file the comparison of the members that concern all choices."""
     first, answers = seen[0], [each.expected for each in seen if each.expected is not None and "choices" in each.expected]
     if first.shown is None or saved.shown is None or len(answers) < len(seen):
         return first

@@ -1,7 +1,7 @@
 """The second backend, in a separate process for each check, without keys and sockets.
 
-The second backend's library is large and not this project's, so it is not loaded where envelopes are opened. Its process gets one
-request and one answer over a stream and returns one code.
+The second backend's library is large and not this project's, so a process that opens envelopes does not load it. Its process gets
+one request and one answer over a stream and returns one code.
 """
 
 import functools
@@ -29,7 +29,7 @@ class SecondBackend(Protocol):
     """An engine that can check an answer with a second backend."""
 
     def concur(self, request: Request, output: Output, out_hash: Digest) -> None:
-        """`CannotExecute` unless a second backend gives this very answer and passes the vectors."""
+        """Returns if a second backend passes the vectors and gives this very answer; else raises `CannotExecute`."""
         ...
 
 
@@ -52,7 +52,7 @@ class CrossCheckRequest:
 
 @dataclass(frozen=True, slots=True)
 class CrossCheckResult:
-    """What the second backend says of it."""
+    """Result of the second backend for this answer."""
 
     reason: U8
     """0 if it gives the same answer; otherwise the `CannotReason`."""
@@ -64,11 +64,11 @@ class OpenedBackend(NamedTuple):
     engine: SecondBackend
     """The engine."""
     unfenced: tuple[str, ...]
-    """Fences that do not hold around its process."""
+    """Names of the fences that do not hold around the engine's process."""
 
 
 class CrossCheck:
-    """Starts the process, before there is a job, and asks it.
+    """Starts the process of the second backend before there is a job, and sends it the checks.
 
     `preload` runs in that process and names fences that do not hold. `open_engine` runs in a new process for each check, which
     has `limit_s` seconds once it is asked.
@@ -79,16 +79,17 @@ class CrossCheck:
         self._line, theirs = socket.socketpair()
         with theirs:
             self.process = ForkedProcess(lambda: self._serve(theirs))
-            """Kept for as long as the enclave lives; the kernel ends it with its parent."""
+            """The process. It lives as long as the enclave; the kernel ends it with its parent."""
 
     def ready(self) -> ProcessReady:
-        """Waits, once, until it can be asked; `TryAgain` if it ends instead or takes too long."""
+        """Waits, once, until the process accepts checks; `TryAgain` if it ends instead or takes too long."""
         self._line.settimeout(OPENING_LIMIT_S)
         ready: ProcessReady = frames.receive(self._line, ProcessReady)
         return ready
 
     def verify(self, request: Request, truth: Generated) -> None:
-        """`CannotExecute` unless the second backend gives the same answer; `TryAgain` if it gives none, which decides nothing."""
+        """Returns if the second backend gives the same answer. `CannotExecute` if it gives another one; `TryAgain` if it gives
+        none, which decides nothing."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.settimeout(self._limit_s)
@@ -132,10 +133,10 @@ class CrossCheck:
         frames.send(there, ProcessReady(unfenced))
         try:
             with frames.receive_stream(line) as stream:
-                signal.setitimer(signal.ITIMER_REAL, self._limit_s)  # its signal ends the process, whatever it is computing
+                signal.setitimer(signal.ITIMER_REAL, self._limit_s)  # the signal ends the process at any point of its computation
                 _answer(stream, engine)
         except (Fault, TryAgain) as error:
-            # The job's process is gone or at fault, and waits for nothing. The next one may be fine.
+            # The job's process has ended or failed, and does not wait for the result. The next one may work.
             telemetry.log_error("cross_check.refused", error)
 
 
@@ -146,11 +147,11 @@ class CrossCheckedEngine:
         self._engine, self._cross_check = engine, cross_check
 
     def generate(self, request: Request) -> Generated:
-        """As the engine's."""
+        """As in the wrapped engine."""
         return self._engine.generate(request)
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
-        """As the engine's."""
+        """As in the wrapped engine."""
         return self._engine.verify(request, claimed, out_hash)
 
     def confirm(self, request: Request, verification: Verification) -> Verification:
@@ -173,6 +174,6 @@ def _answer(stream: socket.socket, engine: SecondBackend) -> None:
     except CannotExecute as error:
         reason = U8(next((each for each in error.values if isinstance(each, CannotReason)), CannotReason.BACKEND))
     except (MemoryError, OutsideLimits):
-        # As in `enclave.judge`: what the registered environment allows and this engine does not.
+        # As in `enclave.judge`: the registered environment allows this request, but the engine does not.
         reason = U8(CannotReason.RESOURCES)
     frames.send(stream, CrossCheckResult(reason))

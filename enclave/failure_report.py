@@ -1,4 +1,5 @@
-"""How a process of the enclave reports a failure: class, rule and place, never the values that a traceback would show."""
+"""Failure reports of the enclave's processes: they contain class, rule and place, and never values, which a traceback would
+show."""
 
 from pathlib import Path
 from types import TracebackType

@@ -1,4 +1,4 @@
-"""A forked process that does one task and ends. Its memory is gone with it, whatever language runtimes keep."""
+"""A forked process that does one task and ends. Its memory ends with it, including copies that a language runtime keeps."""
 
 import os
 import select
@@ -13,7 +13,7 @@ from bytewise.tee import confinement
 from enclave.failure_report import report_failure
 
 OPENING_LIMIT_S = 600.0
-"""Most seconds that such a process may take to open its engine."""
+"""Most seconds that a forked process may take to open its engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +25,14 @@ class ProcessReady:
 
 
 class ForkedProcess:
-    """Such a process, seen from its parent. The parent must have no threads whose locks the task would need."""
+    """Handle of a forked process in its parent. The parent must have no threads whose locks the task would need."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         """Starts `work` in the process. An error of `work` is logged, and its exit code is then `Exit.INTERNAL`."""
         parent = os.getpid()
-        # A pipe ends with the last process that can write to it. It shows the same as a pidfd, which some sandboxes forbid.
+        # A pipe ends with the last process that can write to it. A pidfd would show the same, but some sandboxes forbid it.
         self.descriptor, living = os.pipe()
-        """Readable once it has ended, and what it started with it."""
+        """End of a pipe that is readable once the process, and all processes that it started, have ended."""
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self.descriptor)
@@ -40,16 +40,16 @@ class ForkedProcess:
         os.close(living)
 
     def has_ended(self, within_s: float = 0) -> bool:
-        """Whether it has ended, or does within so many seconds."""
+        """Whether the process has ended, or ends within so many seconds."""
         return bool(select.select([self.descriptor], [], [], within_s)[0])
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """Kills the process at once."""
         if not self.has_ended():
             os.kill(self.pid, signal.SIGKILL)
 
     def reap(self) -> int:
-        """Its exit code, once it has ended; minus the signal that ended it."""
+        """Waits for the end of the process and returns its exit code; if a signal ended it, minus the signal's number."""
         _, status = os.waitpid(self.pid, 0)
         os.close(self.descriptor)
         return os.waitstatus_to_exitcode(status)
@@ -60,7 +60,7 @@ def _run(work: Callable[[], None], parent: int) -> NoReturn:
     try:
         # The process must not outlive the supervisor.
         confinement.die_with_parent(parent, signal.SIGKILL)
-        # A signal to the whole group is the supervisor's to handle: it then ends this process.
+        # Signals to the whole group are ignored here: the supervisor handles them and ends this process.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         work()

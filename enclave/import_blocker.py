@@ -20,8 +20,7 @@ BLOCKED = frozenset({
 """Modules that this process cannot load, with all their submodules."""
 
 ALLOWED = frozenset({f"{HUB}.constants", f"{HUB}.dataclasses", f"{HUB}.errors"})
-"""Submodules of them that are no clients: how transformers' configurations validate themselves, and names. The package's own
-modules are loaded."""
+"""Allowed submodules of blocked modules: they are no clients. transformers' configurations validate themselves with them."""
 
 _ERRORS = (
     "EntryNotFoundError", "GatedRepoError", "HfHubHTTPError", "LocalEntryNotFoundError", "OfflineModeIsEnabled",
@@ -37,11 +36,11 @@ _UNUSED: dict[str, Sequence[str]] = {
     f"{HUB}.utils": ("build_hf_headers", "get_session", "hf_raise_for_status"),
     f"{HUB}.file_download": (),
 }  # fmt: skip
-"""Names of each stub, which refuse to be used."""
+"""Names that each stub has. Using one raises an error."""
 
 
 class ImportBlocked(ImportError):
-    """A module needs a client, or more of one than its stub has."""
+    """A module needs a client without a stub, or a name that the stub does not have."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} is blocked in the enclave")
@@ -59,7 +58,7 @@ class _StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         spec = importlib.machinery.ModuleSpec(name, self)
         if name == HUB:
             package = importlib.machinery.PathFinder.find_spec(name)
-            # Where the allowed submodules are.
+            # Path of the package, so that the allowed submodules are found.
             spec.submodule_search_locations = list((package and package.submodule_search_locations) or ())
         return spec
 
@@ -94,7 +93,7 @@ def _unused(whole: str) -> type:
 
 
 def _used(module: str) -> dict[str, object]:
-    """Names that are used beyond the import, with their meaning where there is no hub."""
+    """Names that libraries use after the import, with a meaning for a machine without a hub."""
     if module == "httpx2":
         return {"HTTPError": type("HTTPError", (Exception,), {})}
     if module == HUB:

@@ -1,6 +1,6 @@
-"""The vote function, cases 2 to 5 of design section 9: what a seat says of one receipt whose bytes are available.
+"""The vote function, cases 2 to 5 of design section 9: the vote of a seat about a receipt whose bytes are available.
 
-Case 1 (no bytes) is the duty process's. The order is part of the protocol: the first case that applies is the vote.
+The duty process handles case 1 (no bytes). The order is part of the protocol: the first case that applies is the vote.
 """
 
 from typing import NamedTuple, Protocol
@@ -23,7 +23,7 @@ from bytewise.protocol.units import ZERO_DIGEST, Digest
 
 
 class JobOutcome(NamedTuple):
-    """What the seat says, and the number of teacher-forced passes that it took."""
+    """The seat's finding, and the number of teacher-forced passes for it."""
 
     outcome: Outcome
     code: int = 0
@@ -70,7 +70,7 @@ def judge_job(
 ) -> JobOutcome:  # fmt: skip
     """The outcome of a verified job, by an engine of artifact `model_id` and that profile.
 
-    Errors outside the vote function are the caller's: no vote follows from them.
+    Other errors than those of the vote function are raised; they lead to no vote.
     """
     try:
         plaintext = keys.open(job, transport_secret)
@@ -89,7 +89,8 @@ def judge_job(
         reason = next((each for each in error.values if isinstance(each, CannotReason)), CannotReason.BACKEND)
         return JobOutcome(Outcome.CANNOT_EXECUTE, reason)
     except (MemoryError, OutsideLimits):
-        # The limits of the registered environment were checked above. What still does not fit exceeds a limit of this engine.
+        # The limits of the registered environment were checked above. A request that still does not fit exceeds a limit of this
+        # engine.
         return JobOutcome(Outcome.CANNOT_EXECUTE, CannotReason.RESOURCES)
     return _executed(job, verification)
 
@@ -99,7 +100,7 @@ def _execute(job: RunJob, payload: Payload, engine: JudgingEngine) -> Verificati
     verification = engine.verify(payload.request, payload.output, job.receipt.out_hash)
     if verification.divergence is None:
         return verification
-    # A wrong conviction is the worst error of a seat, so another backend must find the same divergence first.
+    # A wrong conviction is the worst error of a seat, so a second backend must find the same divergence first.
     return engine.confirm(payload.request, verification)
 
 
@@ -107,7 +108,7 @@ def _executed(job: RunJob, verification: Verification) -> JobOutcome:
     truth = verification.truth
     tokens_hash, root = truth.output.tokens_hash, truth.trace_root
     assert (verification.divergence is None) == (not differing_fields(job.receipt, tokens_hash, root))
-    # An audit has no round. Nobody else's work could be copied, and the digest would only add a secret to keep.
+    # An audit has no round, so no member could copy the work of another. The digest would only add a secret to protect.
     is_dispute = TicketKind(job.ticket.kind) is TicketKind.DISPUTE
     digest = trace.round_digest(job.round_seed, job.ticket.subject, truth.leaves) if is_dispute else ZERO_DIGEST
     return JobOutcome(Outcome.EXECUTED, 0, tokens_hash, root, digest, verification.verify_passes)

@@ -1,8 +1,10 @@
-"""The process that rebuilds a key (ADR-038): forked from a job's process before that has a job, gone after one envelope.
+"""The process that rebuilds a key (ADR-038). It is forked from a job's process before the job arrives, and ends after one
+envelope.
 
-It asks the shards itself, with its own transport key. The process that reads the plaintext therefore never has the shares, nor
-the secret that opens what the shards seal. It knows only the public half and sees the answer. What shards seal after this process
-ended opens nowhere, whoever asks for it. For an epoch of partials, this process hands its secret over instead.
+It asks the shards itself, with its own transport key. The job's process, which reads the plaintext, therefore never has the
+shares, nor the secret that opens sealed answers of shards. It knows only the public half of the key and the padded plaintext.
+After this process ended, sealed answers to its transport key can no longer be opened. For an epoch of partials, this process
+gives its secret to the job's process instead.
 """
 
 import os
@@ -26,7 +28,7 @@ from enclave.shard_dialer import ShardDialer
 
 @dataclass(frozen=True, slots=True)
 class RebuilderReady:
-    """Sent by the child when it can be asked."""
+    """The child sends this when it accepts a request."""
 
     unfenced: tuple[str, ...]
     """Names of the fences that do not hold around it."""
@@ -47,7 +49,7 @@ class TransportSecret:
     """The answer for an epoch whose key is not rebuilt."""
 
     transport_secret: Blob = field(repr=False)
-    """For the process that asks the epoch's shards for partials."""
+    """The secret, for the process that asks the epoch's shards for partials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,9 @@ class RebuildResult:
     """The outcome of opening the envelope."""
 
     plaintext: Blob | None = field(repr=False)
-    """Padded; null if there is none."""
+    """Padded plaintext; null after an error."""
     error: str
-    """Class of the error then."""
+    """Class of the error; empty without one."""
     values: tuple[str, ...]
     """Values of that error."""
 
@@ -81,14 +83,14 @@ class KeyRebuilder:
             self._process = ForkedProcess(lambda: self._serve(theirs, open_source, fence))
 
     def ready(self) -> ProcessReady:
-        """Waits, once, until the child can be asked; `TryAgain` if it ended instead."""
+        """Waits, once, until the child accepts requests; `TryAgain` if it ended instead."""
         born: RebuilderReady = frames.receive(self._line, RebuilderReady)
         self._public = born.transport_key
         return ProcessReady(born.unfenced)
 
     @property
     def pid(self) -> int:
-        """Process id of the child, which this process ends."""
+        """Process id of the child, which the job's process may end."""
         return self._process.pid
 
     def transport(self) -> tuple[bytes, Blob]:
@@ -109,7 +111,7 @@ class KeyRebuilder:
         return answer.plaintext
 
     def close(self) -> None:
-        """Ends the child, whatever it is doing, and waits for its end."""
+        """Kills the child at any point of its work, and waits for its end."""
         self._process.kill()
         self._process.reap()
         self._line.close()
@@ -146,7 +148,8 @@ class KeyRebuilder:
 
 
 def _answer(source: KeySource, wanted: RebuildRequest, secret: bytes) -> RebuildResult | TransportSecret:
-    # Shards release by the ticket's epoch. A ticket for a rebuilt key therefore never goes with a secret that was handed over.
+    # Shards release by the ticket's epoch. A ticket for a rebuilt key must therefore never be used with a secret that was given
+    # to the job's process.
     if not is_rebuilt(wanted.job.ticket.key_epoch):
         return TransportSecret(Blob(secret))
     try:

@@ -1,9 +1,9 @@
-"""Checks that the release records which an enclave received from a shard stand in one log, each after those before it.
+"""Checks that the release records which an enclave received from one shard are of one log, in order.
 
 A shard signs a release record before it answers, with its index in the log and the digest of the record before it. An enclave
-that serves many jobs notices when a shard uses an index twice, goes back, or names another record before the next one. Its log
-was then cut off or exists twice, and its partial is not used. The process of one job passes the signed records on to the next,
-because what it read may have broken it.
+that serves many jobs notices when a shard uses an index twice, goes back, or names a wrong previous record. The shard's log was
+then cut off or exists twice, and its partial is not used. The process of a job sends only signed records to the next process,
+because untrusted input may have taken it over.
 """
 
 import threading
@@ -19,7 +19,7 @@ from bytewise.protocol.units import Address, Blob, Digest
 
 @dataclass(frozen=True, slots=True)
 class RecordedRelease:
-    """A release record with what proves that its shard signed it."""
+    """A release record with the data that prove its shard's signature."""
 
     chain_id: int
     """Chain id of the network."""
@@ -28,16 +28,16 @@ class RecordedRelease:
     record: Release
     """The record."""
     signature: Blob
-    """The shard's."""
+    """The shard's signature."""
 
     @property
     def domain(self) -> Domain:
-        """The domain in which it is signed."""
+        """The EIP-712 domain of the signature."""
         return Domain(self.chain_id, self.key_epochs)
 
 
 LogKey = tuple[Domain, Address, int]
-"""Network, shard and epoch of a log."""
+"""Key of a log: network, shard and epoch."""
 
 
 class LogContinuity:
@@ -51,9 +51,10 @@ class LogContinuity:
         self._lock = threading.Lock()
 
     def keep(self, index: int, release: RecordedRelease, digest: Digest) -> Release:
-        """Returns the record of shard `index` if it fits the log of those before; else raises `ReleaseNotRecorded`.
+        """Returns the record of shard `index` if it continues the log of the earlier ones; else raises `ReleaseNotRecorded`.
 
-        `digest` is the record's, whose signature was verified. Records of other enclaves may stand between two of this one's.
+        `digest` is that of the record, whose signature the caller verified. Records of other enclaves may lie between two of this
+        enclave.
         """
         record, key = release.record, _log_key(release)
         with self._lock:
@@ -69,7 +70,7 @@ class LogContinuity:
         return record
 
     def learn(self, release: RecordedRelease) -> None:
-        """Takes over a release that another process of this enclave received; `BadSignature` unless its shard signed it.
+        """Adds a release that another process of this enclave received; `BadSignature` unless its shard signed it.
 
         A release older than the known one changes nothing.
         """

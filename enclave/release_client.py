@@ -2,8 +2,8 @@
 envelope.
 
 The enclave trusts no answer. A release record must be signed, name the ticket and fit the shard's earlier records
-(`enclave.log_continuity`). What a shard gives must prove itself. A shard that lies or fails is reported to `on_failure`, and
-another one is asked instead.
+(`enclave.log_continuity`). A partial or share must have a valid proof. A shard that lies or fails is reported to `on_failure`,
+and another one is asked instead.
 """
 
 import os
@@ -68,7 +68,7 @@ from enclave.log_continuity import LogContinuity, RecordedRelease
 
 @dataclass(frozen=True, slots=True)
 class ShardAnswer:
-    """What one shard gave for one envelope; never printed."""
+    """The verified answer of one shard for one envelope; never printed."""
 
     point: EccPoint | None = field(default=None, repr=False)
     """Its partial; None in an epoch whose key is rebuilt."""
@@ -81,8 +81,8 @@ class ShardAnswer:
 def open_answer(
     job: RunJob, ticket_hash: Digest, envelope: Envelope, shard: ShardRecord, sealed: bytes, to: TransportKey
 ) -> ShardAnswer:
-    """Opens and verifies what a shard sealed to the job's transport key; a `Fault`, usually `ShardLied`, names what is wrong with
-    it."""
+    """Opens and verifies an answer that a shard sealed to the job's transport key. A `Fault`, usually `ShardLied`, names the
+    flaw."""
     receipt, key = job.ticket.receipt_id, decode_point(shard.verification_key)
     names = shard.address, receipt, ticket_hash, job.ticket.key_epoch
     if is_rebuilt(job.ticket.key_epoch):
@@ -134,7 +134,8 @@ def open_channel(shard: ShardRecord, end: ChannelEndpoint, transport_key: Blob, 
 
 
 def request_release(channel: Channel, shard: ShardRecord, request: ReleaseRequest, timeout_s: float) -> ReleaseAnswer:
-    """The shard's answer, not yet verified; `ShardRefused` with its rule, `TryAgain` if the shard says so."""
+    """The shard's answer, not yet verified. `ShardRefused` has the shard's rule; `TryAgain` if the shard asks to be asked
+    again."""
     channel.send(encode(request), timeout_s)
     reply = decode(ReleaseReply, channel.receive(MAX_REPLY_BYTES, timeout_s), _MAX_REPLY_MARKS)
     if reply.answer is None:
@@ -153,12 +154,12 @@ TIMEOUT_S = 10.0
 """Seconds for a connection, for both ends' evidence, and for an answer each. A shard needs about 30 ms for one, plus its chain
 reads."""
 ATTEMPTS = 6
-"""Rounds over the shards that gave nothing and say that a retry may help, since their chain view can be a block behind."""
+"""Number of rounds over the shards that gave nothing but ask to be asked again, since their chain view can be a block behind."""
 PAUSE_S = 0.5
 """Seconds between rounds: half a block of the devnet."""
 
 FailureHandler = Callable[[int, BytewiseError], None]
-"""Called with the index of a shard and the reason why it gave no partial."""
+"""Function that is called with the index of a shard and the reason why it gave no partial."""
 
 
 def log_failure(index: int, error: BytewiseError) -> None:
@@ -185,8 +186,8 @@ class ShardKeySource:
         rebuilds: bool = False,
         continuity: LogContinuity | None = None,
     ) -> None:
-        """`rebuilds`: whether this process rebuilds keys where an epoch asks for it; it should end after one job. `continuity`:
-        the releases known so far; None if there are none."""
+        """`rebuilds`: whether this process rebuilds the keys of epochs that need it; such a process should end after one job.
+        `continuity`: the releases known so far; None if there are none."""
         self._rebuilds = rebuilds
         self._quoter = quoter
         self._dial = dial
@@ -245,8 +246,8 @@ class ShardKeySource:
             if len(answers) == job.epoch.threshold:
                 _verify_epoch_keys(job, answers)
                 return
-            # So many failures leave no other t shards. With fewer than t liars among 2t - 1 or more shards, at least one of them
-            # is honest.
+            # After so many failures fewer than t shards are left. With fewer than t liars among 2t - 1 or more shards, at least
+            # one failed shard is honest.
             if sum(isinstance(each, PartDoesNotOpen) for each in failures.values()) > len(job.epoch.shards) - job.epoch.threshold:
                 raise EnvelopeDoesNotOpen(job.ticket.receipt_id.hex())
             if not any(_may_ask(shard, answers, failures) for shard in job.epoch.shards):
@@ -255,8 +256,8 @@ class ShardKeySource:
         raise NoKey(len(answers), job.epoch.threshold, reasons)
 
     def _round(self, query: "ReleaseQuery", answers: dict[int, ShardAnswer], failures: dict[int, BytewiseError]) -> None:
-        """Asks as many shards at once as are missing, and another for each that fails, so that no more than needed release
-        something."""
+        """Asks at once as many shards as answers are missing, and one more for each failure, so that no more shards than needed
+        release."""
         epoch = query.job.epoch
         waiting = iter([each for each in epoch.shards if _may_ask(each, answers, failures)])
         missing = epoch.threshold - len(answers)
@@ -284,7 +285,7 @@ class ShardKeySource:
 
 
 class ReleaseQuery:
-    """What is the same for all shards that are asked about one job; never printed."""
+    """The data of a request that are the same for all shards of one job; never printed."""
 
     def __init__(self, job: RunJob, envelope: Envelope, transport_secret: bytes) -> None:
         """A `Fault` of the job for an invalid policy."""
@@ -299,10 +300,11 @@ class ReleaseQuery:
         self._standing = first_policy_state(decode(AppraisalPolicy, job.policy))
 
     def terms(self, shard: ShardRecord) -> PeerRequirements:
-        """What a shard must be: a program of the policy that its account vouches for, on this network, in this epoch.
+        """Requirements for a shard: a program of the policy, with a signature of the shard's account, on this network, in this
+        epoch.
 
-        The duty process provides the policy. A shard with another policy refuses the channel, and what an enclave tells a shard
-        is public, so a false policy opens nothing.
+        The duty process provides the policy. A false policy opens nothing: a shard with another policy refuses the channel, and
+        an enclave tells a shard only public data.
         """
         job = self.job
         return PeerRequirements(

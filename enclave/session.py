@@ -1,6 +1,6 @@
 """One job from its first message to its result: make a transport key, verify the ticket, judge, quote (design section 7).
 
-Nothing of a job outlives its session. Log lines name events and ids, never the content of an envelope.
+No data of a job outlive its session. Log lines contain events and ids, never the content of an envelope.
 """
 
 import gc
@@ -23,7 +23,7 @@ from enclave.shard_dialer import ShardDialer
 
 
 class JobContext:
-    """What all jobs of one enclave process share."""
+    """The context that all jobs of one enclave process share."""
 
     def __init__(
         self, engine: JudgingEngine, model_id: Digest, keys: KeySource, quoter: Quoter, chain_id: int,
@@ -49,7 +49,8 @@ class JobContext:
         self.transport = transport or partial(transport_keypair, rng)
 
     def status(self, nonce: Digest) -> EnclaveStatus:
-        """What this enclave is, with evidence that binds a nonce: a host learns at once whether its measurement is approved."""
+        """Status of this enclave, with evidence that binds a nonce. From it a host learns at once whether the measurement is
+        approved."""
         return EnclaveStatus(self.model_id, self.limit_s, self.unfenced, self.quoter.quote(status_report_data(nonce)))
 
 
@@ -78,7 +79,7 @@ class Session:
         telemetry.log("enclave_job.started", receipt=identifier, subject=job.ticket.subject, round=job.ticket.round)
         context = self._context
         judgement = judge_job(job, identifier, context.keys, self._secret, context.engine, context.model_id, context.profile)
-        gc.collect()  # frees the payload's reference cycles now, not at the next job
+        gc.collect()  # frees the payload's reference cycles now instead of at the next job
         telemetry.log(
             "enclave_job.judged", receipt=identifier, outcome=judgement.outcome.name, code=judgement.code,
             verify_passes=judgement.verify_passes,

@@ -18,15 +18,15 @@ class EnclaveSettings:
     socket: Path
     """Job socket, in the actor's own folder."""
     chain_id: int
-    """The one chain whose jobs it takes."""
+    """Chain id of the only chain whose jobs this enclave takes."""
     evidence: EvidenceType
-    """How it is attested."""
+    """Kind of evidence of this machine."""
     platform_file: Path | None = None
     """Key file of the simulated platform (evidence `simulated` only)."""
     endorsements: Path | None = None
     """Folder of collateral or certificates that the machine's owner keeps current (evidence `tdx` and `snp`)."""
     insecure_accept_simulated: bool = False
-    """The explicit switch without which evidence `simulated` is refused."""
+    """Allows evidence `simulated`; without this switch it is refused."""
     threads: int = 1
     """Threads of the engine."""
     backend: str = ""
@@ -36,21 +36,22 @@ class EnclaveSettings:
     device: str = "cpu"
     """Where the engine runs: `cpu` or `cuda`."""
     cache_bytes: int = 0
-    """Most memory for the keys and values of one job; 0: half of what the weights leave of the machine's or control group's."""
+    """Most bytes for the keys and values of one job; 0: half of the memory of the machine or control group that the weights
+    leave."""
     key_timeout_s: float = 10.0
-    """Timeout of one call to a key shard."""
+    """Timeout of one call to a key shard, in seconds."""
     job_limit_s: int = JOB_LIMIT_S
-    """Seconds after which the process of a job is ended; the duty process is told and waits as long."""
+    """Seconds after which the process of a job is ended. The duty process learns this limit and waits as long."""
     working_bytes: int = 4 * 2**30
-    """Address space of one job's process beyond weights, libraries and `cache_bytes`."""
+    """Bytes of address space of one job's process in addition to weights, libraries and `cache_bytes`."""
     rebuild_keys: bool = False
-    """Whether to open envelopes of key epochs whose key is rebuilt from shares (ADR-038), each in its own process. Otherwise a
-    seat has no key for them."""
+    """Whether to open envelopes of key epochs whose key is rebuilt from shares (ADR-038), each in its own process. If not, a seat
+    cannot open envelopes of such epochs."""
     require_fences: bool = False
-    """Whether to refuse to start where a fence (`bytewise.tee.confinement`) cannot be set up. Otherwise it is logged and
-    reported."""
+    """Whether the enclave refuses to start if a fence (`bytewise.tee.confinement`) cannot be set up. If not, the missing fence is
+    logged and reported."""
     ready_file: Path | None = None
-    """Written once jobs are accepted, for the process that started this one."""
+    """File that the enclave writes once it accepts jobs, for the process that started it."""
 
     def __post_init__(self) -> None:
         verify_attestation(self.evidence, self.platform_file, self.endorsements, self.insecure_accept_simulated, self.chain_id)

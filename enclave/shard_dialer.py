@@ -1,6 +1,7 @@
-"""How an enclave reaches shards: the duty process at the other end of the job socket connects and hands in the stream.
+"""Connections from an enclave to shards: the duty process at the other end of the job socket connects, and passes the stream to
+the enclave.
 
-The content of the stream is between enclave and shard (`enclave.release_client`). The enclave needs no network.
+Only enclave and shard can read the content of the stream (`enclave.release_client`). The enclave needs no network.
 """
 
 import socket
@@ -16,7 +17,7 @@ class ShardDialer:
 
     def __init__(self) -> None:
         self.peer: socket.socket | None = None
-        """The job socket's connection; whoever serves it sets it."""
+        """The job socket's connection. The code that serves the connection sets it."""
         self._turn = threading.Lock()
 
     def dial(self, shard: ShardRecord, timeout_s: float) -> socket.socket:

@@ -26,7 +26,7 @@ _POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class JobTaken:
-    """A client connected, with a job or without; the time limit of the job begins."""
+    """Message that a client connected, with a job or without. The time limit of the job begins."""
 
 
 class Supervisor:
@@ -36,14 +36,14 @@ class Supervisor:
         self, listening: socket.socket, open_context: Callable[[socket.socket], JobContext], continuity: LogContinuity, limit_s:
         int, stop: threading.Event, on_ready: Callable[[ProcessReady], None], cross_check: ForkedProcess | None = None,
     ) -> None:  # fmt: skip
-        """`open_context` runs in each process and gets its line to the supervisor. `on_ready` is called when the first process
-        waits for a job."""
+        """`open_context` runs in each process and gets the process's connection to the supervisor. `on_ready` is called when the
+        first process waits for a job."""
         self._listening, self._open_context, self._continuity = listening, open_context, continuity
         self._limit_s, self._stop, self._on_ready, self._cross_check = limit_s, stop, on_ready, cross_check
         self._announced = False
 
     def run(self) -> int:
-        """Exit code: 0 when stopped, else that of a process that failed by itself."""
+        """Runs until it is stopped (exit code 0), or until a process fails by itself; then returns its exit code."""
         while not self._stop.is_set():
             code = self._run_one()
             if code:
@@ -64,7 +64,7 @@ class Supervisor:
             telemetry.log("cross_check.lost")
             return Exit.INTERNAL
         if code < 0 and taken:
-            # The machine or the time limit ended it, which the next job may not meet.
+            # The machine or the time limit ended the process; the next job may work.
             telemetry.log("enclave_job.killed", by=signal.Signals(-code).name)
             return 0
         return code if code >= 0 else Exit.INTERNAL
@@ -75,7 +75,7 @@ class Supervisor:
         while not process.has_ended() or lines:
             if line.fileno() in select.select([process.descriptor, *lines, *others], [], [], _POLL_S)[0]:
                 match self._receive(line):
-                    # Once the process has read something, its own messages give it no more time.
+                    # After a process has read untrusted input, its messages can no longer extend its time.
                     case ProcessReady() if not taken:
                         until = float("inf")
                     case JobTaken() if not taken:

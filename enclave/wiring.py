@@ -39,7 +39,7 @@ JOB_FILES = 256
 """Most open files of one job's process."""
 
 REBUILDER_BYTES = 2**30
-"""Address space of a process that rebuilds a key beyond what it was forked with: an envelope, and threads."""
+"""Bytes of address space that a key-rebuilding process gets in addition to its size at the fork: for an envelope, and threads."""
 
 
 def run(settings: EnclaveSettings, fences: list[Fence]) -> int:
@@ -52,7 +52,7 @@ def run(settings: EnclaveSettings, fences: list[Fence]) -> int:
     slower = torch_instead(settings.artifact, settings.device)
     if slower is not None:
         telemetry.log("engine.torch", why=slower)
-    # Before there is a quoter or a socket, because a fork has what exists at that time.
+    # Forked before there is a quoter or a socket, because a fork gets everything that exists.
     cross_check = _cross_check(settings, loaded)
     if loaded.has_library:
         library()
@@ -95,7 +95,7 @@ def _cross_check(settings: EnclaveSettings, loaded: Loaded) -> CrossCheck | None
 
 
 class _ProcessFactory:
-    """What the processes of jobs need. Each method says in which process it runs."""
+    """Makes the parts of job processes. Each method's docstring begins with the process in which it runs."""
 
     def __init__(
         self, settings: EnclaveSettings, loaded: Loaded, quoter: Quoter, cross_check: CrossCheck | None, unfenced: tuple[str, ...]
@@ -107,7 +107,7 @@ class _ProcessFactory:
         self._instance = Digest(os.urandom(32))
 
     def context(self, line: socket.socket) -> JobContext:
-        """In a job's process: everything for one job, with the fences that the supervisor cannot set up for it."""
+        """In a job's process: makes everything for one job, and sets up the fences that the supervisor cannot set up for it."""
         shard_dialer = ShardDialer()
         # Before the engine has threads and this process may no longer fork.
         keys, unfenced = self._keys(line, shard_dialer)
@@ -130,7 +130,7 @@ class _ProcessFactory:
         )  # fmt: skip
 
     def _keys(self, line: socket.socket, shard_dialer: ShardDialer) -> tuple[KeySource, tuple[str, ...]]:
-        # In a job's process: what opens envelopes, and fences that do not hold around the process that rebuilds keys.
+        # In a job's process: the key source, and the names of fences that do not hold around the process that rebuilds keys.
         continuity = LogContinuity(lambda release: frames.send(line, release), self.continuity)
 
         def source(rebuilds: bool, board: ShardDialer) -> KeySource:
@@ -145,7 +145,8 @@ class _ProcessFactory:
 
     def _rebuilder_fences(self) -> tuple[str, ...]:
         limits = confinement.limit_resources(memory_bytes=REBUILDER_BYTES, cpu_s=self._settings.job_limit_s, files=JOB_FILES)
-        # A key is worth more than a prompt: even where no swap exists now, somebody could add it during the job.
+        # A key is worth more than a prompt, so its memory is locked even if there is no swap now: swap could be added during the
+        # job.
         kept = confinement.lock_memory(), confinement.avoid_swap()
         alone = confinement.filter_calls(forks=False, writes=_quotes_by_files(self._settings))
         return _missing(confinement.deny_inspection(), *kept, alone, limits)
@@ -153,7 +154,7 @@ class _ProcessFactory:
     def announce(self, ready: ProcessReady) -> None:
         """In the supervisor, once the first process waits for a job."""
         about = {"model": self._loaded.model_id, "evidence": self._settings.evidence.value, "unfenced": ready.unfenced}
-        # An enclave reads no chain. Its evidence fits key epochs of this label only, and shards refuse it for others.
+        # An enclave reads no chain. Its evidence is valid for key epochs of this label only; shards refuse it for others.
         told = warning(SIMULATED if self._settings.evidence is EvidenceType.SIMULATED else HARDWARE)
         telemetry.log("enclave.started", **about, **({"warning": told} if told else {}))
         _require(self._settings, ready.unfenced)
@@ -174,7 +175,7 @@ def _fences(settings: EnclaveSettings, engine: AnyEngine, writes: bool = False, 
         # A GPU's driver maps more addresses than any machine has memory.
         return [*fences, Fence("bounded", f"not on {settings.device}")]
     cache = engine.allowance if isinstance(engine, ExactEngine) else 0
-    # Opening the engine took some of it already; as much again is allowed for that.
+    # Opening the engine used some address space already; the same amount is added for that.
     cpu_s = 2 * settings.job_limit_s * settings.threads + 60
     return [*fences, confinement.limit_resources(memory_bytes=cache + settings.working_bytes, cpu_s=cpu_s, files=JOB_FILES)]
 

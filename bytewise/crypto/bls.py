@@ -23,7 +23,7 @@ BlsSignature = NewType("BlsSignature", bytes)
 """A point of G2, 256 bytes."""
 
 MESSAGE_TAG, POSSESSION_TAG = b"BLS_SIG_BLS12381G2_XMD:SHA-256_SSWU_RO_POP_", b"BLS_POP_BLS12381G2_XMD:SHA-256_SSWU_RO_POP_"
-"""What signatures of messages, and proofs of possession, are hashed with."""
+"""Domain separation tags of message signatures and of proofs of possession."""
 
 
 class BlsSigner:
@@ -88,13 +88,13 @@ def committee_key(parts: Iterable[tuple[PublicKey, int]]) -> PublicKey:
 
 
 def check_signature(key: PublicKey, message: Digest, signature: BlsSignature) -> None:
-    """Checks one part, or the whole, as an aggregator does. Takes about a second. `BadSignature`, or `MalformedValue` for a bad
-    point."""
+    """Checks the signature of one signer, or an aggregate, as an aggregator does. Takes about a second. `BadSignature`, or
+    `MalformedValue` for a bad point."""
     _check(key, message, signature, MESSAGE_TAG)
 
 
 def check_possession(domain: Domain, account: Address, key: PublicKey, proof: BlsSignature) -> None:
-    """Checks what `BlsKeys` checks at registration; errors as `check_signature`."""
+    """Makes the checks of the contract `BlsKeys` at registration; errors as of `check_signature`."""
     _check(key, possession_digest(domain, account, key), proof, POSSESSION_TAG)
 
 

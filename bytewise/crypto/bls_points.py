@@ -50,7 +50,7 @@ def hash_to_curve(message: Digest, tag: bytes, scalar: int = 1) -> bytes:
 
 
 def sum_of_keys(parts: Iterable[tuple[bytes, int]]) -> bytes:
-    """Sum of points of G1, each multiplied; `MalformedValue` for a point outside the group, or times less than 1."""
+    """Sum of points of G1, each times a factor; `MalformedValue` for a point outside the group, or a factor below 1."""
     total = Z1
     for key, times in parts:
         total = add(total, multiply(point_of_g1(key), _positive(times)))
@@ -58,7 +58,7 @@ def sum_of_keys(parts: Iterable[tuple[bytes, int]]) -> bytes:
 
 
 def sum_of_signatures(parts: Iterable[tuple[bytes, int]]) -> bytes:
-    """The same of points of G2."""
+    """As `sum_of_keys`, for points of G2."""
     total = Z2
     for signature, times in parts:
         total = add(total, multiply(point_of_g2(signature), _positive(times)))

@@ -113,11 +113,12 @@ def random_scalar(rng: Rng) -> int:
 
 @lru_cache(maxsize=1)
 def second_generator() -> EccPoint:
-    """Ḡ of TDH2: the first labelled hash that is an x coordinate, with even y, so that nobody knows its logarithm to base G."""
+    """Ḡ of TDH2: the point with even y whose x coordinate is the first labelled hash on the curve, so that its logarithm to base
+    G is unknown."""
     for counter in range(256):
         x = int.from_bytes(digests.labelled(Label.TDH2_POINT, counter))
         square = (x * x * x - 3 * x + CURVE_B) % FIELD
-        # FIELD ≡ 3 mod 4, so this power is a root whenever there is one.
+        # FIELD ≡ 3 mod 4, so this power is a square root if there is one.
         y = pow(square, (FIELD + 1) // 4, FIELD)
         if x < FIELD and y * y % FIELD == square:
             return EccPoint(x, y if y % 2 == 0 else FIELD - y, _CURVE)

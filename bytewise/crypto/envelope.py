@@ -5,7 +5,7 @@ proof (Shoup and Gennaro, TDH2) shows knowledge of r with R = rG and Ū = rḠ. 
 both commitments and the ciphertext, so that neither a modified point nor a copied envelope passes.
 
 In a hybrid epoch the key also depends on a second secret that no logarithm reveals (`bytewise.crypto.hybrid`), and the challenge
-hashes its parts. The suite is that of the epoch in the receipt, never what the envelope says.
+hashes its parts. The suite is that of the receipt's key epoch; the envelope's own statement is not used.
 """
 
 from Crypto.PublicKey.ECC import EccPoint
@@ -106,10 +106,12 @@ def seal_padded(
 def verify_envelope(
     data: bytes, context: Digest, receipt: Digest, suite: int = SUITE_P256, key_epoch: int | None = None
 ) -> Envelope:
-    """The envelope, if it is canonical and its proof holds under the recomputed context; else `EnvelopeProofBad` with its reason.
+    """Returns the envelope if it is canonical and its proof holds under the recomputed context; else raises `EnvelopeProofBad`
+    with the reason.
 
-    `key_epoch`: the receipt's; None where there is none to compare with. Named fields are compared before the proof. A proof that
-    fails then means an altered envelope or another context. The challenge hashes both, so these cannot be told apart.
+    `key_epoch`: that of the receipt; None without a receipt. Named fields are compared before the proof. A proof that
+    fails then means an altered envelope or another context. The challenge hashes both, so these two cases cannot be
+    distinguished.
     """
     try:
         envelope = _decoded(data, suite)
@@ -128,8 +130,8 @@ def verify_envelope(
 
 
 def verify_receipt_envelope(anchor: Domain, receipt: Receipt, data: bytes) -> Envelope:
-    """The envelope of a receipt: the bytes that the receipt names, its epoch, and a proof under the context recomputed from
-    it."""
+    """Returns the envelope of a receipt. It must have the hash and the epoch in the receipt, and its proof must hold under the
+    receipt's context."""
     identifier = receipt_id(anchor, receipt)
     if envelope_hash(data) != receipt.envelope_hash:
         raise EnvelopeProofBad(identifier.hex(), "other bytes than the receipt names", EnvelopeFlaw.OTHER_BYTES)
@@ -142,8 +144,8 @@ def open_with_point(
 ) -> bytes:
     """Padded plaintext, given x·R for the epoch's secret x, and in a hybrid epoch the PSK (`bytewise.crypto.hybrid.recover_psk`).
 
-    `EnvelopeDoesNotOpen` if the AEAD refuses. The shards prove the point, which is unique, and only one PSK makes the parts, so
-    every honest enclave gets the same answer.
+    `EnvelopeDoesNotOpen` if the AEAD refuses. The shards prove the point, which is unique, and only one PSK gives these parts, so
+    every honest enclave gets the same result.
     """
     secret = hpke.shared_secret(dh_point, envelope.enc, public_key)
     plaintext = hpke.key_schedule(secret, context, psk=psk).open(envelope.ciphertext)

@@ -1,8 +1,8 @@
 """Arithmetic on secret scalars in buffers that can be overwritten, for rebuilding a key.
 
 Python's integers and bytes cannot be erased, and libraries copy their arguments. Here a secret is 32 bytes, big-endian, in a
-`bytearray`; every intermediate value is one byte, a carry or a point. It is slow beside a library, fast enough for a few calls a
-job, and not constant in time.
+`bytearray`; every intermediate value is one byte, a carry or a point. The code is slower than a library but fast enough for a few
+calls a job. Its running time is not constant.
 """
 
 from collections.abc import Mapping

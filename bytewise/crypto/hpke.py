@@ -48,7 +48,7 @@ class Psk:
     value: bytes = field(repr=False)
     """Uniform and secret, 32 bytes; empty for mode base."""
     id: bytes
-    """Public, bound into the key schedule."""
+    """Public name of the key, which the key schedule binds."""
 
 
 NO_PSK = Psk(b"", b"")
@@ -75,8 +75,8 @@ class Context:
             return None
 
     def open_into(self, ciphertext: bytes, buffer: bytearray) -> bool:
-        """Writes the plaintext of the first message into a buffer of its length; returns whether the tag fits. No copy is
-        left."""
+        """Writes the plaintext of the first message into a buffer of its length, and leaves no copy. Returns whether the tag
+        fits."""
         try:
             AESGCM(self.key).decrypt_into(self.base_nonce, ciphertext, None, buffer)
         except InvalidTag:

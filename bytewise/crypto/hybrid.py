@@ -2,8 +2,8 @@
 
 The P-256 half needs t partials, this half t shares; the envelope opens with both (`bytewise.crypto.envelope`). All parts follow
 from the polynomial that shares the PSK. An enclave with t shares therefore recomputes all parts and compares. Either every part
-is right, or every enclave rejects the envelope, whichever shards answered. Fewer than t shares reveal nothing of the PSK.
-Commitments are hashes and not points, because a quantum computer finds logarithms.
+is right, or every enclave rejects the envelope, independent of the shards that answered. Fewer than t shares reveal nothing of
+the PSK. Commitments are hashes instead of points, because a quantum computer finds logarithms.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,7 +70,7 @@ def with_parts(envelope: Envelope, parts: tuple[HybridPart, ...]) -> HybridEnvel
 
 
 def verify_sizes(parts: Sequence[HybridPart]) -> Sequence[HybridPart]:
-    """The parts, if their number is possible and each has its lengths; else `MalformedValue`."""
+    """Returns the parts if their number is possible and all lengths are right; else raises `MalformedValue`."""
     if not 0 < len(parts) <= MAX_SHARDS:
         raise MalformedValue("parts", f"{len(parts)} of them")
     for index, part in enumerate(parts, start=1):
@@ -96,7 +96,7 @@ def verify_part_count(envelope: Envelope, epoch: EpochRecord, receipt: Digest) -
 def make_partial(
     partial: Partial, envelope: HybridEnvelope, place: EnvelopeContext, kem_seed: bytes, keys: Digest
 ) -> HybridPartial:
-    """What a shard answers: its share, or that its part does not contain the committed share."""
+    """The answer of a shard: its share, or the statement that its part does not contain the committed share."""
     index, part = partial.index, envelope.parts[partial.index - 1]
     share = hpke.open_with_kem(kem_seed, _info(index, part.kem, place), part.kem + part.sealed)
     good = share is not None and _is_committed(share, part, index, place)
@@ -108,7 +108,8 @@ def verify_share(
 ) -> int:
     """The share that a shard gave, f(index) of the PSK's polynomial.
 
-    `ShardLied` if it is not the committed one or of other keys, `PartDoesNotOpen` if the shard says that there is none.
+    `ShardLied` if it is not the committed share, or is made for other keys; `PartDoesNotOpen` if the shard states that its part
+    does not open.
     """
     if epoch.hybrid is None or given.keys != epoch.hybrid.digest:
         raise ShardLied(index, "has other hybrid keys of this epoch")
@@ -120,7 +121,8 @@ def verify_share(
 
 
 def recover_psk(shares: Mapping[int, int], envelope: HybridEnvelope, to: Recipients, place: EnvelopeContext) -> hpke.Psk | None:
-    """The PSK of t shares, if every part of the envelope is what its polynomial makes; else None, whichever shares these are."""
+    """The PSK of t shares, if every part of the envelope follows from their polynomial; else None. Any t shares give the same
+    result."""
     secret = encode_scalar(_value(shares, 0))
     made = tuple(_part(secret, i, _value(shares, i), key, place) for i, key in enumerate(to.keys, start=1))
     return hpke.Psk(secret, parts_digest(made)) if made == envelope.parts else None

@@ -1,8 +1,9 @@
 """ML-KEM-768 (FIPS 203): encapsulation of a given message. `bytewise.crypto.hpke` uses the library for keys and decapsulation.
 
-The library draws that message itself and forgets it. Here it follows from the content of the envelope. An enclave that opened an
-envelope can therefore encapsulate again, and see whether its sender gave every shard the right part (`bytewise.crypto.hybrid`).
-The message lives as long as one envelope. Only the library handles longer-lived secrets, the decapsulation keys.
+The library draws that message itself and does not return it. Here the message follows from the content of the envelope. An
+enclave that opened an envelope can therefore encapsulate again, and see whether its sender gave every shard the right part
+(`bytewise.crypto.hybrid`). The message lives as long as one envelope. Only the library handles longer-lived secrets, the
+decapsulation keys.
 """
 
 import hashlib
@@ -27,7 +28,8 @@ _Q, _K = 3329, 3
 _ROOT = 17
 _DU, _DV = 10, 4
 _SAMPLED_BYTES = 768
-"""Gives 512 candidates, of which 416 are below q on average and 256 are needed; more are drawn where that is not enough."""
+"""Bytes of one draw. They give 512 candidates, of which 416 on average are below q. 256 are needed; if there are fewer, more are
+drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,12 @@ class _Key(NamedTuple):
 
     vector: Polynomials
     matrix: Polynomials
-    """Transposed."""
+    """The matrix, transposed."""
     digest: bytes
 
 
 def verify_key(key: bytes) -> bytes:
-    """An encapsulation key that passes the checks of FIPS 203, 7.2; else `MalformedValue`."""
+    """Returns an encapsulation key that passes the checks of FIPS 203, 7.2; else raises `MalformedValue`."""
     _parsed(key)
     return key
 

@@ -1,6 +1,6 @@
 """Partial decapsulation D = f(i)·R with a Chaum-Pedersen proof that log_G(Y_i) = log_R(D) (design section 8).
 
-The proof identifies a lying shard, to the enclave at once and to everybody who later has partial and envelope. `prove_log` and
+The proof exposes a lying shard: at once to the enclave, and later to anybody with partial and envelope. `prove_log` and
 `knows_log` are Schnorr proofs of knowledge of a logarithm to base G, made non-interactive by Fiat and Shamir.
 """
 
@@ -47,7 +47,7 @@ def prove_partial(index: int, share: int, base: EccPoint, context: Digest, rng: 
 
 
 def verify_partial(partial: Partial, index: int, key: EccPoint, base: EccPoint, context: Digest) -> EccPoint:
-    """D, if the proof holds against the shard's verification key; else `ShardLied` naming the shard."""
+    """Returns D if the proof holds against the shard's verification key; else raises `ShardLied` with the shard."""
     if partial.index != index:
         raise ShardLied(index, f"index {partial.index}")
     try:

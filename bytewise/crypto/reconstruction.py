@@ -1,8 +1,8 @@
-"""The paper's own mode: shards give shares, and the enclave rebuilds the private key, uses it once and erases it.
+"""The paper's mode: shards release shares, and the enclave rebuilds the private key, uses it once and erases it.
 
 Only epochs whose number says so use it (ADR-038): a share opens every envelope of its epoch, so the key of such an epoch serves
 nothing else. Shares and key are in buffers that are overwritten (`bytewise.crypto.erasable`), in a process that ends after one
-envelope (`enclave.key_rebuilder`). Its other memory, including the secret that opens what shards sent, is gone with it.
+envelope (`enclave.key_rebuilder`). Its other memory, including the secret that opens the shards' answers, ends with the process.
 """
 
 from collections.abc import Mapping

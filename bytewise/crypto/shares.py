@@ -14,7 +14,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.records import MalformedValue
 
 MAX_SHARDS = 64
-"""Far above any planned shard set; bounds the work that a forged epoch document can cause."""
+"""Most shards. It is far above any planned number, and limits the work that a forged epoch document can cause."""
 
 
 def split(secret: int, threshold: int, count: int, rng: Rng) -> tuple[dict[int, int], tuple[EccPoint, ...]]:
@@ -35,7 +35,7 @@ def verification_key(index: int, commitments: Sequence[EccPoint]) -> EccPoint:
 
 
 def verify_share(index: int, share: int, commitments: Sequence[EccPoint]) -> int:
-    """The share, if it lies on the committed polynomial; else `ConfigurationError` (a wrong or old share file)."""
+    """Returns the share if it lies on the committed polynomial; else raises `ConfigurationError` (a wrong or old share file)."""
     if not 0 < share < ORDER or GENERATOR * share != verification_key(index, commitments):
         raise ConfigurationError(f"share {index}", "does not fit the epoch's commitments")
     return share
@@ -50,7 +50,7 @@ def combine(partials: Mapping[int, EccPoint]) -> EccPoint:
 
 
 def _times(point: EccPoint, small: int) -> EccPoint:
-    # A public number of a few bits. The library's multiplication takes as long for it as for 256 bits.
+    # The index is a public number of a few bits. The library's multiplication would take as long as for 256 bits.
     total = point.copy()
     for bit in bin(small)[3:]:
         total = total.double()

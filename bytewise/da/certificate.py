@@ -1,7 +1,7 @@
 """Certificates of our store: a version byte, then an RLP list of (magic, keccak256 of the payload, length, 16 random bytes).
 
-They are opaque to clients, as EigenDA's are. The random bytes make two certificates of one payload differ, as two dispersals
-do.
+Certificates are opaque to clients, like EigenDA's. The random bytes make two certificates of one payload differ, as with two
+dispersals.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,8 @@
 """Client of one or more EigenDA proxies. It implements `bytewise.ports.BlobStore` (design section 5).
 
-Each answer is one of: success; `CallerError` (our call is wrong); bad certificate (`BadCertificate` only if a second proxy
-agrees, else `TryAgain`); retry (`TryAgain` after a bounded number); fail over (the next proxy, `FailOver` when none is left).
+The result of each answer is one of: success; `CallerError` (our call is wrong); bad certificate (`BadCertificate` only if a
+second proxy agrees, else `TryAgain`); retry (`TryAgain` after a bounded number); fail over (the next proxy, `FailOver` when none
+is left).
 """
 
 import json
@@ -45,7 +46,7 @@ class DaClient:
         self._attempts = attempts
         self._pause = pause or threading.Event().wait
         timeout = httpx2.Timeout(timeout_s, connect=min(timeout_s, CONNECT_TIMEOUT_S))
-        # Ignore the proxy settings of the environment: ciphertext goes only to the named hosts.
+        # Proxy settings of the environment are ignored: ciphertext goes only to the hosts of the settings.
         self._http = httpx2.Client(timeout=timeout, follow_redirects=False, trust_env=False)
 
     def __enter__(self) -> "DaClient":
@@ -59,7 +60,7 @@ class DaClient:
         self._http.close()
 
     def put(self, data: bytes) -> str:
-        """Locator of the stored bytes. Not idempotent: a retried put may leave a second, unnamed blob."""
+        """Stores bytes and returns their locator. Not idempotent: a retried put may leave a second blob that no locator names."""
         last: Unavailable = TryAgain("da", "no proxy answered")
         for url in self._urls:
             reply = self._asked(url, "POST", f"{url}/put?commitment_mode={STANDARD}", data)
@@ -73,7 +74,7 @@ class DaClient:
     def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
         """The bytes of a locator; the caller checks their hash. `BadCertificate`, `TryAgain` or `FailOver` as described above.
 
-        With `accept`, a proxy whose bytes it refuses is skipped, so a lying proxy does not hide an honest one.
+        `accept` checks the bytes. A proxy whose bytes it refuses is skipped, so that a lying proxy does not hide an honest one.
         """
         certificate = certificate_of(locator)
         accused: list[str] = []

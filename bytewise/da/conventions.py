@@ -40,7 +40,7 @@ class ProxyRefusal(NamedTuple):
 
 
 def classify(status: int) -> ReplyClass:
-    """Meaning of an HTTP status of the proxy. 500 includes a blob that was not found, so it is inconclusive and never proof.
+    """Meaning of an HTTP status of the proxy. A proxy answers 500 also for a blob that was not found, so 500 proves nothing.
 
     A proxy answers 400 to a call that it finds malformed. Any other redirection or refusal (404, 408, 413, …) comes from an
     ingress while the proxy is away, and is no reason to stop.
@@ -62,7 +62,7 @@ def locator_of(certificate: bytes) -> str:
 
 
 def certificate_of(locator: str) -> bytes:
-    """Certificate of a locator. `BadCertificate` for text that can be no certificate, which needs no proxy to decide.
+    """Certificate of a locator. `BadCertificate` for a text that cannot be a certificate; no proxy is needed to decide this.
 
     Only certificates that a proxy accepts as input get through. Otherwise its answer 400 would look like an error of ours.
     """

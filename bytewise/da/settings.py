@@ -8,7 +8,7 @@ from bytewise.service.listener import MetricsSettings
 
 @dataclass(frozen=True)
 class StoreSettings:
-    """`bytewise da run --config FILE`."""
+    """Settings of `bytewise da run --config FILE`."""
 
     directory: Path
     """Folder of the blobs."""
@@ -21,6 +21,6 @@ class StoreSettings:
     max_total_bytes: int = 4 * 2**30
     """Size of the folder at which uploads are answered with 503."""
     metrics: MetricsSettings | None = None
-    """Where metrics and probes are served; without the section, nowhere."""
+    """Where metrics and probes are served. Without this section they are not served."""
     memstore: bool = False
     """Whether the fault settings under /memstore/config exist; for tests only."""

@@ -45,7 +45,7 @@ from bytewise.service.clock import SystemClock
 
 
 class StoredBlob(NamedTuple):
-    """A blob, or the refusal that a fault setting put in its place."""
+    """A blob, or the refusal with which a fault setting replaced it."""
 
     payload: bytes
     refusal: ProxyRefusal | None
@@ -260,7 +260,7 @@ _MAX_CONFIG_BYTES = 64 * 1024
 
 
 class _ErrorReply(Exception):
-    """Ends a request with a code and a text, in the form of Go's http.Error."""
+    """Exception that ends a request with a status and a text, in the form of Go's http.Error."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)

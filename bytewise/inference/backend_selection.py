@@ -108,7 +108,7 @@ def open_path(
         try:
             return _native(artifact, threads, None)
         except CannotExecute as error:
-            # A machine short of memory is short of it for torch too. A machine with a wrong kernel has another way to multiply.
+            # If memory is short, torch would lack it, too. If a kernel is wrong, torch has other ways to multiply.
             if error.values[1:] == (CannotReason.RESOURCES,):
                 raise
     backends = _backends(threads)
@@ -119,7 +119,7 @@ def open_path(
 def other_backend(first: AnyPath, threads: int) -> str:
     """The fastest torch backend that multiplies in another way than the given path. `CannotExecute` if no other passes.
 
-    After the C engine it is not the C engine's product, and otherwise not the same backend again.
+    For the C engine, it is any backend without the C engine's product; for a torch backend, any other backend.
     """
     others = [
         backend for backend in fastest_first(_backends(threads), threads)
@@ -146,7 +146,8 @@ def _own(backend: Backend, threads: int) -> Backend:
 def _verify(backend: Backend) -> None:
     self_test.verify_operations(backend)
     if isinstance(backend, FusedBackend):
-        # What surrounds its products is also the C engine's, so check whole models with golden rows, as for the native path.
+        # The operations around its products are also those of the C engine, so whole models are checked with golden rows, as for
+        # the native path.
         known_models.verify(lambda known: Runner(known, backend), lambda _: True)
 
 

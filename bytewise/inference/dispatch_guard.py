@@ -119,8 +119,8 @@ class DispatchGuard(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # Otherwise the library would load its compiler to keep it away from this class, 70 MiB for the life of the process.
-        # Nothing is compiled under the guard.
+        # Without this, the library would load its compiler (70 MiB for the life of the process) only to exclude this class from
+        # it. Nothing is compiled under the guard.
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:

@@ -30,7 +30,7 @@ from bytewise.protocol.units import Digest
 def batches(order: Sequence[int], size: Callable[[int], int], fits: Callable[[int, int], bool]) -> Iterator[Sequence[int]]:
     """Divides claims, ascending by their tokens `size`, into runs for which `fits(claims, tokens of the longest)` holds.
 
-    A claim that does not fit even alone is a run of its own; the caller handles it.
+    A claim that does not fit even alone is its own run; the caller handles it.
     """
     start = 0
     for stop, claim in enumerate(order):
@@ -123,7 +123,7 @@ class ExactEngine:
         """
         with memory_bounded(), fixed(threads):
             self.path: AnyPath = open_path(artifact, threads, path, backend, kernel)
-            """What computes the logits."""
+            """The path that computes the logits."""
         self.artifact = artifact
         self._words = TokenTexts(artifact.content[TOKENIZER_FILE], artifact.manifest.architecture.vocabulary)
         self.verify_passes = 0
@@ -134,7 +134,7 @@ class ExactEngine:
         weights = sum(file.size for file in artifact.manifest.files)
         self.allowance = memory.allowance(self.path.memory(), weights) if cache_bytes is None else cache_bytes
         longest = artifact.manifest.architecture.max_context
-        # Leave room for more than this answer only where even the longest answer fits.
+        # Room for more than this answer is left only if even the longest answer fits.
         roomy = longest if self._fits(1, longest) else 0
         self._prefix = Prefix(lambda capacity: self._cache(1, capacity), roomy) if reuse_prefix else None
         with memory_bounded(), fixed(self._library_threads), guarded(True):
@@ -193,7 +193,8 @@ class ExactEngine:
         return verification
 
     def concur(self, request: Request, output: Output, out_hash: Digest) -> None:
-        """`CannotExecute` unless the second backend passes the profile's vectors and gives exactly this answer."""
+        """Returns if the second backend passes the profile's vectors and gives exactly this answer; else raises
+        `CannotExecute`."""
         with still_exact():
             second = self.second_backend()
             second.vectors()

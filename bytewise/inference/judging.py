@@ -1,4 +1,4 @@
-"""Judging of a claim: which of its tokens can be fed, and where it differs from the true answer (design section 6)."""
+"""Judges a claim: which of its tokens can be fed, and where it differs from the true answer (design section 6)."""
 
 import heapq
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from bytewise.protocol.units import Decimal, Digest
 
 @dataclass(frozen=True, slots=True)
 class JudgingContext:
-    """What a verifier knows besides the claimed output. It sees one hash of the committed rows, never the rows."""
+    """The data of a verifier besides the claimed output. The verifier has one hash of the committed rows, never the rows."""
 
     nonce: Digest
     """Nonce of the request, which blinds the leaves."""

@@ -17,7 +17,8 @@ WEIGHTS_FILE = "weights.safetensors"
 TOKENIZER_FILE = "tokenizer.json"
 TEMPLATE_FILE = "chat_template.jinja"
 MODEL_ID_FILE = "model_id"
-"""File with the digest of the manifest as text, a checksum against damage. To get a certain model, compare with its own id."""
+"""File with the digest of the manifest as text, a checksum against damage. To make sure of a certain model, compare its id with
+the expected one."""
 
 HEADER_PIECE = "header"
 """Name of the piece of the weights file that is no tensor."""
@@ -217,7 +218,7 @@ class Manifest(ModelDescription):
     """Largest E of any activation, proven at conversion by interval arithmetic."""
 
     def __post_init__(self) -> None:
-        # Do not call super() without arguments: a class with slots is not the class that was written here.
+        # Do not call super() without arguments: `slots` makes a new class, which is not the one written here.
         ModelDescription.__post_init__(self)
         if not 64 <= self.bound <= MAX_BOUND:
             raise MalformedValue("bound of activations", str(self.bound))

@@ -113,7 +113,8 @@ def decoder_layer(shape: Architecture, index: int, tensors: Tensors, backend: Ba
 
 @functools.cache
 def library() -> Any:
-    """transformers, with our attention registered. The import takes seconds, for which the native path need not wait."""
+    """transformers, with our attention registered. It is imported late because the import takes seconds, which the native path
+    does not need."""
     import transformers
     from transformers.modeling_utils import AttentionInterface
 

@@ -1,4 +1,4 @@
-"""Computes the vectors of a model on this machine's engine, for its proposer and for everybody who certifies it."""
+"""Computes the vectors of a model on this machine's engine, for its proposer and for its certifiers."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ def vectors_of(engine: AnyEngine, tell: ReportProgress | None = None) -> Vectors
         if tell is not None:
             tell(name, place, len(asked))
         made = engine.generate(request)
-        # Check the other way through the engine, which votes use.
+        # Also checks each answer as a claim, the way that votes use the engine.
         checked = engine.verify(request, made.output, made.out_hash)
         if checked.divergence is not None:
             raise NotExact(f"the answer to vector {place + 1} ({name}) is not the one that this engine confirms")

@@ -1,4 +1,4 @@
-"""The only clocks. Protocol time is the block's; these are for timeouts, records and logs (design section 2)."""
+"""The clocks of a process, for timeouts, records and logs. Protocol time is that of the block (design section 2)."""
 
 import threading
 import time
@@ -22,7 +22,8 @@ BEHIND_S = 60
 class ForwardClock:
     """A clock that never goes back while this process lives, so setting the machine's clock back revives nothing that expired.
 
-    A clock that was far ahead once therefore stands still until its time has come, or until the process starts again.
+    If the machine's clock was once far ahead, this clock therefore stands still until that time is reached, or until the process
+    restarts.
     """
 
     def __init__(self, clock: Clock, on_behind: Callable[[int], object] = lambda _: None) -> None:

@@ -11,18 +11,18 @@ _abandoned = threading.Event()
 
 
 def abandon() -> None:
-    """Records that a loop of this process still runs although the process shall end: it waits for a service."""
+    """Records that a loop of this process still waits for a service although the process must end."""
     _abandoned.set()
 
 
 def is_abandoned() -> bool:
-    """Whether that was recorded."""
+    """Whether a loop was recorded as still waiting."""
     return _abandoned.is_set()
 
 
 def leave(code: int) -> int:
-    """The exit code of a process that is about to end. If a loop was abandoned, the process ends here and now, because nothing
-    else can end a thread that waits for a service."""
+    """The exit code of a process that is about to end. If a loop was abandoned, this call ends the process at once, because a
+    thread that waits for a service cannot be ended in another way."""
     if _abandoned.is_set():
         sys.stdout.flush()
         sys.stderr.flush()

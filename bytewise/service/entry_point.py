@@ -1,4 +1,4 @@
-"""What every `python -m …` process shares: reading its arguments, reporting an error, and the exit code.
+"""Entry point of every `python -m …` process: reads its arguments, reports an error, and returns the exit code.
 
 A module `__main__` has a function `main(arguments)` and calls `run_entry`. `bytewise … run` starts the same modules.
 """
@@ -28,7 +28,7 @@ class PlainParser(argparse.ArgumentParser):
 
 
 class Parser(PlainParser):
-    """Parses `python -m MODULE COMMAND --config FILE`, or without COMMAND where there is only one."""
+    """Parses `python -m MODULE COMMAND --config FILE`; COMMAND is left out if there is only one."""
 
     def __init__(self, module: str, description: str | None, commands: Sequence[str] = ()) -> None:
         super().__init__(prog=f"python -m {module}", description=description)

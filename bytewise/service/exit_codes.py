@@ -40,11 +40,11 @@ class Exit(enum.IntEnum):
     INCONCLUSIVE = 3
     """Undecided. The reason is printed."""
     NOT_FOUND = 4
-    """Nothing has this name."""
+    """There is no object with this name."""
     UNAVAILABLE = 5
     """A service does not answer. The same command may succeed later."""
     REFUSED = 6
-    """Refused: the command would do harm, or change nothing."""
+    """Refused, because the command would do harm or change nothing."""
     NOT_READY = 7
     """A check of `doctor` fails, or the node of `status` is not healthy."""
     USAGE = 64
@@ -109,7 +109,7 @@ _TABLE: tuple[tuple[tuple[type[BytewiseError], ...], Exit, str], ...] = (
         "Is the service up, and is its address right (--rpc, --da)? The same command may succeed later.",
     ),
 )  # fmt: skip
-"""The first row that names the class of an error, or a base class of it, applies."""
+"""Advice by class of error. The first row with the class of an error, or with a base class of it, applies."""
 
 _NO_ARTIFACT = ExitAdvice(Exit.USAGE, "Name the folder that `bytewise model convert` wrote.")
 _DEFECT = ExitAdvice(Exit.INTERNAL, "Please report this with the command that you ran.")

@@ -1,4 +1,4 @@
-"""Section `[housekeeping]` of a process with a database: what it deletes, and when."""
+"""Section `[housekeeping]` of a process with a database: when it deletes which records."""
 
 from dataclasses import dataclass
 
@@ -9,15 +9,15 @@ DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class HousekeepingSettings:
-    """Section `[housekeeping]`: how long records are kept. Whatever is set here, a record is kept as long as a dispute, a demand,
-    a penalty or a transaction can still need it. Votes and the journal are kept for ever."""
+    """Section `[housekeeping]`: how long records are kept. Shorter settings do not delete a record that a dispute, a demand, a
+    penalty or a transaction can still need. Votes and the journal are kept for ever."""
 
     every_s: int = 600
     """Seconds between two runs."""
     receipts_days: int = 90
     """Days for which batches, receipts and light audits are kept at least."""
     envelopes_days: int = 0
-    """Days for which ciphertext is kept at least; 0: no longer than its receipt can be disputed."""
+    """Days for which ciphertext is kept at least; 0: only as long as its receipt can be disputed."""
     duties_days: int = 365
     """Days for which ended duties are kept at least."""
     transactions_days: int = 90

@@ -1,7 +1,7 @@
-"""Where the program's own files are, in a checkout or in an installed wheel, and whether its packages are its own.
+"""Finds the program's own files, in a checkout or in an installed wheel, and checks that its packages are its own.
 
-Most names of our root packages are common words, which other projects may use too. `check_packages` refuses to go on where a
-package of ours would be another project's.
+Most names of our root packages are common words, which other projects may use too. `check_packages` refuses to continue if one of
+our packages comes from another project.
 """
 
 import importlib.util
@@ -28,7 +28,7 @@ def is_wheel(root: Path = SOURCE_ROOT) -> bool:
 
 
 def own_file(name: str, root: Path = SOURCE_ROOT) -> Path:
-    """A file or folder of the repository by its path there, for example `constraints.txt`; it may be absent."""
+    """Path of a file or folder of the repository, by its path there, for example `constraints.txt`. The file may be missing."""
     return root / _PACKAGED / name if is_wheel(root) else root / name
 
 

@@ -1,8 +1,8 @@
 """HTTP listener of a process: `/metrics`, `/livez`, `/readyz` and `/version`, on an address of its own (section `[metrics]`).
 
-A process without the section has no listener, so that many of them can run on one machine as in the demo; `bytewise init` writes
-the section. Answers are public facts about the process, without a secret, and nothing can be changed here. The listener runs in
-daemon threads beside whatever else the process does: a tick that hangs does not keep it from saying so.
+A process without the section has no listener, so that many such processes can run on one machine, as in the demo; `bytewise init`
+writes the section. Answers contain public facts about the process and no secret, and no request changes anything. The listener
+runs in daemon threads beside the work of the process, so that it still reports when a tick hangs.
 
 An answer costs a thread for at most `DEADLINE_S`. At most `MAX_CONNECTIONS` are served at the same time. A request with a body is
 refused.
@@ -39,10 +39,11 @@ MAX_CONNECTIONS = 8
 
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
-    """Section `[metrics]`: where the process serves `/metrics`, `/livez`, `/readyz` and `/version`; without it, nowhere."""
+    """Section `[metrics]`: where the process serves `/metrics`, `/livez`, `/readyz` and `/version`. Without this section it does
+    not serve them."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. Whoever reaches it can read all figures: keep it on a private network."""
+    """Address to listen on. Anybody who reaches it can read all figures, so keep it on a private network."""
     port: int = 9464
     """TCP port; 0: the system chooses one, and the log line `metrics.served` names it."""
 
@@ -142,7 +143,7 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """A thread for the connection, if there is room."""
+        """Starts a thread for the connection, if there is room."""
         if not self._slots.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -151,7 +152,7 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """In the thread: one request."""
+        """Serves one request, in its thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -160,7 +161,7 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
             self._slots.release()
 
     def service_actions(self) -> None:
-        """Twice a second: ends connections that are past their deadline."""
+        """Ends connections after their deadline. The library calls it twice a second."""
         now = monotonic_s()
         with self._lock:
             late = [request for request, began in self._open.items() if now - began > DEADLINE_S]
@@ -169,7 +170,7 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
                 request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that broke is its client's affair; the library would print a traceback."""
+        """Ignores a broken connection, for which the library would print a traceback."""
 
 
 class _ProbeHandler(http.server.BaseHTTPRequestHandler):

@@ -1,7 +1,7 @@
 """Every metric of the product: name, type, help, labels, and the actors that have it.
 
-Code sets a metric where the fact is known: `metrics.DA_BYTES.labels(op="get").inc(len(data))`. Nothing else makes metrics, so a
-name that is not declared here is an error of types, and a wrong label is a `ValueError`. A label has few values and never an id,
+Code sets a metric at the place where the fact is known: `metrics.DA_BYTES.labels(op="get").inc(len(data))`. Only this module
+makes metrics, so an undeclared name is a type error, and a wrong label a `ValueError`. A label has few values and never an id,
 because each value is a series of its own. `bytewise.service.listener` serves what the process's actor has.
 
 `docs/reference/metrics.md` is written from this module. Names follow Prometheus' conventions: base units, `_total` for counters.
@@ -21,7 +21,7 @@ from bytewise.service import telemetry
 
 
 class Actor(enum.StrEnum):
-    """What a process is, as `bytewise_config_info` and the reference page name it."""
+    """Kind of a process, as `bytewise_config_info` and the reference page name it."""
 
     OPERATOR = "operator"
     VERIFIER = "verifier"
@@ -42,7 +42,7 @@ class DeclaredMetric(NamedTuple):
     help: str
     """Meaning and unit, one sentence."""
     labels: Mapping[str, tuple[str, ...]]
-    """Label → its values; empty where they are not known before."""
+    """Label → its values; empty if they are not known in advance."""
     actors: frozenset[Actor]
     """Processes that have it."""
 
@@ -70,7 +70,8 @@ _CALL_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _WORK_S = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _BLOCKS = (1.0, 2.0, 3.0, 6.0, 12.0, 32.0, 64.0, 96.0)
 _MOST_PRESET = 64
-"""Series that are made before anything is counted. `increase()` cannot see the first step of a series that began with it."""
+"""Series that are made with the value 0 at the start: `increase()` does not see the first step of a series that begins with
+it."""
 
 
 def _declared(kind: str, name: str, text: str, actors: frozenset[Actor], labels: Mapping[str, Sequence[str]]) -> None:
@@ -97,7 +98,7 @@ def _gauge(name: str, text: str, actors: frozenset[Actor], **labels: Sequence[st
     _declared("gauge", name, text, actors, labels)
     made = Gauge(name, text, tuple(labels), registry=REGISTRY)
     if not labels:
-        made.set(math.nan)  # not known yet, which is not zero: no comparison with it is true
+        made.set(math.nan)  # not known yet. It is not zero: no comparison with NaN is true
     return made
 
 
@@ -274,7 +275,7 @@ _epoch: tuple[int, str] | None = None
 
 
 def set_key_epoch(epoch: int, assurance: str) -> None:
-    """Shows the key epoch of this process and its assurance, on which all other figures rest. Logs them if they are new."""
+    """Sets the key epoch of this process and its assurance, which label all other figures. Logs them if they are new."""
     global _epoch
     if _epoch != (epoch, assurance):
         _epoch = (epoch, assurance)
@@ -295,5 +296,5 @@ class _ActorView:
 
 
 def exposition(actor: Actor) -> bytes:
-    """What the actor has, in Prometheus' text format with HELP and TYPE."""
+    """The actor's metrics in Prometheus' text format, with HELP and TYPE."""
     return prometheus_client.generate_latest(_ActorView(actor))

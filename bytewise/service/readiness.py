@@ -1,8 +1,8 @@
 """Readiness of a process: named checks, each with value, threshold and advice.
 
 `/readyz` (`bytewise.service.listener`), `bytewise doctor` and the metric `bytewise_readiness` show the same records. A check is
-either recorded where its fact is known, for example by a duty tick from its snapshot, or computed by a function when somebody
-asks. A function that does not answer in time makes its check fail, so that asking never hangs.
+either recorded at the place where its fact is known, for example by a duty tick from its snapshot, or computed by a function on
+request. A function that does not answer in time makes its check fail, so that asking never hangs.
 """
 
 import math
@@ -21,11 +21,11 @@ class Check(NamedTuple):
     name: str
     """Short name with underscores, for example `head_age`; a label of the metric."""
     ok: bool
-    """Whether the process can do its work as far as this check tells."""
+    """Whether the process can do its work, according to this check."""
     value: str
-    """What was found, with its unit."""
+    """Value found, with its unit."""
     threshold: str
-    """What `value` must be, with its unit."""
+    """Required value, with its unit."""
     advice: str
     """What to do if the check fails, in one sentence."""
 
@@ -38,18 +38,18 @@ CheckFunction = Callable[[], Check]
 """Computes a check. It may raise `BytewiseError`, which makes the check fail."""
 
 FRESH_S = 120.0
-"""Seconds for which a recorded check is valid by default: several blocks, so that a slow chain makes no check stale."""
+"""Seconds for which a recorded check is valid by default: several blocks, so that a slow chain does not make checks stale."""
 CACHE_S = 2.0
 """Seconds for which the result of a function is used again, so that frequent questions cost nothing."""
 ANSWER_S = 3.0
-"""Longest time in seconds that a question waits for all functions together."""
+"""Longest time in seconds that a request waits for all functions together."""
 
 _NO_ANSWER = "Look at the log of this process: what this check asks for does not answer."
 _STALE = "Look at /livez and at the log: the loop that reports this check does not run."
 
 
 class _Probe:
-    """A function with its last result. At most one thread runs it, however often somebody asks."""
+    """A function with its last result. At most one thread runs it, for any number of requests."""
 
     def __init__(self, name: str, function: CheckFunction) -> None:
         self.name = name
@@ -59,7 +59,7 @@ class _Probe:
         self._running: threading.Event | None = None
 
     def start(self) -> threading.Event | None:
-        """Starts the function unless its last result is new; returns what tells the end of its run."""
+        """Starts the function unless its last result is new. Returns the event that is set at the end of its run."""
         with self._lock:
             if self._result is not None and monotonic_s() - self._result[0] <= CACHE_S:
                 return None
@@ -69,7 +69,7 @@ class _Probe:
             return self._running
 
     def result(self, is_done: bool) -> Check:
-        """The last result; a failing check if the run that was waited for has not ended."""
+        """The last result; a failing check if the awaited run has not ended."""
         with self._lock:
             if self._result is None or not is_done:
                 return Check(self.name, False, "no answer", f"an answer within {ANSWER_S:g} s", _NO_ANSWER)
@@ -100,24 +100,24 @@ class ReadinessRegistry:
         self._probes: dict[str, _Probe] = {}
 
     def add(self, name: str, function: CheckFunction) -> None:
-        """Adds a check that `function` computes when somebody asks. `ValueError` if the name is taken."""
+        """Adds a check that `function` computes on request. `ValueError` if the name is taken."""
         with self._lock:
             if name in self._probes:
                 raise ValueError(f"a check has the name {name} already")
             self._probes[name] = _Probe(name, function)
 
     def record(self, checks: Iterable[Check], fresh_s: float = FRESH_S) -> None:
-        """Keeps results that a loop knows. Each fails when it is older than `fresh_s` seconds."""
+        """Stores results of a loop. Each counts as failed when it is older than `fresh_s` seconds."""
         until = monotonic_s() + fresh_s
         with self._lock:
             self._recorded.update({check.name: (until, check) for check in checks})
 
     def started(self) -> None:
-        """The process has done its work once, so that all checks are there."""
+        """Records that the process has done its work once, so that all checks have results."""
         self.record([Check("started", True, "started", _STARTED, "Nothing to do.")], math.inf)
 
     def checks(self) -> tuple[Check, ...]:
-        """All checks by name, each as new as it can be within `ANSWER_S` seconds."""
+        """All checks by name, with the newest results that are available within `ANSWER_S` seconds."""
         with self._lock:
             recorded, probes = dict(self._recorded), tuple(self._probes.values())
         now = monotonic_s()
@@ -138,6 +138,6 @@ def _fresh(check: Check, until: float, now: float) -> Check:
 
 
 def readiness_document(checks: Iterable[Check]) -> dict[str, Any]:
-    """What `/readyz` answers: whether the process is ready, and every check, failing ones first."""
+    """Answer of `/readyz`: whether the process is ready, and every check, failing ones first."""
     listed = sorted(checks, key=lambda check: (check.ok, check.name))
     return {"ready": all(check.ok for check in listed), "checks": [check.document() for check in listed]}

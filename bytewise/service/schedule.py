@@ -26,7 +26,8 @@ from bytewise.service.exit_codes import Exit
 _POLL_S = 0.2
 
 ALIVE_S = 120.0
-"""Seconds beyond its interval in which a loop that lives has passed: several times what a slow chain and DA may cost a tick."""
+"""Seconds after its interval in which a live loop makes its next pass: several times the cost of a tick with slow chain and
+DA."""
 
 
 DRAIN_S = 5.0
@@ -104,8 +105,8 @@ def run_ticks(
 ) -> int:
     """Runs `tick` at once and then every `every_s` seconds until `stop`, and `jobs` beside it. Returns the process's exit code.
 
-    0 after `stop`: a running tick may end within `drain_s` seconds, and is abandoned after that (`ending.leave`), because all
-    that it does survives a kill. `Exit.INTERNAL` after an error that is neither `Fault` nor `Unavailable`. A tick longer than
+    0 after `stop`: a running tick may end within `drain_s` seconds, and is abandoned after that (`ending.leave`), because all its
+    work survives a kill. `Exit.INTERNAL` after an error that is neither `Fault` nor `Unavailable`. A tick longer than
     `hung_after_s` ends the process with `Exit.HUNG`, because nothing can stop a thread.
     """
     logging.getLogger("apscheduler").setLevel(logging.CRITICAL)  # our listener reports, with fields
@@ -128,7 +129,7 @@ def run_ticks(
     scheduler.start()
     while not stop.wait(_POLL_S) and not broken.is_set():
         _watch(loops[0], hung_after_s)
-    stop.set()  # also after a `Bug`: jobs look at it
+    stop.set()  # set also after a `Bug`, because jobs check it
     _shut_down(scheduler, loops, drain_s)
     liveness.forget(name)
     return Exit.INTERNAL if broken.is_set() else Exit.OK

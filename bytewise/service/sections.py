@@ -16,20 +16,21 @@ class ChainSettings:
     """Section `[chain]`: the nodes of the chain."""
 
     rpc_url: str = ""
-    """JSON-RPC of a chain node; this, or `rpc_urls`."""
+    """JSON-RPC of one chain node. Set this or `rpc_urls`."""
     rpc_urls: tuple[str, ...] = ()
-    """JSON-RPC of several nodes, best by different providers: what fewer than `rpc_quorum` say alike is not acted on."""
+    """JSON-RPC of several nodes, best of different providers. The node acts only on answers that `rpc_quorum` of them agree
+    on."""
     rpc_quorum: int = 0
     """How many of `rpc_urls` must agree; 0: more than half."""
     timeout_s: float = 10.0
     """One call, in seconds."""
     poll_s: float = 1.0
-    """Pause between two looks at the chain, in seconds."""
+    """Pause between two reads of the chain, in seconds."""
     confirmations: int = 2
-    """Blocks after which an own transaction is believed."""
+    """Blocks after which an own transaction counts as confirmed."""
 
     def __post_init__(self) -> None:
-        # Whatever is wrong with them is said at the start.
+        # Reports an error in these settings at the start.
         _ = self.rpc
 
     @property
@@ -64,7 +65,7 @@ class SignerSettings:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSettings:
-    """Section `[db]`: what must survive a restart."""
+    """Section `[db]`: the database with everything that must survive a restart."""
 
     journal_key_file: Path
     """Ed25519 key that signs the journal; made at the first start."""

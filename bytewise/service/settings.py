@@ -28,7 +28,7 @@ class Endpoints(NamedTuple):
     urls: tuple[str, ...]
     """JSON-RPC URLs. Errors and logs name them by their places, because a URL may contain a key."""
     quorum: int
-    """How many must give the same answer: more than half."""
+    """How many endpoints must give the same answer: more than half."""
 
 
 def rpc_endpoints(url: str, urls: tuple[str, ...], quorum: int) -> Endpoints:
@@ -84,7 +84,7 @@ def load_settings(cls: type[T], path: Path, table: str = "") -> T:
 
 
 def developer_variable(name: str) -> str | None:
-    """A switch of tests and tools, `BYTEWISE_<NAME>`. Actors never read it."""
+    """Value of the variable `BYTEWISE_<NAME>`, a switch for tests and tools. Actors never read it."""
     return os.environ.get(_DEVELOPER + name)
 
 
@@ -100,7 +100,7 @@ def setting_variables() -> dict[str, str]:
 
 
 def library_variables(names: Sequence[str]) -> dict[str, str]:
-    """The named variables that are set. Libraries obey them by themselves; they are read here to be recorded."""
+    """Those of the named variables that are set. Libraries read them themselves; here they are read to be recorded."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 

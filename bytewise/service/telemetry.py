@@ -1,6 +1,6 @@
 """JSON log lines of a process. A line has an event name and fields, and no free text.
 
-Nothing secret gets out: `Secret` values, live secrets inside text, and fields named like plaintext are blanked.
+No line contains a secret: `Secret` values, live secrets inside text, and fields named like plaintext are blanked.
 """
 
 import re
@@ -19,7 +19,7 @@ from bytewise.service.secret import Secret, scrub
 _EVENT = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 _PRIVATE = re.compile(r"(^|_)(secret|password|passphrase|prompt|plaintext|messages|token_ids|private_key)($|_)")
 _LONGEST_FIELD = 500
-"""Most characters of one field. A log line is for reading, not for storing payloads."""
+"""Most characters of one field: a log line is for people and must not store payloads."""
 
 
 class _Lines:
@@ -82,7 +82,7 @@ class Telemetry:
     def on_error(self, report: Callable[[str], object]) -> None:
         """Calls `report` with the event of each line about an error. `bytewise.service.metrics` counts them.
 
-        This module does not import metrics, because an enclave logs and serves none.
+        This module does not import metrics, because an enclave logs but serves no metrics.
         """
         self._on_error = report
 

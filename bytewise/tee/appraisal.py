@@ -59,12 +59,13 @@ from bytewise.tee.dcap import verify_quote
 from bytewise.tee.gpu import verify_gpu
 from bytewise.tee.snp import certificate_time, verify_report
 
-# Roots that production trusts: fingerprints of the vendors' roots, compiled in. A policy can only choose among them (fence 1).
+# Roots that production trusts: fingerprints of the vendors' roots, compiled in. A policy can only choose among these roots (fence
+# 1).
 
 VENDOR_ROOTS: dict[EvidenceType, frozenset[str]] = {
     # Intel SGX Root CA: SHA-256 of the certificate.
     EvidenceType.TDX: frozenset({"44a0196b2b99f889b8e149e95b807a350e7424964399e885a7cbb8ccfab674d3"}),
-    # ARK-Milan and ARK-Genoa: SHA-256 of the public key (SubjectPublicKeyInfo), which is all that signs.
+    # ARK-Milan and ARK-Genoa: SHA-256 of the public key (SubjectPublicKeyInfo), because only the key signs.
     EvidenceType.SNP: frozenset(
         {
             "9f056bee44377e29308cb5ffa895bdfb62d18881fa6bed8d6f075b0204089cb9",
@@ -85,7 +86,8 @@ def is_vendor_root(kind: EvidenceType, root: bytes) -> bool:
 
 
 def verify_hardware(rule: PlatformRule, claims: Claims) -> Claims:
-    """Claims of real hardware: under a vendor's own root, whatever the policy lists, and without the simulator's marks."""
+    """Returns claims of real hardware: they must be under a vendor's own root, independent of the policy, and without the
+    simulator's marks."""
     if not is_vendor_root(rule.type, rule.root):
         raise UntrustedRoot(f"root of the rule is not the vendor's for {rule.type.value}")
     if claims.simulated:
@@ -96,8 +98,8 @@ def verify_hardware(rule: PlatformRule, claims: Claims) -> Claims:
 
 
 def verify_simulated(policy: AppraisalPolicy, rule: PlatformRule, claims: Claims) -> Claims:
-    """Claims of the simulator: allowed by the switch, under a root marked as simulated, marked, without a platform id,
-    short-lived."""
+    """Returns claims of the simulator: they must be allowed by the switch, marked, under a root marked as simulated, without a
+    platform id and short-lived."""
     # The policy cannot be built without the switch. It is checked again here so that either check alone suffices.
     if not policy.insecure_accept_simulated:
         raise EvidenceRefused("simulated evidence without insecure_accept_simulated")
@@ -124,7 +126,7 @@ CLOCK_SKEW_S = 30
 """Seconds by which evidence may be issued ahead of this machine's clock."""
 
 WRONG_REPORT_DATA = "report data does not bind this request"
-"""The evidence was made for another session, end, role or statement, or for another time. A hash does not show which."""
+"""Reason for other report data: the evidence is for another session, end, role, statement or time. A hash does not show which."""
 
 MAX_RESULT_QUOTE_BYTES = MAX_EVIDENCE_BYTES + 8192
 """Largest published result quote that is parsed: evidence and a statement."""
@@ -137,9 +139,9 @@ class AppraisalResult:
     type: EvidenceType
     """How it was verified."""
     named: NamedEvidence
-    """The parts of it that release records name."""
+    """The facts of the evidence that release records contain."""
     report_data: bytes
-    """The 64 bytes that it binds, as expected."""
+    """The 64 bytes that the evidence binds; they are the expected ones."""
     program: TrustedMeasurement
     """The policy's entry for the program that runs."""
     rule: PlatformRule
@@ -147,11 +149,11 @@ class AppraisalResult:
     claims: Claims
     """What the platform stated."""
     gpu: GpuClaims | None
-    """The GPU that computes, if it is attested."""
+    """The attested GPU; None if the evidence has none."""
 
     @property
     def evidence_hash(self) -> Digest:
-        """Its name in release records."""
+        """Hash by which release records name the evidence."""
         return self.named.digest
 
     @property
@@ -164,14 +166,15 @@ def verify_evidence(
     policy: AppraisalPolicy, evidence: bytes, expected_report_data: bytes, now: int, chain_id: int,
     role: MeasurementRole = MeasurementRole.VERIFIER_ENCLAVE,
 ) -> AppraisalResult:  # fmt: skip
-    """The evidence, if the policy accepts it for this role at unix second `now` on this chain; else a named `EvidenceRefused`."""
+    """Returns the accepted evidence, if the policy accepts it for this role at unix second `now` on this chain; else raises a
+    named `EvidenceRefused`."""
     return _appraise(policy, _parse(evidence), expected_report_data, now, chain_id, role)
 
 
 def verify_result_quote(policy: AppraisalPolicy, quote: bytes, chain_id: int) -> ResultQuote:
     """A published result quote whose evidence binds its statement, judged at the time its collateral was issued.
 
-    `ForeignChain` for one about another chain, else a named `EvidenceRefused`.
+    `ForeignChain` for a quote about another chain, else a named `EvidenceRefused`.
     """
     document = decode_result_quote(quote)
     if document.statement.chain_id != chain_id:
@@ -181,7 +184,7 @@ def verify_result_quote(policy: AppraisalPolicy, quote: bytes, chain_id: int) ->
 
 
 def decode_result_quote(quote: bytes) -> ResultQuote:
-    """The content of a result quote, unverified. Its policy tells a reader which policy document to judge it by."""
+    """The content of a result quote, unverified. Its `policy` names the policy document by which a reader must judge it."""
     if len(quote) > MAX_RESULT_QUOTE_BYTES:
         raise EvidenceTooLarge(f"result quote of {len(quote)} bytes, at most {MAX_RESULT_QUOTE_BYTES}")
     try:
@@ -213,7 +216,7 @@ def _appraise(
     bound = quoted_report_data(expected, evidence.gpu)
     if not has_report_data(evidence):
         raise EvidenceMalformed(f"quote of {len(evidence.quote)} bytes, too short for report data")
-    # Checked on the bare bytes first, so that a peer that only sends a copied quote causes no signature check.
+    # The report data are compared first, in the plain bytes, so that a peer with a copied quote causes no signature check.
     if bound not in signed_part(evidence):
         raise EvidenceReplayed(WRONG_REPORT_DATA)
     rule, claims = _accepted(policy, evidence, now)
@@ -225,7 +228,7 @@ def _appraise(
 
 
 def _accepted(policy: AppraisalPolicy, evidence: Evidence, now: int | None) -> tuple[PlatformRule, Claims]:
-    # Several rules of a type differ in what they accept. The evidence must satisfy one of them alone; the last refusal is
+    # Several rules of a type differ in what they accept. The evidence must satisfy a single one of them. The last refusal is
     # reported.
     refused: EvidenceRefused = UntrustedRoot("no rule")
     for rule in policy.rules:
@@ -272,7 +275,7 @@ def _verified(rule: PlatformRule, evidence: Evidence, now: int | None) -> Claims
 
 
 def trusted_program(policy: AppraisalPolicy, evidence: Evidence, claims: Claims, role: MeasurementRole) -> TrustedMeasurement:
-    """The entry of the policy that lists the measured program for this role; else `MeasurementRefused`."""
+    """The policy's entry for the measured program in this role; else `MeasurementRefused`."""
     for entry in policy.measurements:
         if entry.measurement == claims.measurement and TYPE_OF[entry.platform] is evidence.type and entry.role is role:
             return entry

@@ -1,4 +1,4 @@
-"""Messages between the two ends of an attested channel, and what is accepted of them: functions of bytes.
+"""Messages between the two ends of an attested channel, and the checks of them, as functions of bytes.
 
 Evidence is made after the TLS handshake and binds this one session. Its report data hash the session's exporter, both TLS keys
 and both nonces, each in the order sender, receiver, and every field of the `Hello`. Evidence of another session, of the other end
@@ -23,7 +23,7 @@ from bytewise.protocol.units import U64, Address, Blob, Digest
 from bytewise.tee.appraisal import AppraisalResult, verify_evidence
 
 VERSION = 1
-"""Version of these messages. Another one is refused, never negotiated."""
+"""Version of these messages. Any other version is refused; versions are not negotiated."""
 
 EXPORTER_LABEL = b"EXPERIMENTAL bytewise attested channel v1"
 """RFC 5705 section 4: labels with this prefix need no registration."""
@@ -31,18 +31,18 @@ EXPORTER_LABEL = b"EXPERIMENTAL bytewise attested channel v1"
 EXPORTER_BYTES = 32
 
 MAX_HELLO_BYTES = 1024
-"""A hello has about 400."""
+"""Largest hello in bytes; a real one has about 400."""
 
 MAX_PROOF_BYTES = 2 * MAX_EVIDENCE_BYTES + 1024
-"""The largest evidence, in hex, and a signature."""
+"""Largest proof in bytes: the largest evidence, in hex, and a signature."""
 
 _MAX_MARKS = 16
-"""A hello has 7 marks, a proof 3."""
+"""Most marks (`encoding.MAX_MARKS`) of a message; a hello has 7, a proof 3."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What one end states of itself, unverified until its evidence binds it."""
+    """The statement of one end about itself. It is unverified until the end's evidence binds it."""
 
     version: int
     """`VERSION`."""
@@ -53,9 +53,9 @@ class Hello:
     key_epoch: U64
     """Key epoch of the channel."""
     policy: Digest
-    """Digest of the appraisal policy by which it judges and accepts to be judged."""
+    """Digest of the appraisal policy by which this end judges the other and accepts to be judged."""
     transport_key: Blob
-    """P-256 point (65 bytes) to which secrets for it are sealed; empty if there are none."""
+    """P-256 point (65 bytes) to which the other end seals secrets for this end; empty if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,12 @@ class Proof:
     evidence: Blob
     """Evidence bytes over the session's report data."""
     signature: Blob
-    """By the end's account over the same, where its role has an account; else empty."""
+    """Signature of the end's account over the same statement, if its role has an account; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerRequirements:
-    """What one end requires of the other."""
+    """Requirements of one end for the other."""
 
     own: MeasurementRole
     """Role in which this end speaks."""
@@ -93,12 +93,12 @@ class PeerRequirements:
 
 @dataclass(frozen=True, slots=True)
 class ChannelStatement:
-    """Everything that the evidence of one end binds, in the order in which it is hashed."""
+    """All values that the evidence of one end binds, in the order of hashing."""
 
     contracts: Contracts
     """Network."""
     hello: Hello
-    """What the sender stated of itself: role, own nonce, policy, epoch, transport key."""
+    """The sender's hello: role, own nonce, policy, epoch, transport key."""
     exporter: bytes
     """32 bytes that only the two ends of this TLS session have."""
     own_key: Digest
@@ -114,9 +114,9 @@ class AttestedPeer:
     """The other end of a channel after its verification."""
 
     hello: Hello
-    """What it stated of itself, bound by its evidence."""
+    """The peer's hello, which its evidence binds."""
     evidence: AppraisalResult
-    """Which program it is, on which platform."""
+    """The peer's program and platform."""
 
 
 def report_data(statement: ChannelStatement) -> bytes:
@@ -131,12 +131,12 @@ def report_data(statement: ChannelStatement) -> bytes:
 
 
 def account_digest(statement: ChannelStatement) -> Digest:
-    """What an end's account signs to state that this end is its own."""
+    """Digest that an end's account signs to state that the end belongs to it."""
     return digests.labelled(Label.CHANNEL_ACCOUNT, report_data(statement))
 
 
 def verify_hello(terms: PeerRequirements, data: bytes) -> Hello:
-    """The other end's hello, if it fits these requirements; a named `Fault` otherwise. Verifies no signature."""
+    """Returns the other end's hello if it fits these requirements; else raises a named `Fault`. Verifies no signature."""
     if len(data) > MAX_HELLO_BYTES:
         raise ChannelRefused("hello", f"{len(data)} bytes, at most {MAX_HELLO_BYTES}", ChannelFlaw.TOO_LARGE)
     hello = decode(Hello, data, _MAX_MARKS)
@@ -172,7 +172,7 @@ def verify_proof(terms: PeerRequirements, statement: ChannelStatement, data: byt
 
 
 def _verify_transport_key(hello: Hello) -> Blob:
-    # Secrets will be sealed to it, so an invalid point must fail here, where it is the peer's fault.
+    # Secrets will be sealed to this point, so an invalid one must fail here, as a fault of the peer.
     flaw = point_flaw(hello.transport_key) if hello.transport_key else None
     if flaw is not None:
         raise ChannelRefused("hello", f"its transport key, {len(hello.transport_key)} bytes, is no point of P-256: {flaw}", flaw)

@@ -11,7 +11,7 @@ from bytewise.protocol.errors.evidence import EvidenceMalformed
 UNREADABLE = (
     ValueError, x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, UnsupportedAlgorithm,
 )  # fmt: skip
-"""What reading any part of a certificate or list raises."""
+"""Errors that reading any part of a certificate or list can raise."""
 
 
 def read_certificate(der: bytes) -> x509.Certificate:

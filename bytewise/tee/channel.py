@@ -1,6 +1,6 @@
 """A mutually attested channel: TLS 1.3 first, then evidence that binds this session, then messages (design section 7).
 
-The end that connects proves itself first, so that a client that only connects causes no quote and learns no more than a hello. No
+The end that connects proves itself first, so that a client that only connects causes no quote and gets only a hello. No
 application message is sent or read before both proofs hold. `bytewise.tee.binding` defines the messages; each has one byte for
 its kind and four for its length in front.
 """
@@ -50,7 +50,7 @@ LIFETIME_S = 600
 """Seconds from the first to the last second of a certificate, and the longest life of a channel."""
 
 SKEW_S = 60
-"""The certificate starts this many seconds earlier, for peers whose clock is behind; a peer whose clock is ahead has as much less
+"""The certificate starts this many seconds earlier, for peers whose clock is behind. A peer whose clock is ahead has less
 time."""
 
 
@@ -82,9 +82,10 @@ def key_name(certificate: x509.Certificate) -> Digest:
 
 
 def verify_certificate(certificate: x509.Certificate, now: int) -> Digest:
-    """Name of the certificate's key, if it is on P-256 and the certificate is short-lived and valid at unix second `now`.
+    """Returns the name of the certificate's key, if the key is on P-256 and the certificate is short-lived and valid at unix
+    second `now`.
 
-    `ChannelRefused` otherwise. TLS verifies that the sender has the key, evidence whose key it is.
+    `ChannelRefused` otherwise. TLS verifies that the sender has the key; evidence shows whose key it is.
     """
     try:
         key = certificate.public_key()
@@ -108,7 +109,7 @@ MAX_UNATTESTED_BYTES = MAX_PROOF_BYTES + 64 * 1024
 """Most bytes that are read from the network before the other end is attested: a proof, and a handshake of some 5 KiB."""
 
 _CHUNK_BYTES = 16 * 1024
-"""A TLS record's plaintext."""
+"""Largest plaintext of a TLS record, in bytes."""
 
 _CODES = SSL.X509VerificationCodes
 _ACCEPTED = {_CODES.OK, _CODES.ERR_DEPTH_ZERO_SELF_SIGNED_CERT, _CODES.ERR_CERT_NOT_YET_VALID, _CODES.ERR_CERT_HAS_EXPIRED}
@@ -132,7 +133,7 @@ class TlsSession:
         (self._tls.set_accept_state if server else self._tls.set_connect_state)()
         self._run(self._tls.do_handshake, until)
         certificate = self._shown_certificate()
-        # A resumed handshake shows no certificate; its session would be that of an earlier one.
+        # A resumed handshake shows no certificate and would continue an earlier session.
         if not self._shown or certificate is None:
             raise ChannelRefused("handshake", "resumes another session")
         self.own_key: Digest = key_name(own.certificate)
@@ -145,11 +146,11 @@ class TlsSession:
         return self._tls.export_keying_material(EXPORTER_LABEL, EXPORTER_BYTES)
 
     def trust(self) -> None:
-        """The other end is attested: from now on only the limits of its messages apply."""
+        """Marks the other end as attested: from now on only the limits of its messages apply."""
         self._left = None
 
     def write(self, data: bytes, until: float) -> None:
-        """Sends all of it; `ChannelBroken` if the other end does not take it in time."""
+        """Sends all bytes; `ChannelBroken` if the other end does not accept them in time."""
         view = memoryview(data)
         while view:
             taken = self._run(lambda: self._tls.send(bytes(view[:_CHUNK_BYTES])), until)  # noqa: B023
@@ -175,7 +176,7 @@ class TlsSession:
     def _shown_certificate(self) -> x509.Certificate | None:
         try:
             return self._tls.get_peer_certificate(as_cryptography=True)
-        # OpenSSL is laxer about versions than the parser.
+        # OpenSSL accepts certificate versions that the parser refuses.
         except UNREADABLE as error:
             raise ChannelRefused("certificate", f"does not parse: {type(error).__name__}") from None
 
@@ -270,10 +271,10 @@ class _Kind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ChannelEndpoint:
-    """What one end of channels uses, for as long as its process lives; never printed."""
+    """The parts that one end of channels uses during the life of its process; never printed."""
 
     terms: PeerRequirements
-    """What it requires of the peer."""
+    """Requirements for the peer."""
     quoter: Quoter
     """Source of its own evidence."""
     signer: Signer | None
@@ -291,9 +292,9 @@ class Channel:
         self._tls = tls
         self._ends_at = monotonic_s() + lives_s
         self.peer = peer
-        """Who the other end is."""
+        """The attested other end."""
         self.shown = shown
-        """The evidence that this end gave of itself."""
+        """The evidence that this end sent about itself."""
 
     def __enter__(self) -> "Channel":
         return self
@@ -321,7 +322,7 @@ class Channel:
 
 
 def connect(peer: socket.socket, end: ChannelEndpoint, transport_key: bytes = b"", timeout_s: float = HANDSHAKE_S) -> Channel:
-    """Opens the channel over a connected stream socket, as the end that asked for it. The socket is closed if it fails.
+    """Opens the channel over a connected stream socket, as the connecting end. The socket is closed after an error.
 
     `transport_key`: P-256 point to which the peer may seal secrets. `EvidenceRefused`, `BadSignature` or `ChannelRefused` for a
     peer that does not satisfy the requirements, `ChannelBroken` if it is gone, silent or refuses this end.
@@ -330,7 +331,7 @@ def connect(peer: socket.socket, end: ChannelEndpoint, transport_key: bytes = b"
 
 
 def accept(peer: socket.socket, end: ChannelEndpoint, transport_key: bytes = b"", timeout_s: float = HANDSHAKE_S) -> Channel:
-    """As `connect`, as the end that was asked. It tells the peer the rule of a refusal."""
+    """As `connect`, as the accepting end. It tells the peer the rule of a refusal."""
     return _open(peer, end, Blob(transport_key), timeout_s, server=True)
 
 
@@ -398,7 +399,7 @@ def _refuse(tls: TlsSession, error: BytewiseError, until: float) -> None:
     try:
         _send(tls, _Kind.REFUSAL, encode(ShardRefusal(type(error).__name__, error.rule, isinstance(error, Unavailable))), until)
     except ChannelBroken:
-        pass  # the peer is refused, whether the message arrives or not
+        pass  # the peer is refused even if the message does not arrive
 
 
 def _send(tls: TlsSession, kind: _Kind, data: bytes, until: float) -> None:

@@ -1,4 +1,4 @@
-"""The facts that remain of verified evidence of any platform, which a policy judges."""
+"""The facts of verified evidence, in one form for all platforms, which a policy judges."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class Claims:
     platform_id: Blob
     """PPID (16 bytes) or chip id (64 bytes)."""
     status: TcbStatus
-    """How current the platform's trusted parts are."""
+    """TCB status: how current the platform's trusted parts are."""
     advisories: tuple[str, ...]
     """Security advisories that apply to it."""
     evaluation: int
@@ -32,7 +32,7 @@ class Claims:
 
 @dataclass(frozen=True, slots=True)
 class GpuClaims:
-    """What the verifier of a GPU found."""
+    """Findings of the verifier of a GPU."""
 
     model: str
     """Hardware model."""

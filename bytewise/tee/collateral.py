@@ -1,4 +1,4 @@
-"""Intel's collateral in the form of its services, and its time of issue."""
+"""Reads Intel's collateral in the form of Intel's services, and its time of issue."""
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -32,8 +32,8 @@ def parse_collateral(document: bytes) -> Collateral:
 
 
 def issued_at(collateral: Collateral) -> int:
-    """Unix second at which the newest part was issued, as it says itself; unverified until the collateral is verified for that
-    time."""
+    """Unix second at which the newest part was issued, according to that part. It is unverified until the collateral is verified
+    for that time."""
     documents = (("TCB info", collateral.tcb_info), ("QE identity", collateral.qe_identity))
     dates = [unix_second(str(read_object(data, what).get("issueDate"))) for what, data in documents]
     dates += [int(read_list(crl).last_update_utc.timestamp()) for crl in (collateral.root_crl, collateral.pck_crl)]

@@ -1,7 +1,7 @@
 """Fences that a process sets up around itself: no network, no dumps, no debugger, no swap, bounded resources.
 
-Each function reports whether its fence holds. None of them replaces isolation by hardware: they bound what a defect in this
-program, or another process of the same user, can do. Linux only; the kernel is asked wherever it can confirm the fence.
+Each function reports whether its fence holds. They do not replace isolation by hardware: they limit what a defect in this
+program, or another process of the same user, can do. Linux only. If the kernel can confirm a fence, it is asked.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ _SOCKET_TYPE_MASK = 0xF
 _INSTRUCTION = struct.Struct("HBBI")
 
 CALLS = {
-    # connections, and other ways to files and sockets; `io_uring` would open sockets unseen by the filter
+    # connections, and other ways to files and sockets; `io_uring` would open sockets without the filter
     "socket": 41, "connect": 42, "bind": 49, "listen": 50, "io_uring_setup": 425, "io_uring_enter": 426,
     "io_uring_register": 427, "name_to_handle_at": 303, "open_by_handle_at": 304, "fanotify_init": 300,
     # other programs and processes
@@ -46,11 +46,11 @@ CALLS = {
 """Calls refused to a confined program, by their numbers on x86-64."""
 
 FORKS = {"fork": 57, "vfork": 58}
-"""Also refused to a program that may not fork; of `clone` everything that makes no thread."""
+"""Calls also refused to a program that may not fork. `clone` is allowed only to make a thread."""
 
 SIGNALS = {"tgkill": 234, "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297, "prlimit64": 302}
-"""Allowed to such a program for itself only: the first argument is its own process id, or 0. `kill` is also allowed for the
-processes that it may end."""
+"""Calls that such a program may make for itself only: the first argument must be its own process id, or 0. `kill` is also allowed
+for the processes that it may end."""
 
 CHANGES = {
     "creat": 85, "mknod": 133, "mknodat": 259, "mkdir": 83, "mkdirat": 258, "rmdir": 84, "unlink": 87, "unlinkat": 263,
@@ -58,11 +58,11 @@ CHANGES = {
     "chmod": 90, "fchmod": 91, "fchmodat": 268, "fchmodat2": 452, "chown": 92, "fchown": 93, "lchown": 94, "fchownat": 260,
     "utime": 132, "utimes": 235, "futimesat": 261, "utimensat": 280, "setxattr": 188, "lsetxattr": 189, "fsetxattr": 190,
     "removexattr": 197, "lremovexattr": 198, "fremovexattr": 199, "setxattrat": 463, "removexattrat": 466, "file_setattr": 469,
-    # what processes share by name or number without a file
+    # objects that processes share by name or number without a file
     "mq_open": 240, "mq_unlink": 241, "msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "semget": 64, "semop": 65,
     "semtimedop": 220, "semctl": 66, "shmget": 29, "shmat": 30, "shmctl": 31,
 }  # fmt: skip
-"""Refused to a program that writes only what it has open; of `open` and `openat` everything that is not for reading alone."""
+"""Calls refused to a program that may write only to open files. `open` and `openat` are allowed only for reading."""
 
 _SECCOMP, _CLONE, _CLONE3, _SOCKETPAIR, _OPEN, _OPENAT, _OPENAT2, _KILL_CALL, _TKILL = 317, 56, 435, 53, 2, 257, 437, 62, 200
 _FCNTL, _IOCTL = 72, 16
@@ -99,7 +99,7 @@ def _program(forks: bool, writes: bool, ends: Sequence[int]) -> list[bytes]:
         _op(_LOAD, _NUMBER_AT),
         _op(_JUMP_ABOVE, _X32, 0, 1),
         _op(_RETURN, _KILL),
-        # A filter cannot see its flags; the C library falls back to clone when the call does not exist.
+        # A filter cannot see the flags of `clone3`. If the call does not exist, the C library uses `clone`.
         *_any_of([_CLONE3], [_op(_RETURN, _ERRNO | errno.ENOSYS)]),
         *_any_of([_CLONE], _no_namespaces() if forks else _threads_only()),
         *_any_of([_SOCKETPAIR], _streams_only()),
@@ -115,7 +115,7 @@ def _itself_only(ends: Sequence[int]) -> list[bytes]:
     return [
         *_any_of([_KILL_CALL], _one_of(_FIRST_ARGUMENT_AT, [own, *ends])),
         *_any_of(list(SIGNALS.values()), _one_of(_FIRST_ARGUMENT_AT, [own, 0])),
-        *_any_of([_TKILL], [_refuse()]),  # names a thread of anybody; the C library has not used it for long
+        *_any_of([_TKILL], [_refuse()]),  # can name a thread of any process; the C library has not used it for a long time
         # A ready descriptor can be made to signal any process.
         *_any_of([_FCNTL], _none_of(_SECOND_ARGUMENT_AT, [_F_SETOWN, _F_SETSIG, _F_SETOWN_EX])),
         *_any_of([_IOCTL], _none_of(_SECOND_ARGUMENT_AT, [_FIOSETOWN, _SIOCSPGRP])),
@@ -126,7 +126,7 @@ def _reading_only() -> list[bytes]:
     return [
         *_any_of([_OPEN], _for_reading(_SECOND_ARGUMENT_AT)),
         *_any_of([_OPENAT], _for_reading(_THIRD_ARGUMENT_AT)),
-        *_any_of([_OPENAT2], [_op(_RETURN, _ERRNO | errno.ENOSYS)]),  # as clone3
+        *_any_of([_OPENAT2], [_op(_RETURN, _ERRNO | errno.ENOSYS)]),  # refused like `clone3`
         *_any_of(list(CHANGES.values()), [_refuse()]),
     ]
 
@@ -164,8 +164,8 @@ def _none_of(argument_at: int, values: Sequence[int]) -> list[bytes]:
 
 
 def _jumps(argument_at: int, values: Sequence[int]) -> list[bytes]:
-    # Jumps over one instruction where the low half of the argument, which is all that the kernel reads of these, is one of the
-    # values.
+    # Skips one instruction if the low half of the argument is one of the values. The kernel reads only the low half of these
+    # arguments.
     return [_op(_LOAD, argument_at), *(_op(_JUMP_EQUAL, value, len(values) - i, 0) for i, value in enumerate(values))]
 
 
@@ -211,7 +211,7 @@ def deny_inspection() -> Fence:
 
 
 def isolate_network() -> Fence:
-    """A separate, empty network namespace for this thread and all that it starts from now on.
+    """Moves this thread, and all threads and processes that it starts from now on, into an empty network namespace.
 
     Call it before there are other threads, and before `deny_inspection`.
     """
@@ -224,13 +224,13 @@ def isolate_network() -> Fence:
 
 
 def filter_calls(*, forks: bool, writes: bool = True, ends: Sequence[int] = ()) -> Fence:
-    """The system-call filter of `bytewise.tee.confinement`, with its parameters."""
+    """Installs the system-call filter (`install_filter`) as a fence."""
     return Fence("no_sockets", install_filter(forks=forks, writes=writes, ends=ends))
 
 
 def avoid_swap() -> Fence:
-    """Memory never reaches a disk: there is no swap, or all memory of this process, present and future, is locked; not its
-    children's."""
+    """Makes sure that memory never reaches a disk: there is no swap, or all present and future memory of this process is locked.
+    Child processes are not included."""
     with contextlib.suppress(OSError):
         if len(SWAPS.read_text().splitlines()) <= 1:
             return Fence("no_swap", "")
@@ -238,7 +238,8 @@ def avoid_swap() -> Fence:
 
 
 def lock_memory() -> Fence:
-    """Memory never reaches a disk, whatever swap is added later: all memory of this process is locked; not its children's.
+    """Locks all memory of this process, so that it never reaches a disk even if swap is added later. Child processes are not
+    included.
 
     Call it after `limit_resources`: a limit of locked memory allows it only if the limit of addresses is within it.
     """
@@ -246,7 +247,7 @@ def lock_memory() -> Fence:
 
 
 def limit_resources(*, memory_bytes: int, cpu_s: int, files: int) -> Fence:
-    """Permanent limits of address space beyond the present one, of processor time and of open files."""
+    """Sets permanent limits of further address space, processor time and open files."""
     try:
         mapped = int(SIZES.read_text().split()[0]) * resource.getpagesize()
         wanted = ((resource.RLIMIT_AS, mapped + memory_bytes), (resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_NOFILE, files))
@@ -270,8 +271,8 @@ def _locked() -> str:
     soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     addresses = resource.getrlimit(resource.RLIMIT_AS)[0]
     enough = hard == resource.RLIM_INFINITY or resource.RLIM_INFINITY != addresses <= hard
-    # Under a lower limit, locking may succeed now and memory be refused in the middle of a job. With the soft limit at zero, the
-    # kernel locks only for processes with the capability, which no limit binds then.
+    # With a lower limit, locking may succeed now and an allocation fail in the middle of a job. If the soft limit is zero, the
+    # kernel locks only for processes with the capability, to which no limit applies.
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (hard if enough else 0, hard))
     # Pages are locked when they are used: most mapped memory is never touched.
     holds = c_library().mlockall(_MCL_CURRENT | _MCL_FUTURE | _MCL_ONFAULT) == 0
@@ -285,8 +286,8 @@ def _locked() -> str:
 def _unshared() -> str:
     if c_library().unshare(_CLONE_NEWNET) == 0:
         return ""
-    # A process without the privilege may still be allowed to in its own user namespace, where it is the same user. A namespace
-    # without its maps belongs to nobody, and there is no way back, so a child tries first.
+    # A process without the privilege may still do this in its own user namespace, as the same user. A process cannot leave a
+    # namespace, and one whose user maps could not be written is useless, so a child process tries first.
     reading, writing = os.pipe()
     with open(reading, "rb") as answer:
         pid = os.fork()

@@ -37,11 +37,12 @@ MAX_QUOTE_BYTES = 16 * 1024
 """Largest quote that is parsed; a real one has 5 KB."""
 
 TCB_INFO_VERSION = 3
-"""The one understood version of Intel's TCB info over trust domains. The library accepts later ones, too, and reads only what
-this one has."""
+"""The one understood version of Intel's TCB info over trust domains. The library accepts later ones, too, but reads only the
+fields of this one."""
 
 _REFUSALS: tuple[tuple[str, type[EvidenceRefused]], ...] = (
-    # What the library says, in lower case, and the error for it; the first match counts. Text without a match is a plain refusal.
+    # Messages of the library in lower case, with their errors; the first match counts. A text without a match is a general
+    # refusal.
     ("in the future", EvidenceFromFuture),
     ("not valid before", EvidenceFromFuture),
     ("notvalidyet", EvidenceFromFuture),
@@ -82,7 +83,7 @@ MEASURED = (
 
 
 def verify_quote(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int) -> Claims:
-    """What a genuine quote of a trust domain states at unix second `now`; else a named `EvidenceRefused`."""
+    """The claims of a genuine quote of a trust domain at unix second `now`; else a named `EvidenceRefused`."""
     if len(quote) > MAX_QUOTE_BYTES:
         raise EvidenceTooLarge(f"quote of {len(quote)} bytes, at most {MAX_QUOTE_BYTES}")
     tcb_info = read_object(collateral.tcb_info, "TCB info")
@@ -165,7 +166,8 @@ def _collateral(rule: PlatformRule, given: Collateral) -> dcap_qvl.QuoteCollater
 
 def _claims(found: dict[str, Any]) -> Claims:
     report = _registers(found["report"])
-    # For a trust domain that outlived its module, the library names the module of its launch; the running one counts as well.
+    # If the module was updated under a running trust domain, the library names the module of the launch. The running module is
+    # judged as well.
     levels = [found["tcb"]["advisory_ids"], (found["platform"]["current_tcb_level"] or {}).get("advisoryIDs", [])]
     registers = [bytes.fromhex(report[name]) for name in MEASURED]
     simulated = bytes.fromhex(report["mr_config_id"]) == SIMULATED_MARK
@@ -200,8 +202,8 @@ def td_measurement(**registers: bytes) -> Digest:
 
 
 def _explain_chain(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int) -> None:
-    # For an expired or revoked chain the library only says that it fails. The operator needs to know which it was. Nothing here
-    # is verified, and nothing is accepted for it.
+    # For an expired or revoked chain the library only says that it fails. The operator needs to know which of the two. This
+    # reading verifies nothing, and nothing is accepted because of it.
     chain = _chain(quote)
     authority, signer = (read_certificate(each) for each in (collateral.pck_ca, collateral.tcb_signer))
     for each in (*chain, _root(rule), authority, signer):

@@ -1,8 +1,8 @@
 """Claims about a GPU: the result of NVIDIA's local verifier, judged strictly (claims version 3.0 of its attestation SDK).
 
 The claims are unsigned. The verifier runs inside the enclave and is measured with it, the GPU signed a nonce that names the
-purpose (`gpu_nonce`), and the CPU's quote binds these very bytes (`quoted_report_data`). Without that the claims are worth
-nothing.
+purpose (`gpu_nonce`), and the CPU's quote binds these very bytes (`quoted_report_data`). Without these three facts the claims
+prove nothing.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ MAX_GPU_BYTES = 16 * 1024
 
 _PREFIX = "x-nvidia-gpu-"
 _REQUIRED: dict[str, object] = {
-    # Every claim must have exactly this value; a missing claim is a wrong claim.
+    # Every claim must have exactly this value; a missing claim counts as wrong.
     "dbgstat": "disabled",
     "measres": "success",
     "secboot": True,
@@ -45,7 +45,7 @@ _CHAIN_REQUIRED = {
 
 
 def verify_gpu(document: bytes, nonce: bytes, now: int) -> GpuClaims:
-    """The one GPU of these claims, if its verifier found nothing wrong; else a named `EvidenceRefused`."""
+    """The single GPU of these claims, if its verifier found no flaw; else a named `EvidenceRefused`."""
     claims = _claims(document)
     if claims.get("eat_nonce") != nonce.hex():
         raise EvidenceReplayed("GPU claims are for another nonce")

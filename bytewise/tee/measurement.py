@@ -1,10 +1,10 @@
 """The measurement of a program: one digest over the first-party files that it can import, pinned libraries, interpreter and
 model.
 
-The closure is found in the source text, so nothing is executed and an import inside a function counts too. C sources beside a
-module of the closure count, with the script that compiles them; a library made from other sources is not loaded. Not covered: the
-bytes of third-party wheels (pinned by name and version only), the compiler, other files, the kernel and the machine. The model is
-covered by its digest, against which the program verified every file before it asks to be measured.
+The import closure is found in the source text, so nothing is executed and an import inside a function counts too. C sources
+beside a module of the closure count, with the script that compiles them; a library made from other sources is not loaded. Not
+covered: the bytes of third-party wheels (pinned by name and version only), the compiler, other files, the kernel and the machine.
+The model is covered by its digest, against which the program verified every file before it asks to be measured.
 """
 
 import ast
@@ -35,7 +35,7 @@ BUILD_SCRIPT = "setup.py"
 
 
 def measure(root: Path, entry: str = ENCLAVE_ENTRY, model: Digest = ZERO_DIGEST) -> Digest:
-    """Measurement of the program that starts at module `entry` in the source tree `root` and runs that model, zero if none.
+    """Measurement of the program that starts at module `entry` in the source tree `root` and runs the model (zero for no model).
 
     `ConfigurationError` if the tree lacks the entry or its constraints file.
     """

@@ -1,4 +1,4 @@
-"""Whether this process is in production; if so, the simulator cannot be imported into it (fence 3, design section 7)."""
+"""Production mode of this process: in production, the simulator cannot be imported (fence 3, design section 7)."""
 
 import sys
 

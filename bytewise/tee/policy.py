@@ -1,6 +1,6 @@
 """The appraisal policy as a file: canonical bytes of `AppraisalPolicy`, or of `SignedPolicy` with the shard's stored history.
 
-A governor lists what a policy changes and signs it; a shard loads it and follows it.
+A governor lists the changes of a policy and signs it; a shard loads it and applies it.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,8 @@ def approve(policy_file: Path, out_file: Path, signer: Signer) -> SignedPolicy:
 
 
 def policy_changes(before: AppraisalPolicy, after: AppraisalPolicy) -> tuple[str, ...]:
-    """What a shard does when `after` follows `before`, one line for each entry; `PolicyRefused` if it refuses the policy."""
+    """The effect on a shard when policy `after` follows `before`, one line for each entry; `PolicyRefused` if a shard refuses the
+    policy."""
     waiting = {each.entry for each in update_policy(first_policy_state(before), after, PolicyTimes(0, 0)).pending}
     old: tuple[PlatformRule | TrustedMeasurement, ...] = (*before.rules, *before.measurements)
     new: tuple[PlatformRule | TrustedMeasurement, ...] = (*after.rules, *after.measurements)
@@ -91,16 +92,16 @@ def load_policy_state(
 ) -> PolicyState:  # fmt: skip
     """The policy in force after the signed policy of a file followed the stored `history`, which is written first.
 
-    One wrong clock neither shortens nor extends the wait of an addition, and is not stored. `PolicyRefused` if the policy may not
-    follow, `ConfigurationError` for files that cannot be read and for times that contradict each other (`verify_times`). A lost
-    history must be restored: without it, any older policy with good signatures would be accepted.
+    A single wrong clock does not change the waiting time of an addition, and its time is not stored. `PolicyRefused` if the
+    policy may not follow, `ConfigurationError` for files that cannot be read and for times that contradict each other
+    (`verify_times`). A lost history must be restored: without it, any older policy with good signatures would be accepted.
     """
     policy = _fit(verify_approval(_read(SignedPolicy, path), governors, threshold), path, chain_id, production)
     before = _read(PolicyState, history) if history.exists() else first_policy_state(policy)
     seen = before.seen or 0
     standing = update_policy(before, policy, verify_times(times, seen))
     standing = replace(standing, seen=U64(max(*times, seen)))
-    # Stored before anything is decided by it.
+    # The history is stored before any decision uses it.
     replace_file(history, encode(standing))
     return standing
 

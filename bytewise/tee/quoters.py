@@ -26,7 +26,7 @@ from bytewise.tee.certificates import read_chain
 from bytewise.tee.collateral import MAX_COLLATERAL_BYTES, parse_collateral
 
 REPORTS = Path("/sys/kernel/config/tsm/report")
-"""Where the kernel has it."""
+"""Path of the interface in the kernel's file system."""
 
 PROVIDERS = {"tdx_guest": EvidenceType.TDX, "sev_guest": EvidenceType.SNP}
 """Values of the attribute `provider`."""
@@ -40,8 +40,8 @@ MAX_OUTPUT_BYTES = 64 * 1024
 class ConfigfsQuoter:
     """Implements `bytewise.ports.Quoter` with its own entry in configfs, which `close` removes.
 
-    `endorsements` is a folder that the machine's owner keeps current: `collateral.json` as Intel's services answer it (`tdx`), or
-    `ask.pem`, `vcek.pem` and `crl.der` (`snp`; the list only where rules require one). It is read for each quote. Errors in it
+    `endorsements` is a folder that the machine's owner keeps current: `collateral.json` in the form of Intel's services (`tdx`),
+    or `ask.pem`, `vcek.pem` and `crl.der` (`snp`; the list only if rules require one). It is read for each quote. Errors in it
     show when the evidence is appraised.
     """
 
@@ -66,7 +66,7 @@ class ConfigfsQuoter:
         self.type = PROVIDERS[provider]
 
     def quote(self, report_data: bytes) -> Blob:
-        """Evidence over 64 bytes of report data; `TryAgain` while others keep using the entry."""
+        """Evidence over 64 bytes of report data; `TryAgain` while other processes use the entry."""
         if len(report_data) != REPORT_DATA_BYTES:
             raise MalformedValue("report data", f"{len(report_data)} bytes instead of {REPORT_DATA_BYTES}")
         with self._lock:
@@ -85,7 +85,8 @@ class ConfigfsQuoter:
             self._entry.rmdir()
 
     def _report(self, report_data: bytes) -> bytes:
-        # `generation` counts writes. The report is this process's only if nobody else wrote between its write and its read.
+        # `generation` counts writes. The report belongs to this process only if no other process wrote between its write and its
+        # read.
         for _ in range(ATTEMPTS):
             before = self._generation()
             self._write("inblob", report_data)
@@ -156,8 +157,8 @@ def open_quoter(
 ) -> Quoter:
     """This process's quoter; `ConfigurationError` if this machine gives other evidence.
 
-    For settings that `verify_attestation` accepted. With hardware, the simulator cannot be loaded for the rest of the process.
-    `simulator` is called otherwise; it imports the simulator only then, because production must not load it (fence 3,
+    Call it with settings that `verify_attestation` accepted. With hardware, the simulator cannot be loaded for the rest of the
+    process. `simulator` is called otherwise; it imports the simulator only then, because production must not load it (fence 3,
     research/kms.md 6).
     """
     if evidence is not EvidenceType.SIMULATED:

@@ -1,7 +1,8 @@
 """AMD SEV-SNP attestation reports: chain from the vendor's root key, signature, and the fields of AMD's ABI (56860, table 23).
 
-The chip's certificate must be of the very chip and TCB version that the report names, so that old firmware cannot use the key of
-new firmware. AMD's revocation list names the keys that sign certificates of chips; a rule with a maximal age requires it.
+The chip's certificate must be of exactly the chip and TCB version in the report, so that old firmware cannot use the key of new
+firmware. AMD's revocation list contains revoked keys among those that sign chip certificates; a rule with a maximal age requires
+the list.
 """
 
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ _PRODUCTS = (b"Milan", b"Genoa")
 refused."""
 
 POLICY_DEBUG, _POLICY_MIGRATION_AGENT = 1 << 19, 1 << 18
-"""Bits of a guest's policy: it can be debugged, a migration agent may take it."""
+"""Bits of a guest's policy: the guest can be debugged; a migration agent may move it."""
 _PLATFORM_SMT = 1
 _MASKED_CHIP_KEY, _SIGNING_KEY_SHIFT = 1 << 1, 2
 
@@ -87,7 +88,7 @@ def parse_report(data: bytes) -> SnpReport:
 
 
 def verify_report(rule: PlatformRule, data: bytes, certificates: SnpCertificates, now: int) -> Claims:
-    """What a genuine report of a virtual machine states at unix second `now`; else a named `EvidenceRefused`."""
+    """The claims of a genuine report of a virtual machine at unix second `now`; else a named `EvidenceRefused`."""
     report = parse_report(data)
     ask, vcek = _certificate(certificates.ask), _certificate(certificates.vcek)
     _verify_chain(rule.root, ask, vcek, now)
@@ -109,7 +110,8 @@ def verify_report(rule: PlatformRule, data: bytes, certificates: SnpCertificates
 
 
 def certificate_time(rule: PlatformRule, certificates: SnpCertificates) -> int:
-    """Unix second from which certificates and list are valid: the time for judging a published report, which has no time."""
+    """Unix second from which certificates and list are valid. A published report has no time of its own, so it is judged at this
+    time."""
     found = (_certificate(certificates.ask), _certificate(certificates.vcek))
     starts = [each.not_valid_before_utc for each in found]
     if rule.max_age_s:

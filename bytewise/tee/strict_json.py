@@ -1,4 +1,5 @@
-"""Strict JSON of vendors, so that two readers cannot understand it differently, and their dates as unix seconds."""
+"""Strict reader of vendors' JSON, so that two readers cannot understand a text differently; and of their dates, as unix
+seconds."""
 
 import datetime
 import json
@@ -14,7 +15,7 @@ def read_object(data: bytes, what: str) -> dict[str, Any]:
     try:
         verify_depth(data)
         value = json.loads(data, object_pairs_hook=_once, parse_float=_refuse, parse_constant=_refuse)
-        # An escape can encode half of a character, which no bytes encode.
+        # An escape can encode half of a surrogate pair, which has no encoding as bytes.
         json.dumps(value, ensure_ascii=False).encode()
     except TooLarge as error:
         raise EvidenceTooLarge(f"{what}: {error}") from None

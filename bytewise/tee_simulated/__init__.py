@@ -1,2 +1,2 @@
-"""Simulated evidence: own root, own type, own package. It exercises protocol and policy, not isolation. Never use it in
+"""Simulated evidence, with its own root and evidence type. It tests protocol and policy, but isolates nothing. Never use it in
 production."""

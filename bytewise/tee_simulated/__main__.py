@@ -24,7 +24,7 @@ from bytewise.tee_simulated.td_quote import measurement_of
 from bytewise.tee_simulated.x509 import der
 
 MAX_AGE_S = 300
-"""The simulator's own lifetime of evidence: older evidence is never needed."""
+"""Largest age of evidence in seconds: the simulator's lifetime of evidence."""
 
 
 def simulated_rule(root_folder: Path) -> PlatformRule:
@@ -53,7 +53,7 @@ def policy_for(enclave: Digest, shard: Digest, root_folder: Path, chain_id: int,
 
 
 def _trusted(program: Digest, role: MeasurementRole) -> TrustedMeasurement:
-    # The settings choose the device of an enclave; simulated evidence vouches for none.
+    # The settings choose the device of an enclave; simulated evidence proves no device.
     return TrustedMeasurement(
         PlatformKind.SIMULATED, measurement_of(program), (Coverage.PROGRAM,), COVERS, GpuUse.UNATTESTED, role
     )

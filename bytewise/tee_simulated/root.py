@@ -1,7 +1,7 @@
 """The simulated root of one run, and platforms that it issues (fences 1 and 7, design section 7).
 
-A platform file holds what Intel would keep: the authority of platform keys and the signer of TCB levels. Its owner can therefore
-make any statement about simulated hardware. The owner of a simulated enclave's machine can do that anyway.
+A platform file contains keys that Intel would keep: the authority of platform keys and the signer of TCB levels. Its owner can
+therefore make any statement about simulated hardware, as the owner of a simulated enclave's machine can anyway.
 """
 
 import datetime
@@ -26,7 +26,7 @@ refuse_in_production()
 
 ROOT_CERTIFICATE, ROOT_KEY = "root.pem", "root.key"
 LIFETIME = datetime.timedelta(days=2)
-"""A root lives no longer than a run."""
+"""Lifetime of a root: that of a run."""
 _SLACK = datetime.timedelta(minutes=5)
 
 

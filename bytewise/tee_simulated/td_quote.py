@@ -23,9 +23,9 @@ QE_SIGNER = b"SIMULATED QUOTING ENCLAVE".ljust(32, b"\0")
 """MRSIGNER of the simulated quoting enclave, which `qe_identity` names."""
 QE_PRODUCT, QE_VERSION = 2, 1
 INTEL_QE_VENDOR = bytes.fromhex("939a7233f79c4ca9940a0db3957f0607")
-"""The only vendor of quoting enclaves that verifiers of this format accept; it names no platform."""
+"""Id of the only vendor of quoting enclaves that verifiers of this format accept. It identifies no platform."""
 QE_AUTH_DATA = bytes(32)
-"""What a quoting enclave adds to its key's hash."""
+"""Data that a quoting enclave hashes together with its key."""
 SEPT_VE_DISABLE = (1 << 28).to_bytes(8, "little")
 """The one attribute of a sound trust domain."""
 PCK_EXTENSION = x509.ObjectIdentifier("1.2.840.113741.1.13.1")
@@ -34,7 +34,7 @@ _PCK_OID = bytes.fromhex("2a864886f84d010d01")
 
 @dataclass(frozen=True, slots=True)
 class TdBody:
-    """What a trust domain's quote states, field by field in the order of its bytes. All other fields are zero."""
+    """Content of a trust domain's quote, field by field in the order of its bytes. All other fields are zero."""
 
     TYPE: ClassVar[int | None] = None
     """Body type of a quote of version 5; None: a quote of version 4, which has one body and no type."""
@@ -56,7 +56,7 @@ class TdBody:
     report_data: bytes = bytes(64)
 
     def encoded(self) -> bytes:
-        """584 bytes, and what later bodies add."""
+        """The 584 bytes of the body; longer for later bodies."""
         return b"".join(getattr(self, each.name) for each in dataclasses.fields(self))
 
 

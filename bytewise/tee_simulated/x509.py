@@ -28,7 +28,8 @@ def certificate(
     subject: x509.Name, public: ec.EllipticCurvePublicKey, issuer: Authority | None, key: ec.EllipticCurvePrivateKey,
     start: datetime.datetime, end: datetime.datetime, *, path_length: int | None, extra: x509.ExtensionType | None = None,
 ) -> x509.Certificate:  # fmt: skip
-    """A certificate signed with `key`. It is an authority's unless `path_length` is None, and self-signed without an issuer."""
+    """A certificate signed with `key`. With `path_length` it is the certificate of an authority. Without an issuer it is
+    self-signed."""
     above = public if issuer is None else issuer.key.public_key()
     builder = (
         x509.CertificateBuilder()

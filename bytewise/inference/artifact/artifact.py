@@ -1,6 +1,6 @@
 """Loading of an artifact: its bytes are verified against the model id before anything is used (design section 6).
 
-The hashed memory is the memory with which the engine multiplies.
+The engine multiplies with exactly the memory that was hashed.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.units import Digest, hex0x
 
 CONSTANTS = {"epsilon", "attention_scale", "embedding_scale"}
-"""Tensors of one number, by which rows are divided or multiplied."""
+"""Names of tensors of one number, by which rows are divided or multiplied."""
 
 Progress = Callable[[str, int, int], None]
 """Called with a file name, bytes done and bytes in all, from one thread at a time."""

@@ -1,8 +1,8 @@
-"""Files in memory of their own: read, hashed there piece by piece in parallel, and read-only from then on.
+"""Files in private memory: they are read, hashed there piece by piece in parallel, and read-only from then on.
 
 The engine uses exactly the hashed bytes, so replacing or changing the file later has no effect. Memory is in huge pages where
-the system has them: decoding reads every weight once per token, and a look at the page table for every 4 KiB would cost a fifth
-of that (ADR-008).
+the system has them: decoding reads every weight once per token, and a page-table lookup for every 4 KiB would add a fifth of the
+time (ADR-008).
 """
 
 import contextlib
@@ -113,7 +113,7 @@ def _parts(view: memoryview, file: ArtifactFile) -> Iterator[tuple[FilePiece, in
 
 
 def _read(source: int, part: tuple[FilePiece, int, memoryview], report: _Report) -> bool:
-    # Whether the piece matches the manifest. It is hashed after the copy, because nobody else can change the copy.
+    # Whether the piece matches the manifest. It is hashed after the copy, because no other process can change the copy.
     piece, offset, pages = part
     state, done = RunningSha256(), 0
     while done < len(pages):

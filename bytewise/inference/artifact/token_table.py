@@ -35,7 +35,7 @@ class TokenTable:
         self.vocabulary = vocabulary
 
     def verify(self) -> "TokenTable":
-        """Itself, if it knows the bytes of every token; otherwise `UnsupportedModel`."""
+        """Returns the table if it has the bytes of every token; otherwise raises `UnsupportedModel`."""
         _ = self.pieces
         return self
 

@@ -40,7 +40,7 @@ def round_weight(weight: Tensor, bits: int = 8) -> Rounded:
     limit = LIMITS[bits]
     largest = weight.abs().amax(-1, keepdim=True)
     scale = largest / torch.full((1, 1), float(limit))
-    # Below the smallest normal quotient, nothing of a row is left: it is zero.
+    # A row below the smallest normal quotient becomes zero.
     scale = torch.where(scale < float(Fraction(1, 2**60)), torch.ones_like(scale), scale)
     integers = (weight / scale).round_().clamp_(-limit, limit)
     return Rounded(integers, scale.squeeze(-1))

@@ -28,7 +28,7 @@ SLACK = Fraction(9, 8)
 the largest), attention's integer weights 2^-6, each float32 operation 2^-24."""
 
 SMALLEST = Fraction(1, 2**30)
-"""More than rows below the quantiser's floor can become."""
+"""Bound of rows below the quantiser's floor."""
 
 
 @dataclass(slots=True)
@@ -151,10 +151,10 @@ def root(value: Fraction) -> Fraction:
 
 
 def verify_bound(artifact: Artifact) -> None:
-    """`ArtifactMismatch` unless the manifest's bound is the one that the weights prove.
+    """Proves the manifest's bound again from the weights; `ArtifactMismatch` if the bound differs.
 
-    It reads every weight, which takes longer than hashing them. Loading trusts the bound; `bytewise model check` does not.
-    `NotExact` where floats are not those of the profile.
+    It reads every weight, which takes longer than hashing them. Loading an artifact trusts the stated bound; `bytewise model
+    check` proves it. `NotExact` where floats are not those of the profile.
     """
     stated = artifact.manifest.bound
     try:

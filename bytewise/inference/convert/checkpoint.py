@@ -32,8 +32,8 @@ Inert = Callable[[Any, dict[str, Any]], bool]
 """Whether a member with this value, in this config.json, has no effect."""
 
 INERT_MEMBERS: dict[str, Inert] = {
-    "_attn_implementation_autoset": lambda value, raw: True,  # How some releases of transformers came to compute attention.
-    "transformers.js_config": lambda value, raw: True,  # For another library, in browsers.
+    "_attn_implementation_autoset": lambda value, raw: True,  # How some releases of transformers choose their attention code.
+    "transformers.js_config": lambda value, raw: True,  # For a library in browsers.
 }
 """Members of any family that no configuration class knows, and that published checkpoints have."""
 
@@ -45,7 +45,7 @@ INERT_MEMBERS_OF: dict[str, dict[str, Inert]] = {
         "activation": lambda value, raw: value == "swiglu" and raw.get("hidden_act", "silu") == "silu",
     },
     "qwen3_moe": {
-        # First layer that would have a window, if there were windows.
+        # First layer with a window, for models that have windows.
         "max_window_layers": lambda value, raw: not raw.get("use_sliding_window"),
         # Name under which transformers saves num_experts.
         "num_local_experts": lambda value, raw: type(value) is int and raw.get("num_experts", value) == value,
@@ -82,7 +82,7 @@ class Checkpoint:
     epsilon: float
     """RMSNorm epsilon."""
     score_divisor: float
-    """Scores are divided by its root. It is the head width, unless the checkpoint says otherwise."""
+    """Scores are divided by the root of this number, which is the head width unless the checkpoint sets another."""
     rope: dict[str, Any]
     """Parameters of the rotary embedding."""
     tied: bool

@@ -1,4 +1,4 @@
-"""Checkpoint to artifact, reproducibly: everybody who converts gets the same model id (design section 6).
+"""Converts a checkpoint to an artifact, reproducibly: every conversion gives the same model id (design section 6).
 
 It uses only IEEE operations and correctly rounded constants. The checkpoint is read once or twice, some rows at a time; the
 artifact is written as it is made. Calibration tokens go through the exact model, to measure the inputs of its linear layers.
@@ -398,7 +398,8 @@ def _tokens(source: Checkpoint, options: ConversionOptions) -> tuple[int, ...]:
     """Ids of the calibration tokens; none leaves channels unchanged. `NotExact` on a machine with other arithmetic."""
     if not options.equalise:
         return ()
-    # The measurement runs through the model, so a machine that is not exact must not choose for others.
+    # The measurement runs the model, so a machine that is not exact must not make this choice, which becomes part of the
+    # artifact.
     operations.verify_elementwise()
     if options.calibration is None:
         return hashed_tokens(source.architecture)

@@ -21,7 +21,7 @@ from bytewise.inference.manifest import Architecture, Equalisation, ScaledPair
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 
-# Powers of two that move size from a producer's channels to its consumers' columns, and cancel exactly.
+# Powers of two that move magnitude from a producer's channels to its consumers' columns, and cancel exactly.
 
 MAX_SHIFT = 24
 """Largest exponent. A float32 weight loses only what rounding to 8 or 16 bits would lose anyway."""
@@ -59,8 +59,8 @@ QUARTERS = (0, 1, 2, 3, 4)
 """Grid of alpha, in quarters. The first value leaves the channels unchanged."""
 
 WORTH = Fraction(7, 8)
-"""A pair stays unchanged unless its error falls below this share of the original. A smaller gain is chance and may cost
-elsewhere."""
+"""A pair stays unchanged unless its error falls below this share of the original. A smaller gain may be chance and may increase
+the error elsewhere."""
 
 SAMPLE_ROWS = 128
 """Outputs of a consumer on which the error is measured, evenly spaced."""

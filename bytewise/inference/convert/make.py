@@ -110,7 +110,7 @@ HEAD_GAIN = 6
 """Standard deviation of logits. The zero rows have a weight of about e^-15 against the best printable byte."""
 
 QUERY_GAIN = 2
-"""Makes attention look at few keys, so that the answer varies with the whole prompt."""
+"""Factor that makes attention use few keys, so that the answer varies with the whole prompt."""
 
 
 def _matrix(seed: int, name: str, rows: int, columns: int, gain: int) -> Floats:

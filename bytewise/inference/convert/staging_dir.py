@@ -1,4 +1,4 @@
-"""Creates a folder that is either complete or absent, with one writer at a time. Remains of a killed writer are removed."""
+"""Creates a folder completely or not at all, with one writer at a time. Remains of a killed writer are removed."""
 
 import contextlib
 import fcntl

@@ -179,7 +179,7 @@ class CapturedStep:
         self._token.fill_(token)
         self.cache.at.fill_(position)
         if self._captured and self._graph is None and _get_current_dispatch_mode() is None:
-            # Not under the guard, which looks at values: a capture cannot wait for them.
+            # The capture runs without the guard, which reads values: a capture cannot wait for values.
             self._graph = self._capture()
         if self._graph is None:
             self._compute()
@@ -275,7 +275,7 @@ class DeviceRunner(Runner):
     def teacher_force(
         self, cache: TokenCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK, logits: bool = True
     ) -> list[list[HeadRow]]:
-        """Prefill, as on a processor."""
+        """Prefill, as in `Runner` on a processor."""
         if self._decoder is not None:
             self._decoder.forget()
         with self._device:

@@ -75,7 +75,8 @@ AnyPath = ModelPath[Any]
 
 
 def verify(open_path: Callable[[Artifact], AnyPath], can_run: Callable[[Architecture], bool]) -> int:
-    """How many known models a path ran with the right golden rows. `NotExact` names the first that differs."""
+    """Runs the known models on a path and compares their golden rows. Returns how many were run; `NotExact` names the first that
+    differs."""
     names = [name for name, known in KNOWN_MODELS.items() if can_run(known.architecture)]
     for name in names:
         path = open_path(built_model(name))

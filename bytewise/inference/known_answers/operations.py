@@ -50,7 +50,7 @@ def integers(name: str, count: int, limit: int) -> list[int]:
 
 
 def verify_products(backend: Backend, depths: Sequence[int] = (8, 64, 1040, 4096)) -> str:
-    """The backend's name, if its products are right at 1, 2 and 35 rows; `NotExact` otherwise."""
+    """Returns the backend's name if its products are right at 1, 2 and 35 rows; else raises `NotExact`."""
     for depth in depths:
         # Low limbs of 16-bit weights reach -128.
         rows, columns = _patterns("rows", depth, ACTIVATION_MAX), [*_patterns("columns", depth, WEIGHT_MAX), [WEIGHT_MIN] * depth]
@@ -64,7 +64,8 @@ def verify_products(backend: Backend, depths: Sequence[int] = (8, 64, 1040, 4096
 
 
 def verify_attention_products(backend: Backend) -> str:
-    """The backend's name, if its attention products are right at both widths and at the longest sum; `NotExact` otherwise."""
+    """Returns the backend's name if its attention products are right at both widths and at the longest sum; else raises
+    `NotExact`."""
     for depth, bits in ((32, ACTIVATION_BITS), (520, ACTIVATION_BITS), (1030, PROBABILITY_BITS)):
         rows, columns = _patterns("query", depth, 2**bits - 1), _patterns("key", depth, ACTIVATION_MAX)
         found = backend.batched(_batch(rows, torch.float32), _batch(columns, torch.float64).transpose(1, 2), bits)
@@ -79,7 +80,7 @@ def verify_attention_products(backend: Backend) -> str:
 
 
 def verify_elementwise() -> int:
-    """Number of operations checked against fractions. `NotExact` names a wrong one."""
+    """Checks elementwise operations against fractions and returns their number. `NotExact` names a wrong one."""
     numerators = [Fraction(n) for n in [1, 2, 5, 2**24 - 1, *integers("numerators", 60, 2**24 - 1)]]
     divisors = [Fraction(d) for d in [3, 7, 5120, 2**24 - 1, *(abs(d) + 1 for d in integers("divisors", 60, 2**23))]]
     quotients = [nearest_float32(n / d) for n, d in zip(numerators, divisors, strict=True)]

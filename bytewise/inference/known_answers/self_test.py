@@ -44,7 +44,7 @@ def verify_profile(backend: Backend) -> Digest:
 
 
 def verify_operations(backend: Backend) -> str:
-    """The backend's name, if every operation that a path with it uses gives its known answers; `NotExact` otherwise."""
+    """Returns the backend's name if every operation of a path with it gives its known answers; else raises `NotExact`."""
     operations.verify_elementwise()
     operations.verify_products(backend)
     return operations.verify_attention_products(backend)

@@ -173,7 +173,7 @@ class NativePath:
 
     def vectors(self) -> Digest:
         """Runs the known answers and the profile's golden vectors on this path; `NotExact` names what differs."""
-        # Deeper than any lane accumulates before it is emptied.
+        # A sum longer than any lane accumulates before it is emptied.
         operations.verify_products(NativeBackend(self.pool), (8, 1040, 8200))
         known_models.verify(self._of_another, lambda shape: missing_feature(shape) is None)
         return PROFILE_DIGEST

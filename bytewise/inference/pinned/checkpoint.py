@@ -43,7 +43,7 @@ class PinnedManifest(ModelDescription):
     """Manifest of an unconverted float checkpoint. It has only the fields of every manifest."""
 
     def __post_init__(self) -> None:
-        # Do not call super() without arguments: a class with slots is not the class that was written here.
+        # Do not call super() without arguments: `slots` makes a new class, which is not the one written here.
         ModelDescription.__post_init__(self)
         if self.profile != PROFILE_PINNED_1:
             raise MalformedValue("profile", self.profile[:40])

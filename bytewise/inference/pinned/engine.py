@@ -138,7 +138,8 @@ class PinnedEngine:
     def confirm(self, request: Request, verification: Verification) -> Verification:
         """The verification, if this machine gives the same true answer once more; else `CannotExecute` (BACKEND).
 
-        This profile has no second backend. The check is that the machine agrees with itself and is still the environment.
+        This profile has no second backend. The check is that the machine gives the same answer again and still matches the
+        environment.
         """
         if verification.divergence is None:
             return verification

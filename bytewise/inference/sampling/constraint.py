@@ -34,15 +34,15 @@ MOST_MULTIPLE = 10_000
 """Largest least common multiple of all `multipleOf`, as digits without leading and trailing zeros. An automaton has as many
 states."""
 MOST_MERGED_PATTERNS = 8
-"""Most patterns and formats where schemas are merged. Each may be intersected with all the others."""
+"""Most patterns and formats in merged schemas. Each may be intersected with all the others."""
 MOST_MERGES = 2**18
-"""Where schemas are merged: most branches, times the square of properties + 16."""
+"""For merged schemas: most branches, times the square of properties + 16."""
 
 BRANCHES = ("allOf", "anyOf", "oneOf")
 ANNOTATIONS = frozenset(
     "title description default examples deprecated readOnly writeOnly $defs definitions $schema $id $comment".split()
 )
-"""Members without a constraint on the answer. A branch beside them is merged with nothing."""
+"""Members without a constraint on the answer. A branch with only such members beside it is not merged."""
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ def _states(multiples: set[Decimal]) -> int:
     scale = Fraction(10) ** max(places, 0)
     whole = lcm(*(int(Fraction(each) * scale) for each in multiples))
     while whole % 10 == 0:
-        # Factors of ten cost nothing: trailing zeros are read, not counted.
+        # Factors of ten cost nothing, so trailing zeros are not counted.
         whole //= 10
     return whole
 
@@ -127,7 +127,7 @@ OPTIONS = "x-guidance"
 """Member of a schema in which the library looks for its own options."""
 
 COMPACT = {"whitespace_flexible": False}
-"""No white space between JSON's tokens: it carries nothing, and a model could write it for ever."""
+"""Option that forbids white space between JSON's tokens: it has no meaning, and a model could write it for ever."""
 
 UNFORCED = '%llguidance {"no_forcing": true}\nstart: @schema'
 """The library does not tokenise text with only one continuation. Every token that fits it is allowed."""

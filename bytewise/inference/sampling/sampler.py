@@ -133,7 +133,7 @@ def _nucleus(weights: Tensor, need: int) -> tuple[int, int]:
 
 
 def _cut(weights: Tensor, threshold: int, ties: int) -> Tensor:
-    # Everything above the threshold stays, and of the tokens at it the first `ties` by id.
+    # All tokens above the threshold are kept, and of the tokens at the threshold the first `ties` by id.
     at = weights == threshold
     return torch.where((weights > threshold) | (at & (at.cumsum(0) <= ties)), weights, 0)
 

@@ -1,5 +1,5 @@
-"""Stop strings: they end an answer at the token that completes the first of them, compared as bytes, wherever tokens split
-them."""
+"""Stop strings: they end an answer at the token that completes one of them. They are compared as bytes, independent of token
+boundaries."""
 
 from collections.abc import Sequence
 
