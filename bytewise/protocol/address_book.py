@@ -35,7 +35,7 @@ class Addresses:
     short_timelock: Address
     """OpenZeppelin's `TimelockController` for parameters and prices; proposer of the long one."""
     long_timelock: Address
-    """`TimelockController` for everything that moves stake; administrator of all roles."""
+    """`TimelockController` for all calls that move stake; administrator of all roles."""
     params: Address
     """`Params`."""
     guardian: Address
@@ -108,7 +108,7 @@ class ShareHolder:
 
 @dataclass(frozen=True, slots=True)
 class DealtShares:
-    """The shares of one dealing of a key. They open together, and not with shares of another version."""
+    """The shares of one dealing of a key. They open envelopes together, and not together with shares of another version."""
 
     epoch: U64
     """Key epoch."""

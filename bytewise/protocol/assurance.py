@@ -5,7 +5,7 @@ SIMULATED, HARDWARE = "simulated", "hardware"
 
 
 def warning(assurance: str) -> str:
-    """Warning to show with every result of a key epoch; empty for `hardware`, and where there is no epoch (no label)."""
+    """Warning to show with every result of a key epoch; empty for `hardware`, and for no epoch (empty label)."""
     if assurance in (HARDWARE, ""):
         return ""
     return f"{assurance.upper()}: this run shows protocol and policy; it hides nothing from the owners of the machines"

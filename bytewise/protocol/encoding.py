@@ -1,4 +1,4 @@
-"""Canonical bytes of every record, and the strict way back: RFC 8785 JSON (design section 4).
+"""Encodes every record as canonical bytes, and decodes them strictly: RFC 8785 JSON (design section 4).
 
 `encode(decode(cls, b)) == b` for every accepted `b`. A record is a frozen dataclass. Its JSON object has one member per field,
 with the field's name. The docstring of `bytewise.protocol.units` says how each field type is written.
@@ -25,7 +25,7 @@ _LATER: dict[type, frozenset[str]] = {}
 _TEXTS = {*WIDTHS, Digest, Blob, Address, Decimal, str}
 
 LATER = {"later": True}
-"""Metadata of a field that older documents do not have. It is left out where it is None, so old bytes stay valid."""
+"""Metadata of a field that older documents do not have. A field with the value None is left out, so old bytes stay valid."""
 
 MAX_DOCUMENT_BYTES = 64 * 2**20
 """Largest document that is parsed: larger than any list or artifact manifest, and too small to exhaust memory."""
@@ -39,7 +39,7 @@ MAX_DEPTH = 32
 """Deepest nesting of lists and objects that is parsed. The deepest record has 6 levels."""
 
 MARKS = (b"{", b"[", b",", b"\\")
-"""What `MAX_MARKS` counts."""
+"""The characters that `MAX_MARKS` counts."""
 _BRACKET = re.compile(rb'(?:[^][{}"]++|"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z))*+([][{}]|\Z)', re.DOTALL)
 """Matches the next bracket outside of strings, or the end. It always matches, so nothing is scanned twice."""
 
@@ -172,7 +172,7 @@ def _refuse(_text: str) -> NoReturn:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong and where. It never quotes the document, which may be a secret that was named by mistake."""
+    """The flaw and its place. The text never quotes the document: a user may have named a secret file by mistake."""
     if isinstance(error, UnicodeDecodeError):
         return f"byte {error.start} is not {error.encoding}"
     if isinstance(error, rfc8785.IntegerDomainError):
@@ -221,7 +221,7 @@ def _read(kind: Any, value: Any, where: str) -> Any:
         return _typed(bool, value, where)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return _member(kind, value, where)
-    raise TypeError(f"{where}: no encoding for {kind}")  # a record class that we wrote wrongly: no rule of the protocol
+    raise TypeError(f"{where}: no encoding for {kind}")  # a mistake in our own record class
 
 
 def _read_text(kind: Any, text: str, where: str) -> Any:

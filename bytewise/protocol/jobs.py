@@ -2,7 +2,7 @@
 
 One message is canonical JSON after a 4-byte big-endian length. The duty process sends `Prepare` and gets `Prepared`. It signs a
 ticket for that transport key and sends `RunJob`. For each `Dial` it opens a stream to a shard. At the end it gets `JobResult`.
-Nothing else leaves the enclave, except `EnclaveStatus` in answer to `AskStatus`, in a conversation of its own.
+Nothing else leaves the enclave, except `EnclaveStatus` as the answer to `AskStatus`, in a separate conversation.
 """
 
 from dataclasses import dataclass, field
@@ -134,7 +134,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class AskStatus:
-    """Asks the enclave what it is, in a conversation of its own."""
+    """Asks the enclave for its status, in a separate conversation."""
 
     nonce: Digest
     """Fresh random bytes, which the answer's evidence binds."""
@@ -142,7 +142,7 @@ class AskStatus:
 
 @dataclass(frozen=True, slots=True)
 class EnclaveStatus:
-    """What the enclave is."""
+    """Status of the enclave."""
 
     model_id: Digest
     """Model that it runs."""
@@ -247,7 +247,7 @@ class JobFailed:
 def verify_hybrid_size(threshold: int, count: int) -> int:
     """The number of shards, if it is at least 2t - 1.
 
-    With fewer shards, a sender whose envelope nobody can open could not be told from shards that falsely say so.
+    With fewer shards, a sender of an envelope that does not open could not be distinguished from shards that falsely state this.
     """
     if count < 2 * threshold - 1:
         raise MalformedValue("key epoch", f"a hybrid one of threshold {threshold} needs {2 * threshold - 1} shards, not {count}")

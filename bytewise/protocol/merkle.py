@@ -47,7 +47,7 @@ def batch_tree(leaves: Sequence[Digest]) -> BatchTree:
 
 
 def verify_batch_proof(root: Digest, leaf: Digest, proof: Sequence[Digest]) -> Digest:
-    """The leaf, if the proof leads from it to the root; otherwise `MerkleProofMismatch`."""
+    """Returns the leaf if the proof leads from it to the root; otherwise raises `MerkleProofMismatch`."""
     node = leaf
     for sibling in proof:
         node = _pair(node, sibling)

@@ -70,7 +70,7 @@ class LocalSigner:
         try:
             self._key = PrivateKey(secret)
         except ValidationError:
-            # Drop the cause, because its text contains the number.
+            # The cause is dropped, because its text contains the secret number.
             raise ValueError("not a private key of secp256k1") from None
         self.address: Address = address(self._key.public_key.to_address())
 
@@ -122,7 +122,7 @@ def typed_digest(domain: Domain, record: object) -> Digest:
 
 
 def verify_signature(what: str, digest: Digest, signature: bytes, signer: Address) -> Address:
-    """The signer, if the signature over the digest is its own; otherwise `BadSignature`."""
+    """Returns the signer if the signature over the digest is its own; otherwise raises `BadSignature`."""
     found = recover(digest, signature)
     if found != signer:
         raise BadSignature(what, signer, found or "nobody")

@@ -1,7 +1,7 @@
 """Suites of sealed envelopes. The number of a key epoch names its suite (design section 8).
 
-Receipt, ticket, release record and chain all name the epoch by its number. None of them needs a field for the suite, and none
-can name a different one.
+Receipt, ticket, release record and chain all name the epoch by its number. None of them needs a field for the suite, so none can
+contradict it.
 """
 
 from bytewise.protocol.errors.records import MalformedValue
@@ -49,7 +49,7 @@ def is_key_epoch(number: int) -> bool:
 
 
 def kind_of(epoch: int) -> str:
-    """Description for people: what shards of this epoch give an enclave, and what an enclave can open with it."""
+    """Description for people: what shards of this epoch release to an enclave, and what the enclave can open with it."""
     suite = epoch >> _SUITE_BITS or SUITE_P256
     return _KINDS.get(suite, f"suite {suite}, which this version does not know")
 

@@ -26,7 +26,7 @@ class Commit:
 class Certified:
     """What the signers of a verdict certificate sign: one finding, for one set of seats, after one commit root (ADR-026).
 
-    The mask names exactly the seats that sign, so nobody can add a seat to a signature or leave one out.
+    The mask names exactly the seats that sign, so no seat can be added to a signature or left out.
     """
 
     finding: Digest
@@ -43,7 +43,7 @@ def dispute_id(domain: Domain, receipt_id: Digest) -> Digest:
 
 
 def alt_commit(domain: Domain, dispute: Digest, challenger: Address, key: Digest, salt: Digest) -> Digest:
-    """A challenger's commitment, made before anybody votes, to the answer that it expects to win (key: `court.tally.key_of`)."""
+    """A challenger's commitment, made before the first vote, to the answer that it expects to win (key: `court.tally.key_of`)."""
     kinds = ("uint256", "address", "bytes32", "address", "bytes32", "bytes32")
     return keccak256_abi(kinds, (domain.chain_id, domain.contract, dispute, challenger, key, salt))
 

@@ -47,7 +47,7 @@ class Durations:
     da_retention: int
     """How long the DA layer keeps bytes."""
     da_margin: int
-    """Part of `da_retention` on which nobody relies."""
+    """Part of `da_retention` that is kept as a reserve: no deadline uses it."""
     key_retention: int
     """How long shards keep the key of an epoch."""
     withdraw_delay: int
@@ -65,7 +65,7 @@ class Committee:
     rounds: int
     """Number of levels, 1 to 3."""
     max_reruns: int
-    """How many rounds without a key are run again."""
+    """How many rounds that ended without a key are run again."""
     breaker_operators: int
     """Convictions of more operators than this trip the breaker."""
     tau_num: int
@@ -87,7 +87,7 @@ class Money:
     privacy_price: int
     """Price of opening a receipt, whatever the verdict."""
     slash_amount: int
-    """What a convicted operator loses."""
+    """Stake that a convicted operator loses."""
     absent_penalty: int
     """Penalty of a seat that did not commit or could not execute."""
     no_reveal_penalty: int
@@ -103,7 +103,7 @@ class Money:
     withheld_penalty: int
     """Penalty per receipt of a batch whose demanded list was not answered."""
     unanchored_penalty: int
-    """Penalty for a receipt that was issued and not anchored when it was demanded."""
+    """Penalty for an issued receipt that was demanded and not anchored."""
     demand_bond: int
     """Bond of a demand."""
     audit_unit: int
@@ -164,7 +164,7 @@ class ParamSet:
     def longest_dispute(self) -> int:
         """Longest time in seconds from the issue of a receipt to the end of its last possible dispute (design section 9).
 
-        `cure` counts twice: somebody may demand the list first and then an envelope of it.
+        `cure` counts twice: first the list may be demanded, and then an envelope of it.
         """
         t = self.times
         one = t.seed_time + t.draw_time + t.commit_time + t.reveal_time + t.appeal_time

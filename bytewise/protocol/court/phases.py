@@ -1,4 +1,5 @@
-"""Phases of a dispute as a table: which event leads from which phase to which, who may cause it, and when.
+"""Phases of a dispute as a table. Each row has the phase before, the event, the phase after, the actor that may cause the event,
+and the condition.
 
 `Disputes` and `bytewise.protocol.court` both implement this table. `docs/reference/contracts.md` prints it.
 """
@@ -25,7 +26,7 @@ DERIVED = frozenset({Phase.REVEAL, Phase.AIRGAP})
 
 
 class Event(enum.StrEnum):
-    """What a party, or the clock, does to a dispute."""
+    """An event of a dispute, caused by a party or the clock."""
 
     OPEN = "open"
     REARM = "rearm"
@@ -49,7 +50,7 @@ class Event(enum.StrEnum):
 
 
 class EventActor(enum.StrEnum):
-    """Who may cause an event."""
+    """The actor that may cause an event."""
 
     ANYBODY = "anybody"
     OTHERS = "anybody but the operator"
@@ -66,11 +67,11 @@ class Transition:
     start: Phase
     """Phase before the event."""
     event: Event
-    """What happens."""
+    """The event."""
     end: Phase
     """Phase after the event."""
     who: EventActor
-    """Who may cause the event."""
+    """The actor that may cause the event."""
     guard: str
     """When the event is allowed, in words."""
 
@@ -142,7 +143,8 @@ TRANSITIONS = (
 """All legal transitions. While the clock is paused, only the events of `AT_ANY_TIME` are accepted."""
 
 AT_ANY_TIME = frozenset({Event.DRAW_SOME, Event.DRAW_LAST, Event.APPEAL, Event.OPEN_ALT, Event.REFUND})
-"""Events that are accepted during a pause. Deadlines stand still with the clock, and none of these moves money against anybody.
+"""Events that are accepted during a pause. Deadlines stand still with the clock, and none of these events takes money from an
+account.
 
 Draws are among them because a seed is lost at the end of its stake epoch. Otherwise the guardian could get another committee by
 pausing.

@@ -1,7 +1,7 @@
 """Distribution of money at the end of a dispute: one function per row of the table in design section 9 (`Settlement.sol`).
 
-The functions compute who gets which part of bond, slash and advance. All amounts are rounded down, and the remainder is burned.
-`tests.reference.payment` applies the result to accounts.
+The functions compute the parts of bond, slash and advance for each party. All amounts are rounded down, and the remainder is
+burned. `tests.reference.payment` applies the result to accounts.
 """
 
 import enum
@@ -66,7 +66,7 @@ class Pot:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Where the money goes. The parts and the burned remainder add up to `Pot.total`."""
+    """The split of the money. The parts and the burned remainder add up to `Pot.total`."""
 
     bond_back: int
     """Bond that the challenger gets back."""
@@ -83,12 +83,12 @@ class Split:
 
 
 def wanted_advance(verdict: Verdict, pot: Pot, p: ParamSet) -> int:
-    """Amount that a refund still asks of the treasury: fees of the seats that worked, less the advance."""
+    """Amount that a refund still takes from the treasury: fees of the seats that worked, less the advance."""
     return max(0, pot.seats * p.money.fee_per_seat - pot.advanced) if verdict is Verdict.REFUNDED else 0
 
 
 def split(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
-    """Where the money of an ended dispute goes. `MalformedValue` for a verdict that ends no dispute."""
+    """The split of an ended dispute's money. `MalformedValue` for a verdict that ends no dispute."""
     if verdict is Verdict.UPHELD:
         return _upheld(pot, p)
     if verdict in CONVICTIONS:
@@ -125,12 +125,12 @@ def _convicted(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
 
 
 def _without_verdict(pot: Pot, p: ParamSet) -> Split:
-    """Nobody is paid, because stalling must not pay. The challenger gets its bond back less one seat's fee, which is burned
-    (ADR-028)."""
+    """No seat is paid, because stalling must not be profitable. The challenger gets its bond back less one seat's fee, which is
+    burned (ADR-028)."""
     return Split(pot.bond - min(p.money.fee_per_seat, pot.bond), 0, pot.appeal_bond, 0, 0, pot.advanced)
 
 
 def _refunded(pot: Pot, p: ParamSet) -> Split:
-    """Everybody gets its own money back. The treasury pays the seats that worked, as far as its advance reaches."""
+    """Every party gets its own money back. The treasury pays the seats that worked, as far as its advance reaches."""
     per_seat = min(p.money.fee_per_seat, pot.advanced // pot.seats) if pot.seats else 0
     return Split(pot.bond, 0, pot.appeal_bond, 0, per_seat, pot.advanced - per_seat * pot.seats)

@@ -37,7 +37,7 @@ def draw_seats(
 
 
 BEACON_DELAY_BLOCKS = 2
-"""The hash of the second block after a batch draws its auditors: nobody knows that hash when the batch is posted."""
+"""The hash of the second block after a batch draws its auditors, because that hash is unknown when the batch is posted."""
 
 
 def seats_in_audit_draw(stake_wei: int, unit_wei: int, is_member: bool) -> int:

@@ -32,7 +32,7 @@ class RetrySlash:
     account: Address
     """Account that is slashed."""
     ref: Digest
-    """What the account was slashed for."""
+    """Reference of the slash: the reason for it."""
     times: int
     """How often EigenLayer has refused it. Each refusal is retried once."""
 
@@ -165,7 +165,7 @@ class CollectReport:
 
 @dataclass(frozen=True, slots=True)
 class PayOut:
-    """Pay everybody but the seats, once the slashed stake has arrived."""
+    """Pay all parties except the seats, once the slashed stake has arrived."""
 
     dispute: Digest
     """Dispute id."""
@@ -195,7 +195,7 @@ class ReleaseBatch:
 
 @dataclass(frozen=True, slots=True)
 class AnswerList:
-    """Put the list of a batch on the chain, because somebody demanded it."""
+    """Put the list of a batch on the chain, because it was demanded."""
 
     batch_id: int
     """Number of the batch."""

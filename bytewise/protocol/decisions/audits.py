@@ -12,7 +12,7 @@ from bytewise.protocol.units import Address, Digest
 
 
 class AuditStage(enum.IntEnum):
-    """How far one verifier's audit of a receipt has come on the chain."""
+    """Stage of one verifier's audit of a receipt on the chain."""
 
     NOTHING = 0
     POSTED = 1
@@ -31,7 +31,7 @@ class AuditDuty:
     result: AuditResult | None
     """The result, once the enclave has judged the receipt; else None."""
     stage: AuditStage
-    """How far the audit has come on the chain."""
+    """Stage of the audit on the chain."""
     agreed: bool
     """Whether another verifier showed the same result."""
 
@@ -47,19 +47,19 @@ class AuditedReceipt:
     beacon: Digest
     """Hash of the block that draws the auditors of this receipt."""
     seats: tuple[tuple[Address, int], ...]
-    """Audit seats of the verifiers that posted a result, by their stake at the batch's block. Later deposits cannot choose what
-    to audit."""
+    """Audit seats of the verifiers that posted a result, by their stake at the batch's block. Stake that was deposited later does
+    not count, so that nobody can choose what to audit."""
     rate_bps: int
     """Chance per seat to be drawn, in 1/10,000."""
     results: tuple[AuditResult, ...]
     """Posted results, oldest first."""
     bond_wei: int
-    """Bond of a dispute under the batch's parameters, which may differ from those in force today."""
+    """Bond of a dispute under the batch's parameters, which may differ from those in force now."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchPolicy:
-    """When a watchtower risks its bond."""
+    """Conditions under which a watchtower risks its bond."""
 
     mismatches: int = 2
     """How many distinct drawn verifiers must report MISMATCH."""
@@ -70,8 +70,8 @@ class WatchPolicy:
 def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set[Digest], margin_s: int) -> tuple[Action, ...]:
     """A drawn auditor judges each drawn receipt once, posts the result inside the window, and opens it after the window.
 
-    Each action is decided again until the chain shows it, because a sender may have to drop one (for an empty bounty pool,
-    say).
+    Each action is decided again until the chain shows it, because a sender may have to drop one (for example, if the bounty pool
+    is empty).
     """
     actions: list[Action] = []
     for duty in duties:
@@ -90,7 +90,8 @@ def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set
 def decide_watchtower(
     snapshot: Snapshot, audited: Sequence[AuditedReceipt], disputed: Set[Digest], policy: WatchPolicy
 ) -> tuple[Action, ...]:
-    """Which receipts a watchtower disputes. It holds no keys, so it relies on the posted results of drawn auditors."""
+    """Which receipts a watchtower disputes. A watchtower cannot open envelopes, so it relies on the posted results of drawn
+    auditors."""
     balance = snapshot.me.balance_wei
     known = disputed | {dispute.receipt_id for dispute in snapshot.disputes}
     actions: list[Action] = []

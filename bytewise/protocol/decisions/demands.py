@@ -1,4 +1,4 @@
-"""Availability demands (`IDemands`): the record of one at one block, and which demands to open and to end.
+"""Availability demands (`IDemands`): the record of a demand at one block, and the decisions which demands to open and to end.
 
 The decisions are pure functions of a snapshot and of what this process knows.
 """
@@ -39,7 +39,7 @@ class DemandRecord:
     kind: DemandKind
     """What is demanded."""
     state: DemandState
-    """State of the demand. An OPEN demand past its `deadline` waits for somebody to end it."""
+    """State of the demand. An OPEN demand past its `deadline` can be ended by any account."""
     by: Address
     """Account that placed the bond."""
     operator: Address
@@ -63,7 +63,7 @@ Demand = DemandList | DemandEnvelope | DemandAnchor
 
 @dataclass(frozen=True, slots=True)
 class DemandPolicy:
-    """When a watchtower risks the bond of a demand."""
+    """Conditions under which a watchtower risks the bond of a demand."""
 
     budget_wei: int = 10**17
     """Largest sum in wei of own demands that are open or were answered, opened within `budget_s`. With 0 it demands nothing."""
@@ -79,7 +79,7 @@ class DemandPolicy:
 
 @dataclass(frozen=True, slots=True)
 class MissingItem:
-    """Something that an operator owes, as far as this process can tell."""
+    """A list, envelope or anchoring that an operator owes, as far as this process can tell."""
 
     subject: Digest
     """Subject of the demand."""
@@ -90,7 +90,7 @@ class MissingItem:
 
 
 class DemandDecision(NamedTuple):
-    """Demands to open now, and demands that are due but exceed the money; both in the order of the missing items."""
+    """Demands to open now, and due demands for which there is no money; both in the order of the missing items."""
 
     demands: tuple[MissingItem, ...]
     beyond: tuple[MissingItem, ...]
@@ -101,8 +101,7 @@ def decide_demands(
     snapshot: Snapshot, missing: Sequence[MissingItem], known: Mapping[Digest, DemandRecord], me: Address, policy: DemandPolicy,
     unwon: Set[Digest] = frozenset(), is_needed: Callable[[MissingItem], bool] = lambda _: True,
 ) -> DemandDecision:  # fmt: skip
-    """Which missing items to demand now: those that nobody has demanded, that somebody needs, and for which there is time and
-    money.
+    """Which missing items to demand now: those that are needed and not demanded yet, and for which there is time and money.
 
     `unwon` are subjects that this account disputes and has not won. `is_needed` is called last, since it may have to draw from
     a whole pool.
@@ -126,9 +125,9 @@ def decide_demands(
 def spent(
     snapshot: Snapshot, known: Mapping[Digest, DemandRecord], me: Address, policy: DemandPolicy, unwon: Set[Digest] = frozenset()
 ) -> int:
-    """Wei of the budget that is used: bonds of own open demands, and bonds that an answer took.
+    """Used part of the budget in wei: bonds of own open demands, and own bonds that went to an answering account.
 
-    The bond of an expired demand came back. It counts only while a dispute about the same subject is not won, because the bytes
+    The bond of an expired demand came back. It still counts while a dispute about the same subject is not won, because the bytes
     may have been available.
     """
     since = snapshot.clock - policy.budget_s
@@ -156,5 +155,5 @@ def decide_ends(
 
 
 def is_over(snapshot: Snapshot, demand: DemandRecord) -> bool:
-    """Whether a demand is past its deadline and waits for somebody to end it."""
+    """Whether a demand is past its deadline and can be ended."""
     return demand.state is DemandState.OPEN and snapshot.clock > demand.deadline

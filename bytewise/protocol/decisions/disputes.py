@@ -1,8 +1,8 @@
 """Decisions about disputes: pure functions of a snapshot and of what this process knows, recomputed at each tick.
 
 Nothing is kept between ticks, so a restart needs no recovery. An action that the chain already shows is not decided again.
-Deadlines are on the protocol clock, which a pause stops, and the court accepts nothing meanwhile. Seeds are on blocks, which go
-on.
+Deadlines are times of the protocol clock. A pause stops that clock, and the court accepts nothing meanwhile. Seeds depend on
+blocks, which continue during a pause.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -42,25 +42,25 @@ Round = tuple[Digest, int]
 
 @dataclass(frozen=True, slots=True)
 class MovePolicy:
-    """How eagerly this process makes moves that anybody may make, and in what portions."""
+    """When this process makes moves that any account may make, and in which portions."""
 
     turns: int = 4
     """Verifiers are divided by their place into this many groups. One group is first in line at a time."""
     turn_blocks: int = 2
     """Blocks for which one group is first in line."""
     overdue: int = 15
-    """A move that is later than this may be made by anybody; blocks for seeds, seconds of the protocol clock for all others."""
+    """Delay after which every helper makes a move: blocks for seeds, seconds of the protocol clock for all others."""
     seats_per_draw: int = 64
     """Seats of one draw transaction; each costs some 14,000 gas."""
     seats_per_settlement: int = 64
     """Seats of one settlement transaction."""
     collect_above_wei: int = 0
-    """Withdraw credit and unbonded stake from this amount on. With 0 the process never does so by itself."""
+    """Amount in wei from which on credit and unbonded stake are withdrawn; 0: never."""
 
 
 @dataclass(frozen=True, slots=True)
 class VotePolicy:
-    """When a vote job still makes sense."""
+    """Times at which a vote job is still useful."""
 
     job_margin_s: int = 3
     """No job starts later than this many seconds of chain time before the end of the commit phase."""
@@ -79,7 +79,7 @@ class Alternative:
 
 
 def decide_moves(snapshot: Snapshot, policy: MovePolicy) -> tuple[Action, ...]:
-    """Moves that anybody may make: draw, rearm, count, end and pay; and the withdrawal of our own money.
+    """Decides moves that any account may make (draw, rearm, count, end, pay), and the withdrawal of our own money.
 
     Verifiers take turns by their place in the pool's tree, so that not all of them pay for one move. Other accounts help when a
     move is late.
@@ -98,7 +98,7 @@ def decide_member(
     running: Set[Round],
     policy: VotePolicy,
 ) -> tuple[Action, ...]:
-    """What a member does about its seats. `domain` is the domain of `Disputes`; `votes` is the protection table.
+    """Decides the actions of a member for its seats. `domain` is the domain of `Disputes`; `votes` is the protection table.
 
     `ProtectionMissing` (a bug: stop) if the chain shows a commitment or vote of ours that differs from the table.
     """
@@ -118,7 +118,8 @@ def decide_member(
 
 
 def decide_challenger(snapshot: Snapshot, me: Address, known: Mapping[Digest, Alternative]) -> tuple[Action, ...]:
-    """A challenger opens its commitment once the verdict can no longer be appealed, and so gets its reward."""
+    """Decides when a challenger opens its commitment: once the verdict cannot be appealed any more. The opening earns its
+    reward."""
     actions: list[Action] = []
     for dispute in snapshot.disputes:
         mine = known.get(dispute.id)
@@ -130,7 +131,8 @@ def decide_challenger(snapshot: Snapshot, me: Address, known: Mapping[Digest, Al
 
 
 def decide_operator(snapshot: Snapshot, me: Address, batches: Sequence[AnchoredBatch]) -> tuple[Action, ...]:
-    """What an operator does about its own batches: answer demands for lists, and free collateral that nothing locks."""
+    """Decides the actions of an operator for its own batches: answers to demands for lists, and release of unlocked
+    collateral."""
     if snapshot.paused:
         return ()
     disputed = {dispute.batch_id for dispute in snapshot.disputes if dispute.phase is not Phase.FINAL}

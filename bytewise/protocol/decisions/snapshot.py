@@ -1,4 +1,4 @@
-"""The court as one block shows it to one account: everything that a decision needs (`Lens.sol`).
+"""The state of the court for one account at one block: all facts that a decision needs (`Lens.sol`).
 
 Times are of the protocol clock (wall time without pauses) unless said otherwise. Blocks are block numbers.
 """
@@ -80,8 +80,8 @@ class Dispute:
     id: Digest
     """Dispute id."""
     receipt_id: Digest
-    """Disputed receipt; zero if the reader knew only the dispute's id, because the chain keeps no more than a hash of the
-    receipt's id."""
+    """Disputed receipt; zero if the reader knew only the dispute's id, because the chain stores only a hash of the receipt's
+    id."""
     batch_id: int
     """Batch of the receipt."""
     operator: Address
@@ -89,7 +89,7 @@ class Dispute:
     environment: Digest
     """Environment, whose pool judges and whose breaker may hold convictions."""
     claim: Digest
-    """Hash of what the receipt claims (`commitments.claim_of`)."""
+    """Hash of the receipt's claim (`commitments.claim_of`)."""
     key_epoch: int
     """Key epoch of the receipt."""
     params_version: int
@@ -141,7 +141,7 @@ class Dispute:
     ended: bool
     """Whether the money was split."""
     paid: bool
-    """Whether everybody but the seats was paid."""
+    """Whether all parties except the seats were paid."""
     members: tuple[Seat, ...]
     """Members of the current round."""
     challenger: Challenger
@@ -175,7 +175,7 @@ class Holdings:
     unbond_due_wei: int
     """Part of `unbonding_wei` whose delay is over."""
     credit_wei: int
-    """What the ledger owes the account."""
+    """Credit: amount that the ledger owes the account."""
     credit_due_wei: int
     """Part of `credit_wei` that it can withdraw now."""
     operator_until: int
@@ -202,7 +202,7 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True)
 class AnchoredBatch:
-    """One batch, with what duties about it need."""
+    """One batch, with the facts that duties about it need."""
 
     batch_id: int
     """Number of the batch."""

@@ -1,4 +1,4 @@
-"""When to renew the record of our own stake at EigenLayer (ADR-030): a pure function of what the chain shows.
+"""Decides when to renew the record of our own stake at EigenLayer (ADR-030), as a pure function of the chain's state.
 
 A network whose stake EigenLayer holds counts the last recorded stake, and only for a limited number of blocks.
 """
@@ -9,11 +9,12 @@ from bytewise.protocol.decisions.actions import SyncStake
 from bytewise.protocol.units import Address
 
 RENEW_PERCENT = 50
-"""Share of its life after which a record is renewed. A process that stands still for as long again loses no weight."""
+"""Share of its life after which a record is renewed. The other half is a reserve: a process may stand still for that time without
+losing weight."""
 CHANGED_PERCENT = 10
 """Change of the stake, as a share of the recorded stake, from which on a record is renewed at any age."""
 LOOKS_PER_LIFE = 8
-"""How often, at least, the stake is looked at during a record's life."""
+"""Least number of reads of the stake during a record's life."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class StakeRecord:
 def decide_sync(number: int, me: Address, record: StakeRecord) -> SyncStake | None:
     """The renewal that is due at a block, or None. An account without stake needs no record.
 
-    A smaller stake is recorded too: seats for stake that has left would put the rest at risk.
+    A smaller stake is recorded too: seats for stake that was withdrawn would put the remaining stake at risk.
     """
     change = abs(record.recordable_wei - record.recorded_wei)
     changed = change > 0 and change * 100 >= record.recorded_wei * CHANGED_PERCENT
@@ -42,5 +43,5 @@ def decide_sync(number: int, me: Address, record: StakeRecord) -> SyncStake | No
 
 
 def next_look(number: int, life: int, at_most: int) -> int:
-    """Block of the next look: `LOOKS_PER_LIFE` times in a record's life, and at least every `at_most` blocks."""
+    """Block of the next read: `LOOKS_PER_LIFE` times in a record's life, and at least every `at_most` blocks."""
     return number + max(1, min(at_most, life // LOOKS_PER_LIFE))

@@ -1,4 +1,4 @@
-"""Rules R-30 and up of `docs/reference/errors.md`: keys, disputes, the world, inference. One class per rule."""
+"""Rules R-30 and up of `docs/reference/errors.md`: keys, disputes, services and machines, inference. One class per rule."""
 
 from bytewise.protocol.errors.branches import Bug, Fault, Unavailable
 from bytewise.protocol.errors.reasons import ClockFlaw, TicketFlaw
@@ -77,13 +77,13 @@ class LogForked(Fault):
 
 
 class ShareMissing(Unavailable):
-    """Our own share of a key could not be assembled. Others can repair it; the shares in force stay."""
+    """Our own share of a key could not be assembled. Other shards can repair it; the shares in force stay."""
 
     rule, template = "R-3B", "share {0}: {1}"
 
 
 class CeremonyFailed(Unavailable):
-    """A ceremony ended without a result. What was in force before stays, and another attempt may succeed."""
+    """A ceremony ended without a result. The shares in force stay, and another attempt may succeed."""
 
     rule, template = "R-3C", "ceremony {0} failed: {1}"
 
@@ -135,7 +135,7 @@ class WindowClosed(Fault):
 
 
 class ProtectionMissing(Bug):
-    """The chain shows our vote and the protection table does not know it. Restore the table; never empty it."""
+    """The chain shows our vote, but the protection table does not have it. Restore the table; never empty it."""
 
     rule, template = "R-44", "chain shows our vote in dispute {0} round {1}, the protection table does not"
 
@@ -153,7 +153,7 @@ class TooEarly(Unavailable):
 
 
 class NoProgress(Fault):
-    """A step would change nothing: it was taken already, or nothing is left of it."""
+    """A step would change nothing: it was taken already, or nothing is left to do."""
 
     rule, template = "R-47", "{0}: {1}"
 
@@ -165,7 +165,7 @@ class BondMismatch(Fault):
 
 
 class ConvictionsHeld(Unavailable):
-    """The breaker holds convictions in this environment until governance has looked."""
+    """The breaker holds back convictions in this environment until governance has decided."""
 
     rule, template = "R-49", "convictions in environment {0} are held"
 
@@ -240,13 +240,14 @@ class RpcRefused(Unavailable):
 
 
 class LeaseStopped(Unavailable):
-    """Sending is stopped until a person resumes it: somebody else sent with our key."""
+    """Sending is stopped until a person resumes it: another process sent with our key."""
 
     rule, template = "R-65", "sending for {0} is stopped: {1}"
 
 
 class NotServed(Unavailable):
-    """The DA layer was asked just now and served no bytes that fit what the chain names. Only this can become UNAVAILABLE."""
+    """The DA layer was asked just now and served no bytes with the hash on the chain. Only this error can become the vote
+    UNAVAILABLE."""
 
     rule, template = "R-66", "{0} is not served: {1}"
 

@@ -18,7 +18,7 @@ class EvidenceExpired(EvidenceRefused):
 
 
 class EvidenceFromFuture(EvidenceRefused):
-    """Evidence or collateral was issued later than now: one of two clocks is wrong, or somebody lies."""
+    """Evidence or collateral was issued later than now: one of two clocks is wrong, or the sender lies."""
 
     rule, template = "R-72", "evidence is from the future: {0}"
 
@@ -54,8 +54,7 @@ class PolicyRefused(Fault):
 
 
 class ChannelRefused(Fault):
-    """A peer completed the TLS handshake, and then sent or proved to be something that this side of the channel does not
-    accept."""
+    """A peer completed the TLS handshake, but then this side of the channel refused its message or its proof."""
 
     rule, template = "R-78", "attested channel refused: {0}: {1}"
     reasons = (*ChannelFlaw, *PointFlaw)
@@ -68,6 +67,6 @@ class ChannelBroken(Unavailable):
 
 
 class EvidenceTooLarge(EvidenceMalformed):
-    """Evidence, or a part of it, is larger than what is parsed."""
+    """Evidence, or a part of it, is larger than the limit for parsing."""
 
     rule, template = "R-7A", "evidence is too large: {0}"

@@ -67,13 +67,13 @@ class TicketFlaw(enum.StrEnum):
     OTHER_BATCH = "other-batch"
     """It came with a batch of another operator or epoch."""
     OTHER_JOB = "other-job"
-    """It came with something else than this enclave was asked to judge."""
+    """It came with a job about something else than the enclave was asked to judge."""
     UNKNOWN_KIND = "unknown-kind"
     """It is neither for a dispute nor for an audit."""
     EXPIRED = "expired"
     """It has expired by the protocol clock."""
     ROUND_OVER = "round-over"
-    """It is for a round in which nobody can vote any more."""
+    """It is for a round whose votes are over."""
     NO_SEAT = "no-seat"
     """Its voter has no seat in the round."""
     NO_AUDIT = "no-audit"
@@ -85,14 +85,14 @@ class TicketFlaw(enum.StrEnum):
 
 
 class ChannelFlaw(enum.StrEnum):
-    """Why a peer's message is refused, where its rule alone does not say it."""
+    """Why a peer's message is refused, if the rule alone does not say it."""
 
     TOO_LARGE = "too-large"
     """It is longer than any message of its kind."""
 
 
 class ClockFlaw(enum.StrEnum):
-    """What is wrong between the times that a process reads."""
+    """Contradictions between the times that a process reads."""
 
     APART = "apart-from-chain"
     """Our clock and the newest final block are too far apart."""

@@ -1,4 +1,4 @@
-"""The appraisal policy: which evidence of which platform is accepted, and what measurements mean (design section 7).
+"""The appraisal policy: the accepted evidence of each platform, and the meaning of measurements (design section 7).
 
 A policy object is always valid. It cannot accept a simulator without the fences, a revoked platform, or a measurement that
 covers more than its platform can. `bytewise.protocol.evidence.policy_updates` says how one policy follows another.
@@ -42,7 +42,7 @@ class MeasurementRole(enum.Enum):
 
 
 class TcbStatus(enum.Enum):
-    """What the vendor says about the version of a platform's trusted parts. Values are Intel's words.
+    """The vendor's judgement of the version of a platform's trusted parts. Values are Intel's words.
 
     The two relaunch statuses are not those of a TCB level: a trust domain of TDX 1.5 was launched under a level that is out of
     date, and runs now under one that is not.
@@ -70,7 +70,7 @@ class PlatformKind(enum.Enum):
 
 
 class Coverage(enum.Enum):
-    """What must be the same whenever the measurement is the same."""
+    """Coverage of a measurement: what is the same on all machines with the same measurement."""
 
     FIRMWARE = "firmware"
     KERNEL = "kernel"
@@ -85,8 +85,8 @@ CAN_COVER: dict[PlatformKind, frozenset[Coverage]] = {
     PlatformKind.SNP_AWS: frozenset({Coverage.FIRMWARE}),
     PlatformKind.SNP_AZURE: frozenset({Coverage.FIRMWARE}),
 }
-"""What measurements of a platform can cover. On AWS two different images have one SNP measurement (kms.md 2). On Azure it is
-the measurement of the provider's own layer; a virtual TPM that we do not read vouches for the image."""
+"""The coverage that measurements of each platform can have. On AWS two different images have one SNP measurement (kms.md 2). On
+Azure it is the measurement of the provider's own layer; a virtual TPM that we do not read vouches for the image."""
 
 TYPE_OF = {
     PlatformKind.SIMULATED: EvidenceType.SIMULATED, PlatformKind.TDX: EvidenceType.TDX, PlatformKind.SNP: EvidenceType.SNP,
@@ -115,7 +115,7 @@ class PlatformRule:
     statuses: tuple[TcbStatus, ...]
     """Accepted TCB statuses, in the order of `TcbStatus`. All others are refused, and `REVOKED` always."""
     refused_advisories: tuple[str, ...]
-    """Security advisories that are refused whatever the status."""
+    """Security advisories that are refused with any status."""
     min_evaluation: int
     """Lowest accepted evaluation number of the vendor's TCB data; 0 for `snp`, whose vendor has none."""
     min_tcb: Blob
@@ -152,7 +152,7 @@ class TrustedMeasurement:
     covers: tuple[Coverage, ...]
     """What the measurement covers: at most what the platform allows, and at least the program or the image that contains it."""
     statement: str
-    """Description for people of what the measurement covers and what it does not."""
+    """Description for people: what the measurement covers and what it does not cover."""
     gpu: GpuUse
     """Whether evidence of a GPU must come with it."""
     role: MeasurementRole = MeasurementRole.VERIFIER_ENCLAVE

@@ -15,8 +15,7 @@ from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Address, Bl
 
 @dataclass(frozen=True, slots=True)
 class HostClaims:
-    """Claims of the host about the chain, which the enclave cannot check. They are what no other field of a result statement
-    binds."""
+    """Claims of the host about the chain, which the enclave cannot check. No other field of a result statement binds them."""
 
     anchored_at: U64
     """Chain time of the receipt's batch. A request that had expired by then is a defect."""
@@ -29,7 +28,7 @@ class HostClaims:
 
 
 class ChainClaims(NamedTuple):
-    """What the chain says about the subjects of `HostClaims`."""
+    """The chain's values for the fields of `HostClaims`."""
 
     anchored_at: int
     """Chain time of the batch."""
@@ -63,7 +62,7 @@ def keys_digest(epoch: int, public_key: bytes, threshold: int, holders: Sequence
 
 
 def differing_claims(claims: HostClaims, chain: ChainClaims) -> tuple[str, ...]:
-    """Names of the host's claims that differ from the chain."""
+    """Names of the host claims that differ from the chain."""
     holds = {
         "anchored_at": claims.anchored_at == chain.anchored_at,
         "keys": claims.keys in chain.keys,

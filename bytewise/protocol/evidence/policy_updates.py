@@ -37,7 +37,8 @@ MAX_CLOCK_DIFFERENCE_S = 3600
 
 
 class PolicyTimes(NamedTuple):
-    """Two clocks. A delay begins by the later and ends by the earlier, so one wrong or dishonest clock alone decides nothing."""
+    """Two clocks. A delay begins by the later clock and ends by the earlier one, so a single wrong or dishonest clock cannot
+    change it."""
 
     own: int
     """Unix second of the machine."""
@@ -46,7 +47,7 @@ class PolicyTimes(NamedTuple):
 
 
 def verify_times(times: PolicyTimes, seen: int) -> PolicyTimes:
-    """The times, if a shard may judge a policy by them; else `ClockWrong`.
+    """Returns the times if a shard may judge a policy by them; else raises `ClockWrong`.
 
     They must be close to each other, and not long before `seen`, the last start of this shard.
     """
@@ -72,7 +73,7 @@ class PendingAddition:
 
 @dataclass(frozen=True, slots=True)
 class PolicyState:
-    """What a shard keeps on disk: the newest policy that it accepted, and which of its entries are still delayed."""
+    """A shard's state on disk: the newest policy that it accepted, and the entries of it that are still delayed."""
 
     policy: AppraisalPolicy
     """The newest accepted policy."""
@@ -105,7 +106,8 @@ class PolicyState:
 
 
 def verify_approval(signed: SignedPolicy, governors: Sequence[Address], threshold: int) -> AppraisalPolicy:
-    """The policy, if at least `threshold` different governors signed it and nobody else did; else `PolicyRefused`."""
+    """Returns the policy if at least `threshold` different governors signed it and no other account did; else raises
+    `PolicyRefused`."""
     if not 1 <= threshold <= len(set(governors)):
         raise ConfigurationError("governors", f"threshold {threshold} of {len(set(governors))}")
     if len(signed.signatures) > len(governors):

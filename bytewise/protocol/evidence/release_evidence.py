@@ -1,7 +1,8 @@
-"""Evidence for a shard's decision, kept with each release record: what the shard was shown and what it concluded.
+"""Evidence for a shard's decision, stored with each release record: the data that the shard saw, and its conclusions.
 
-The record names evidence only by hash, because an enclave can check no more. The evidence behind the hash is kept here and
-verified against it. The rest is the shard's statement, which it signs together with the record.
+The record contains only the hash of the enclave's evidence, because an enclave can check no more than the hash. This document has
+the evidence itself, which is verified against the hash. The other fields are statements of the shard, which it signs together
+with the record.
 """
 
 import re
@@ -20,7 +21,8 @@ _RULE = re.compile(r"(R-[0-9A-Z]{2,4})?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class AuditedReceiptPath:
-    """Where an audited receipt is anchored. A ticket does not say so; with this path anybody can repeat the audit draw."""
+    """The place where an audited receipt is anchored, which a ticket does not contain. With this path anybody can repeat the
+    audit draw."""
 
     batch_id: int
     """Number of the batch."""

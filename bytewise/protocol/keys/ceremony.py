@@ -1,4 +1,4 @@
-"""The plan of a key ceremony: what is fixed before shards generate, renew or repair shares (design section 8).
+"""The plan of a key ceremony: all values that are fixed before shards generate, renew or repair shares (design section 8).
 
 Two field names of the signed plan are older than the terms of the documentation: `coordinator` is the coordinator, `heir` is the
 shard whose share is repaired.
@@ -23,7 +23,7 @@ class CeremonyPurpose(enum.Enum):
     """Purpose of a ceremony."""
 
     GENERATE = "generate"
-    """Generate a new key that nobody ever holds."""
+    """Generate a new key, which no party ever holds as a whole."""
     RESHARE = "reshare"
     """Deal new shares of the same key, to the same shards (stolen old shares become worthless) or to others."""
     REPAIR = "repair"
@@ -64,7 +64,7 @@ class CeremonySeat:
 class Erasure:
     """A shard's statement that it has no share of an epoch except the one in force, or none at all.
 
-    Nobody can check the statement, but the shard is accountable for it.
+    The statement cannot be checked, but the shard's signature makes the shard accountable for it.
     """
 
     chain_id: U256
@@ -231,7 +231,7 @@ def erasure_digest(statement: Erasure) -> Digest:
 
 
 def verify_erasure(signed: SignedErasure) -> Erasure:
-    """The statement, if the shard that it names signed it; else `BadSignature`."""
+    """Returns the statement if the shard that it names signed it; else raises `BadSignature`."""
     verify_signature("erasure statement", erasure_digest(signed.statement), signed.signature, signed.shard)
     return signed.statement
 
@@ -248,7 +248,7 @@ def sign_plan(signer: Signer, plan: CeremonyPlan) -> SignedPlan:
 
 
 def verify_plan(signed: SignedPlan) -> CeremonyPlan:
-    """The plan, if its coordinator signed it; else `BadSignature`."""
+    """Returns the plan if its coordinator signed it; else raises `BadSignature`."""
     verify_signature("ceremony plan", signed.plan.digest, signed.signature, signed.plan.coordinator)
     return signed.plan
 

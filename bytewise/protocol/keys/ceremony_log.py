@@ -209,11 +209,12 @@ class Exchange:
     plan: SignedPlan
     """Plan of the ceremony."""
     before: SignedHead
-    """The log before the messages below. Its length is the number of messages that the shard said it has."""
+    """Signed head of the log before the messages below. Its length is the number of messages that the shard has, according to its
+    last answer."""
     messages: tuple[Message, ...]
     """The following messages of the log, a bounded page."""
     after: SignedHead
-    """The log including these messages."""
+    """Signed head of the log after these messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +270,7 @@ def verify_head(plan: SignedPlan, signed: SignedHead) -> SignedHead:
 def verify_exchange(exchange: Exchange) -> Exchange:
     """The exchange, if its coordinator signed both heads and the messages lead from the first to the second.
 
-    Otherwise `BadSignature` or `CeremonyRefused`: anybody can put other messages between two heads of an honest coordinator.
+    Otherwise `BadSignature` or `CeremonyRefused`: anybody can put wrong messages between two heads of an honest coordinator.
     """
     before, after = (verify_head(exchange.plan, each) for each in (exchange.before, exchange.after))
     verify_log_end(exchange.plan, before.head, exchange.messages, after, before.length)
@@ -277,7 +278,7 @@ def verify_exchange(exchange: Exchange) -> Exchange:
 
 
 def verify_log_end(plan: SignedPlan, head: Digest, messages: tuple[Message, ...], end: SignedHead, first: int) -> SignedHead:
-    """The end, if a log with this head after `first` messages reaches it with these messages; else `CeremonyRefused`."""
+    """Returns `end` if these messages lead to it from this head after `first` messages; else raises `CeremonyRefused`."""
     if first + len(messages) != end.length or head_after(head, messages) != end.head:
         raise CeremonyRefused(plan.plan.digest.hex()[:16], f"messages that do not lead to the signed head of {end.length}")
     return end

@@ -1,5 +1,5 @@
-"""Key epochs, partial decapsulations, messages between enclave and shard, and what a shard reads of the chain (design section
-8)."""
+"""Records of key epochs, partial decapsulations, messages between enclave and shard, and a shard's reads of the chain (design
+section 8)."""
 
 import enum
 from dataclasses import dataclass, field
@@ -191,7 +191,7 @@ class ShardInfo:
     """Version of these shares, as the chain told the shard; None before it asked."""
     in_force: bool | None = field(default=None, metadata=LATER)
     """Whether these shares are in force at the newest final block that the shard read, at most some seconds ago. If not, the
-    shard answers nobody. None if it cannot read the chain."""
+    shard releases nothing. None if it cannot read the chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,7 @@ class EpochOnChain:
     version: int
     """How often the key was dealt again."""
     transcript: Digest
-    """Transcript of the ceremony for whose shares enough holders signed on the chain; zero if nobody has shown that."""
+    """Transcript of the ceremony for whose shares enough holders signed on the chain; zero before that."""
     assurance: str = ""
     """`simulated` or `hardware`; empty if there is no such epoch."""
 
@@ -260,7 +260,7 @@ class AuditDraw:
 
 @dataclass(frozen=True, slots=True)
 class ChainFacts:
-    """Everything that a shard's decision needs of the chain, read at one block."""
+    """All facts of the chain that a shard's decision needs, read at one block."""
 
     number: int
     """Number of the block."""
@@ -303,7 +303,7 @@ def share_info(shard: Address, receipt_id: Digest, ticket_hash: Digest, key_epoc
 
 
 class ReleaseView(NamedTuple):
-    """What one ticket needs of the chain, all of it at one block."""
+    """The chain's state that one ticket needs, at one block."""
 
     block: int
     """Number of the block."""

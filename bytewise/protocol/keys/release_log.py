@@ -1,7 +1,7 @@
 """Verification of a release log: the signed, chained records of one shard for one epoch, each with its ticket and evidence.
 
-A chain shows every change, removal or insertion before its head. It does not show that its end was cut off, or that there are
-two logs; only somebody that kept an earlier head sees that (`kms.release_log.copies`).
+The hash chain reveals every change, removal or insertion before its head. It does not reveal a cut-off end, or a second log; only
+an auditor with an earlier head sees that (`kms.release_log.copies`).
 """
 
 from collections.abc import Iterable
@@ -65,7 +65,7 @@ def verify_log(entries: Iterable[SignedRelease], head: LogHead, domain: Domain) 
 
 
 def verify_owner(entries: Iterable[SignedRelease], shard: Address, epoch: int) -> Address:
-    """The shard, if all records are its own and of this epoch; otherwise `ReleaseLogBroken`."""
+    """Returns the shard if it signed all records and they are of this epoch; otherwise raises `ReleaseLogBroken`."""
     for signed in entries:
         record = signed.record
         if (record.shard, record.key_epoch) != (shard, epoch):

@@ -1,6 +1,6 @@
 """The answer to a client: a `chat.completion` with the paper's Table 6 members, the signed receipt, and the opening to keep.
 
-The operator makes it, and a client makes it again from what it checked, to compare the two member by member.
+The operator makes the answer. A client makes it again from checked data, and compares the two member by member.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from bytewise.protocol.records.seal import Payload
 from bytewise.protocol.units import MAX_SAFE_INTEGER, Digest, hex0x
 
 COMPLETION_PREFIX = "chatcmpl-"
-"""With what the id of a completion begins; 32 hex digits of its receipt's id follow."""
+"""Prefix of a completion's id; 32 hex digits of its receipt's id follow."""
 
 
 class AnswerTokenizer(Protocol):
-    """The artifact's tokenizer, as far as the text of an answer needs it."""
+    """The part of the artifact's tokenizer that the text of an answer needs."""
 
     def text(self, token_ids: tuple[int, ...], stop_strings: tuple[str, ...] = ()) -> str:
         """Text of tokens, up to the first stop string."""
@@ -81,7 +81,8 @@ def fingerprint(environment: Environment) -> str:
 
 
 def several(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One answer with the choices of several: everything else is that of the first, and `answers` holds each as it is alone."""
+    """One answer with the choices of several answers. All other members are those of the first, and `answers` has each answer as
+    it is alone."""
     choices = [{**answer["choices"][0], "index": i} for i, answer in enumerate(answers)]
     prompt, new = answers[0]["usage"]["prompt_tokens"], sum(answer["usage"]["completion_tokens"] for answer in answers)
     usage = {"prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new}
@@ -95,7 +96,7 @@ def shown_tokens(request: Request, output: Output) -> tuple[int, ...]:
 
 
 def receipt_members(identifier: Digest, signed: SignedReceipt) -> dict[str, Any]:
-    """What an answer says of its receipt, plain JSON data."""
+    """The members of an answer about its receipt, plain JSON data."""
     receipt = signed.receipt
     return {
         "receipt_id": hex0x(identifier),
@@ -124,7 +125,7 @@ def _usage(output: Output) -> dict[str, int]:
 
 
 def _determinism(request: Request, environment: Environment) -> dict[str, Any]:
-    # The replay recipe: with the artifact and the opening this is all that a re-execution needs.
+    # The replay recipe: the data that a re-execution needs besides artifact and opening.
     return {
         "seed": request.seed if request.seed <= MAX_SAFE_INTEGER else str(request.seed),
         "profile": environment.profile,

@@ -11,7 +11,7 @@ from bytewise.protocol.units import Decimal, Digest
 
 
 class DivergenceClass(enum.StrEnum):
-    """Why a claim is not the answer, by what the verifier can show (`docs/reference/exact-arithmetic.md`, section 9)."""
+    """Classes of wrong claims, by what the verifier can show (`docs/reference/exact-arithmetic.md`, section 9)."""
 
     TOKEN = "token"
     """The computation gives another token: the text was altered afterwards, or the token is outside the vocabulary."""
@@ -49,7 +49,8 @@ class Generated:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where and how a claim differs from the truth. It is as sensitive as the plaintext and stays where the plaintext is."""
+    """Place and class of the difference between a claim and the true answer. It is as sensitive as the plaintext and must not
+    leave the process with the plaintext."""
 
     position: int
     """Index of the first token that differs; the number of tokens if only the trace differs."""
@@ -60,7 +61,7 @@ class Divergence:
     claimed: int | None
     """The claimed token, or None past the claimed end."""
     gap: Decimal | None = None
-    """Exact gap between the two largest logits at that position; None where no two logits compete."""
+    """Exact gap between the two largest logits at that position; None if there are no two logits to compare."""
 
 
 @dataclass(frozen=True, slots=True)

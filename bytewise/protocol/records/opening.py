@@ -1,4 +1,4 @@
-"""Case 2 of the vote function: which defect of the record an opened envelope has (design section 9).
+"""Case 2 of the vote function: finds the defect of the record in an opened envelope (design section 9).
 
 The order of the checks is part of the protocol. The first check that fails is the vote, the same for every honest seat.
 """
@@ -24,8 +24,8 @@ from bytewise.protocol.units import Digest
 
 
 def verify_opening(receipt: Receipt, receipt_id: Digest, plaintext: bytes, environment: Environment, anchored_at: int) -> Payload:
-    """The payload of a receipt's decrypted envelope, or the `Defect` of the record. `anchored_at` is chain time in Unix
-    seconds."""
+    """Returns the payload of a receipt's decrypted envelope, or raises the `Defect` of the record. `anchored_at` is chain time in
+    Unix seconds."""
     try:
         payload = unpad(plaintext)
     except Fault as fault:
@@ -45,7 +45,7 @@ def verify_opening(receipt: Receipt, receipt_id: Digest, plaintext: bytes, envir
 
 
 def verify_limits(request: Request, environment: Environment) -> Request:
-    """The request, if it is within the environment's limits; otherwise `OutsideLimits`."""
+    """Returns the request if it is within the environment's limits; otherwise raises `OutsideLimits`."""
     limits = environment.limits
     for what, value, most in (
         ("request bytes", len(encode(request)), limits.max_request_bytes),
@@ -59,7 +59,7 @@ def verify_limits(request: Request, environment: Environment) -> Request:
 
 
 def verify_hashes(payload: Payload, receipt: Receipt) -> Payload:
-    """The payload, if the receipt names its request and its tokens; else the `Defect`."""
+    """Returns the payload if the receipt names its request and its tokens; else raises the `Defect`."""
     request, output = payload.request, payload.output
     if request.req_hash != receipt.req_hash:
         raise RequestHashMismatch(request.req_hash.hex(), receipt.req_hash.hex())

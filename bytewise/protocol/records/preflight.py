@@ -1,7 +1,7 @@
 """The preflight checklist: whether a record is complete enough to support a claim (design section 11).
 
-It has the eleven points of `deterministic_run_preflight.v1`. Each is PASS, FAIL or UNKNOWN; the report says which claim
-remains.
+It has the eleven points of `deterministic_run_preflight.v1`. Each is PASS, FAIL or UNKNOWN; from them follows the claim that the
+record supports.
 """
 
 import enum
@@ -21,7 +21,7 @@ class PointResult(enum.StrEnum):
     FAIL = "fail"
     """The data is missing or contradictory."""
     UNKNOWN = "unknown"
-    """It cannot be seen from here: sealed, or outside the protocol."""
+    """The data cannot be seen: they are sealed, or outside the protocol."""
 
 
 class PreflightPoint(enum.StrEnum):
@@ -57,7 +57,7 @@ class PreflightSubject:
     assurance: str
     """The chain's label of the key epoch; empty if unknown."""
     opened: bool | None
-    """Whether an enclave found a complete request and answer inside; None if nobody opened it."""
+    """Whether an enclave found a complete request and answer inside; None if no enclave opened it."""
     executed: bool
     """Whether an enclave re-executed it under the same decode policy."""
 

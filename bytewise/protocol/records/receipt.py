@@ -14,14 +14,14 @@ from bytewise.protocol.units import U8, U32, U64, U256, ZERO_ADDRESS, Address, B
 
 
 class Mode(enum.IntEnum):
-    """Who sees the plaintext at the operator: only its enclave, or the operator itself."""
+    """Which part of the operator sees the plaintext: only its enclave, or the operator itself."""
 
     TEE = 1
     PLAIN = 2
 
 
 class ClientMode(enum.IntEnum):
-    """Who assembled prompt and seed: the client with its own key, or the gateway for it."""
+    """Which party assembled prompt and seed: the client with its own key, or the gateway for the client."""
 
     SIGNED = 1
     DELEGATED = 2
@@ -29,7 +29,7 @@ class ClientMode(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """EIP-712 `Receipt` under `ReceiptAnchor`, signed by the operator. The DA locator is beside it and not part of it."""
+    """EIP-712 `Receipt` under `ReceiptAnchor`, signed by the operator. The DA locator is not part of the receipt."""
 
     operator: Address
     """Account whose stake is bonded."""
@@ -163,7 +163,7 @@ class BatchHeader:
     key_epoch: U64
     """Epoch of every receipt in it."""
     locator: str
-    """Where the list lies."""
+    """Locator of the list."""
     anchored_at: U64
     """Chain time of the posting, at which the window starts."""
     block: U64
@@ -196,7 +196,8 @@ def list_subject(demands: Domain, batch_id: int) -> Digest:
 
 
 def verify_receipt(anchor: Domain, signed: ListEntry) -> Digest:
-    """Id of a receipt or empty leaf of this chain with a valid operator signature; otherwise the fault."""
+    """Returns the id of a receipt or empty leaf, if it is of this chain and has a valid operator signature; otherwise raises the
+    fault."""
     receipt = signed.record
     if receipt.chain_id != anchor.chain_id:
         raise ForeignChain(receipt.chain_id, anchor.chain_id)
@@ -211,7 +212,7 @@ def batch_leaves(anchor: Domain, entries: Sequence[ListEntry]) -> tuple[Digest, 
 
 
 def verify_list(anchor: Domain, header: BatchHeader, listed: ReceiptList) -> tuple[BatchMember, ...]:
-    """The leaves of a list that agrees with its batch header in every respect; otherwise the fault."""
+    """Returns the leaves of a list that agrees with its batch header in every respect; otherwise raises the fault."""
     for what, have, want in (
         ("hash", listed.list_hash, header.list_hash),
         ("operator", listed.operator, header.operator),
@@ -232,8 +233,8 @@ def verify_list(anchor: Domain, header: BatchHeader, listed: ReceiptList) -> tup
 
 
 def verify_entry(header: BatchHeader, receipt: Receipt | EmptyLeaf, expected_seq: int) -> Receipt | EmptyLeaf:
-    """The record, if operator and number (and environment, model and epoch of a receipt) are those of its batch; otherwise the
-    fault."""
+    """Returns the record if its operator and number (and a receipt's environment, model and epoch) are those of its batch;
+    otherwise raises the fault."""
     if receipt.operator != header.operator or receipt.seq != expected_seq:
         raise SequenceBroken(receipt.operator, receipt.seq, expected_seq)
     if isinstance(receipt, EmptyLeaf):

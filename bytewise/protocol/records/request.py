@@ -1,4 +1,4 @@
-"""Request and Output, the two private records: what a client asks and what it gets (design section 4)."""
+"""Request and Output, the two private records: the client's request and the operator's answer (design section 4)."""
 
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
@@ -199,7 +199,7 @@ class Output:
     completion_tokens: int
     """Length of `token_ids`."""
     blind: Digest
-    """HKDF(nonce, output). It hides the answer from somebody who guesses it."""
+    """HKDF(nonce, output). It prevents that a guessed answer can be tested against the hash."""
     logprobs: tuple[TokenLogprobs, ...] | None = None
     """One entry for each token if the request asks for logprobs, else null."""
 
@@ -236,7 +236,7 @@ def choice_seed(seed: U64, choice: int) -> U64:
 
 
 def execution_hash(model_id: Digest, profile: str, decode: DecodePolicy, prompt: tuple[int, ...]) -> Digest:
-    """Everything that determines the computation, without nonce and seed. It keys the sampler (design section 6)."""
+    """Hash of all values that determine the computation, without nonce and seed. It keys the sampler (design section 6)."""
     tokens = encode(list(prompt))
     return digests.labelled(Label.EXECUTION, model_id, profile.encode(), encode(decode), tokens)
 

@@ -45,7 +45,7 @@ class HybridPart:
     sealed: Blob
     """The share encrypted under the encapsulated secret, AES-256-GCM: 48 bytes."""
     commitment: Digest
-    """Labelled hash of the share. A shard that is given another share sees it."""
+    """Labelled hash of the share. With it a shard notices a wrong share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,8 @@ def pad(payload: Payload) -> bytes:
 
 
 def unpad(plaintext: bytes) -> Payload:
-    """The payload of a padded plaintext; otherwise a fault of encoding or padding, which the caller names."""
+    """Returns the payload of a padded plaintext; otherwise raises a fault of encoding or padding, to which the caller gives the
+    rule."""
     length = int.from_bytes(plaintext[:4], "big")
     if len(plaintext) != _bucket(length) or any(plaintext[4 + length :]):
         raise PlaintextNotCanonical("", "padding")

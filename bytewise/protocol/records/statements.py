@@ -52,7 +52,7 @@ class AuditOutcome(enum.IntEnum):
 
 
 class TicketKind(enum.IntEnum):
-    """What gives the right to the key of one receipt."""
+    """Reason for the right to the key of one receipt: a dispute or an audit."""
 
     DISPUTE = 1
     AUDIT = 2
@@ -88,7 +88,7 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What all signers of a verdict certificate state: a revealed vote without voter, seats, quote and salt."""
+    """The common statement of all signers of a verdict certificate: a revealed vote without voter, seats, quote and salt."""
 
     dispute: Digest
     """Dispute id."""
@@ -108,7 +108,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Possession:
-    """What a BLS key signs (under `BlsKeys`) to prove that an account holds it."""
+    """The statement that a BLS key signs (under `BlsKeys`) to prove that an account holds it."""
 
     account: Address
     """Account that holds the key."""
@@ -134,7 +134,7 @@ class AuditResult:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What a shard signs when a ceremony gave it a share: which shares of which key it proved to hold.
+    """The statement that a shard signs after a ceremony gave it a share: the shares and the key for which it proved its share.
 
     Holders of the previous shares sign the same, to confirm that these shares follow theirs.
     """

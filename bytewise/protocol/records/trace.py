@@ -1,8 +1,8 @@
 """The execution trace, which ties an answer to the computation and not only to its tokens (design section 4).
 
 It has one leaf per generated token: the integer row that enters the output head (int16, little-endian), its exponent and the
-token. With the artifact, the row determines the logits. Leaves are blinded by the nonce, so nothing public lets anyone test a
-guess.
+token. With the artifact, the row determines the logits. Leaves are blinded by the nonce, so that a guess cannot be tested against
+public data.
 """
 
 from collections.abc import Sequence
@@ -43,5 +43,5 @@ def trace_root(leaves: Sequence[Digest]) -> Digest:
 
 
 def round_digest(round_seed: Digest, dispute: Digest, leaves: Sequence[Digest]) -> Digest:
-    """Proof of the work of this round: only somebody that holds every leaf can compute it (design section 4)."""
+    """Proof of the work in this round: it cannot be computed without every leaf (design section 4)."""
     return digests.labelled(Label.ROUND, round_seed, dispute, *leaves)
