@@ -173,7 +173,7 @@ def balance(view: NodeView) -> Check:
 
 
 def worst_case_wei(view: NodeView) -> int:
-    """Most wei that the role may have to pay before any comes back: as in `/readyz` of a duty process, or an operator's appeals."""
+    """Most wei that the role may pay before any comes back: as in `/readyz` of a duty process, or an operator's appeals."""
     snapshot, fee = view.reader.snapshot(view.account, view.head), SenderPolicy().max_fee_wei
     if isinstance(view.settings, NodeSettings):
         return required_wei(snapshot, view.settings.role, _params(view), 0 if view.settings.observes else fee)
