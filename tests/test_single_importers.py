@@ -33,7 +33,6 @@ BOUNDARIES = {
     "verifier.audits.hint_server": "HTTP",
     "verifier.jobs.enclave_client": "a socket",
     "verifier.jobs.enclave_readiness": "a socket",
-    "verifier.jobs.shard_presence": "HTTPS to shards",
 }
 """Modules that one other imports, and what each keeps apart."""
 
@@ -65,7 +64,6 @@ CONCEPTS = {
     "serving.pipeline": "one answer",
     "verifier.audits.bounties": "payment of audits",
     "verifier.executor": "actions carried out",
-    "verifier.observation": "what a node tells about itself",
     "verifier.stake.deferred_slashes": "penalties that wait",
 }
 """Modules that one other imports, and of what whole concept each is."""

@@ -45,7 +45,7 @@ def test_file_time_is_the_sum_of_its_tests_and_unlisted_long_file_is_named() -> 
     assert lines == ["files that took longest", "   4.0 s  a.py  (not in LONGEST)", f"   3.0 s  {LONGEST[0]}"]
 
 
-def test_only_unit_tests_of_the_list_are_left_out_and_a_left_out_file_pins_no_skip(capsys: pytest.CaptureFixture[str]) -> None:
+def test_listed_unit_tests_are_left_out_and_pin_no_skip(capsys: pytest.CaptureFixture[str]) -> None:
     left_out = {file for file in LONGEST if is_long(TESTS / file)}
     assert left_out == {file for file in LONGEST if file.startswith("unit/")} and len(left_out) > 40
     assert not is_long(TESTS / "test_layers.py") and not is_long(TESTS / "unit/tooling/test_file_times.py")
