@@ -120,6 +120,8 @@ class Docker:
         if self._own is not None:
             self._own.terminate()
             self._own.wait(120)
+            # The daemon mounts its folder onto itself, and leaves that behind when it is busy.
+            subprocess.run(["umount", "--lazy", str(DAEMON / "data")], check=False, stderr=subprocess.DEVNULL, timeout=COMMAND_S)
             shutil.rmtree(DAEMON / "data", ignore_errors=True)
 
 
