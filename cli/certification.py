@@ -18,9 +18,9 @@ from cli.output import bar_of, progress_bars
 if TYPE_CHECKING:
     from bytewise.protocol.records.environment import Environment
     from bytewise.protocol.records.model_vectors import Vectors
-    from bytewise.protocol.signing import LocalSigner
     from chain.reads.reader import SnapshotReader
     from chain.reads.records import RegistryItem
+    from chain.sending.keys import AccountSigner
     from verifier.settings import NodeSettings
 
 
@@ -105,7 +105,7 @@ class Member(NamedTuple):
     """The member that certifies."""
 
     settings: "NodeSettings"
-    signer: "LocalSigner"
+    signer: "AccountSigner"
     reader: "SnapshotReader"
 
 
@@ -119,7 +119,7 @@ def _member(config: Path) -> Member:
     settings = load_settings(NodeSettings, config)
     network = read_network(settings.network_file)
     client = open_chain(*settings.chain.rpc, network.chain_id, settings.chain.timeout_s)
-    return Member(settings, open_signer(settings.signer), SnapshotReader(client, verify_code(client, network)))
+    return Member(settings, open_signer(settings.signer, network), SnapshotReader(client, verify_code(client, network)))
 
 
 def _proposed(member: Member, name: Digest) -> "RegistryItem":

@@ -117,7 +117,8 @@ def appeal(
     from serving.settings import OperatorSettings
 
     settings = load_settings(OperatorSettings, config)
-    network, account = read_network(settings.network_file), open_signer(settings.signer).address
+    network = read_network(settings.network_file)
+    account = open_signer(settings.signer, network).address
     client = open_chain(*settings.chain.rpc, network.chain_id, settings.chain.timeout_s)
     reader = SnapshotReader(client, verify_code(client, network))
     head = reader.head()

@@ -110,7 +110,8 @@ def _stopped_member(settings: NodeSettings) -> Iterator[NonceLease]:
     # Who holds the nonce lease is the one process of this account: while we do, no member can start.
     database = open_database(settings.db.location)
     check_revision(database)
-    network, account = read_network(settings.network_file), open_signer(settings.signer).address
+    network = read_network(settings.network_file)
+    account = open_signer(settings.signer, network).address
     lease = NonceLease(database, SystemClock(), network.chain_id, account)
     with hold_lease(lease, threading.Event(), wait=False):
         yield lease

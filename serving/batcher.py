@@ -29,7 +29,7 @@ from bytewise.protocol.records.receipt import (
     batch_leaves,
     receipt_id,
 )
-from bytewise.protocol.signing import Domain, Signer
+from bytewise.protocol.signing import Domain, Signer, typed_preimage
 from bytewise.protocol.units import U32, U64, U256, Address, Digest
 from bytewise.service import metrics, telemetry
 from bytewise.storage.journal import Journal
@@ -413,7 +413,7 @@ class Batcher:
         self.journal.append("receipt.skip", identifier, {"seq": str(slot.seq), "why": slot.why})
         metrics.RECEIPTS_SKIPPED.labels(reason=_SKIP_REASONS[slot.why]).inc()
         telemetry.log("receipt.skipped", seq=slot.seq, why=slot.why)
-        return SignedEmptyLeaf(leaf, self.operator.sign(identifier))
+        return SignedEmptyLeaf(leaf, self.operator.sign_preimage(typed_preimage(self.anchor, leaf)))
 
     def _header(self, listed: ReceiptList, service: ServiceTerms, locator: str) -> BatchHeader:
         return BatchHeader(

@@ -19,7 +19,7 @@ from bytewise.protocol.records.compare import Generated
 from bytewise.protocol.records.receipt import ClientMode, Mode, Receipt, SignedReceipt, plain_enclave_key, receipt_id
 from bytewise.protocol.records.request import Request
 from bytewise.protocol.records.seal import Payload, envelope_hash, seal_context
-from bytewise.protocol.signing import Domain, Signer
+from bytewise.protocol.signing import Domain, LocalSigner, Signer, typed_preimage
 from bytewise.protocol.units import U8, U64, U256, ZERO_DIGEST, Blob, Digest, hex0x
 from bytewise.service import metrics, telemetry
 from bytewise.storage.journal import Journal
@@ -38,7 +38,7 @@ class PipelineDeps:
     tokenizer: ChatTokenizer
     operator: Signer
     """Account with the bonded stake."""
-    gateway: Signer
+    gateway: LocalSigner
     """Signs delegated requests."""
     blobs: BlobStore
     receipt_store: ReceiptStore
@@ -121,7 +121,8 @@ class Pipeline:
             identifier = receipt_id(deps.anchor, each.receipt)
             entry = {"seq": str(each.receipt.seq), "req_hash": hex0x(each.receipt.req_hash)}
             deps.journal.append("receipt.sign", identifier, entry)
-            signed = SignedReceipt(each.receipt, deps.operator.sign(identifier), each.locator)
+            signature = deps.operator.sign_preimage(typed_preimage(deps.anchor, each.receipt))
+            signed = SignedReceipt(each.receipt, signature, each.locator)
             answers.append(completion(identifier, signed, each.payload, self._offer.environment, deps.tokenizer, assurance))
             issued.append(IssuedReceipt(identifier, signed, each.envelope, encode(answers[-1]), each.payload.request.expiry))
         response = encode(several(answers)) if len(answers) > 1 else issued[0].response

@@ -7,7 +7,7 @@ and `receipt_not_found`; these codes are ours.
 import enum
 from typing import Any, NamedTuple
 
-from bytewise.protocol.errors.actors import BadRequest, TryAgain
+from bytewise.protocol.errors.actors import BadRequest, SignerAway, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 
 
@@ -63,6 +63,9 @@ def refusal(error: BytewiseError) -> ApiRefusal | None:
         return _later(429, error, "rate_limit_error", "rate_limit_exceeded")
     if isinstance(error, Late):
         return _later(503, error, "service_unavailable_error", "server_is_overloaded")
+    if isinstance(error, SignerAway):
+        # The error names a host of the operator's own network.
+        return _later(503, "the operator cannot sign receipts now", "service_unavailable_error", "unavailable")
     if isinstance(error, Unavailable):
         return _later(503, error, "service_unavailable_error", "unavailable")
     return None
@@ -82,5 +85,5 @@ def _wrong_request(error: BadRequest) -> ApiRefusal:
     return ApiRefusal(status, error_body(f"{param}: {why}", "invalid_request_error", named, None if named is None else code), {})
 
 
-def _later(status: int, error: BytewiseError, kind: str, code: str) -> ApiRefusal:
+def _later(status: int, error: BytewiseError | str, kind: str, code: str) -> ApiRefusal:
     return ApiRefusal(status, error_body(str(error), kind, None, code), {"retry-after": "1"})

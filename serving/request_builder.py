@@ -14,7 +14,7 @@ from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.opening import verify_limits
 from bytewise.protocol.records.request import MAX_LOGPROBS, REQUEST_VERSION, DecodePolicy, Request, choice_seed
 from bytewise.protocol.records.seal import client_digest
-from bytewise.protocol.signing import Signer
+from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import MAX_SAFE_INTEGER, U64, U256, Blob, Digest
 from serving.openai import ChatRequest
 from serving.refusals import Code
@@ -62,7 +62,7 @@ class Offer:
 
 
 def make_request(
-    ask: ChatRequest, offer: Offer, tokenizer: ChatTokenizer, client: Signer, rng: Rng, now: int, pause_s: int = 0
+    ask: ChatRequest, offer: Offer, tokenizer: ChatTokenizer, client: LocalSigner, rng: Rng, now: int, pause_s: int = 0
 ) -> tuple[Request, Blob]:
     """Builds the Request, and signs it with the gateway's key. `BadRequest` names the parameter that is outside the limits.
 
@@ -103,7 +103,7 @@ def make_request(
     return request, client.sign(client_digest(request.req_hash, offer.chain_id))
 
 
-def make_choices(request: Request, count: int, client: Signer, rng: Rng) -> list[tuple[Request, Blob]]:
+def make_choices(request: Request, count: int, client: LocalSigner, rng: Rng) -> list[tuple[Request, Blob]]:
     """Makes the Requests of `count` choices, with signatures: the request itself, then copies with new seeds and nonces."""
     others = [replace(request, seed=choice_seed(request.seed, i), nonce=Digest(rng(32))) for i in range(1, count)]
     return [(each, client.sign(client_digest(each.req_hash, each.chain_id))) for each in (request, *others)]

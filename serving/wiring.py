@@ -27,7 +27,7 @@ from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.records.environment import PROFILE_EXACT_1, Environment
 from bytewise.protocol.records.receipt import receipt_id
-from bytewise.protocol.signing import Domain, Signer
+from bytewise.protocol.signing import Domain, LocalSigner
 from bytewise.protocol.units import Address
 from bytewise.service import liveness, metrics, schedule, telemetry
 from bytewise.service.chain_head import ChainHead
@@ -49,6 +49,7 @@ from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
 from chain.reads.reader import SnapshotReader
 from chain.sending.keys import load_signer, open_signer
+from chain.sending.sender import SenderPolicy
 from serving.api import Gate, NamedReceipt, build_api
 from serving.batcher import BatchDuties, Batcher
 from serving.chain_view import BatchPages, ChainReadiness, DisputePages
@@ -95,7 +96,7 @@ TEMPERATURES = (0, 0.8)
 """Greedy and sampled: both ways through the sampler."""
 
 
-def warm_up(engine: Engine, offer: Offer, tokenizer: ChatTokenizer, client: Signer) -> int:
+def warm_up(engine: Engine, offer: Offer, tokenizer: ChatTokenizer, client: LocalSigner) -> int:
     """How many tokens were generated and verified; `NotExact` if the engine contradicts itself."""
     new, total = min(NEW_TOKENS, offer.environment.limits.max_new_tokens), 0
     for temperature in TEMPERATURES:
@@ -249,13 +250,13 @@ class Operator:
         """The operator's nonce lease: two processes of one account would sign under each other's numbers."""
         database = open_database(self._settings.db.location)
         check_revision(database)
-        network, operator = read_network(self._settings.network_file), open_signer(self._settings.signer)
-        return NonceLease(database, SystemClock(), network.chain_id, operator.address)
+        network = read_network(self._settings.network_file)
+        return NonceLease(database, SystemClock(), network.chain_id, open_signer(self._settings.signer, network).address)
 
     def _open(self, lease: NonceLease) -> OperatorWork:
         settings, clock, database = self._settings, lease.clock, lease.engine
         network = read_network(settings.network_file)
-        operator = open_signer(settings.signer)
+        operator = open_signer(settings.signer, network)
         model, environment = settings.model, _environment(settings.model.environment_file)
         engine = _engine(model, environment)
         offer, tokenizer = _offer(settings, engine, environment, network.chain_id), Tokenizer(engine.artifact)
@@ -264,6 +265,7 @@ class Operator:
         head = ChainHead(clock)
         self._readiness.add("head_age", head.check)
         add_storage_checks(self._readiness, database, lease)
+        self._readiness.add("signer", operator.check)
         metrics.CONFIG_INFO.labels(network=str(network.chain_id), role="operator").set(1)
         fresh_s = max(FRESH_S, FRESH_TICKS * settings.chain.poll_s)
         deps = PipelineDeps(
@@ -276,7 +278,8 @@ class Operator:
         )  # fmt: skip
         client = open_chain(*settings.chain.rpc, network.chain_id, settings.chain.timeout_s)
         reader = SnapshotReader(client, verify_code(client, network))
-        sender = contract_sender(client, network, lease, operator, "operator")
+        policy = SenderPolicy(max_fee_wei=settings.signer.max_fee_wei)
+        sender = contract_sender(client, network, lease, operator, "operator", policy)
         readiness = ChainReadiness(reader, operator.address, offer.environment.digest, offer.model_id)
         batcher = self._batcher(offer, deps, readiness, sender)
         own = BatchPages(reader, operator.address)

@@ -118,14 +118,14 @@ class NodeContext:
         self.readiness = readiness or ReadinessRegistry()
         self.clock = SystemClock()
         self.network = read_network(settings.network_file)
-        self.signer = open_signer(settings.signer)
+        self.signer = open_signer(settings.signer, self.network)
         self.database = open_database(settings.db.location)
         check_revision(self.database)
         client = open_chain(*settings.chain.rpc, self.network.chain_id, settings.chain.timeout_s)
         self.chain = FollowingReader(client, verify_code(client, self.network))
         self.journal = Journal(self.database, journal_key(settings.db.journal_key_file), self.clock)
         self.lease = NonceLease(self.database, self.clock, self.network.chain_id, self.signer.address)
-        self.policy = SenderPolicy(confirmations=settings.chain.confirmations)
+        self.policy = SenderPolicy(confirmations=settings.chain.confirmations, max_fee_wei=settings.signer.max_fee_wei)
         self.sender = contract_sender(client, self.network, self.lease, self.signer, settings.role.value, self.policy)
         archive, cursor = Archive(self.database, self.clock), Cursor(self.database, "batches")
         # One try per proxy: the backlog and the vote ask again by themselves, and a tick must not wait for three timeouts.
@@ -239,6 +239,7 @@ class NodeContext:
         """What tells metrics and readiness of each block; adds the checks that are computed when somebody asks."""
         settings, head = self.settings, ChainHead(self.clock)
         add_storage_checks(self.readiness, self.database, self.lease)
+        self.readiness.add("signer", self.signer.check)
         metrics.CONFIG_INFO.labels(network=str(self.network.chain_id), role=settings.role.value).set(1)
         max_fee_wei, me = 0 if settings.observes else self.policy.max_fee_wei, self.signer.address
         if settings.role not in JUDGES:

@@ -2,12 +2,16 @@
 
 The EIP-712 type string follows from the record class: its name, its field names in camelCase, and types from `units` (design
 sections 4 and 13). Signatures are 65 bytes r ‖ s ‖ v with v 27 or 28 and low s, as OpenZeppelin's ECDSA requires.
+
+An account signs the keccak256 of a preimage, and a signer takes the preimage itself: remote signers hash by themselves, and
+signing rules can read what is signed. There are three kinds of preimages, and their first bytes differ: EIP-712 data (0x1901),
+transactions (0x02), and a label of ours with one word.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NewType, Protocol
 
 from eth_abi.abi import encode as abi_encode
 from eth_keys.datatypes import PrivateKey, Signature
@@ -22,6 +26,20 @@ from bytewise.protocol.units import U8, U16, U32, U64, U256, WIDTHS, Address, Bl
 _SOLIDITY: Mapping[Any, str] = {
     Digest: "bytes32", Address: "address", U8: "uint8", U16: "uint16", U32: "uint32", U64: "uint64", U256: "uint256",
 }  # fmt: skip
+Preimage = NewType("Preimage", bytes)
+"""What is hashed with keccak256 and then signed."""
+
+TYPED = b"\x19\x01"
+"""First bytes of EIP-712 data."""
+TRANSACTION = b"\x02"
+"""First byte of an EIP-1559 transaction."""
+ALTERNATIVE = b"bytewise alternative"
+"""Label of the secret behind a watchtower's committed answer."""
+SIGNER_TEST = b"bytewise signer test"
+"""Label of a test whether a signer signs."""
+LABELS = (ALTERNATIVE, SIGNER_TEST)
+"""Labels that an account signs, each followed by 32 bytes. No contract or actor accepts such a signature as a statement."""
+
 _HEADS: dict[type, bytes] = {}
 """EIP-712 typeHash of each record class."""
 _HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
@@ -50,15 +68,15 @@ def _separator(domain: Domain) -> bytes:
 
 
 class Signer(Protocol):
-    """Something that signs 32-byte digests: a local key, or a remote signer."""
+    """Something that signs for one account: a local key, or a remote signer."""
 
     @property
     def address(self) -> Address:
         """The account of the key."""
         ...
 
-    def sign(self, digest: Digest) -> Blob:
-        """Signature of the digest."""
+    def sign_preimage(self, preimage: Preimage) -> Blob:
+        """65-byte signature r ‖ s ‖ v over keccak256 of the preimage."""
         ...
 
 
@@ -79,8 +97,12 @@ class LocalSigner:
 
     @property
     def secret(self) -> bytes:
-        """The private key, only for the transaction signer."""
+        """The private key, only for who writes a key file."""
         return self._key.to_bytes()
+
+    def sign_preimage(self, preimage: Preimage) -> Blob:
+        """65-byte signature r ‖ s ‖ v over keccak256 of the preimage (RFC 6979)."""
+        return self.sign(preimage_digest(preimage))
 
     def sign(self, digest: Digest) -> Blob:
         """65-byte signature r ‖ s ‖ v of a digest (RFC 6979)."""
@@ -116,9 +138,24 @@ def struct_values(record: object) -> tuple[Any, ...]:
     return tuple(getattr(record, name) for name in field_types(type(record)))
 
 
+def typed_preimage(domain: Domain, record: object) -> Preimage:
+    """EIP-712 data as it is hashed: 0x1901 ‖ domain separator ‖ hashStruct."""
+    return Preimage(TYPED + domain.separator + struct_hash(record))
+
+
 def typed_digest(domain: Domain, record: object) -> Digest:
-    """EIP-712 digest: keccak256(0x1901 ‖ domain separator ‖ hashStruct)."""
-    return Digest(keccak(b"\x19\x01" + domain.separator + struct_hash(record)))
+    """EIP-712 digest: keccak256 of `typed_preimage`."""
+    return preimage_digest(typed_preimage(domain, record))
+
+
+def labelled_preimage(label: bytes, word: Digest) -> Preimage:
+    """A label of `LABELS` and one word."""
+    return Preimage(label + word)
+
+
+def preimage_digest(preimage: Preimage) -> Digest:
+    """What is signed: keccak256 of the preimage."""
+    return Digest(keccak(preimage))
 
 
 def verify_signature(what: str, digest: Digest, signature: bytes, signer: Address) -> Address:
@@ -131,13 +168,18 @@ def verify_signature(what: str, digest: Digest, signature: bytes, signer: Addres
 
 def recover(digest: Digest, signature: bytes) -> Address | None:
     """Account that signed, or None for a malformed or malleable signature."""
-    if len(signature) != 65 or signature[64] not in (27, 28) or int.from_bytes(signature[32:64]) > _HALF_ORDER:
+    if len(signature) != 65 or signature[64] not in (27, 28) or has_high_s(signature):
         return None
     try:
         parsed = Signature(signature_bytes=signature[:64] + bytes([signature[64] - 27]))
         return address(parsed.recover_public_key_from_msg_hash(digest).to_address())
     except (KeysBadSignature, ValidationError):
         return None
+
+
+def has_high_s(signature: bytes) -> bool:
+    """Whether s is in the upper half of the curve's order, so that the signature has a second form (EIP-2)."""
+    return int.from_bytes(signature[32:64]) > _HALF_ORDER
 
 
 def camel(name: str) -> str:

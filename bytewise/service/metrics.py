@@ -151,6 +151,8 @@ DA_REQUESTS = _counter(
 )  # fmt: skip
 DA_SECONDS = _histogram("bytewise_da_request_seconds", "Duration of a request to a DA proxy.", SENDERS, _CALL_S,
                         op=("put", "get"))  # fmt: skip
+SIGNER_SECONDS = _histogram("bytewise_signer_request_seconds", "Duration of a request to the remote signer.", SENDERS, _CALL_S,
+                            outcome=("ok", "away", "refused"))  # fmt: skip
 DA_BYTES = _counter("bytewise_da_bytes_total", "Bytes stored at or read from DA.", SENDERS, op=("put", "get"))
 STORE_REQUESTS = _counter("bytewise_da_store_requests_total", "Blobs that the DA store took or gave.", DA_STORE,
                           op=("put", "get"))  # fmt: skip

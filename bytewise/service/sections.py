@@ -2,13 +2,18 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.units import U256, Address
 from bytewise.service.secret import read_secret
 from bytewise.service.settings import DatabaseUrl, Endpoints, rpc_endpoints
 
 SCHEMA_VERSION = 1
 """Version of the settings files' format."""
+_REMOTE = ("account", "ca_file", "client_cert_file", "client_key_file")
+_LONGEST_S = 5.0
+_CEILING_WEI = U256(100 * 10**18)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +60,55 @@ class DaSettings:
 
 @dataclass(frozen=True, slots=True)
 class SignerSettings:
-    """Section `[signer]`: the account that signs and pays."""
+    """Section `[signer]`: the account that signs and pays. Its key is in a file here, or at a remote signer."""
 
-    key_file: Path
-    """Account key: a Web3 keystore (version 3), or 32 bytes in hex; readable by the owner only."""
+    key_file: Path | None = None
+    """Account key: a Web3 keystore (version 3), or 32 bytes in hex; readable by the owner only. This, or `url`."""
     password_file: Path | None = None
     """Password of the keystore; readable by the owner only."""
+    url: str = ""
+    """`https://…` of a remote signer with web3signer's REST interface. It needs the next four settings."""
+    account: Address | None = None
+    """Account whose key the remote signer has."""
+    ca_file: Path | None = None
+    """Certificate of the remote signer, or of its authority, PEM."""
+    client_cert_file: Path | None = None
+    """Client certificate that this node shows to the remote signer, PEM."""
+    client_key_file: Path | None = None
+    """Its private key, PEM, unencrypted; readable by the owner only."""
+    timeout_s: float = 3.0
+    """One signature by the remote signer with all tries, in seconds; at most 5, because the database waits meanwhile."""
+    max_value_wei: U256 = _CEILING_WEI
+    """Most wei that one transaction may send; no key signs more, wherever it is."""
+    max_fee_wei: int = 500 * 10**9
+    """Most wei per gas that a transaction may pay."""
+
+    def __post_init__(self) -> None:
+        remote = (self.account, self.ca_file, self.client_cert_file, self.client_key_file)
+        if bool(self.url) == (self.key_file is not None):
+            raise ConfigurationError("signer", "set key_file, or url, and not both")
+        if self.url:
+            self._verify_remote()
+        elif any(each is not None for each in remote):
+            raise ConfigurationError("signer", f"{', '.join(_REMOTE)} belong to url, which is not set")
+        if not 0 < self.timeout_s <= _LONGEST_S:
+            raise ConfigurationError("timeout_s", f"{self.timeout_s:g}: must be above 0 and at most {_LONGEST_S:g}")
+        if self.max_fee_wei <= 0:
+            raise ConfigurationError("max_fee_wei", f"{self.max_fee_wei}: must be above 0")
+
+    def _verify_remote(self) -> None:
+        missing = [name for name in _REMOTE if getattr(self, name) is None]
+        if missing:
+            raise ConfigurationError("signer", f"url also needs {', '.join(missing)}")
+        if self.password_file is not None:
+            raise ConfigurationError("password_file", "belongs to key_file: a remote signer knows its own password")
+        try:
+            parts = urlsplit(self.url)
+            named = parts.scheme == "https" and parts.hostname and parts.port != 0
+        except ValueError:
+            named = False
+        if not named or parts.username is not None or parts.query or parts.fragment:
+            raise ConfigurationError("url", "is not https://host:port: a remote signer needs TLS, and a URL holds no secret")
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
 from bytewise.protocol.errors.reasons import ChannelFlaw
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.keys.epochs import ShardRefusal
-from bytewise.protocol.signing import Signer
+from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.clock import monotonic_s
 from bytewise.tee import binding
@@ -277,7 +277,7 @@ class ChannelEndpoint:
     """Requirements for the peer."""
     quoter: Quoter
     """Source of its own evidence."""
-    signer: Signer | None
+    signer: LocalSigner | None
     """Its account, where its role has one."""
     clock: Clock
     """Clock that judges evidence and certificates."""

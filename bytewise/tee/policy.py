@@ -27,14 +27,14 @@ from bytewise.protocol.evidence.policy_updates import (
     verify_approval,
     verify_times,
 )
-from bytewise.protocol.signing import Signer, recover
+from bytewise.protocol.signing import LocalSigner, recover
 from bytewise.protocol.units import U64, Address, hex0x
 from bytewise.service.files import replace_file
 
 T = TypeVar("T")
 
 
-def approve(policy_file: Path, out_file: Path, signer: Signer) -> SignedPolicy:
+def approve(policy_file: Path, out_file: Path, signer: LocalSigner) -> SignedPolicy:
     """Signs the policy of `policy_file` and writes it to `out_file`, with the signatures that `out_file` already has.
 
     `ConfigurationError` for files that cannot be read or written, or if `out_file` is about another policy. Signatures of others

@@ -14,7 +14,7 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.records.receipt import BatchHeader, EmptyLeaf, Receipt, ReceiptList, SignedReceipt, receipt_id
 from bytewise.protocol.records.statements import AuditResult
-from bytewise.protocol.signing import LocalSigner, struct_values
+from bytewise.protocol.signing import Signer, struct_values
 from bytewise.protocol.units import U8, U64, ZERO_ADDRESS, ZERO_DIGEST, Address, Blob, Digest
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.outbox import Outbox, OutboxItem
@@ -288,7 +288,7 @@ def contract_sender(
     client: Chain,
     network: Network,
     lease: NonceLease,
-    signer: LocalSigner,
+    signer: Signer,
     role: str,
     policy: SenderPolicy | None = None,
 ) -> ContractSender:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.errors.actors import ChainReverted
-from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import Address, Blob
 from chain.client.access import Chain
 from chain.client.address_book import address_of
@@ -50,14 +50,14 @@ def request_of(network: Network, who: Address, act: ContractCall) -> dict[str, s
     return {"from": who, "to": act.target(network), "data": "0x" + act.calldata.hex(), "value": hex(act.value_wei)}
 
 
-def call_of(signer: LocalSigner, network: Network, act: ContractCall) -> TransactionCall:
+def call_of(signer: Signer, network: Network, act: ContractCall) -> TransactionCall:
     """The call as a transaction, with gas for its data: it cannot be estimated before the transactions ahead of it are mined."""
     data = act.calldata
     gas = min(CALL_GAS + DOCUMENT_GAS_PER_BYTE * len(data), TX_GAS_CAP)
     return TransactionCall(signer, act.target(network), data, act.value_wei, gas)
 
 
-def measured(client: Chain, network: Network, signer: LocalSigner, act: ContractCall) -> TransactionCall:
+def measured(client: Chain, network: Network, signer: Signer, act: ContractCall) -> TransactionCall:
     """The call as a transaction, with half more gas than it needs now. Raises the rule behind a refusal."""
     try:
         gas = client.estimate(request_of(network, signer.address, act))

@@ -1,4 +1,4 @@
-"""Signing keys: from the owner's key file, a Web3 keystore, or anvil's published accounts on a test chain."""
+"""Signing keys: the account of a node, key files and Web3 keystores, and anvil's published accounts on a test chain."""
 
 import json
 from pathlib import Path
@@ -6,12 +6,18 @@ from pathlib import Path
 from eth_account import Account
 from eth_account.hdaccount import key_from_seed, seed_from_mnemonic
 
-from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.errors.actors import ConfigurationError, SignerAway, SignerRefused
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
-from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.signing import LocalSigner, Preimage
+from bytewise.protocol.units import Address, Blob
+from bytewise.service.readiness import Check
 from bytewise.service.secret import Secret, read_secret, write_secret
 from bytewise.service.sections import SignerSettings
+from chain.sending.remote_signer import RemoteSigner, mutual_trust
+from chain.sending.signing_rules import SigningRules
 
+_SIGNER = "the key of this account"
 _ANVIL_MNEMONIC = "test test test test test test test test test test test junk"
 
 
@@ -34,9 +40,43 @@ def load_signer(path: Path, password: Secret | None = None) -> LocalSigner:
         ) from None
 
 
-def open_signer(settings: SignerSettings) -> LocalSigner:
-    """The account that section `[signer]` names; errors as `load_signer`."""
-    return load_signer(settings.key_file, None if settings.password_file is None else read_secret(settings.password_file))
+class AccountSigner:
+    """The account of a node: its key, here or at a remote signer, behind the signing rules (ADR-064)."""
+
+    def __init__(self, key: LocalSigner | RemoteSigner, rules: SigningRules) -> None:
+        self._key = key
+        self._rules = rules
+        self.address: Address = key.address
+
+    def sign_preimage(self, preimage: Preimage) -> Blob:
+        """65-byte signature over keccak256 of the preimage. `SigningRefused` if a rule forbids it; the errors of the key."""
+        self._rules.verify(preimage)
+        return self._key.sign_preimage(preimage)
+
+    def check(self) -> Check:
+        """Whether the key can be used now. It signs nothing."""
+        if isinstance(self._key, LocalSigner):
+            return Check("signer", True, f"{self.address}, key file", _SIGNER, "Nothing to do.")
+        advice = "Is the signer up, does it have this key, and does it accept this client's certificate? See [signer]."
+        try:
+            self._key.identify()
+        except (SignerAway, SignerRefused) as error:
+            return Check("signer", False, str(error), _SIGNER, advice)
+        return Check("signer", True, f"{self.address} at {self._key.name}", _SIGNER, advice)
+
+
+def open_signer(settings: SignerSettings, network: Network) -> AccountSigner:
+    """The account that section `[signer]` names, for one network; errors as `load_signer`. A remote signer is not asked yet."""
+    key = _open_key(settings)
+    return AccountSigner(key, SigningRules(network, key.address, settings.max_value_wei, settings.max_fee_wei))
+
+
+def _open_key(settings: SignerSettings) -> LocalSigner | RemoteSigner:
+    if settings.key_file is not None:
+        return load_signer(settings.key_file, None if settings.password_file is None else read_secret(settings.password_file))
+    files = settings.ca_file, settings.client_cert_file, settings.client_key_file
+    assert settings.account and files[0] and files[1] and files[2], "checked by the settings"
+    return RemoteSigner(settings.url, settings.account, mutual_trust(files[0], files[1], files[2]), settings.timeout_s)
 
 
 def save_signer(path: Path, signer: LocalSigner) -> None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from bytewise.protocol.errors.actors import ChainReverted, LeaseStopped, RpcRefused
 from bytewise.protocol.errors.branches import Fault, Unavailable
-from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.signing import Signer
 from bytewise.protocol.units import Address
 from bytewise.service import metrics, telemetry
 from bytewise.storage.outbox import OPEN, Attempt, Intent, Outbox, OutboxItem, OutboxState, SignedTransaction
@@ -156,7 +156,7 @@ class TransactionSender:
         self,
         client: Chain,
         outbox: Outbox,
-        signer: LocalSigner,
+        signer: Signer,
         check: Callable[[Intent], StateAnswer],
         classify: Callable[[str, ChainReverted], StateAnswer],
         policy: SenderPolicy | None = None,

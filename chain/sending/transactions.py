@@ -9,14 +9,15 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from eth_account import Account
+import rlp
 from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from hexbytes import HexBytes
 
 from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, TryAgain
 from bytewise.protocol.errors.branches import Unavailable
-from bytewise.protocol.signing import LocalSigner
-from bytewise.protocol.units import Address, Blob, Digest, digest
+from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.signing import TRANSACTION, Preimage, Signer, preimage_digest
+from bytewise.protocol.units import Address, Blob, Digest, address
 from bytewise.service.clock import monotonic_s
 from chain.client.access import Chain
 from chain.client.rpc import Inclusion, at_number
@@ -32,28 +33,73 @@ ATTEMPTS = 4
 """How often `send_all` sends a transaction that is in no block: at the start, and after each further part of its time."""
 
 _POLL_S = 0.1
+_INT = rlp.sedes.big_endian_int
+_FIELDS = (_INT, _INT, _INT, _INT, _INT, rlp.sedes.Binary.fixed_length(20, allow_empty=True), _INT, rlp.sedes.binary,
+           rlp.sedes.CountableList(rlp.sedes.raw))  # fmt: skip
+"""Fields in the order of EIP-1559, from the chain id to the access list."""
+_SIGNATURE = (_INT, _INT, _INT)
+"""Parity of y, r and s."""
 
 
 class TransactionCall(NamedTuple):
     """A transaction to be signed. `to` is None for a deployment."""
 
-    signer: LocalSigner
+    signer: Signer
     to: Address | None
     data: bytes
     value_wei: int
     gas: int
 
 
+class UnsignedTransaction(NamedTuple):
+    """An EIP-1559 transaction without access list, before it is signed; wei, and wei per gas."""
+
+    chain_id: int
+    nonce: int
+    tip: int
+    max_fee: int
+    gas: int
+    to: Address | None
+    """None for a deployment."""
+    value_wei: int
+    data: bytes
+
+    @property
+    def preimage(self) -> Preimage:
+        """What is hashed and signed: 0x02 ‖ rlp of all fields."""
+        return Preimage(TRANSACTION + rlp.encode(self._items(), rlp.sedes.List(_FIELDS)))
+
+    def signed(self, signature: Blob) -> tuple[Blob, Digest]:
+        """Raw bytes and hash of the transaction with a signature of its preimage."""
+        items = (*self._items(), signature[64] - 27, int.from_bytes(signature[:32]), int.from_bytes(signature[32:64]))
+        raw = Blob(TRANSACTION + rlp.encode(items, rlp.sedes.List((*_FIELDS, *_SIGNATURE))))
+        return raw, preimage_digest(Preimage(raw))
+
+    def _items(self) -> tuple[Any, ...]:
+        to = b"" if self.to is None else bytes.fromhex(self.to[2:])
+        return self.chain_id, self.nonce, self.tip, self.max_fee, self.gas, to, self.value_wei, self.data, ()
+
+
+def read_unsigned(preimage: bytes) -> UnsignedTransaction:
+    """The transaction of a preimage. `MalformedValue` unless it is one of those that this program makes."""
+    try:
+        if not preimage.startswith(TRANSACTION):
+            raise MalformedValue("transaction", "not of type 2")
+        chain_id, nonce, tip, max_fee, gas, to, value_wei, data, access = rlp.decode(preimage[1:], rlp.sedes.List(_FIELDS))
+    except rlp.exceptions.RLPException as error:
+        raise MalformedValue("transaction", f"{len(preimage)} bytes that are none: {type(error).__name__}") from None
+    if access:
+        raise MalformedValue("transaction", "has an access list")
+    where = address("0x" + to.hex()) if to else None
+    return UnsignedTransaction(chain_id, nonce, tip, max_fee, gas, where, value_wei, data)
+
+
 def sign(client: Chain, call: TransactionCall, nonce: int, fees: Fees) -> tuple[Blob, Digest]:
-    """Raw bytes and hash of the signed transaction."""
-    fields: dict[str, Any] = {
-        "type": 2, "chainId": client.chain_id, "nonce": nonce, "gas": call.gas, "value": call.value_wei,
-        "maxFeePerGas": fees.max_fee, "maxPriorityFeePerGas": fees.tip, "data": call.data,
-    }  # fmt: skip
-    if call.to is not None:
-        fields["to"] = bytes.fromhex(call.to[2:])
-    signed = Account.sign_transaction(fields, call.signer.secret)
-    return Blob(bytes(signed.raw_transaction)), digest(bytes(signed.hash))
+    """Raw bytes and hash of the signed transaction. Errors of the call's signer."""
+    made = UnsignedTransaction(
+        int(client.chain_id), nonce, fees.tip, fees.max_fee, call.gas, call.to, call.value_wei, bytes(call.data)
+    )
+    return made.signed(call.signer.sign_preimage(made.preimage))
 
 
 def fees_of(raw: bytes) -> tuple[Fees, int]:

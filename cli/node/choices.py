@@ -17,6 +17,39 @@ class ChosenPassword(NamedTuple):
     """Whether the password is written into the new folder."""
 
 
+class KeyOptions(NamedTuple):
+    """The options of `bytewise init` that say where the account's key is."""
+
+    key: Path | None
+    """Key of an account that exists; None: a new one."""
+    password_file: Path | None
+    prompt: bool
+    signer_url: str
+    """URL of a remote signer; empty: the key is in the folder."""
+    account: str
+    signer_ca: Path | None
+    signer_cert: Path | None
+    signer_key: Path | None
+
+
+class RemoteKey(NamedTuple):
+    """A key at a remote signer, and how the node shows itself there."""
+
+    url: str
+    account: str
+    ca_file: Path
+    client_cert_file: Path
+    client_key_file: Path
+
+
+class LocalKey(NamedTuple):
+    """A key in a keystore of the new folder."""
+
+    file: Path | None
+    """Key of an account that exists; None: a new one."""
+    password: ChosenPassword
+
+
 class NodeChoices(NamedTuple):
     """Choices of the node's owner."""
 
@@ -24,9 +57,7 @@ class NodeChoices(NamedTuple):
     network_file: Path
     rpc: list[str]
     da: list[str]
-    password: ChosenPassword
-    key_file: Path | None
-    """Key of an existing account; None: a new account."""
+    account: LocalKey | RemoteKey
     database_url_file: Path | None
     """File with the URL of a PostgreSQL database; None: SQLite in the folder."""
     artifact: Path | None

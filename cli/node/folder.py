@@ -9,16 +9,19 @@ from typing import Any
 from eth_account import Account
 
 from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import Address
 from bytewise.service.certificates import make_certificate
 from bytewise.service.secret import Secret, write_secret
 from bytewise.service.settings import load_settings
 from bytewise.storage.migrate import migrate
 from chain.client.address_book import read_network
+from chain.client.arguments import read_address
 from chain.sending.keys import load_signer, save_signer
 from cli.new_folder import SETTINGS, new_folder
-from cli.node.choices import NodeChoices, ShardChoices
+from cli.node.choices import ChosenPassword, LocalKey, NodeChoices, RemoteKey, ShardChoices
 from cli.node.roles import JUDGES, NodeRole
 from cli.node.settings_text import section_text, settings_text
 from cli.shard import Choices as ShardFolderChoices
@@ -54,18 +57,18 @@ def make_node_folder(folder: Path, choices: NodeChoices) -> str:
     """
     network = read_network(choices.network_file)
     _verify_choices(choices)
-    signer = LocalSigner(secrets.token_bytes(32)) if choices.key_file is None else _existing(choices)
+    chosen = choices.account
+    key = _key(chosen) if isinstance(chosen, LocalKey) else _remote_account(chosen)
     with new_folder(folder) as draft:
         shutil.copyfile(choices.network_file, draft / NETWORK)
-        write_secret(draft / KEYSTORE, _keystore(signer, choices.password.value))
-        if choices.password.is_new and choices.password.file is not None:
-            write_secret(draft / choices.password.file, choices.password.value.reveal())
+        if isinstance(key, LocalSigner) and isinstance(chosen, LocalKey):
+            _write_key(draft, key, chosen.password)
         if choices.role is NodeRole.OPERATOR:
             save_signer(draft / GATEWAY, LocalSigner(secrets.token_bytes(32)))
             make_certificate(draft / CERTIFICATE, draft / TLS_KEY, choices.host, "bytewise operator")
         (draft / SETTINGS).write_text(_settings(choices, network.chain_id))
         migrate(_check_settings(draft / SETTINGS, choices.role))
-    return signer.address
+    return key.address if isinstance(key, LocalSigner) else key
 
 
 def make_shard_folder(folder: Path, network_file: Path, rpc: list[str], shard: ShardChoices) -> str:
@@ -80,12 +83,26 @@ def make_shard_folder(folder: Path, network_file: Path, rpc: list[str], shard: S
     ))  # fmt: skip
 
 
-def _existing(choices: NodeChoices) -> LocalSigner:
-    assert choices.key_file is not None
-    is_keystore = choices.key_file.is_file() and choices.key_file.read_bytes().lstrip().startswith(b"{")
-    if is_keystore and choices.password.is_new:
-        raise ConfigurationError("--key", f"{choices.key_file.name} is a keystore: give --password-file or --prompt")
-    return load_signer(choices.key_file, choices.password.value)
+def _key(account: LocalKey) -> LocalSigner:
+    if account.file is None:
+        return LocalSigner(secrets.token_bytes(32))
+    is_keystore = account.file.is_file() and account.file.read_bytes().lstrip().startswith(b"{")
+    if is_keystore and account.password.is_new:
+        raise ConfigurationError("--key", f"{account.file.name} is a keystore: give --password-file or --prompt")
+    return load_signer(account.file, account.password.value)
+
+
+def _write_key(folder: Path, key: LocalSigner, password: ChosenPassword) -> None:
+    write_secret(folder / KEYSTORE, _keystore(key, password.value))
+    if password.is_new and password.file is not None:
+        write_secret(folder / password.file, password.value.reveal())
+
+
+def _remote_account(account: RemoteKey) -> Address:
+    try:
+        return read_address(account.account)
+    except MalformedValue:
+        raise ConfigurationError("--account", f"{account.account[:60]} is none: 0x and 40 hex digits") from None
 
 
 def _keystore(signer: LocalSigner, password: Secret) -> bytes:
@@ -124,14 +141,20 @@ def _settings(choices: NodeChoices, chain_id: int) -> str:
 
 
 def _common(choices: NodeChoices) -> dict[str, Any]:
-    password, rpc, url_file = choices.password.file, choices.rpc, choices.database_url_file
+    rpc, url_file = choices.rpc, choices.database_url_file
     database = {"url": f"sqlite:///{DATABASE}"} if url_file is None else {"url_file": url_file.absolute()}
     return {
         "schema_version": 1, "role": choices.role.value, "network_file": NETWORK,
         "chain": {"rpc_url": rpc[0]} if len(rpc) == 1 else {"rpc_urls": rpc},
-        "da": {"urls": choices.da}, "signer": {"key_file": KEYSTORE, "password_file": password},
+        "da": {"urls": choices.da}, "signer": _signer(choices.account),
         "db": {"journal_key_file": JOURNAL, **database}, "metrics": {"port": choices.metrics_port},
     }  # fmt: skip
+
+
+def _signer(account: LocalKey | RemoteKey) -> dict[str, Any]:
+    if isinstance(account, LocalKey):
+        return {"key_file": KEYSTORE, "password_file": account.password.file}
+    return account._asdict() | {"account": _remote_account(account)}
 
 
 def _operator(choices: NodeChoices) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from bytewise.protocol.digests import sha256
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
-from bytewise.protocol.signing import recover
+from bytewise.protocol.signing import SIGNER_TEST, labelled_preimage, preimage_digest, recover
 from bytewise.protocol.units import Digest, hex0x
 from bytewise.service.clock import SystemClock
 from bytewise.service.installation import SOURCE_ROOT
@@ -29,6 +28,7 @@ from verifier.settings import NodeSettings
 
 FREE_BYTES = 5 * 2**30
 CALL_S = 5.0
+_SIGNS = "a signature of its own account"
 
 
 def settings(view: NodeView) -> Check:
@@ -38,10 +38,19 @@ def settings(view: NodeView) -> Check:
 
 
 def signer(view: NodeView) -> Check:
-    """Whether the account key opens, and signs as its account."""
-    digest = Digest(sha256(secrets.token_bytes(32)))
-    signs = recover(digest, view.signer.sign(digest)) == view.signer.address
-    return Check("signer", signs, view.signer.address, "a signature of its own account", "Name the right key and password file.")
+    """Whether the account key, here or at a remote signer, signs as its account, and the same each time."""
+    found, name = view.signer.check(), "signer"
+    if not found.ok:
+        return found
+    # The random word is new for each look, so that a recorded answer does not pass.
+    test = labelled_preimage(SIGNER_TEST, Digest(secrets.token_bytes(32)))
+    first, second = view.signer.sign_preimage(test), view.signer.sign_preimage(test)
+    if recover(preimage_digest(test), first) != view.signer.address:
+        return Check(name, False, "a signature of another account", _SIGNS, "Name the right key and password file.")
+    advice = "A watchtower needs RFC 6979: use a signer with its keys in files, not in a cloud's key service."
+    watches = view.role is NodeRole.WATCHTOWER
+    told = found.value if first == second else f"{found.value}, another signature each time"
+    return Check(name, first == second or not watches, told, _SIGNS, advice)
 
 
 def database(view: NodeView) -> Check:

@@ -11,7 +11,7 @@ import typer
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.secret import Secret, read_secret
 from cli.new_folder import SETTINGS
-from cli.node.choices import ChosenPassword, NodeChoices, ShardChoices
+from cli.node.choices import ChosenPassword, KeyOptions, LocalKey, NodeChoices, RemoteKey, ShardChoices
 from cli.node.roles import JUDGES, NodeRole
 from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 
@@ -38,6 +38,15 @@ PlatformOption = Annotated[
     Path | None, typer.Option("--platform-file", help="Key file of a simulated platform (--evidence simulated).")
 ]
 HostOption = Annotated[str, typer.Option("--host", help="Address on which an operator listens.")]
+SignerUrlOption = Annotated[
+    str, typer.Option("--signer-url", help="https://… of a remote signer (web3signer's REST) that has the account key.")
+]
+AccountOption = Annotated[str, typer.Option("--account", help="Account whose key the remote signer has.")]
+SignerCaOption = Annotated[
+    Path | None, typer.Option("--signer-ca", help="Certificate of the remote signer or its authority, PEM.")
+]
+SignerCertOption = Annotated[Path | None, typer.Option("--signer-cert", help="Client certificate for the remote signer, PEM.")]
+SignerKeyOption = Annotated[Path | None, typer.Option("--signer-key", help="Its private key, PEM; it stays where it is.")]
 PortOption = Annotated[int, typer.Option("--port", min=1, max=65535, help="Its port.")]
 MetricsPortOption = Annotated[
     int,
@@ -53,7 +62,9 @@ SimulatedOption = Annotated[bool, typer.Option("--simulated", help="A shard of a
 def init(
     role: Annotated[NodeRole, typer.Option("--role", help="What the node does.")],
     folder: FolderArgument = None, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, da: DaOption = DA_URLS,
-    key: KeyOption = None, password: PasswordOption = None, prompt: PromptOption = False, database: DatabaseOption = None,
+    key: KeyOption = None, password: PasswordOption = None, prompt: PromptOption = False, signer_url: SignerUrlOption = "",
+    account: AccountOption = "", signer_ca: SignerCaOption = None, signer_cert: SignerCertOption = None,
+    signer_key: SignerKeyOption = None, database: DatabaseOption = None,
     artifact: ArtifactOption = None, environment: EnvironmentOption = None, model_name: ModelNameOption = "",
     evidence: EvidenceOption = "tdx", platform: PlatformOption = None, host: HostOption = "127.0.0.1", port: PortOption = 8443,
     metrics_port: MetricsPortOption = 9464,
@@ -63,8 +74,8 @@ def init(
     """Make the folder of a new node: commented settings, an encrypted account key, a migrated database.
 
     Nothing is sent. At the end the command prints the next steps in order. The account key is a Web3 keystore; its password is in
-    FOLDER/account.password unless --password-file or --prompt says otherwise. Keep keystore and password apart in backups. A key
-    shard has other keys and more choices: `bytewise shard init --help`.
+    FOLDER/account.password unless --password-file or --prompt says otherwise. Keep keystore and password apart in backups. With
+    --signer-url the key is at a remote signer, and not here. A key shard has other keys: `bytewise shard init --help`.
 
     Exit codes: 0 made, 64 wrong input (for example, the folder exists). With any other code than 0, nothing was made.
 
@@ -74,16 +85,42 @@ def init(
 
     where = (folder or Path(f"bytewise-{role}")).absolute()
     if role is NodeRole.SHARD:
-        account = make_shard_folder(where, network, rpc, ShardChoices(url, channel, coordinator, governor or [], simulated))
+        made = make_shard_folder(where, network, rpc, ShardChoices(url, channel, coordinator, governor or [], simulated))
     else:
         choices = NodeChoices(
-            role, network, rpc, da, _password(password, prompt), key, database, artifact, environment, model_name, evidence,
-            platform, host, port, metrics_port,
+            role, network, rpc, da,
+            _account(KeyOptions(key, password, prompt, signer_url, account, signer_ca, signer_cert, signer_key)), database,
+            artifact, environment, model_name, evidence, platform, host, port, metrics_port,
         )  # fmt: skip
-        account = make_node_folder(where, choices)
-    print(f"{role} {account} in {where}")
+        made = make_node_folder(where, choices)
+    print(f"{role} {made} in {where}")
     for number, line in enumerate(_next_steps(role, where), 1):
         print(f"{number}. {line}")
+
+
+def _account(of: KeyOptions) -> LocalKey | RemoteKey:
+    remote = {
+        "--account": of.account,
+        "--signer-ca": of.signer_ca,
+        "--signer-cert": of.signer_cert,
+        "--signer-key": of.signer_key,
+    }
+    if not of.signer_url:
+        for option, given in remote.items():
+            if given:
+                raise ConfigurationError(option, "belongs to --signer-url, which is missing")
+        return LocalKey(of.key, _password(of.password_file, of.prompt))
+    for option, is_given in (("--key", of.key), ("--password-file", of.password_file), ("--prompt", of.prompt)):
+        if is_given:
+            raise ConfigurationError(option, "contradicts --signer-url: the remote signer has the key")
+    for option, given in remote.items():
+        if not given:
+            raise ConfigurationError(option, "missing: --signer-url needs it")
+        if isinstance(given, Path) and not given.is_file():
+            raise ConfigurationError(option, f"{given} is no file")
+    assert of.signer_ca and of.signer_cert and of.signer_key, "checked above"
+    files = (each.absolute() for each in (of.signer_ca, of.signer_cert, of.signer_key))
+    return RemoteKey(of.signer_url, of.account, *files)
 
 
 def _password(file: Path | None, prompt: bool) -> ChosenPassword:

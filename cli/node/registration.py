@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from bytewise.protocol.decisions.snapshot import Holdings
 from bytewise.protocol.digests import keccak256_abi
-from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, SignerRefused, SigningRefused, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
@@ -94,6 +94,8 @@ def send(view: NodeView, steps: list[Step], told: Callable[[Step, str], None]) -
             try:
                 dry_run(view.chain, view.network, view.account, step.call)
                 done = send_all(view.chain, [measured(view.chain, view.network, view.signer, step.call)], STEP_S)[0]
+            except (SignerRefused, SigningRefused):
+                raise
             except Fault as error:
                 raise ConfigurationError(str(step.call), f"refused: {error}") from None
             told(step, f"block {done.number}, transaction {hex0x(done.transaction)}")

@@ -9,7 +9,6 @@ from typing import Any
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.keys.ceremony import ShardContact
-from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address
 from bytewise.service.readiness import Check
 from bytewise.service.sections import DaSettings, SignerSettings
@@ -19,7 +18,7 @@ from chain.client.access import Chain, open_chain
 from chain.client.address_book import read_network, verify_code
 from chain.client.rpc import ChainClient
 from chain.reads.reader import SnapshotReader
-from chain.sending.keys import open_signer
+from chain.sending.keys import AccountSigner, open_signer
 from cli.node.roles import JUDGES, NodeRole, role_of
 from enclave.settings import EnclaveSettings
 from kms.settings import ShardSettings
@@ -98,11 +97,11 @@ class NodeView:
         return None if isinstance(settings, ShardSettings) else settings.signer
 
     @functools.cached_property
-    def signer(self) -> LocalSigner:
-        """The account key. Only roles with an account of this kind have it."""
+    def signer(self) -> AccountSigner:
+        """The signer of its account. Only roles with an account of this kind have it."""
         settings = self.signer_settings
         assert settings is not None, "a shard's account is sealed"
-        return open_signer(settings)
+        return open_signer(settings, self.network)
 
     @property
     def account(self) -> Address:

@@ -26,7 +26,7 @@ from bytewise.protocol.keys.ceremony_log import (
     sign_message,
 )
 from bytewise.protocol.keys.epochs import EpochDocument
-from bytewise.protocol.signing import Signer
+from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s
@@ -54,7 +54,7 @@ class ShardLink(Protocol):
 class Coordinator:
     """Keeps the log of one ceremony."""
 
-    def __init__(self, plan: CeremonyPlan, signer: Signer, records: Ceremonies, links: Mapping[Address, ShardLink]) -> None:
+    def __init__(self, plan: CeremonyPlan, signer: LocalSigner, records: Ceremonies, links: Mapping[Address, ShardLink]) -> None:
         self.signed: SignedPlan = sign_plan(signer, plan)
         self._signer = signer
         self._records = records

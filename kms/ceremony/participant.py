@@ -28,7 +28,7 @@ from bytewise.protocol.keys.ceremony_log import (
     sign_message,
     verify_exchange,
 )
-from bytewise.protocol.signing import Signer
+from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 from bytewise.service.secret import Secret
@@ -47,7 +47,7 @@ class ParticipantConfig:
 
     folder: Path
     """Keys and shares (`kms.storage.keyring`)."""
-    signer: Signer
+    signer: LocalSigner
     """The shard's account."""
     trust: TrustSettings
     """The operator's settings."""

@@ -27,7 +27,7 @@ from bytewise.protocol.keys.ceremony_log import (
     RepairValue,
     SealedDeal,
 )
-from bytewise.protocol.signing import Signer
+from bytewise.protocol.signing import LocalSigner
 from bytewise.service.secret import Secret
 from kms.ceremony import canary
 from kms.ceremony.deals import (
@@ -68,7 +68,7 @@ def seeded_rng(seed: Secret, *name: bytes | int) -> Rng:
 class ParticipantSecrets(NamedTuple):
     """The account and secrets of one shard in one ceremony."""
 
-    signer: Signer
+    signer: LocalSigner
     """Its account."""
     seed: Secret
     """Drawn for this ceremony, 32 bytes; erased when the ceremony ends."""

@@ -26,7 +26,7 @@ from bytewise.protocol.keys.ceremony import (
 )
 from bytewise.protocol.keys.ceremony_log import MAX_EXCHANGE_BYTES, MAX_EXCHANGE_MARKS, Exchange, ExchangeAnswer
 from bytewise.protocol.keys.epochs import EpochDocument
-from bytewise.protocol.signing import Signer
+from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.service.clock import monotonic_s
 from bytewise.service.files import replace_file, shown_name
@@ -91,7 +91,7 @@ def make_plan(
 
 
 def load_or_make_plan(
-    settings: CeremonySettings, purpose: CeremonyPurpose, contracts: Contracts, signer: Signer, rng: Rng
+    settings: CeremonySettings, purpose: CeremonyPurpose, contracts: Contracts, signer: LocalSigner, rng: Rng
 ) -> SignedPlan:
     """Loads the plan from `plan_file`. If the file does not exist, makes the plan and writes it. Operators approve its digest.
 
@@ -126,7 +126,7 @@ def _differ(plan: CeremonyPlan, wanted: CeremonyPlan, name: str) -> bool:
     return bool(getattr(plan, name) != getattr(wanted, name))
 
 
-def run_ceremony(settings: CeremonySettings, signed: SignedPlan, signer: Signer) -> CeremonyState:
+def run_ceremony(settings: CeremonySettings, signed: SignedPlan, signer: LocalSigner) -> CeremonyState:
     """Runs a ceremony to its end, or continues one. Writes the epoch document if the ceremony made shares for all its
     receivers."""
     plan, records = signed.plan, _records(settings)

@@ -45,7 +45,7 @@ from bytewise.protocol.keys.epochs import (
 from bytewise.protocol.keys.release_log import LogHead
 from bytewise.protocol.records.seal import HybridEnvelope, seal_context
 from bytewise.protocol.records.statements import Release, TicketKind
-from bytewise.protocol.signing import Signer, typed_digest
+from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import U8, U64, Blob
 from bytewise.service import metrics, telemetry
@@ -104,7 +104,7 @@ class Shard:
         document: EpochDocument,
         share: OpenedShare,
         find: ShareFinder,
-        signer: Signer,
+        signer: LocalSigner,
         contracts: Contracts,
         appraisal: PolicyState,
         view: KeyView,
@@ -140,7 +140,7 @@ class Shard:
         self._admissions = threading.BoundedSemaphore(ADMISSIONS)
 
     @property
-    def signer(self) -> Signer:
+    def signer(self) -> LocalSigner:
         """The shard's account."""
         return self._signer
 

@@ -16,13 +16,14 @@ from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_draw
 from bytewise.protocol.decisions.actions import Action, ClaimBounty, OpenAudit, PostAudit, RunAudit
 from bytewise.protocol.decisions.audits import decide_auditor
 from bytewise.protocol.decisions.snapshot import Snapshot
+from bytewise.protocol.errors.actors import SignerAway
 from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.records.compare import differing_fields
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.preflight import Preflight, PreflightSubject, preflight
 from bytewise.protocol.records.receipt import BatchHeader, Receipt
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, CannotReason, Outcome, audit_commitment
-from bytewise.protocol.signing import Signer, typed_digest
+from bytewise.protocol.signing import Signer, typed_preimage
 from bytewise.protocol.units import U8, U64, Address, Digest, hex0x
 from bytewise.service import metrics, telemetry
 from bytewise.storage.archive import LightAudits
@@ -192,9 +193,10 @@ class Auditor:
         self._worker.submit(AUDIT, ("audit", action.receipt_id, 0), job)
 
     def finish(self, finished: FinishedJob, snapshot: Snapshot) -> None:
-        """Signs the result of a job, or counts a failed attempt. A job that found no enclave counts as no attempt."""
+        """Signs the result of a job, or counts a failed attempt. A job that found no enclave, or no signer for its ticket,
+        counts as no attempt."""
         receipt_id = finished.key[1]
-        if isinstance(finished.outcome, EnclaveAway):
+        if isinstance(finished.outcome, EnclaveAway | SignerAway):
             self._not_before[receipt_id] = snapshot.timestamp + RETRY_PAUSE_S
             return
         outcome = finished.outcome
@@ -274,7 +276,7 @@ class Auditor:
             "cause": found.cause.value, "salt": hex0x(found.salt), "tokens_hash": hex0x(job.tokens_hash),
             "trace_root": hex0x(job.trace_root),
         }  # fmt: skip
-        signature = self._signer.sign(typed_digest(self._network.disputes_domain, found.result))
+        signature = self._signer.sign_preimage(typed_preimage(self._network.disputes_domain, found.result))
         self._audits.sign_once(found.result, signature, opening)
         if self._hand_over is not None and found.cause is Cause.OPERATOR:
             hint = AuditHint(found.result, signature, job.outcome, job.code, job.tokens_hash, job.trace_root, found.salt)

@@ -15,7 +15,7 @@ from bytewise.protocol.decisions.snapshot import AnchoredBatch, Dispute, Snapsho
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult
-from bytewise.protocol.signing import Signer
+from bytewise.protocol.signing import ALTERNATIVE, Signer, labelled_preimage
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from verifier.audits.audit_hints import HintBox
@@ -93,7 +93,7 @@ class Watchtower:
 
     def _salt(self, dispute: Digest) -> Digest:
         # The salt is a deterministic signature of this account. It needs no storage, and nobody else can compute it.
-        return Digest(keccak256(self._signer.sign(keccak256(b"bytewise alternative" + dispute))))
+        return Digest(keccak256(self._signer.sign_preimage(labelled_preimage(ALTERNATIVE, dispute))))
 
     def _alternatives(self, snapshot: Snapshot) -> dict[Digest, Alternative]:
         """Answers of verdicts in own disputes, where this watchtower committed to that answer."""

@@ -8,7 +8,7 @@ from bytewise.protocol.jobs import Contracts, EpochRecord, JobResult, RunJob
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt
 from bytewise.protocol.records.statements import Ticket, TicketKind, transport_key_hash
-from bytewise.protocol.signing import Domain, Signer, typed_digest
+from bytewise.protocol.signing import Domain, Signer, typed_preimage
 from bytewise.protocol.units import U8, U16, U64, ZERO_DIGEST, Blob, Digest
 from verifier.jobs.enclave_presence import EnclaveAway
 
@@ -62,7 +62,7 @@ def run_job(enclave: EnclaveJobs, signer: Signer, contracts: Contracts, case: Jo
     )  # fmt: skip
     domain = Domain(contracts.chain_id, contracts.key_epochs)
     job = RunJob(
-        ticket=ticket, ticket_signature=signer.sign(typed_digest(domain, ticket)), receipt=case.signed.receipt,
+        ticket=ticket, ticket_signature=signer.sign_preimage(typed_preimage(domain, ticket)), receipt=case.signed.receipt,
         receipt_signature=case.signed.signature, batch_id=case.header.batch_id, proof=case.proof,
         anchored_at=case.header.anchored_at, envelope=Blob(case.envelope), environment=case.environment,
         epoch=case.epoch, contracts=contracts, round_seed=right.round_seed, policy=case.policy,

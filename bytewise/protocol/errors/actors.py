@@ -258,6 +258,24 @@ class NoAgreement(Unavailable):
     rule, template = "R-67", "{0}: fewer than {1} chain endpoints agree: {2}"
 
 
+class SignerAway(Unavailable):
+    """The remote signer of the account does not answer, or cannot sign now. Nothing was signed."""
+
+    rule, template = "R-69", "remote signer {0} does not sign: {1}"
+
+
+class SignerRefused(Fault):
+    """The remote signer refuses to sign for the account, or what it returns is not the account's signature of the message."""
+
+    rule, template = "R-6A", "remote signer {0}: {1}"
+
+
+class SigningRefused(Fault):
+    """A signing rule forbids a message. Nothing was sent to a signer. The values are the rule and what it found."""
+
+    rule, template = "R-6B", "signing rule {0}: {1}"
+
+
 class SharesUnproven(Unavailable):
     """A ceremony made a key, and some shards did not prove their shares. The key can only be put in force without them."""
 

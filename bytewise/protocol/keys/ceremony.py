@@ -11,7 +11,7 @@ from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import CeremonyRefused
-from bytewise.protocol.signing import Signer, verify_signature
+from bytewise.protocol.signing import LocalSigner, verify_signature
 from bytewise.protocol.suites import SUITE_HYBRID, suite_of
 from bytewise.protocol.units import U64, U256, Address, Blob, Digest
 
@@ -242,7 +242,7 @@ def signers_needed(count: int, threshold: int) -> int:
     return threshold + (count - threshold) // 2
 
 
-def sign_plan(signer: Signer, plan: CeremonyPlan) -> SignedPlan:
+def sign_plan(signer: LocalSigner, plan: CeremonyPlan) -> SignedPlan:
     """The plan, signed by its coordinator."""
     return SignedPlan(plan, signer.sign(plan.digest))
 

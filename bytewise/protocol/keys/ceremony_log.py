@@ -17,7 +17,7 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import CeremonyRefused
 from bytewise.protocol.keys.ceremony import CeremonyPlan, SignedPlan, verify_plan
 from bytewise.protocol.keys.epochs import Partial
-from bytewise.protocol.signing import Signer, verify_signature
+from bytewise.protocol.signing import LocalSigner, verify_signature
 from bytewise.protocol.units import Address, Blob, Digest
 
 MAX_MESSAGE_BYTES = 128 * 1024
@@ -231,7 +231,7 @@ class ExchangeAnswer:
     """Messages of this shard. They are stored, and the same for every request."""
 
 
-def sign_message(signer: Signer, ceremony: Digest, body: Body) -> Message:
+def sign_message(signer: LocalSigner, ceremony: Digest, body: Body) -> Message:
     """The signed message with this body. Signatures are deterministic: the same body gives the same message."""
     draft = Message(ceremony, signer.address, _NAMES[type(body)], Blob(encode(body)), Blob(b""))
     return Message(draft.ceremony, draft.sender, draft.kind, draft.body, signer.sign(draft.digest))
@@ -247,13 +247,15 @@ def read_message(message: Message) -> Body:
     return body
 
 
-def make_exchange(coordinator: Signer, plan: SignedPlan, first: int, messages: tuple[Message, ...], before: Digest) -> Exchange:
+def make_exchange(
+    coordinator: LocalSigner, plan: SignedPlan, first: int, messages: tuple[Message, ...], before: Digest
+) -> Exchange:
     """The exchange with these messages. `before` is the head of the log before them."""
     after = sign_head(coordinator, plan, first + len(messages), head_after(before, messages))
     return Exchange(plan, sign_head(coordinator, plan, first, before), messages, after)
 
 
-def sign_head(coordinator: Signer, plan: SignedPlan, length: int, head: Digest) -> SignedHead:
+def sign_head(coordinator: LocalSigner, plan: SignedPlan, length: int, head: Digest) -> SignedHead:
     """The coordinator's signed head of its log. Make the log durable first: two heads of one length convict their signer."""
     return SignedHead(length, head, coordinator.sign(_head_digest(plan, length, head)))
 

@@ -10,7 +10,7 @@ import pytest
 
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.signing import LocalSigner
-from bytewise.protocol.units import U256
+from bytewise.protocol.units import U256, Address
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings
@@ -50,11 +50,11 @@ class Node(NamedTuple):
 
     @property
     def account(self) -> str:
-        return open_signer(self.settings.signer).address
+        return open_signer(self.settings.signer, read_network(self.settings.network_file)).address
 
     def lease(self) -> NonceLease:
         engine = open_database(self.settings.db.location)
-        return NonceLease(engine, SystemClock(), CHAIN_ID, open_signer(self.settings.signer).address)
+        return NonceLease(engine, SystemClock(), CHAIN_ID, Address(self.account))
 
     def fund(self, wei: int) -> None:
         self.anvil.rpc("anvil_setBalance", self.account, hex(wei))
@@ -176,7 +176,7 @@ def test_verifier_is_registered_once_in_steps_that_were_shown_before(
 ) -> None:
     config = member(chain, tmp_path)
     settings = load_settings(NodeSettings, config)
-    account = open_signer(settings.signer).address
+    account = open_signer(settings.signer, read_network(settings.network_file)).address
     machine, program = "0x" + word("new machine", tmp_path).hex(), "0x" + MEASUREMENT.hex()
     words = ["verifier", "register", "--config", str(config), "--stake", str(STAKE), "--platform-id", machine]
     assert main([*words, "--dry-run"]) == Exit.USAGE and "--measurement" in capsys.readouterr().err
@@ -199,7 +199,7 @@ def test_verifier_is_registered_once_in_steps_that_were_shown_before(
 def test_registration_beside_a_running_node_is_refused(chain: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = member(chain, tmp_path)
     settings = load_settings(NodeSettings, config)
-    account = open_signer(settings.signer).address
+    account = open_signer(settings.signer, read_network(settings.network_file)).address
     chain.rpc("anvil_setBalance", account, hex(40 * ETHER))
     NonceLease(open_database(settings.db.location), SystemClock(), CHAIN_ID, account).acquire()
     words = ["verifier", "register", "--config", str(config), "--stake", str(STAKE), "--yes"]

@@ -73,11 +73,11 @@ def test_each_process_of_a_new_node_reads_its_settings(place: Path, role: NodeRo
     elif role is NodeRole.OPERATOR:
         settings = load_settings(OperatorSettings, file)
         url = settings.db.location
-        assert open_signer(settings.signer).address in told
+        assert open_signer(settings.signer, NETWORK).address in told
     else:
         node = load_settings(NodeSettings, file)
         url = node.db.location
-        assert node.role == role and open_signer(node.signer).address in told
+        assert node.role == role and open_signer(node.signer, NETWORK).address in told
         assert node.policy.strategy is Strategy.OBSERVE and node.observes == (role in ("watchtower", "monitor"))
         if node.executor is not None:
             assert load_settings(EnclaveSettings, file, "enclave").socket == node.executor.socket
@@ -114,7 +114,7 @@ def test_existing_account_keeps_its_key_and_the_password_stays_where_it_is(place
     everything = b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
     assert KEY.hex().encode() not in everything and b"a long password" not in everything
     assert (
-        open_signer(load_settings(NodeSettings, folder / "bytewise.toml").signer).address.lower()
+        open_signer(load_settings(NodeSettings, folder / "bytewise.toml").signer, NETWORK).address.lower()
         == f"0x{stored['address'].removeprefix('0x').lower()}"
     )
     # A keystore of another node is taken over with its password.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,26 +12,27 @@ from bytewise.protocol.decisions.actions import Action, PostAudit, RunAudit
 from bytewise.protocol.decisions.disputes import MovePolicy
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.errors.actors import NoAgreement, TryAgain
+from bytewise.protocol.errors.actors import NoAgreement, SignerAway, TryAgain
 from bytewise.protocol.errors.branches import Bug
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, audit_commitment
-from bytewise.protocol.signing import typed_digest, verify_signature
-from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Digest, unhex
+from bytewise.protocol.signing import Domain, Preimage, typed_digest, verify_signature
+from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Blob, Digest, unhex
 from bytewise.storage.archive import LightAudits
 from chain.deployment.params import changed
-from tests.fixtures.builders import ANCHOR, DISPUTES, NOW, word
+from tests.fixtures.builders import ANCHOR, DISPUTES, KEY_EPOCHS, NOW, word
 from tests.fixtures.snapshot_builders import POOL
 from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.audit_node import (
     auditor_of,
     node_of,
     run,
+    run_until,
 )
 from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, PARAMS, WORLD, VerifierFixture
 from verifier.audits.audit_hints import AuditHint, HintBox
-from verifier.audits.auditor import Auditor
-from verifier.audits.bounties import own_order
+from verifier.audits.auditor import MAX_ATTEMPTS, Auditor
+from verifier.audits.bounties import PENDING, own_order
 from verifier.executor import ActionExecutor
 from verifier.jobs.worker import Worker
 from verifier.node import Node
@@ -58,6 +60,36 @@ def test_drawn_receipts_are_audited_signed_and_posted_with_the_truth(
     signed = [line for line in capsys.readouterr().err.splitlines() if '"event":"audit.signed"' in line]
     assert len(signed) == 2 and all('"assurance":"simulated"' in line for line in signed)
     setup.journal.verify_journal()
+
+
+class AwaySigner:
+    """A remote signer that does not answer while it is away."""
+
+    def __init__(self) -> None:
+        self.address, self.asked = ME.address, 0
+        self.away: Callable[[Preimage], bool] = lambda _: True
+
+    def sign_preimage(self, preimage: Preimage) -> Blob:
+        self.asked += 1
+        if self.away(preimage):
+            raise SignerAway("signer:9000", "HTTP 500")
+        return ME.sign_preimage(preimage)
+
+
+@pytest.mark.parametrize("domain", [KEY_EPOCHS, DISPUTES])
+def test_audit_waits_for_a_signer_that_is_away(tmp_path: Path, domain: Domain) -> None:
+    """Away for tickets, the audit is tried again and never counts as failed; away for results, the result is kept."""
+    setup, remote = VerifierFixture(tmp_path), AwaySigner()
+    setup.anchor(setup.signed(1))
+    remote.away = lambda preimage: preimage[2:34] == domain.separator
+    node, audits, worker = node_of(setup, remote)
+    run_until(setup, node, worker, lambda: remote.asked > 2 * MAX_ATTEMPTS)
+    assert setup.sender.of("audit") == [] and [row.state for row in audits.audits()] == [PENDING]
+    jobs = setup.enclave.jobs
+    remote.away = lambda _: False
+    run(setup, node, worker, 1)
+    worker.stop()
+    assert setup.enclave.jobs == jobs + (domain == KEY_EPOCHS), "a finished job is not run again"
 
 
 def test_no_receipt_can_be_made_to_be_audited_last_by_all_verifiers(tmp_path: Path) -> None:
