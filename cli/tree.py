@@ -203,7 +203,12 @@ TREE = Noun(
         "enclave": Noun(
             "The enclave of a verifier, which alone opens envelopes and re-executes answers.\n\n"
             "Example: bytewise enclave run --config enclave.toml",
-            {"run": Verb("cli.actors:run_enclave", "Run the enclave of a verifier until SIGTERM.")},
+            {
+                "run": Verb("cli.actors:run_enclave", "Run the enclave of a verifier until SIGTERM."),
+                "collateral": Verb(
+                    "cli.node.collateral:collateral", "Keep the collateral of this machine's quotes fresh until SIGTERM (TDX)."
+                ),
+            },
         ),
         "shard": _SHARD,
         "key": _KEY,

@@ -127,6 +127,8 @@ class NodeSettings:
     """Where metrics and probes are served; without the section, nowhere."""
     enclave: OtherProcess | None = None
     """Section of the node's enclave process, which reads and checks it by itself."""
+    collateral: OtherProcess | None = None
+    """Section of the process that renews the collateral of the enclave's quotes."""
     ready_file: Path | None = None
     """Written after the first complete tick, for whoever started the process."""
 

@@ -172,6 +172,10 @@ REPLAY_SECONDS = _histogram("bytewise_replay_seconds", "Duration of a job of the
                             kind=("audit", "vote"))  # fmt: skip
 JOBS_WAITING = _gauge("bytewise_jobs_waiting", "Jobs that wait for the enclave or run in it.", JUDGES)
 ENCLAVE_UP = _gauge("bytewise_enclave_up", "1 if the enclave took the last job that it was offered, else 0.", JUDGES)
+COLLATERAL_EXPIRES = _gauge(
+    "bytewise_collateral_expires_timestamp_seconds", "When the evidence of the enclave's hardware expires.",
+    JUDGES,
+)  # fmt: skip
 UNFENCED_JOBS = _counter("bytewise_unfenced_jobs_total", "Jobs of an enclave that lacks a fence of confinement.", JUDGES)
 
 # --- disputes and duties ---

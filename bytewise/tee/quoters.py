@@ -67,10 +67,7 @@ class ConfigfsQuoter:
 
     def quote(self, report_data: bytes) -> Blob:
         """Evidence over 64 bytes of report data; `TryAgain` while other processes use the entry."""
-        if len(report_data) != REPORT_DATA_BYTES:
-            raise MalformedValue("report data", f"{len(report_data)} bytes instead of {REPORT_DATA_BYTES}")
-        with self._lock:
-            quote = Blob(self._report(report_data))
+        quote = self.raw_quote(report_data)
         if self.type is EvidenceType.TDX:
             return Blob(
                 encode(Evidence(self.type, quote, parse_collateral(self._endorsement("collateral.json")), None, Blob(b"")))
@@ -78,6 +75,13 @@ class ConfigfsQuoter:
         crl = self._endorsement("crl.der") if (self._endorsements / "crl.der").exists() else b""
         certificates = SnpCertificates(self._certificate("ask.pem"), self._certificate("vcek.pem"), Blob(crl))
         return Blob(encode(Evidence(self.type, Blob(quote[:SNP_REPORT_BYTES]), None, certificates, Blob(b""))))
+
+    def raw_quote(self, report_data: bytes) -> Blob:
+        """What the machine itself signs over 64 bytes of report data, without endorsements; errors as `quote`."""
+        if len(report_data) != REPORT_DATA_BYTES:
+            raise MalformedValue("report data", f"{len(report_data)} bytes instead of {REPORT_DATA_BYTES}")
+        with self._lock:
+            return Blob(self._report(report_data))
 
     def close(self) -> None:
         """Removes the entry."""

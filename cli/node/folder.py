@@ -17,6 +17,7 @@ from bytewise.service.certificates import make_certificate
 from bytewise.service.secret import Secret, write_secret
 from bytewise.service.settings import load_settings
 from bytewise.storage.migrate import migrate
+from bytewise.tee.renewal import CollateralSettings
 from chain.client.address_book import read_network
 from chain.client.arguments import read_address
 from chain.sending.keys import load_signer, save_signer
@@ -137,7 +138,10 @@ def _settings(choices: NodeChoices, chain_id: int) -> str:
     if choices.role in JUDGES:
         values["executor"] = {"socket": SOCKET}
     text = head + settings_text(NodeSettings, values, frozenset(_OMITTED[choices.role]))
-    return text + section_text("enclave", EnclaveSettings, _enclave(choices, chain_id)) if choices.role in JUDGES else text
+    if choices.role not in JUDGES:
+        return text
+    text += section_text("enclave", EnclaveSettings, _enclave(choices, chain_id))
+    return text + section_text("collateral", CollateralSettings, {}) if choices.evidence == EvidenceType.TDX.value else text
 
 
 def _common(choices: NodeChoices) -> dict[str, Any]:

@@ -65,9 +65,12 @@ def programs_of(config: Path) -> "list[Program]":
         return [Program("shard", python_module("kms", "serve", *where), needs_account=False)]
     name, module = _PROGRAMS[role]
     node = Program(name, python_module(module, *where), needs_account=True)
-    if "enclave" not in read_document(config):
+    document = read_document(config)
+    if "enclave" not in document:
         return [node]
-    return [Program("enclave", python_module("enclave", *where), needs_account=False), node]
+    renewal = Program("collateral", python_module("cli", "enclave", "collateral", *where), needs_account=False)
+    enclave = Program("enclave", python_module("enclave", *where), needs_account=False)
+    return [*([renewal] if "collateral" in document else []), enclave, node]
 
 
 def _tell_problems(config: Path) -> None:

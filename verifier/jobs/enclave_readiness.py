@@ -24,6 +24,11 @@ from bytewise.tee.appraisal import verify_evidence
 EVERY_S, AFTER_FAILURE_S = 300.0, 10.0
 """Seconds between two questions: after good answers, and after a failure."""
 
+LASTS_S = 7 * 86_400
+"""Seconds for which collateral must be valid at least: time for a person to look at a renewal that fails."""
+
+_LASTS = f"evidence that rests on collateral valid for at least {LASTS_S // 86_400} days"
+_COLLATERAL_DO = "Renew it: `bytewise enclave collateral --once`; look at the log of the process collateral."
 _APPROVED = "evidence that the appraisal policy in force accepts"
 _ENCLAVE_DO = "Start the enclave, or correct the path of its job socket; look at its log."
 _MEASUREMENT_DO = "Run the release and the model that the network has approved, or wait until this one is approved."
@@ -41,10 +46,20 @@ class _EnclaveChecks(NamedTuple):
     at: float
     enclave: Check
     measurement: Check
+    expires_at: int | None = None
+    """Unix second at which what the evidence rests on expires; None for simulated evidence, which is made anew each time."""
+
+
+def collateral_check(expires_at: int | None, now: int) -> Check:
+    """Whether what the enclave's evidence rests on is valid for long enough; Unix seconds, None for simulated evidence."""
+    if expires_at is None:
+        return Check("collateral", True, "simulated evidence, nothing to renew", _LASTS, _COLLATERAL_DO)
+    left_s = expires_at - now
+    return Check("collateral", left_s >= LASTS_S, f"{left_s / 86_400:.1f} days", _LASTS, _COLLATERAL_DO)
 
 
 class EnclaveReadiness:
-    """The checks `enclave` and `measurement`. The tick sets the policy; `/readyz` reads the checks."""
+    """The checks `enclave`, `measurement` and `collateral`. The tick sets the policy; `/readyz` reads the checks."""
 
     def __init__(
         self, source: StatusSource, is_working: Callable[[], bool], chain_id: int, clock: Clock, rng: Callable[[int], bytes],
@@ -62,9 +77,10 @@ class EnclaveReadiness:
         self._last: _EnclaveChecks | None = None
 
     def add_checks(self, readiness: ReadinessRegistry) -> None:
-        """Adds both checks."""
+        """Adds the three checks."""
         readiness.add("enclave", lambda: self._seen().enclave)
         readiness.add("measurement", lambda: self._seen().measurement)
+        readiness.add("collateral", lambda: self._collateral(self._seen()))
 
     def note_policy(self, document: bytes) -> None:
         """Sets the appraisal policy in force, given as canonical bytes."""
@@ -97,14 +113,22 @@ class EnclaveReadiness:
         metrics.ENCLAVE_UP.set(1)
         fences = f"without {', '.join(status.unfenced)}" if status.unfenced else "all fences"
         there = Check("enclave", True, f"model 0x{status.model_id.hex()[:8]}, {fences}", "an answer", _ENCLAVE_DO)
-        return _EnclaveChecks(self._monotonic(), there, self._appraised(status, nonce))
+        return _EnclaveChecks(self._monotonic(), there, *self._appraised(status, nonce))
 
-    def _appraised(self, status: EnclaveStatus, nonce: Digest) -> Check:
+    def _collateral(self, seen: _EnclaveChecks) -> Check:
+        if not seen.measurement.ok:
+            return Check("collateral", False, "no evidence was accepted", _LASTS, _COLLATERAL_DO)
+        return collateral_check(seen.expires_at, self._clock.now())
+
+    def _appraised(self, status: EnclaveStatus, nonce: Digest) -> tuple[Check, int | None]:
         if self._policy is None:
-            return Check("measurement", False, "the appraisal policy was not read yet", _APPROVED, _MEASUREMENT_DO)
+            return Check("measurement", False, "the appraisal policy was not read yet", _APPROVED, _MEASUREMENT_DO), None
         try:
             found = verify_evidence(self._policy, status.evidence, status_report_data(nonce), self._clock.now(), self._chain_id)
         except (EvidenceRefused, Unavailable) as error:
-            return Check("measurement", False, str(error), _APPROVED, _MEASUREMENT_DO)
+            return Check("measurement", False, str(error), _APPROVED, _MEASUREMENT_DO), None
         value = f"0x{found.claims.measurement.hex()[:8]}, {found.assurance}, {found.claims.status.value}"
-        return Check("measurement", True, value, _APPROVED, _MEASUREMENT_DO)
+        expires_at = None if found.claims.simulated else found.claims.expires_at
+        if expires_at is not None:
+            metrics.COLLATERAL_EXPIRES.set(expires_at)
+        return Check("measurement", True, value, _APPROVED, _MEASUREMENT_DO), expires_at

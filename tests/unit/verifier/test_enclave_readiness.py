@@ -15,7 +15,7 @@ from bytewise.service.clock import SystemClock
 from bytewise.service.readiness import Check, ReadinessRegistry
 from bytewise.tee_simulated.__main__ import simulated_policy
 from enclave import server
-from tests.fixtures.builders import CHAIN_ID, MODEL, word
+from tests.fixtures.builders import CHAIN_ID, MODEL, NOW, word
 from tests.fixtures.metric_values import value_of
 from tests.fixtures.verifier import enclave_in_memory as b
 from verifier.jobs import enclave_readiness
@@ -83,6 +83,24 @@ def test_approved_enclave_is_ready(enclave: Path, place: Path) -> None:
     there, approved = checks(readiness)
     assert there.ok and there.value == f"model 0x{MODEL.hex()[:8]}, all fences" and value_of("bytewise_enclave_up") == 1
     assert approved.ok and approved.value.startswith("0x") and ", simulated, " in approved.value
+
+
+def test_collateral_must_last_a_week_and_only_that_of_hardware(enclave: Path, place: Path) -> None:
+    readiness, registry = Counted(enclave).readiness(), ReadinessRegistry()
+    readiness.add_checks(registry)
+    (before,) = [check for check in registry.checks() if check.name == "collateral"]
+    assert not before.ok and before.value == "no evidence was accepted"
+    readiness.note_policy(policy(place))
+    registry = ReadinessRegistry()
+    readiness.add_checks(registry)
+    (after,) = [check for check in registry.checks() if check.name == "collateral"]
+    assert after.ok and "simulated" in after.value
+    assert not value_of("bytewise_collateral_expires_timestamp_seconds") > 0, "simulated evidence sets no date"
+    week = enclave_readiness.LASTS_S
+    assert enclave_readiness.collateral_check(NOW + week, NOW).ok
+    late = enclave_readiness.collateral_check(NOW + week - 1, NOW)
+    assert not late.ok and late.value == "7.0 days" and "enclave collateral --once" in late.advice
+    assert not enclave_readiness.collateral_check(NOW - 1, NOW).ok
 
 
 def test_enclave_of_another_measurement_is_not_approved(enclave: Path, place: Path) -> None:

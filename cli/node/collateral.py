@@ -1,0 +1,75 @@
+"""`bytewise enclave collateral`: keeps the collateral of this machine's quotes fresh."""
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.service.settings import load_settings, read_document
+from cli.new_folder import SETTINGS
+from cli.options import NodeConfigOption
+
+if TYPE_CHECKING:
+    from bytewise.tee.renewal import CollateralRenewal, CollateralSettings
+
+
+def collateral(
+    config: NodeConfigOption = Path(SETTINGS),
+    once: Annotated[bool, typer.Option("--once", help="Renew it now, whatever its age, and end.")] = False,
+) -> None:
+    """Keep the collateral of this machine's quotes fresh until SIGTERM (TDX).
+
+    It runs inside the trust domain, beside the enclave, which has no network. `bytewise run` starts it where the settings have a
+    section [collateral]. It asks Intel's service, or a cache of it, and verifies the answer with a quote of this machine before
+    the file `collateral.json` in the enclave's folder of endorsements is replaced.
+
+    Exit codes: 0 renewed, or stopped, 5 the service does not answer, 64 wrong settings, or no trust domain.
+
+    Example: bytewise enclave collateral --once --config bytewise-verifier/bytewise.toml
+    """
+    from bytewise.service import telemetry
+    from bytewise.service.schedule import run_ticks, stop_on_signals
+    from bytewise.tee.renewal import LOOK_S
+
+    with _renewal(config) as renewal:
+        if once:
+            renewed = renewal.renew()
+            print(f"{'replaced' if renewed.replaced else 'kept'}; expires at unix second {renewed.expires_at}")
+            return
+        telemetry.configure("collateral")
+        raise typer.Exit(run_ticks(renewal.look, LOOK_S, stop_on_signals(), name="collateral"))
+
+
+@contextlib.contextmanager
+def _renewal(config: Path) -> "Iterator[CollateralRenewal]":
+    from bytewise.protocol.evidence.appraisal_policy import EvidenceType
+    from bytewise.protocol.evidence.claims import REPORT_DATA_BYTES
+    from bytewise.service.clock import SystemClock
+    from bytewise.tee.quoters import ConfigfsQuoter
+    from bytewise.tee.renewal import CollateralRenewal
+    from enclave.settings import EnclaveSettings
+
+    enclave = load_settings(EnclaveSettings, config, "enclave")
+    if enclave.evidence is not EvidenceType.TDX or enclave.endorsements is None:
+        raise ConfigurationError("evidence", f"{enclave.evidence.value} has no collateral that is renewed: only tdx has")
+    quoter = ConfigfsQuoter(enclave.endorsements, name="bytewise-collateral")
+    try:
+        if quoter.type is not EvidenceType.TDX:
+            raise ConfigurationError("evidence", f"this machine attests by {quoter.type.value}, not tdx")
+        # Nobody checks the report data of this quote: it only names the platform.
+        quote = functools.partial(quoter.raw_quote, bytes(REPORT_DATA_BYTES))
+        yield CollateralRenewal(_settings(config), enclave.endorsements, quote, SystemClock().now)
+    finally:
+        quoter.close()
+
+
+def _settings(config: Path) -> "CollateralSettings":
+    from bytewise.tee.renewal import CollateralSettings
+
+    return (
+        load_settings(CollateralSettings, config, "collateral") if "collateral" in read_document(config) else CollateralSettings()
+    )
