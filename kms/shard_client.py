@@ -18,6 +18,7 @@ from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys.epochs import ShardRefusal
 from bytewise.service.clock import monotonic_s
+from bytewise.service.peers import seconds_left
 
 _CHUNK_BYTES = 2**14
 """Most that is written at once: one TLS record, which has one timeout."""
@@ -38,10 +39,10 @@ class Deadline:
 
     def left(self) -> float:
         """Seconds until the deadline; `httpcore2.ReadTimeout` if none are left."""
-        left = self._until - monotonic_s()
-        if left <= 0:
-            raise httpcore2.ReadTimeout("the exchange takes too long")
-        return left
+        try:
+            return seconds_left(self._until)
+        except TimeoutError:
+            raise httpcore2.ReadTimeout("the exchange takes too long") from None
 
 
 class TimedBackend(httpcore2.NetworkBackend):

@@ -29,6 +29,7 @@ from bytewise.protocol.keys.epochs import ShardRefusal
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.clock import monotonic_s
+from bytewise.service.peers import seconds_left
 from bytewise.tee import binding
 from bytewise.tee.binding import (
     EXPORTER_BYTES,
@@ -213,7 +214,7 @@ class TlsSession:
 
     def _feed(self, until: float) -> None:
         try:
-            self._peer.settimeout(_seconds_left(until))
+            self._peer.settimeout(seconds_left(until))
             data = self._peer.recv(_CHUNK_BYTES)
         except OSError as error:
             raise ChannelBroken("broken", type(error).__name__) from None
@@ -232,17 +233,10 @@ class TlsSession:
             except SSL.WantReadError:
                 return
             try:
-                self._peer.settimeout(_seconds_left(until))
+                self._peer.settimeout(seconds_left(until))
                 self._peer.sendall(data)
             except OSError as error:
                 raise ChannelBroken("broken", type(error).__name__) from None
-
-
-def _seconds_left(until: float) -> float:
-    left = until - monotonic_s()
-    if left <= 0:
-        raise ChannelBroken("broken", "out of time")
-    return left
 
 
 def _reason(error: SSL.Error) -> str:

@@ -8,7 +8,6 @@ its time, from before TLS begins.
 import asyncio
 import socket
 import ssl
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -25,6 +24,7 @@ from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.errors.records import TooLarge
 from bytewise.protocol.keys.ceremony_log import MAX_EXCHANGE_BYTES
 from bytewise.service import liveness
+from bytewise.service.peers import AddressSlots
 
 HANDSHAKE_S = 10.0
 """Seconds for a TLS handshake, from the connection to its end."""
@@ -171,23 +171,21 @@ class TurnQueue:
 
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(1)
-        self._waiting: Counter[str] = Counter()
+        self._waiting = AddressSlots(MAX_TLS_CONNECTIONS, MAX_TLS_CONNECTIONS_PER_ADDRESS)
 
     @asynccontextmanager
     async def turn(self, address: str) -> AsyncIterator[None]:
         """Waits for the turn of a client at an address, and holds it while the context is open. `TryAgain` if the turn does not
         come within `TURN_WAIT_S`, or at once if too many requests wait, in all or from this address (the limits are those of
         connections)."""
-        if self._waiting.total() >= MAX_TLS_CONNECTIONS or self._waiting[address] >= MAX_TLS_CONNECTIONS_PER_ADDRESS:
+        if not self._waiting.take(address):
             raise TryAgain("shard", "is busy with pages of its log: ask again")
-        self._waiting[address] += 1
         try:
             await asyncio.wait_for(self._free.acquire(), TURN_WAIT_S)
         except TimeoutError:
             raise TryAgain("shard", "is busy with pages of its log: ask again") from None
         finally:
-            self._waiting[address] -= 1
-            self._waiting += Counter()  # removes addresses that nobody waits from
+            self._waiting.leave(address)
         try:
             yield
         finally:

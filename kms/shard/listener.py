@@ -8,7 +8,6 @@ of what an attested enclave sends is limited, too, and so is the time for which 
 import contextlib
 import socket
 import threading
-from collections import Counter
 
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import TryAgain
@@ -16,6 +15,7 @@ from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.errors.evidence import ChannelBroken
 from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, ReleaseReply
 from bytewise.service import metrics, telemetry
+from bytewise.service.peers import AddressSlots
 from bytewise.tee.channel import HANDSHAKE_S, Channel, ChannelEndpoint, accept
 from kms.shard.refusals import refusal
 from kms.shard.release import Shard
@@ -38,74 +38,23 @@ _BACKLOG = 128
 _PAUSE_S = 0.1
 
 
-class ConnectionSlots:
-    """Counts connections, unattested and attested. Thread-safe."""
-
-    def __init__(
-        self, unattested: int = MAX_UNATTESTED, unattested_per_address: int = MAX_UNATTESTED_PER_ADDRESS,
-        attested: int = MAX_ATTESTED, attested_per_address: int = MAX_ATTESTED_PER_ADDRESS,
-    ) -> None:  # fmt: skip
-        self._max_unattested = unattested, unattested_per_address
-        self._max_attested = attested, attested_per_address
-        self._unattested: Counter[str] = Counter()
-        self._attested: Counter[str] = Counter()
-        self._lock = threading.Lock()
-
-    def admit(self, address: str) -> bool:
-        """Whether a new connection from this address may stay. It then has a slot until `leave` or `promote`."""
-        with self._lock:
-            return _take(self._unattested, address, self._max_unattested)
-
-    def promote(self, address: str) -> bool:
-        """Exchanges the slot of a connection that has proven itself for an attested slot. False if no attested slot is free for
-        its address; the caller then tells the enclave to ask again."""
-        with self._lock:
-            free = _take(self._attested, address, self._max_attested)
-            if free:
-                _drop(self._unattested, address)
-            return free
-
-    def leave(self, address: str, *, attested: bool) -> None:
-        """Frees the slot of a connection."""
-        with self._lock:
-            _drop(self._attested if attested else self._unattested, address)
-
-    @property
-    def unattested(self) -> int:
-        """Number of connections that have not proven themselves yet."""
-        with self._lock:
-            return self._unattested.total()
-
-    @property
-    def attested(self) -> int:
-        """Number of attested channels."""
-        with self._lock:
-            return self._attested.total()
-
-
-def _take(places: Counter[str], address: str, most: tuple[int, int]) -> bool:
-    free = places.total() < most[0] and places[address] < most[1]
-    if free:
-        places[address] += 1
-    return free
-
-
-def _drop(places: Counter[str], address: str) -> None:
-    places[address] -= 1
-    if places[address] <= 0:
-        del places[address]
-
-
 class ChannelServer:
     """Answers release requests over attested channels from its creation until `close`."""
 
     def __init__(
-        self, shard: Shard, end: ChannelEndpoint, listening: socket.socket, slots: ConnectionSlots | None = None, handshake_s:
-        float = HANDSHAKE_S
-    ) -> None:  # fmt: skip
-        """`listening`: a bound stream socket, which this object closes. `end`: what the shard requires, and its own evidence."""
+        self,
+        shard: Shard,
+        end: ChannelEndpoint,
+        listening: socket.socket,
+        unattested: AddressSlots | None = None,
+        attested: AddressSlots | None = None,
+        handshake_s: float = HANDSHAKE_S,
+    ) -> None:
+        """`end`: the shard's requirements and its own evidence. `listening`: a bound stream socket, which this object closes.
+        `unattested`, `attested`: slots of connections before and after the peer has proven itself."""
         self._shard, self._end, self._listening = shard, end, listening
-        self._slots = slots or ConnectionSlots()
+        self._unattested = unattested or AddressSlots(MAX_UNATTESTED, MAX_UNATTESTED_PER_ADDRESS)
+        self._attested = attested or AddressSlots(MAX_ATTESTED, MAX_ATTESTED_PER_ADDRESS)
         self._handshake_s = handshake_s
         self._peers: set[socket.socket] = set()
         self._threads: set[threading.Thread] = set()
@@ -139,7 +88,7 @@ class ChannelServer:
                     telemetry.log("channel.accept_failed", error=type(error).__name__)
                     threading.Event().wait(_PAUSE_S)
                 continue
-            if not self._slots.admit(host):
+            if not self._unattested.take(host):
                 metrics.KMS_CHANNELS.labels(outcome="full").inc()
                 peer.close()
                 continue
@@ -153,9 +102,10 @@ class ChannelServer:
         attested = False
         try:
             with accept(peer, self._end, timeout_s=self._handshake_s) as channel:
-                attested = self._slots.promote(host)
+                attested = self._attested.take(host)
                 metrics.KMS_CHANNELS.labels(outcome="attested" if attested else "crowded").inc()
                 if attested:
+                    self._unattested.leave(host)
                     self._serve(channel)
                 else:
                     channel.send(encode(ReleaseReply(None, refusal(TryAgain("shard", "is busy with other enclaves: ask again")))))
@@ -165,7 +115,7 @@ class ChannelServer:
             if not (attested and isinstance(error, ChannelBroken)):  # the normal end of a channel
                 telemetry.log_error("channel.refused", error)
         finally:
-            self._slots.leave(host, attested=attested)
+            (self._attested if attested else self._unattested).leave(host)
             with self._lock:
                 self._peers.discard(peer)
                 self._threads.discard(threading.current_thread())

@@ -10,7 +10,6 @@ import re
 import socket
 import ssl
 import threading
-from collections import Counter
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,6 +22,7 @@ from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
+from bytewise.service.peers import AddressSlots, seconds_left
 from verifier.audits.audit_hints import PATH, AuditHint, HintBox
 from verifier.watch.records import Records
 
@@ -113,7 +113,7 @@ class HintServer:
     @property
     def connections(self) -> int:
         """Number of open connections."""
-        return self._server.open
+        return self._server.slots.in_use
 
     def close(self) -> None:
         """Stops listening."""
@@ -128,25 +128,19 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._lock = threading.Lock()
-        self._open: Counter[str] = Counter()
-
-    @property
-    def open(self) -> int:
-        with self._lock:
-            return self._open.total()
+        self.slots = AddressSlots(MAX_CONNECTIONS, MAX_FROM_ONE)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Starts a thread for the connection if there is room."""
         who = str(client_address[0])
-        if not self._take(who):
+        if not self.slots.take(who):
             metrics.HINTS_REFUSED.labels(reason="connections").inc()
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
         except BaseException:
-            self._give_back(who)
+            self.slots.leave(who)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -154,24 +148,11 @@ class _Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._give_back(str(client_address[0]))
+            self.slots.leave(str(client_address[0]))
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Counts a broken connection. The library would print a trace for it, although only its client is affected."""
         metrics.HINTS_REFUSED.labels(reason="broken").inc()
-
-    def _take(self, who: str) -> bool:
-        with self._lock:
-            if self._open.total() >= MAX_CONNECTIONS or self._open[who] >= MAX_FROM_ONE:
-                return False
-            self._open[who] += 1
-            return True
-
-    def _give_back(self, who: str) -> None:
-        with self._lock:
-            self._open[who] -= 1
-            if not self._open[who]:
-                del self._open[who]
 
 
 class _Until(io.RawIOBase):
@@ -186,10 +167,7 @@ class _Until(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        left_s = self._until - monotonic_s()
-        if left_s <= 0:
-            raise TimeoutError
-        self._connection.settimeout(left_s)
+        self._connection.settimeout(seconds_left(self._until))
         return self._connection.recv_into(buffer)
 
 

@@ -42,6 +42,7 @@ from verifier.stake.refusals import Refusals
 from verifier.watch.absence_check import HAND_IN_S, AbsenceCheck, DaHealth
 from verifier.watch.backlog import Backlog
 from verifier.watch.event_counter import EventCounter
+from verifier.watch.event_follower import EventFollower
 from verifier.watch.receipt_inbox import ReceiptInbox
 from verifier.watch.records import FETCH_BUDGET_S, Records
 
@@ -63,10 +64,8 @@ class DemandIndex:
 
     def __init__(self, chain: DemandChain, first_block: int, keep_s: int) -> None:
         self._chain = chain
-        self._first_block = first_block
+        self._events = EventFollower(chain, first_block, "demands")
         self._keep_s = keep_s
-        self._next_block = first_block
-        self._last: tuple[int, Digest] | None = None
         self._known: dict[Digest, DemandRecord] = {}
         self._unpaid: OrderedDict[Digest, DemandRecord] = OrderedDict()
         self._old: set[Digest] = set()
@@ -99,17 +98,15 @@ class DemandIndex:
 
     def follow(self, snapshot: Snapshot) -> None:
         """Reads the demands made since the last snapshot, and the present state of the open ones."""
-        if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
-            telemetry.log("demands.reread", from_block=self._first_block)
-            self._next_block, self._last = self._first_block, None
+        if self._events.is_reset():
             self._known.clear()
             self._unpaid.clear()
             self._old.clear()
-        if self._next_block > snapshot.number:
+        if self._events.next_block > snapshot.number:
             return
-        new = self._chain.demanded(self._next_block, snapshot.number)
+        new = self._chain.demanded(self._events.next_block, snapshot.number)
         self._refresh(dict.fromkeys((*self._open(), *new)), snapshot)
-        self._next_block, self._last = snapshot.number + 1, (snapshot.number, snapshot.block_hash)
+        self._events.mark_read(snapshot.number, snapshot.block_hash)
         self._forget(snapshot)
 
     def _open(self) -> tuple[Digest, ...]:
@@ -261,21 +258,18 @@ class WithholdingDisputes:
         self._chain = chain
         self._domain = network.disputes_domain
         self._me = me
-        self._first_block = int(network.deploy_block)
-        self._next_block = self._first_block
-        self._last: tuple[int, Digest] | None = None
+        self._events = EventFollower(chain, int(network.deploy_block), "disputes")
         self._ours: set[Digest] = set()
         self._won: set[Digest] = set()
 
     def follow(self, snapshot: Snapshot) -> None:
         """Reads the disputes opened since the last snapshot. After a reorganisation it reads all of them again."""
-        if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
-            self._next_block, self._last = self._first_block, None
+        if self._events.is_reset():
             self._ours.clear()
             self._won.clear()
-        if self._next_block <= snapshot.number:
-            self._ours |= self._chain.alt_commits(self._me, self._next_block, snapshot.number).keys()
-            self._next_block, self._last = snapshot.number + 1, (snapshot.number, snapshot.block_hash)
+        if self._events.next_block <= snapshot.number:
+            self._ours |= self._chain.alt_commits(self._me, self._events.next_block, snapshot.number).keys()
+            self._events.mark_read(snapshot.number, snapshot.block_hash)
         self._won |= {
             case.id for case in snapshot.disputes if case.ended and case.verdict in CONVICTIONS and case.id in self._ours
         }

@@ -20,6 +20,7 @@ from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from verifier.audits.audit_hints import HintBox
 from verifier.watch.absence_check import HAND_IN_S
+from verifier.watch.event_follower import EventFollower
 from verifier.watch.records import LiveReceipt, Records
 
 
@@ -55,8 +56,7 @@ class Watchtower:
         self._signer = signer
         self._hints = hints
         self._first_block = int(network.deploy_block)
-        self._next_block = self._first_block
-        self._last: tuple[int, Digest] | None = None
+        self._events = EventFollower(chain, self._first_block, "audits")
         self._policy = policy
         self._posted: dict[Digest, list[PostedResult]] = {}
         self._beacons: dict[int, Digest] = {}
@@ -117,20 +117,17 @@ class Watchtower:
         return [each for each in posted if each.result == AuditOutcome.MISMATCH.value]
 
     def _read(self, snapshot: Snapshot) -> None:
-        if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
-            telemetry.log("watchtower.reread", from_block=self._first_block)
-            self._next_block = self._first_block
+        if self._events.is_reset():
             for kept in (self._posted, self._beacons, self._seats, self._committed, self._disputed):
                 kept.clear()
-        if self._next_block > snapshot.number:
+        if self._events.next_block > snapshot.number:
             return
-        for result, _signature in self._chain.audits(self._next_block, snapshot.number):
+        for result, _signature in self._chain.audits(self._events.next_block, snapshot.number):
             self._posted.setdefault(result.receipt_id, []).append(
                 PostedResult(result, min(result.audited_at, snapshot.timestamp))
             )
             telemetry.log("audit.seen", receipt=result.receipt_id, verifier=result.verifier, result=result.result)
-        self._next_block = snapshot.number + 1
-        self._last = (snapshot.number, snapshot.block_hash)
+        self._events.mark_read(snapshot.number, snapshot.block_hash)
 
     def _forget_closed(self, snapshot: Snapshot) -> None:
         """Forgets results whose receipts can no longer be challenged. Age decides, because a result is always younger than its

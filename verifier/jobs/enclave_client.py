@@ -24,6 +24,7 @@ from bytewise.protocol.jobs import (
 from bytewise.protocol.units import Digest
 from bytewise.service import frames, metrics, shard_connection, telemetry
 from bytewise.service.clock import monotonic_s
+from bytewise.service.peers import seconds_left
 
 DIAL_TIMEOUT_S = 5.0
 """Seconds for a connection to one shard."""
@@ -96,10 +97,10 @@ class EnclaveClient:
     def _served(self, peer: socket.socket, job: RunJob, until: float) -> JobResult:
         frames.send(peer, job)
         while True:
-            left = until - monotonic_s()
-            if left <= 0:
-                raise TryAgain("enclave", "out of time")
-            peer.settimeout(left)
+            try:
+                peer.settimeout(seconds_left(until))
+            except TimeoutError:
+                raise TryAgain("enclave", "out of time") from None
             answer = self._receive(peer, JobResult, Dial)
             if isinstance(answer, JobResult):
                 return answer

@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from bytewise.ports import BlockView
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.units import Digest
-from bytewise.service import telemetry
+from verifier.watch.event_follower import EventFollower
 
 K = TypeVar("K", bound=Hashable)
 
@@ -25,10 +25,9 @@ class EventCounter(Generic[K]):
     def __init__(self, chain: BlockView, read: Callable[[int, int], Iterable[K]], first_block: int) -> None:
         self._chain = chain
         self._read = read
-        self._first_block = first_block
+        self._settled = EventFollower(chain, first_block, "counter")
+        """Follows the blocks whose events are counted for good."""
         self._counted: Counter[K] = Counter()
-        self._last: tuple[int, Digest] | None = None
-        """The last block whose events are counted for good."""
         self._recent: Counter[K] = Counter()
         self._as_of: Digest | None = None
 
@@ -45,16 +44,12 @@ class EventCounter(Generic[K]):
     def _follow(self, snapshot: Snapshot) -> None:
         if self._as_of == snapshot.block_hash:
             return
-        if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
-            telemetry.log("events.reread", from_block=self._first_block)
+        if self._settled.is_reset():
             self._counted.clear()
-            self._last = None
-        start = self._first_block if self._last is None else self._last[0] + 1
-        while start <= snapshot.number - SETTLED_BLOCKS:
+        while (start := self._settled.next_block) <= snapshot.number - SETTLED_BLOCKS:
             end = min(start + BLOCKS_PER_READ - 1, snapshot.number - SETTLED_BLOCKS)
-            # Read the hash before the events: if the chain reorganises between the two reads, the next look finds another hash.
-            last = end, self._chain.block_hash(end)
+            block_hash = self._chain.block_hash(end)
             self._counted.update(self._read(start, end))
-            self._last, start = last, end + 1
+            self._settled.mark_read(end, block_hash)
         self._recent = Counter(self._read(start, snapshot.number) if start <= snapshot.number else ())
         self._as_of = snapshot.block_hash

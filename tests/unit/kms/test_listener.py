@@ -1,4 +1,4 @@
-"""The shard's listener: what strangers, crowds and silent enclaves can do to it, which is to be sent away."""
+"""The shard's listener: unknown clients, too many connections and silent enclaves are sent away."""
 
 import os
 import socket
@@ -11,20 +11,23 @@ import pytest
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
 from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, Decision
+from bytewise.service.peers import AddressSlots
 from bytewise.tee.channel import Channel, connect
 from enclave.release_client import open_channel, request_release
 from kms.shard import listener
-from kms.shard.listener import ChannelServer, ConnectionSlots
+from kms.shard.listener import ChannelServer
 from tests.fixtures.kms.release_network import World, wait_until
 
 PATIENCE_S = 60.0
 
 
 @contextmanager
-def served(world: World, places: ConnectionSlots | None = None, handshake_s: float = PATIENCE_S) -> Iterator[ChannelServer]:
+def served(
+    world: World, unattested: AddressSlots | None = None, attested: AddressSlots | None = None, handshake_s: float = PATIENCE_S
+) -> Iterator[ChannelServer]:
     """The listener of shard 1."""
     listening = socket.create_server(("127.0.0.1", world.channel_ports[0]))
-    server = ChannelServer(world.shard(1), world.end(1, world.shard(1)), listening, places, handshake_s)
+    server = ChannelServer(world.shard(1), world.end(1, world.shard(1)), listening, unattested, attested, handshake_s)
     try:
         yield server
     finally:
@@ -62,44 +65,22 @@ def test_one_channel_carries_several_requests_beside_other_channels(world: World
 
 
 def test_excess_connections_are_closed_and_a_place_is_freed_on_leaving(world: World) -> None:
-    places = ConnectionSlots(unattested=3, unattested_per_address=2)
-    with served(world, places), ExitStack() as stack:
+    unattested, attested = AddressSlots(3, 2), AddressSlots(3, 2)
+    with served(world, unattested, attested), ExitStack() as stack:
         held = [stack.enter_context(dialled(world)) for _ in range(2)]
-        wait_until(lambda: places.unattested == 2)
+        wait_until(lambda: unattested.in_use == 2)
         assert closed(dialled(world))
         held[0].close()
-        wait_until(lambda: places.unattested == 1)
+        wait_until(lambda: unattested.in_use == 1)
         with channel(world):
-            wait_until(lambda: (places.unattested, places.attested) == (1, 1))
-
-
-def test_connection_limits_hold_in_total_and_per_address() -> None:
-    places = ConnectionSlots(unattested=3, unattested_per_address=2, attested=1)
-    assert [places.admit("a") for _ in range(3)] == [True, True, False]
-    assert [places.admit("b") for _ in range(2)] == [True, False]
-    assert places.promote("a") and not places.promote("a")
-    assert (places.unattested, places.attested) == (2, 1)
-    assert places.admit("a") and not places.admit("b")
-    places.leave("b", attested=False)
-    assert places.admit("b")
-    places.leave("a", attested=True)
-    assert places.promote("b")
-
-
-def test_members_of_one_address_do_not_take_all_connections() -> None:
-    places = ConnectionSlots(attested=3, attested_per_address=2)
-    assert all(places.admit("a") for _ in range(4))
-    assert [places.promote("a") for _ in range(3)] == [True, True, False]
-    assert places.admit("b") and places.promote("b") and places.attested == 3
-    places.leave("a", attested=True)
-    assert places.promote("a") and not places.promote("a")
+            wait_until(lambda: (unattested.in_use, attested.in_use) == (1, 1))
 
 
 def test_silent_connection_is_closed_after_its_time(world: World) -> None:
-    places = ConnectionSlots()
-    with served(world, places, handshake_s=0.3):
+    unattested = AddressSlots(1, 1)
+    with served(world, unattested, handshake_s=0.3):
         assert closed(dialled(world))
-        wait_until(lambda: places.unattested == 0)
+        wait_until(lambda: unattested.in_use == 0)
 
 
 @pytest.mark.parametrize(
@@ -124,28 +105,28 @@ def test_noise_is_refused_and_the_next_enclave_is_served(world: World, noise: by
 
 
 def test_excess_enclave_is_asked_to_retry(world: World) -> None:
-    case, record, places = world.case(), world.document.record.shards[0], ConnectionSlots(attested=1)
+    case, record, attested = world.case(), world.document.record.shards[0], AddressSlots(1, 1)
     world.chain.open(case)
-    with served(world, places):
+    with served(world, attested=attested):
         with channel(world) as first:
             request_release(first, record, world.request(case), PATIENCE_S)
             with channel(world) as second, pytest.raises((TryAgain, ChannelBroken)):
                 request_release(second, record, world.request(case), PATIENCE_S)
-        wait_until(lambda: places.attested == 0)
+        wait_until(lambda: attested.in_use == 0)
         with channel(world) as third:
             assert request_release(third, record, world.request(case), PATIENCE_S).record.decision == Decision.RELEASED
 
 
 def test_enclave_that_asks_nothing_or_too_much_is_disconnected(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    places = ConnectionSlots()
-    with served(world, places):
+    attested = AddressSlots(3, 3)
+    with served(world, attested=attested):
         with channel(world) as greedy, pytest.raises(ChannelBroken):
             greedy.send(bytes(MAX_RELEASE_BODY_BYTES + 1), PATIENCE_S)
             greedy.receive(1, PATIENCE_S)
         monkeypatch.setattr(listener, "IDLE_S", 0.2)
         with channel(world) as silent, pytest.raises(ChannelBroken):
             silent.receive(1, PATIENCE_S)
-        wait_until(lambda: places.attested == 0)
+        wait_until(lambda: attested.in_use == 0)
 
 
 def test_a_shards_program_cannot_ask_another_shard(world: World) -> None:

@@ -12,7 +12,7 @@ from OpenSSL import SSL
 
 from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
 from bytewise.service.clock import SystemClock, monotonic_s
-from bytewise.tee.channel import EphemeralKey, TlsSession, _seconds_left
+from bytewise.tee.channel import EphemeralKey, TlsSession
 from tests.fixtures.tee.channels import PATIENCE_S, Task
 
 
@@ -179,9 +179,3 @@ def test_message_to_a_closed_peer_is_not_reported_as_sent() -> None:
     with pytest.raises(ChannelBroken, match="BrokenPipeError"):
         session.write(b"x" * 2**20, until)
     session.close()
-
-
-def test_reached_deadline_leaves_no_time() -> None:
-    assert 0 < _seconds_left(monotonic_s() + PATIENCE_S) <= PATIENCE_S
-    with pytest.raises(ChannelBroken, match="out of time"):
-        _seconds_left(monotonic_s())
