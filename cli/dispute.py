@@ -1,7 +1,7 @@
 """`bytewise dispute`: shows disputes, and appeals a verdict for an operator."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -10,19 +10,21 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import Address, Digest, digest, hex0x, unhex
 from bytewise.service.settings import load_settings
-from cli.assurance import warn
-from cli.network import dispute_entry, seat_entry
-from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
+from cli.assurance import warn_of
+from cli.network import dispute_entry, read_rows, seat_entry
+from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 from cli.output import (
     LIMIT,
     LimitOption,
     OutputFormat,
     OutputOption,
+    Row,
     by_prefix,
     emit,
     limited,
-    one_by_prefix,
     print_entries,
+    rows_of,
+    rows_with,
 )
 
 if TYPE_CHECKING:
@@ -52,16 +54,11 @@ def list_disputes(
     Example: bytewise dispute list --verdict overturned --output jsonl
     """
     from bytewise.protocol.records.statements import Verdict
-    from bytewise_client.connection import connected
     from bytewise_client.network_state import disputes
 
     if verdict is not None and verdict.upper() not in Verdict.__members__:
         raise ConfigurationError("--verdict", f"{verdict} is none of {', '.join(Verdict.__members__).lower()}")
-    with connected(network, rpc, DA_URLS) as connection:
-        rows = disputes(connection.reader)
-    if operator is not None:
-        account = by_prefix("--operator", operator, {each["operator"] for each in rows})
-        rows = [each for each in rows if each["operator"] == account]
+    rows = rows_with("--operator", operator, read_rows(network, rpc, disputes), "operator")
     rows = limited([each for each in rows if verdict is None or each["verdict"] == verdict.upper()], limit)
     emit(output, rows, lambda: _print(rows))
 
@@ -78,23 +75,19 @@ def show(
 
     Example: bytewise dispute show 0x71e0
     """
-    from bytewise_client.connection import connected
     from bytewise_client.network_state import disputes
 
-    with connected(network, rpc, DA_URLS) as connection:
-        found = {each["dispute"]: each for each in disputes(connection.reader)}
-    row = found[one_by_prefix("DISPUTE", dispute, found)]
+    (row,) = rows_of("DISPUTE", dispute, read_rows(network, rpc, disputes), "dispute")
     emit(output, row, lambda: _print([row], members=True))
 
 
-def _print(rows: list[dict[str, Any]], members: bool = False) -> None:
+def _print(rows: list[Row], members: bool = False) -> None:
     console = Console()
     print_entries((dispute_entry(each, {}) for each in rows), "disputes", console)
     if members:
         console.print("members of its committee", style="bold")
         print_entries((seat_entry(each) for row in rows for each in row["members"]), "members", console)
-    for label in sorted({each["assurance"] for each in rows}):
-        warn(console, label)
+    warn_of(console, rows)
 
 
 def appeal(

@@ -8,29 +8,30 @@ import typer
 from rich.console import Console
 
 from bytewise.service.settings import load_settings
-from cli.network import seat_entry
-from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
+from cli.network import read_rows, seat_entry
+from cli.options import NETWORK_FILE, RPC_URLS, AccountArgument, NetworkOption, RpcOption
 from cli.output import (
     LIMIT,
     Fields,
     LimitOption,
     OutputFormat,
     OutputOption,
-    by_prefix,
+    Row,
     emit,
     limited,
-    one_by_prefix,
     print_entries,
+    rows_of,
+    rows_with,
 )
 
 if TYPE_CHECKING:
+    from chain.reads.reader import SnapshotReader
     from verifier.settings import NodeSettings
 
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="Settings file of the member (`bytewise member run`).")]
 
 
-AccountArgument = Annotated[str, typer.Argument(metavar="ACCOUNT", help="Account, 0x-hex, or its first digits.")]
 DisputeOption = Annotated[str | None, typer.Option("--dispute", help="Only members of its committee; id, or its first digits.")]
 
 
@@ -44,11 +45,7 @@ def list_members(
 
     Example: bytewise member list --dispute 0x71e0
     """
-    rows = _seats(network, rpc)
-    if dispute is not None:
-        subject = by_prefix("--dispute", dispute, {each["dispute"] for each in rows})
-        rows = [each for each in rows if each["dispute"] == subject]
-    rows = limited(rows, limit)
+    rows = limited(rows_with("--dispute", dispute, read_rows(network, rpc, _seats), "dispute"), limit)
     emit(output, rows, lambda: print_entries(map(_entry, rows), "members", Console()))
 
 
@@ -62,21 +59,16 @@ def show(
 
     Example: bytewise member show 0x3c44cddd
     """
-    rows = _seats(network, rpc)
-    found = one_by_prefix("ACCOUNT", account, {each["voter"] for each in rows})
-    rows = [each for each in rows if each["voter"] == found]
+    rows = rows_of("ACCOUNT", account, read_rows(network, rpc, _seats), "voter")
     emit(output, rows, lambda: print_entries(map(_entry, rows), "members", Console()))
 
 
-def _seats(network: Path, rpc: list[str]) -> list[dict[str, Any]]:
-    from bytewise_client.connection import connected
+def _seats(reader: "SnapshotReader") -> list[Row]:
     from bytewise_client.network_state import disputes
 
-    with connected(network, rpc, DA_URLS) as connection:
-        found = disputes(connection.reader)
     return [
         {"dispute": each["dispute"], "round": each["round"], "assurance": each["assurance"], **member}
-        for each in found
+        for each in disputes(reader)
         for member in each["members"]
     ]
 

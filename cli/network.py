@@ -1,8 +1,8 @@
 """`bytewise network`: the state of a network that anybody can read with an RPC address and the address book."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,7 +11,18 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from cli.assurance import warn
 from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
-from cli.output import LIMIT, Fields, LimitOption, OutputFormat, OutputOption, brief, emit, ether, limited, print_entries
+from cli.output import LIMIT, Fields, LimitOption, OutputFormat, OutputOption, Row, brief, emit, ether, limited, print_entries
+
+if TYPE_CHECKING:
+    from chain.reads.reader import SnapshotReader
+
+
+def read_rows(network: Path, rpc: list[str], read: Callable[["SnapshotReader"], list[Row]]) -> list[Row]:
+    """The rows that `read` makes of a network, at the node of `rpc`."""
+    from bytewise_client.connection import connected
+
+    with connected(network, rpc, DA_URLS) as connection:
+        return read(connection.reader)
 
 
 def print_state(state: Mapping[str, Any], console: Console, names: Mapping[str, str]) -> None:

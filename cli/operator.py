@@ -1,19 +1,16 @@
 """`bytewise operator list` and `show`: operators of a network, their stake, and what they anchored."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.console import Console
 
-from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
-from cli.output import LIMIT, Fields, LimitOption, OutputFormat, OutputOption, brief, emit, limited, one_by_prefix, print_entries
+from cli.network import read_rows
+from cli.options import NETWORK_FILE, RPC_URLS, AccountArgument, NetworkOption, RpcOption
+from cli.output import LIMIT, Fields, LimitOption, OutputFormat, OutputOption, Row, brief, emit, limited, print_entries, rows_of
 
 if TYPE_CHECKING:
     from chain.reads.reader import SnapshotReader
-
-
-AccountArgument = Annotated[str, typer.Argument(metavar="ACCOUNT", help="Account, 0x-hex, or its first digits.")]
 
 
 def list_operators(
@@ -26,10 +23,7 @@ def list_operators(
 
     Example: bytewise operator list --network network.json
     """
-    from bytewise_client.connection import connected
-
-    with connected(network, rpc, DA_URLS) as connection:
-        rows = limited(_operators(connection.reader), limit)
+    rows = limited(read_rows(network, rpc, _operators), limit)
     emit(output, rows, lambda: print_entries(map(_entry, rows), "operators", Console()))
 
 
@@ -43,15 +37,11 @@ def show(
 
     Example: bytewise operator show 0x70997970
     """
-    from bytewise_client.connection import connected
-
-    with connected(network, rpc, DA_URLS) as connection:
-        found = {each["account"]: each for each in _operators(connection.reader)}
-    row = found[one_by_prefix("ACCOUNT", account, found)]
+    (row,) = rows_of("ACCOUNT", account, read_rows(network, rpc, _operators), "account")
     emit(output, row, lambda: print_entries([_entry(row)], "operators", Console()))
 
 
-def _operators(reader: "SnapshotReader") -> list[dict[str, Any]]:
+def _operators(reader: "SnapshotReader") -> list[Row]:
     from bytewise_client.network_state import holdings
     from chain.reads.documents import RegistryDocuments
 

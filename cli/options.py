@@ -71,6 +71,9 @@ def with_call_options(verb: Callable[Concatenate[CallOptions, ...], None]) -> Ca
     return command
 
 
+AccountArgument = Annotated[str, typer.Argument(metavar="ACCOUNT", help="Account, 0x-hex, or its first digits.")]
+
+
 def receipt_argument(text: str) -> Digest:
     """The receipt id that a user typed; `ConfigurationError` if the text is no id."""
     return digest_argument("RECEIPT_ID", text)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -39,6 +39,8 @@ LIMIT = 50
 _PREFIX = re.compile("0x[0-9a-fA-F]{1,64}|[0-9]{1,78}")
 
 Fields = Mapping[str, object]
+Row = dict[str, Any]
+"""An entry of a list, plain JSON data."""
 
 
 def emit(output: OutputFormat, value: object, show: Callable[[], object]) -> None:
@@ -107,6 +109,20 @@ def one_by_prefix(argument: str, text: str, known: Iterable[str]) -> str:
         )
         raise typer.Exit(Exit.NOT_FOUND)
     return found
+
+
+def rows_with(option: str, text: str | None, rows: Sequence[Row], name: str) -> list[Row]:
+    """The rows whose member `name` is the id that a user gave with an option; all without the option."""
+    if text is None:
+        return list(rows)
+    chosen = by_prefix(option, text, {each[name] for each in rows})
+    return [each for each in rows if each[name] == chosen]
+
+
+def rows_of(argument: str, text: str, rows: Sequence[Row], name: str) -> list[Row]:
+    """The rows whose member `name` is the id that a user typed; `typer.Exit` with `Exit.NOT_FOUND` if there is none."""
+    chosen = one_by_prefix(argument, text, {each[name] for each in rows})
+    return [each for each in rows if each[name] == chosen]
 
 
 @contextmanager

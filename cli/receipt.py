@@ -10,7 +10,7 @@ from rich.console import Console
 
 from bytewise.protocol.units import Digest, digest, hex0x, unhex
 from bytewise.service.exit_codes import Exit
-from cli.assurance import warn
+from cli.assurance import warn_of
 from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, DaOption, NetworkOption, ReceiptArgument, RpcOption, receipt_argument
 from cli.output import (
     LIMIT,
@@ -73,8 +73,7 @@ def list_receipts(
 def _print(rows: list[dict[str, Any]]) -> None:
     console = Console()
     print_entries(map(_entry, rows), "receipts", console)
-    for label in sorted({each["assurance"] for each in rows}):
-        warn(console, label)
+    warn_of(console, rows)
 
 
 def _entry(row: Mapping[str, Any]) -> tuple[str, Fields]:

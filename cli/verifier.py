@@ -7,26 +7,27 @@ import typer
 from rich.console import Console
 
 from bytewise.protocol.units import hex0x
-from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
+from cli.network import read_rows
+from cli.options import NETWORK_FILE, RPC_URLS, AccountArgument, NetworkOption, RpcOption
 from cli.output import (
     LIMIT,
     Fields,
     LimitOption,
     OutputFormat,
     OutputOption,
+    Row,
     brief,
-    by_prefix,
     emit,
     limited,
-    one_by_prefix,
     print_entries,
+    rows_of,
+    rows_with,
 )
 
 if TYPE_CHECKING:
     from chain.reads.reader import SnapshotReader
 
 
-AccountArgument = Annotated[str, typer.Argument(metavar="ACCOUNT", help="Account, 0x-hex, or its first digits.")]
 PoolOption = Annotated[str | None, typer.Option("--pool", help="Only verifiers of this pool, 0x-hex, or its first digits.")]
 
 
@@ -40,14 +41,7 @@ def list_verifiers(
 
     Example: bytewise verifier list --output jsonl
     """
-    from bytewise_client.connection import connected
-
-    with connected(network, rpc, DA_URLS) as connection:
-        rows = _verifiers(connection.reader)
-    if pool is not None:
-        digest = by_prefix("--pool", pool, {each["pool"] for each in rows})
-        rows = [each for each in rows if each["pool"] == digest]
-    rows = limited(rows, limit)
+    rows = limited(rows_with("--pool", pool, read_rows(network, rpc, _verifiers), "pool"), limit)
     emit(output, rows, lambda: print_entries(map(_entry, rows), "verifiers", Console()))
 
 
@@ -61,15 +55,11 @@ def show(
 
     Example: bytewise verifier show 0x3c44cddd
     """
-    from bytewise_client.connection import connected
-
-    with connected(network, rpc, DA_URLS) as connection:
-        found = {each["account"]: each for each in _verifiers(connection.reader)}
-    row = found[one_by_prefix("ACCOUNT", account, found)]
-    emit(output, row, lambda: print_entries([_entry(row)], "verifiers", Console()))
+    rows = rows_of("ACCOUNT", account, read_rows(network, rpc, _verifiers), "account")
+    emit(output, rows[-1], lambda: print_entries(map(_entry, rows[-1:]), "verifiers", Console()))
 
 
-def _verifiers(reader: "SnapshotReader") -> list[dict[str, Any]]:
+def _verifiers(reader: "SnapshotReader") -> list[Row]:
     from bytewise_client.network_state import holdings
 
     block = reader.head()

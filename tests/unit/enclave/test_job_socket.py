@@ -4,8 +4,6 @@ import dataclasses
 import os
 import socket
 import stat
-import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,26 +32,16 @@ from verifier.jobs.tickets import JobCase, run_job
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A folder with a short name: socket paths are bounded."""
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
+    """A folder with a short name."""
+    with b.short_folder() as folder:
+        yield folder
 
 
 @pytest.fixture
 def enclave(place: Path) -> Iterator[Path]:
     """A serving enclave; its socket."""
-    path, stop = place / "jobs.sock", threading.Event()
-    listening = server.listen(path)
-    listening.settimeout(0.02)  # how soon it sees that it is to stop
-    thread = threading.Thread(target=b.serve, args=(listening, b.bench(place), stop))
-    thread.start()
-    try:
+    with b.serving(place / "jobs.sock", b.bench(place)) as path:
         yield path
-    finally:
-        stop.set()
-        thread.join(timeout=20)
-        listening.close()
-        assert not thread.is_alive()
 
 
 def client(path: Path) -> EnclaveClient:

@@ -2,11 +2,8 @@
 
 import dataclasses
 import os
-import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -23,7 +20,6 @@ from bytewise.protocol.records.preflight import PreflightSubject, preflight
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.request import Request, output_for
 from bytewise.protocol.records.statements import CannotReason, Outcome
-from enclave import server
 from enclave.session import JobContext
 from tests.fixtures.builders import ANCHOR, CHAIN_ID, MODEL, World, word
 from tests.fixtures.verifier import enclave_in_memory as b
@@ -56,22 +52,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 @contextmanager
 def enclave(place: Place | None) -> Iterator[EnclaveClient]:
     """An enclave that serves the pinned artifact, or the exact one of these tests."""
-    with tempfile.TemporaryDirectory() as name:
-        exact = b.bench(Path(name))
+    with b.short_folder() as folder:
+        exact = b.bench(folder)
         bench = exact
         if place is not None:
             model_id = place.engine.artifact.model_id
             bench = JobContext(place.engine, model_id, b.WholeKey(), exact.quoter, CHAIN_ID, os.urandom, place.engine.profile)
-        listening, stop = server.listen(Path(name) / "s"), threading.Event()
-        thread = threading.Thread(target=b.serve, args=(listening, bench, stop))
-        thread.start()
-        try:
-            yield EnclaveClient(Path(name) / "s", prepare_timeout_s=10.0)
-        finally:
-            stop.set()
-            thread.join(timeout=30)
-            listening.close()
-            assert not thread.is_alive()
+        with b.serving(folder / "s", bench) as path:
+            yield EnclaveClient(path, prepare_timeout_s=10.0)
 
 
 def asked(place: Place, environment: Environment) -> Request:

@@ -1,7 +1,5 @@
 """Whether the enclave is there and approved: asked over a real job socket, judged by a real policy."""
 
-import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +12,6 @@ from bytewise.protocol.units import Digest
 from bytewise.service.clock import SystemClock
 from bytewise.service.readiness import Check, ReadinessRegistry
 from bytewise.tee_simulated.__main__ import simulated_policy
-from enclave import server
 from tests.fixtures.builders import CHAIN_ID, MODEL, NOW, word
 from tests.fixtures.metric_values import value_of
 from tests.fixtures.verifier import enclave_in_memory as b
@@ -25,23 +22,16 @@ from verifier.jobs.enclave_readiness import EnclaveReadiness
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A folder with a short name: socket paths are bounded."""
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
+    """A folder with a short name."""
+    with b.short_folder() as folder:
+        yield folder
 
 
 @pytest.fixture
 def enclave(place: Path) -> Iterator[Path]:
     """A serving enclave; its socket."""
-    path, stop = place / "jobs.sock", threading.Event()
-    listening = server.listen(path)
-    listening.settimeout(0.02)
-    thread = threading.Thread(target=b.serve, args=(listening, b.bench(place), stop))
-    thread.start()
-    yield path
-    stop.set()
-    thread.join(timeout=20)
-    listening.close()
+    with b.serving(place / "jobs.sock", b.bench(place)) as path:
+        yield path
 
 
 class Counted:
