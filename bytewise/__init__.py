@@ -1,1 +1,1 @@
-"""What every actor shares. Read `protocol` first, then `ports`; the other folders are adapters."""
+"""Code that all actors share. Read `protocol` first, then `ports`; the other folders are adapters."""

@@ -136,7 +136,7 @@ class AuditView(Protocol):
         ...
 
     def audit_stage(self, receipt_id: Digest, batch_id: int, verifier: Address, block: int) -> AuditStage:
-        """How far a verifier's audit of a receipt of a batch has come; NOTHING if it was posted for another batch."""
+        """Stage of a verifier's audit of a receipt in a batch; NOTHING if it was posted for another batch."""
         ...
 
     def agreeing(self, receipt_id: Digest, batch_id: int, out_hash: Digest, block: int) -> int:
@@ -172,7 +172,8 @@ class DemandView(Protocol):
         ...
 
     def expired(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
-        """Subjects of demands that ended in these blocks without an answer. One may appear again where stake was missing."""
+        """Subjects of demands that ended in these blocks without an answer. A subject may appear again if stake was missing
+        before."""
         ...
 
     def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:
@@ -235,9 +236,9 @@ class Documents(Protocol):
         """Bytes published with an appraisal policy's digest; the caller checks them. `UnknownEnvironment` if there are none."""
 
 
-# What the single writer of a role key sends. Each transaction is journalled and idempotent by its subject. Deadlines are of the
-# protocol clock, 0 for none. A transaction that rests on a recent look at the world has `within_s`: if no node has it that many
-# seconds after it was last asked for, it is dropped until it is asked for again. 0 means that it is worth sending at any time.
+# Transactions of the single writer of an account. Each is journalled and idempotent by its subject. Deadlines are of the
+# protocol clock, 0 for none. A transaction that depends on a recent finding has `within_s`: if no node has it that many seconds
+# after it was last requested, it is dropped until it is requested again. 0 means no limit.
 
 
 class CourtSender(Protocol):
@@ -251,7 +252,7 @@ class CourtSender(Protocol):
         ...
 
     def draw(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
-        """Draws some seats, from the first one that is not drawn, with the seed block's header."""
+        """Draws some seats, from the first undrawn one on, with the seed block's header."""
         ...
 
     def rearm(self, dispute: Digest, round_number: int) -> None:
@@ -271,11 +272,11 @@ class CourtSender(Protocol):
         ...
 
     def pay_out(self, dispute: Digest) -> None:
-        """Pays everybody but the seats of a dispute that has ended."""
+        """Pays all parties of an ended dispute except the seats."""
         ...
 
     def settle_seats(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
-        """Pays or charges some seats, from the first one that is not settled."""
+        """Pays or charges some seats, from the first unsettled one on."""
         ...
 
 
@@ -325,11 +326,11 @@ class DemandSender(Protocol):
         ...
 
     def expire_list(self, batch_id: int) -> None:
-        """Ends a demand for a list that nobody answered in time."""
+        """Ends a demand for a list that was not answered in time."""
         ...
 
     def expire(self, subject: Digest, times: int = 0) -> None:
-        """Ends a demand that nobody answered in time. `times` is how often it was ended before."""
+        """Ends a demand that was not answered in time. `times`: how often it was ended before."""
         ...
 
 
@@ -348,10 +349,10 @@ class ReportSender(Protocol):
 
 
 class AccountSender(Protocol):
-    """Transactions that collect what is due to an account or a batch."""
+    """Transactions that collect amounts due to an account, or free a batch's collateral."""
 
     def release(self, batch_id: int) -> None:
-        """Frees the collateral of a batch that nothing locks."""
+        """Frees the collateral of a batch if nothing locks it."""
         ...
 
     def finish_unbond(self, due_wei: int) -> None:
@@ -367,7 +368,7 @@ class ReadSource(Protocol):
     """A source that makes many reads in one round trip (`chain.client.access`)."""
 
     def fetch(self, reads: Sequence[Any]) -> None:
-        """Makes the reads that `MissingRead` names. The error of a failed read is kept in the place of its answer."""
+        """Makes the reads that `MissingRead` names. The error of a failed read is stored in place of its answer."""
         ...
 
 

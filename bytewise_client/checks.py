@@ -221,7 +221,7 @@ def altered(shown: Comparison) -> Conclusion:
 
 
 def check_shown(shown: Comparison, has_words: bool) -> ReceiptCheck:
-    """The check line for the comparison of a saved answer."""
+    """Result of the comparison of a saved answer, as one check."""
     more = f" and {len(shown.unchecked) - 8} more" if len(shown.unchecked) > 8 else ""
     unchecked = f"; nothing at hand determines {', '.join(shown.unchecked[:8])}{more}" if shown.unchecked else ""
     if shown.differences:

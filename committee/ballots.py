@@ -137,7 +137,7 @@ class Ballots:
         _, dispute, round_number = finished.key
         self._not_before[(dispute, round_number)] = snapshot.clock + RETRY_PAUSE_S
         if isinstance(finished.outcome, EnclaveAway):
-            return  # what was asked is still to be tried
+            return  # the vote must still be tried
         action, outcome = self._asked.pop((dispute, round_number), None), finished.outcome
         if action is None or not isinstance(outcome, JobResult):
             return

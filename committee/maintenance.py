@@ -1,4 +1,4 @@
-"""What a person does with a member: decline a duty, move its votes to another machine, resume a stopped account."""
+"""A person's orders to a member: decline a duty, move its votes to another machine, resume a stopped account."""
 
 import os
 import threading
@@ -36,8 +36,8 @@ from verifier.settings import NodeSettings
 def decline(settings: NodeSettings, dispute: str) -> int:
     """Records that this member stays away from one dispute, at the known penalty. A vote already committed is still revealed.
 
-    `WrongPhase` or `NoProgress` where the chain or our own record says that the dispute or the duty is over: nothing is recorded
-    then. A dispute that is not known yet is remembered, also while the chain cannot be asked.
+    `WrongPhase` or `NoProgress`, and nothing is recorded, if the dispute or the duty is over according to the chain or our own
+    record. The order is also stored for a dispute that is not known yet, and while the chain cannot be read.
     """
     try:
         subject = digest(unhex(dispute))
@@ -79,14 +79,14 @@ def export_votes(settings: NodeSettings, file: Path) -> int:
         try:
             lease.renew()
         except BytewiseError:
-            # A member may have started while we slept, and may have voted since: no file is better than one that lacks a vote.
+            # A member may have started and voted while this process was paused. No file is better than a file that lacks a vote.
             file.unlink()
             raise
     return count
 
 
 def import_votes(settings: NodeSettings, file: Path) -> int:
-    """Adds the votes of an export; returns how many it has. If one contradicts a known vote: `SecondVote`, none is added."""
+    """Adds the votes of an export; returns their number. `SecondVote` if one contradicts a stored vote; then none is added."""
     try:
         document = file.read_bytes()
         with _stopped_member(settings) as lease:
@@ -98,7 +98,8 @@ def import_votes(settings: NodeSettings, file: Path) -> int:
 
 
 def resume(settings: NodeSettings) -> str:
-    """Lets a stopped account send again; returns why it was stopped, empty if it was not. `LeaseTaken` while a process runs."""
+    """Lets a stopped account send again. Returns the reason of the stop; empty if the account was not stopped. `LeaseTaken` while
+    a process runs."""
     with _stopped_member(settings) as lease:
         reason = lease.stop_reason()
         lease.resume()
@@ -107,7 +108,7 @@ def resume(settings: NodeSettings) -> str:
 
 @contextmanager
 def _stopped_member(settings: NodeSettings) -> Iterator[NonceLease]:
-    # Who holds the nonce lease is the one process of this account: while we do, no member can start.
+    # Only the holder of the nonce lease may send for the account. While this command holds it, no member can start.
     database = open_database(settings.db.location)
     check_revision(database)
     network = read_network(settings.network_file)

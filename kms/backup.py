@@ -70,7 +70,7 @@ class Backup:
 
 
 class RestoreResult(NamedTuple):
-    """What a restore did."""
+    """Result of a restore."""
 
     backup: Backup
     """The whole content."""

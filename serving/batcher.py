@@ -139,7 +139,7 @@ class BatchDuties:
         """New locators of envelopes that were put on DA again because of a demand, by receipt."""
 
     def step(self) -> None:
-        """Answers demands, and releases collateral that nothing holds any more. Each transaction is sent once, however often it
+        """Answers demands, and releases collateral that nothing locks any more. Each transaction is sent once, however often it
         is decided."""
         head = self._reader.head()
         if head == self._number:

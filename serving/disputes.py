@@ -123,7 +123,7 @@ class OperatorDisputes:
             telemetry.log("dispute.can_be_appealed", bond_wei=str(case.appeal_bond_wei), until=case.appeal_end, **facts)
 
     def _appeal(self, own: Mapping[Digest, Dispute], snapshot: Snapshot) -> None:
-        """Appeals where a person ordered it. Only a person can decide that, because the operator does not keep the client's text
+        """Appeals if a person ordered it. Only a person can decide that, because the operator does not keep the client's text
         (ADR-021)."""
         for order in self._orders.pending():
             case = own.get(Digest(order.subject))

@@ -1,4 +1,4 @@
-"""The chain's state that lets this operator serve, read at one block, and how long the reading is believed."""
+"""The chain's state that lets this operator serve, read at one block, and the time for which a reading counts."""
 
 import threading
 from collections.abc import Callable

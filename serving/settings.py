@@ -102,9 +102,10 @@ class OperatorSettings:
     accept: AcceptSettings = field(default_factory=AcceptSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     housekeeping: HousekeepingSettings = field(default_factory=HousekeepingSettings)
-    """How long records are kept. What a dispute, a demand, a penalty or a transaction can still need is never deleted."""
+    """How long records are kept. A record that a dispute, a demand, a penalty or a transaction can still need is never
+    deleted."""
     metrics: MetricsSettings | None = None
-    """Where metrics and probes are served; without the section, nowhere."""
+    """Where metrics and probes are served. Without this section they are not served."""
 
     def __post_init__(self) -> None:
         if self.role != "operator":

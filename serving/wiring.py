@@ -1,8 +1,8 @@
 """Connects the parts of an operator process and runs it. `serving.__main__` and the dishonest operators in `adversaries` use it.
 
 Threads: uvicorn's loop is the main thread; one thread loads the model and then ticks; one thread runs the engine. Before the
-operator says that it is ready, `warm_up` answers two requests and verifies the answers as a verifier would. `OwnStake` renews
-the operator's stake record at EigenLayer, without which it cannot post (ADR-030).
+operator is ready, `warm_up` answers two requests and verifies the answers as a verifier would. `OwnStake` renews the operator's
+stake record at EigenLayer, without which it cannot post (ADR-030).
 """
 
 import json
@@ -69,12 +69,13 @@ class Recorder(Protocol):
     """The part of a sender that is used."""
 
     def sync_stake(self, account: Address, block: int) -> None:
-        """Has the stake source record an account's stake, in the place of its record of that block."""
+        """Makes the stake source record an account's stake anew. `block`: block of the record that the new one replaces; 0 for
+        none."""
         ...
 
 
 class OwnStake:
-    """Looks at the own record now and then, and has it made anew in time."""
+    """Reads the operator's own stake record from time to time, and renews it in time."""
 
     def __init__(self, chain: StakeRecordReader, sender: Recorder, first_block: int, operator: Address) -> None:
         self._chain = chain
@@ -83,7 +84,7 @@ class OwnStake:
         self._record = StakeRecorder(chain, first_block, operator)
 
     def step(self) -> None:
-        """What is due, once however often it is decided."""
+        """Sends the renewal that is due. A renewal that is decided several times is sent once."""
         head = self._chain.head()
         if head < self._record.next_look:
             return
@@ -93,11 +94,12 @@ class OwnStake:
 
 NEW_TOKENS = 8
 TEMPERATURES = (0, 0.8)
-"""Greedy and sampled: both ways through the sampler."""
+"""Temperatures of the two requests: greedy and sampled, the two ways through the sampler."""
 
 
 def warm_up(engine: Engine, offer: Offer, tokenizer: ChatTokenizer, client: LocalSigner) -> int:
-    """How many tokens were generated and verified; `NotExact` if the engine contradicts itself."""
+    """Answers two requests and verifies the answers. Returns the number of tokens; `NotExact` if the engine contradicts
+    itself."""
     new, total = min(NEW_TOKENS, offer.environment.limits.max_new_tokens), 0
     for temperature in TEMPERATURES:
         question = {"messages": [{"role": "user", "content": "Are you warm?"}], "max_tokens": new, "seed": 1}
@@ -112,18 +114,19 @@ def warm_up(engine: Engine, offer: Offer, tokenizer: ChatTokenizer, client: Loca
 
 
 FRESH_TICKS, FRESH_S = 15, 30.0
-"""A reading of the chain older than so many ticks, and seconds, is stale: requests are refused until the chain answers."""
+"""A reading of the chain is stale after so many ticks, but not before so many seconds. Requests are then refused until the chain
+answers."""
 DRAIN_S = 10
-"""How long open connections may take to finish at the end."""
+"""Seconds that open connections get to finish when the process ends."""
 
 
 def unchanged_engine(engine: Engine) -> Engine:
-    """The engine itself: what an honest operator runs."""
+    """Returns the engine unchanged, as an honest operator runs it."""
     return engine
 
 
 def run(settings: OperatorSettings, wrap_engine: Callable[[Engine], Engine] = unchanged_engine) -> int:
-    """Runs an operator until SIGTERM; returns the exit code of the process. Whoever wraps the engine is no honest operator."""
+    """Runs an operator until SIGTERM; returns the exit code of the process. Only dishonest operators of tests wrap the engine."""
     telemetry.configure("operator")
     readiness = ReadinessRegistry()
     with serve_metrics(settings.metrics, Actor.OPERATOR, readiness):
@@ -160,7 +163,7 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True)
 class OperatorWork:
-    """What an operator process does beside answering."""
+    """The work of an operator process besides answering."""
 
     batcher: Batcher
     duties: BatchDuties
@@ -169,14 +172,14 @@ class OperatorWork:
     queue: RequestQueue
     stake: OwnStake
     jobs: tuple[schedule.PeriodicJob, ...] = ()
-    """What runs beside the tick."""
+    """Jobs that run beside the tick."""
 
     def tick(self) -> None:
-        """What is owed for what was published, then what is to be published, then disputes, then the own record of stake.
+        """Does in order: duties about anchored batches, the next batch, disputes, the own stake record.
 
-        None keeps another from its turn: a list is demanded just when DA is away, and then no new batch can be built either.
-        The transactions of each are sent before the next may wait for DA. A `Bug` ends the tick at once; of other errors the
-        first is raised, at the end.
+        A failure of one does not stop the others: lists are demanded just when DA is down, and then no new batch can be built
+        either. The transactions of each are sent before the next may wait for DA. A `Bug` ends the tick at once. Of other errors,
+        the first is raised at the end.
         """
         failed: list[Fault | Unavailable] = []
         pump = self.sender.pump
@@ -192,7 +195,7 @@ class OperatorWork:
 
 
 class Operator:
-    """One operator process; `run` is its life."""
+    """One operator process, from its start to its end (`run`)."""
 
     def __init__(
         self, settings: OperatorSettings, wrap_engine: Callable[[Engine], Engine], readiness: ReadinessRegistry | None = None
@@ -211,7 +214,7 @@ class Operator:
                 app, host=listen.host, port=listen.port, ssl_certfile=str(listen.certificate_file),
                 ssl_keyfile=str(listen.key_file), ssl_version=ssl.PROTOCOL_TLS_SERVER, log_config=None, access_log=False,
                 lifespan="off", server_header=False, timeout_graceful_shutdown=DRAIN_S,
-                # The address tells callers apart: nobody may say another one.
+                # The address distinguishes callers, so a client must not be able to claim another one.
                 proxy_headers=False, callback_notify=liveness.beat_http, timeout_notify=liveness.HTTP_BEAT_S,
             )
         )  # fmt: skip
@@ -247,7 +250,7 @@ class Operator:
             self._server.should_exit = True
 
     def _lease(self) -> NonceLease:
-        """The operator's nonce lease: two processes of one account would sign under each other's numbers."""
+        """The operator's nonce lease. Without it, two processes of one account would sign receipts with the same numbers."""
         database = open_database(self._settings.db.location)
         check_revision(database)
         network = read_network(self._settings.network_file)
@@ -326,7 +329,8 @@ def _engine(model: ModelSettings, environment: Environment) -> AnyEngine:
     slower = torch_instead(model.artifact, model.device)
     if slower is not None:
         telemetry.log("engine.torch", why=slower)
-    # The longest request that the environment allows must be answered: now, and not when it comes, is the time to say no.
+    # The engine must be able to answer the longest request that the environment allows. If it cannot, the process fails now, at
+    # its start.
     return open_engine(
         model.artifact, environment, threads=model.threads, device=model.device, cache_bytes=model.cache_bytes,
         room=environment.limits.max_context,

@@ -1,7 +1,8 @@
 """Carries out actions: turns each decision into a job, a journal entry or a transaction.
 
-Any action may be executed again, because outbox, protection table and worker know what was begun. The journal entry is written
-before the action executes. Moves that anybody may make, and those that collect what is due to the account, need only a sender.
+Any action may be executed again, because outbox, protection table and worker remember each action that was begun. The journal
+entry is written before the action executes. Moves that anybody may make, and those that collect what is due to the account, need
+only a sender.
 """
 
 from collections import OrderedDict
@@ -66,7 +67,8 @@ class MoveSender(CourtSender, VoteSender, AuditSender, DemandSender, ReportSende
         ...
 
     def sync_stake(self, account: Address, block: int) -> None:
-        """Makes the stake source record an account's stake, and replaces its record of that block."""
+        """Makes the stake source record an account's stake anew. `block`: block of the record that the new one replaces; 0 for
+        none."""
         ...
 
     def retry_slash(self, account: Address, ref: Digest, times: int) -> None:

@@ -59,8 +59,8 @@ class NodeObserver:
     ) -> None:  # fmt: skip
         """`max_fee_wei`: largest fee per gas that the account pays; 0 if it sends nothing.
 
-        `note_policy` is called with the digest of each new appraisal policy and the block. The caller's own checks, which are
-        computed when `/readyz` is asked, use that policy.
+        `note_policy` is called with the digest of each new appraisal policy and the block. The caller's own checks, which
+        `/readyz` computes on request, use that policy.
         """
         self._readiness = readiness
         self._head = head

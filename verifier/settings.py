@@ -15,7 +15,7 @@ from bytewise.service.settings import OtherProcess
 
 
 class Role(enum.StrEnum):
-    """What the process does."""
+    """Role of the process."""
 
     WATCHTOWER = "watchtower"
     """Checks receipts and challenges on posted audits; no stake, no enclave."""
@@ -29,14 +29,14 @@ class Role(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HintListener:
-    """Section `[hint_listener]`: where a watchtower takes hints."""
+    """Section `[hint_listener]`: address at which a watchtower receives hints."""
 
     port: int
-    """Port of its own."""
+    """TCP port."""
     certificate_file: Path
     """TLS certificate, PEM; auditors pin it."""
     tls_key_file: Path
-    """Its private key, PEM, mode 0600."""
+    """Private key of the certificate, PEM, mode 0600."""
     host: str = "127.0.0.1"
     """Address to listen on."""
 
@@ -45,57 +45,57 @@ class Strategy(enum.StrEnum):
     """What a watchtower does about what it finds."""
 
     OBSERVE = "observe"
-    """It checks and reports in its log and metrics, and sends no transaction."""
+    """The watchtower reports findings in its log and metrics, and sends no transaction."""
     CHALLENGE = "challenge"
-    """It also opens disputes, demands what is withheld, and reports equivocation, within the limits of its sections."""
+    """The watchtower also opens disputes, demands withheld data, and reports equivocation, within the limits of its sections."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySettings:
-    """Section `[policy]`: what the node does by itself."""
+    """Section `[policy]`: the node's own initiatives."""
 
     strategy: Strategy = Strategy.OBSERVE
-    """What a watchtower does about what it finds; a verifier's duties do not depend on it."""
+    """Strategy of a watchtower. A verifier's duties do not depend on it."""
     audits: bool = True
     """Whether a verifier runs and posts the light audits for which it is drawn."""
     challenges: bool = True
     """Whether a watchtower that challenges opens disputes."""
     demands: bool = True
-    """Whether a watchtower that challenges demands what is withheld. Every other node only ends demands that nobody answered."""
+    """Whether a watchtower that challenges also demands withheld data. Every other node only ends unanswered demands."""
     fetch_deadline_s: int = 60
-    """Chain time after anchoring when missing bytes become the finding Withheld."""
+    """Seconds of chain time after anchoring after which missing bytes become the finding `Withheld`."""
     audit_margin_s: int = 5
-    """Chain time before the end of the window when no audit starts any more."""
+    """Seconds of chain time before the end of the window in which no audit starts any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSettings:
-    """Section `[executor]`: the own enclave, as the duty process reaches it."""
+    """Section `[executor]`: how the duty process reaches its enclave."""
 
     socket: Path
     """Job socket of the enclave."""
     prepare_timeout_s: float = 30.0
-    """How long the enclave may be busy with something else."""
+    """Seconds for which the enclave may be busy with another job."""
     ticket_ttl_s: int = 120
-    """Chain time for which a ticket is valid."""
+    """Seconds of chain time for which a ticket is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class HintSettings:
-    """Section `[hints]`: watchtowers that an auditor tells what it found."""
+    """Section `[hints]`: watchtowers to which an auditor sends its findings."""
 
     urls: tuple[str, ...]
-    """`https://…` each."""
+    """Addresses of the watchtowers, each `https://…`."""
     certificate_file: Path
-    """Their certificates, PEM."""
+    """File with the certificates of the watchtowers, PEM."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """One duty process. Times are seconds of wall clock unless they say chain time."""
+    """Settings of one duty process. Times are seconds of wall clock unless they say chain time."""
 
     role: Role
-    """What it does."""
+    """Role of the process."""
     network_file: Path
     """Address book."""
     chain: ChainSettings
@@ -106,31 +106,32 @@ class NodeSettings:
     """Version of this file's format."""
     policy: PolicySettings = field(default_factory=PolicySettings)
     executor: ExecutorSettings | None = None
-    """Needed by the roles verifier and member."""
+    """Required for the roles verifier and member."""
     inbox_folder: Path | None = None
     """Folder in which clients' receipts are put: the `receipt.signed` member of an answer, a file `….json` each."""
     hint_listener: HintListener | None = None
-    """Where a watchtower hears from auditors what the verdict will say; without it the opener's share is never its own."""
+    """Where a watchtower receives hints of auditors about the verdict. Without hints it never earns the opener's share."""
     hints: HintSettings | None = None
-    """Whom a verifier tells what its audits found."""
+    """Watchtowers to which a verifier sends the findings of its audits."""
     moves: MovePolicy = field(default_factory=MovePolicy)
-    """Moves that anybody may make."""
+    """Limits for moves that any account may make."""
     votes: VotePolicy = field(default_factory=VotePolicy)
-    """Own seats."""
+    """Limits for votes of own seats."""
     watch: WatchPolicy = field(default_factory=WatchPolicy)
-    """When a watchtower risks its bond."""
+    """Conditions under which a watchtower risks its bond."""
     demand: DemandPolicy = field(default_factory=DemandPolicy)
-    """When a watchtower risks the bond of a demand."""
+    """Conditions under which a watchtower risks the bond of a demand."""
     housekeeping: HousekeepingSettings = field(default_factory=HousekeepingSettings)
-    """How long records are kept. What a dispute, a demand, a penalty or a transaction can still need is never deleted."""
+    """How long records are kept. A record that a dispute, a demand, a penalty or a transaction can still need is never
+    deleted."""
     metrics: MetricsSettings | None = None
-    """Where metrics and probes are served; without the section, nowhere."""
+    """Where metrics and probes are served. Without this section they are not served."""
     enclave: OtherProcess | None = None
     """Section of the node's enclave process, which reads and checks it by itself."""
     collateral: OtherProcess | None = None
     """Section of the process that renews the collateral of the enclave's quotes."""
     ready_file: Path | None = None
-    """Written after the first complete tick, for whoever started the process."""
+    """File that is written after the first complete tick, for the program that started the process."""
 
     def __post_init__(self) -> None:
         if self.role in (Role.VERIFIER, Role.MEMBER) and self.executor is None:
@@ -140,10 +141,10 @@ class NodeSettings:
 
     @property
     def watches(self) -> bool:
-        """Whether it judges every receipt by public records, and has no duties."""
+        """Whether the process checks every receipt by public records, and has no duties."""
         return self.role in (Role.WATCHTOWER, Role.MONITOR)
 
     @property
     def observes(self) -> bool:
-        """Whether it sends nothing, whatever it finds."""
+        """Whether the process sends no transaction, for any finding."""
         return self.role is Role.MONITOR or (self.role is Role.WATCHTOWER and self.policy.strategy is Strategy.OBSERVE)

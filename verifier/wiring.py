@@ -68,7 +68,7 @@ from verifier.watch.records import Records
 
 
 class EpochReader(Protocol):
-    """What is asked of the chain."""
+    """The part of the chain that is read."""
 
     def epoch_on_chain(self, epoch: int, block: int) -> EpochOnChain:
         """A key epoch as `KeyEpochs` has it."""
@@ -76,14 +76,14 @@ class EpochReader(Protocol):
 
 
 class EpochLabel:
-    """A part of every duty process that wants nothing done."""
+    """A part of every duty process that only logs. It decides no action."""
 
     def __init__(self, chain: EpochReader) -> None:
         self._chain = chain
         self._told = 0
 
     def step(self, snapshot: Snapshot) -> Sequence[Action]:
-        """Tells the epoch when it is another than before; an epoch keeps its label for good."""
+        """Logs the key epoch when it changes. The label of an epoch never changes."""
         epoch = snapshot.active_epoch
         if epoch not in (0, self._told):
             metrics.set_key_epoch(epoch, self._chain.epoch_on_chain(epoch, snapshot.number).assurance)
@@ -92,14 +92,15 @@ class EpochLabel:
 
 
 class FollowingReader(SnapshotReader):
-    """Key epochs have the verification keys of the shares that the chain means, at the newest final block as shards read it.
+    """Reads key epochs with the verification keys of the shares in force at the newest final block, which shards use, too.
 
-    Otherwise nobody could open anything from when a key was dealt again until this process starts on a new book.
+    With the keys of the address book, no envelope would open after a key was dealt again until this process restarts with a new
+    book.
     """
 
     def epoch(self, epoch: int, block: int) -> EpochRecord:
-        """As `SnapshotReader.epoch`; where the key was dealt once, or no final block has the epoch yet, the keys are the
-        book's."""
+        """As `SnapshotReader.epoch`. If the key was dealt only once, or no final block has the epoch yet, the keys are those of
+        the address book."""
         record = super().epoch(epoch, block)
         if self.epoch_on_chain(epoch, block).version == 0:
             return record
@@ -128,11 +129,11 @@ class NodeContext:
         self.policy = SenderPolicy(confirmations=settings.chain.confirmations, max_fee_wei=settings.signer.max_fee_wei)
         self.sender = contract_sender(client, self.network, self.lease, self.signer, settings.role.value, self.policy)
         archive, cursor = Archive(self.database, self.clock), Cursor(self.database, "batches")
-        # One try per proxy: the backlog and the vote ask again by themselves, and a tick must not wait for three timeouts.
+        # One try for each proxy: backlog and vote try again later, and a tick must not wait for three timeouts.
         self.da = ProbedStore(DaClient(settings.da.urls, settings.da.timeout_s, attempts=1), os.urandom)
         documents = RegistryDocuments(self.chain)
         self.archive = archive
-        # Nobody else reads it.
+        # Only this process reads it.
         self.leaves = LeafIndex(self.network.anchor_domain) if settings.watches else None
         self.records = Records(
             self.chain, documents, self.da, archive, cursor, self.network, settings.policy.fetch_deadline_s, leaves=self.leaves
@@ -144,7 +145,7 @@ class NodeContext:
         self.members: KnownVerifiers | None = None
 
     def enclave(self) -> EnclaveClient:
-        """The own enclave."""
+        """Client of the node's own enclave."""
         executor = self.executor
         return EnclaveClient(executor.socket, executor.prepare_timeout_s)
 
@@ -173,7 +174,7 @@ class NodeContext:
         return Watchtower(self.chain, self.network, self.records, self.signer, self.settings.watch, box)
 
     def demander(self, disputes: bool, audits: bool) -> Demander:
-        """The part that looks after demands; only a watchtower makes any, and who needs no envelopes fetches none."""
+        """The part that handles demands. Only a watchtower makes any; a node that needs no envelopes fetches none."""
         settings = self.settings
         makes = settings.watches and settings.policy.demands
         policy = settings.demand if makes else replace(settings.demand, budget_wei=0)
@@ -181,14 +182,14 @@ class NodeContext:
         return Demander(self.chain, self.network, self.records, self.da, means, self.given)
 
     def reporter(self) -> EquivocationReporter | None:
-        """The part that reports equivocation; a watchtower's."""
+        """The part of a watchtower that reports equivocation."""
         if self.leaves is None:
             return None
         first_block, me = int(self.network.deploy_block), self.signer.address
         return EquivocationReporter(self.chain, first_block, me, self.leaves, self.archive, self.given)
 
     def close(self) -> None:
-        """Ends what runs beside the ticks."""
+        """Ends the threads that run beside the ticks."""
         if self.hints is not None:
             self.hints.close()
         self.worker.stop()
@@ -204,7 +205,7 @@ class NodeContext:
         voting: VoteExecutor | None = None,
         votes: VotePart | None = None,
     ) -> Node:
-        """The process: votes before audits, audits before challenges, challenges before reports, reports before demands."""
+        """The node, with its parts in order: votes, audits, challenges, reports, demands."""
         demander, reporter = self.demander(watchtower is not None, auditor is not None), self.reporter()
         first, me, moves = int(self.network.deploy_block), self.signer.address, self.settings.moves
         stake = (
@@ -226,7 +227,7 @@ class NodeContext:
         )  # fmt: skip
 
     def _observe(self) -> Callable[[Snapshot], None]:
-        """What is told of each block: to metrics and readiness, and to housekeeping."""
+        """The function that gets each snapshot and passes it to metrics, readiness and housekeeping."""
         observer = self._observer()
 
         def observe(snapshot: Snapshot) -> None:
@@ -236,7 +237,7 @@ class NodeContext:
         return observe
 
     def _observer(self) -> NodeObserver:
-        """What tells metrics and readiness of each block; adds the checks that are computed when somebody asks."""
+        """The observer that sets metrics and readiness for each block. Also adds the checks that are computed on request."""
         settings, head = self.settings, ChainHead(self.clock)
         add_storage_checks(self.readiness, self.database, self.lease)
         self.readiness.add("signer", self.signer.check)
@@ -257,7 +258,8 @@ class NodeContext:
 
 
 def run(name: str, settings: NodeSettings, build: Callable[[NodeContext], Node], stop: threading.Event) -> int:
-    """Ticks until `stop`, alone with its account; returns the exit code. `LeaseTaken` if another process runs for the account."""
+    """Ticks until `stop` while no other process may send for the account; returns the exit code. `LeaseTaken` if another process
+    runs for the account."""
     telemetry.configure(name)
     readiness = ReadinessRegistry()
     with serve_metrics(settings.metrics, Actor(settings.role.value), readiness):
@@ -280,7 +282,7 @@ def run(name: str, settings: NodeSettings, build: Callable[[NodeContext], Node],
 
 
 def build_node(context: NodeContext) -> Node:
-    """The node of the role that the settings name."""
+    """Makes the node for the role in the settings."""
     settings = context.settings
     if settings.role is Role.MEMBER:
         raise ConfigurationError("role", "a member also votes: start it with `bytewise member run`")

@@ -70,7 +70,7 @@ class Path(Protocol[AnyCache]):
         ...
 
     def cache_bytes(self, batch: int, capacity: int) -> int:
-        """Bytes of such a cache."""
+        """Size in bytes of the cache that `cache` would make."""
         ...
 
     def memory(self) -> int:

@@ -44,7 +44,7 @@ class Runner:
         return attending or ExactCache(shape.layers, batch, shape.key_value_heads, shape.head_width, capacity)
 
     def cache_bytes(self, batch: int, capacity: int) -> int:
-        """Bytes of such a cache."""
+        """Size in bytes of the cache that `cache` would make."""
         shape = self.shape
         attending = self.backend.cache_bytes(shape, batch, capacity) if isinstance(self.backend, FusedBackend) else None
         return attending or ExactCache.bytes_of(shape.layers, batch, shape.key_value_heads, shape.head_width, capacity)

@@ -12,7 +12,7 @@ from bytewise.protocol.units import U64, U256, Address, Digest
 
 
 class StakeSource(enum.StrEnum):
-    """What holds the stake of a network. A network never changes it."""
+    """The holder of a network's stake. It never changes."""
 
     NATIVE = "native"
     """The contract `StakeVault` of the network itself."""
@@ -141,7 +141,7 @@ class Network:
     dealt: tuple[DealtShares, ...] | None = field(default=None, metadata=LATER)
     """All versions of the shares of each epoch whose key was dealt again, in order; None in older books."""
     stake: StakeSource | None = field(default=None, metadata=LATER)
-    """What holds the stake; None in older books."""
+    """Holder of the stake; None in older books."""
 
     @property
     def anchor_domain(self) -> Domain:
@@ -194,5 +194,5 @@ class Network:
 
 
 def share_holder(shard: ShardRecord) -> ShareHolder:
-    """A shard of an epoch document as a holder of its shares."""
+    """The entry of an epoch document's shard as the holder of a share."""
     return ShareHolder(shard.address, shard.url, shard.certificate)

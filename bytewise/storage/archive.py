@@ -1,7 +1,7 @@
-"""What a verifier has seen: batches, receipts with the finding of their check, archived ciphertext, and its light audits.
+"""The records that a verifier has seen: batches, receipts with the finding of their check, archived ciphertext, and its light
+audits.
 
-All but the ciphertext can be deleted and rebuilt from chain and DA. DA deletes ciphertext after its retention, so it is
-archived.
+All records except ciphertext can be rebuilt from chain and DA. DA deletes ciphertext after its retention, so it is archived.
 """
 
 from collections.abc import Collection
@@ -23,11 +23,11 @@ ENDED_AUDITS = ("DONE", "FAILED")
 """States in which a light audit has ended (`verifier.audits.bounties`)."""
 
 NUMBERS_PER_QUERY = 256
-"""Two variables each, of the 999 that any SQLite takes."""
+"""Most rows in one statement: each needs two of the 999 variables that any SQLite accepts."""
 
 
 class SeenBatch(NamedTuple):
-    """A batch of the chain. `state` is the verifier's own word for it; `seen_at` Unix seconds."""
+    """A batch of the chain. `state`: the verifier's state of its check; `seen_at`: Unix seconds."""
 
     header: BatchHeader
     state: str
@@ -36,7 +36,7 @@ class SeenBatch(NamedTuple):
 
 
 class SeenReceipt(NamedTuple):
-    """A receipt of a batch, its Merkle siblings, and what the check found; `checked_at` Unix seconds."""
+    """A receipt of a batch, its Merkle siblings, and the finding of its check. `checked_at`: Unix seconds."""
 
     receipt_id: Digest
     batch_id: int
@@ -48,7 +48,8 @@ class SeenReceipt(NamedTuple):
 
 
 class LightAudit(NamedTuple):
-    """A light audit that fell to us. `opening` is what later opens the posted commitment (salt, hashes), plain JSON data."""
+    """A light audit for which this verifier was drawn. `opening`: the salt and hashes that later open the posted commitment,
+    plain JSON data."""
 
     receipt_id: Digest
     deadline: int
@@ -67,7 +68,7 @@ class Archive:
         self._clock = clock
 
     def add_batch(self, header: BatchHeader, state: str = "NEW") -> SeenBatch:
-        """Remembers a batch; one that is known keeps its state."""
+        """Stores a batch. A batch that is stored already keeps its state."""
         with write_transaction(self._engine) as connection:
             insert_if_new(
                 connection, SeenBatchRow, batch_id=header.batch_id, block_number=header.block, header=encoding.encode(header),
@@ -79,13 +80,13 @@ class Archive:
         return found
 
     def mark_batch(self, batch_id: int, state: str, detail: str = "") -> None:
-        """Sets the verifier's word for a batch."""
+        """Sets the state of a batch."""
         change = update(SeenBatchRow).where(SeenBatchRow.batch_id == batch_id)
         with write_transaction(self._engine) as connection:
             connection.execute(change.values(state=state, detail=detail[:500]))
 
     def batch(self, batch_id: int) -> SeenBatch | None:
-        """One batch."""
+        """The batch with this number; None if it is unknown."""
         found = self._batches(SeenBatchRow.batch_id == batch_id)
         return found[0] if found else None
 
@@ -96,7 +97,7 @@ class Archive:
     def add_receipt(
         self, receipt_id: Digest, batch_id: int, signed: SignedReceipt, proof: tuple[Digest, ...], finding: str, detail: str = ""
     ) -> None:
-        """Remembers a checked receipt; one that is known keeps its finding."""
+        """Stores a checked receipt. A receipt that is stored already keeps its finding."""
         with write_transaction(self._engine) as connection:
             insert_if_new(
                 connection, SeenReceiptRow, receipt_id=receipt_id, batch_id=batch_id, operator=signed.receipt.operator,
@@ -106,7 +107,7 @@ class Archive:
             )  # fmt: skip
 
     def mark_receipt(self, receipt_id: Digest, finding: str, detail: str = "") -> None:
-        """Sets what the check found."""
+        """Sets the finding of a receipt."""
         change = update(SeenReceiptRow).where(SeenReceiptRow.receipt_id == receipt_id)
         with write_transaction(self._engine) as connection:
             connection.execute(change.values(finding=finding, detail=detail[:500], checked_at=self._clock.now()))
@@ -142,7 +143,7 @@ class Archive:
         return name
 
     def envelope(self, envelope_hash: Digest) -> Blob | None:
-        """Archived ciphertext, if there is; `StoreCorrupt` if it does not hash to its name any more."""
+        """Archived ciphertext; None if there is none, `StoreCorrupt` if its hash is wrong."""
         query = select(ArchivedEnvelopeRow.data).where(ArchivedEnvelopeRow.envelope_hash == envelope_hash)
         with read_transaction(self._engine) as connection:
             data = connection.execute(query).scalar_one_or_none()
@@ -169,7 +170,7 @@ class LightAudits:
         self._clock = clock
 
     def add(self, receipt_id: Digest, deadline: int) -> LightAudit:
-        """A new PENDING audit, or the one that is there."""
+        """Adds a PENDING audit, or returns the existing one."""
         with write_transaction(self._engine) as connection:
             insert_if_new(
                 connection, LightAuditRow, receipt_id=receipt_id, deadline=deadline, state="PENDING", detail="",
@@ -197,7 +198,8 @@ class LightAudits:
         self._update(receipt_id, deadline=deadline)
 
     def sign_once(self, result: AuditResult, signature: Blob, opening: Any) -> LightAudit:
-        """Stores the one signed result before it is posted; returns it, or the one stored earlier: post that."""
+        """Stores the signed result before it is posted. Returns the result to post: this one, or the one that was stored
+        earlier."""
         unsigned = update(LightAuditRow).where(LightAuditRow.receipt_id == result.receipt_id, LightAuditRow.result.is_(None))
         values = {"result": encoding.encode(result), "signature": signature, "opening": encoding.encode(opening)}
         with write_transaction(self._engine) as connection:

@@ -4,9 +4,9 @@ SQLite: WAL, `synchronous=FULL` (a committed row survives power loss), foreign k
 for writers, because a deferred transaction that has read may fail to become a writer later (design section 2). A new file can
 give free pages back (`auto_vacuum`).
 
-PostgreSQL: writers run at READ COMMITTED whatever the server's default is; `lock_name` makes a transaction exclusive by locking
-a row of that name. Readers see one snapshot. Waits for locks are bounded as on SQLite. A commit waits for the disk even where
-the server's default does not.
+PostgreSQL: writers run at READ COMMITTED, with any default of the server; `lock_name` makes a transaction exclusive by locking
+a row of that name. Readers see one snapshot. Waits for locks are bounded as on SQLite. A commit waits for the disk, also if the
+server's default does not.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The periodic job that keeps a database small: it deletes what `Retention` allows and says what it deleted."""
+"""The periodic job that keeps a database small: it deletes the records that `Retention` allows, and logs their number."""
 
 import threading
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from bytewise.storage.retention import Horizon, Retention
 def housekeeping_job(
     engine: Engine, settings: HousekeepingSettings, horizon: Callable[[], Horizon | None], stop: threading.Event
 ) -> PeriodicJob:
-    """The job of one process. It does nothing before `horizon` gives what the chain still needs."""
+    """The job of one process. It does nothing before `horizon` returns the records that the chain still needs."""
     retention = Retention(engine, settings, stop.is_set)
 
     def run() -> None:

@@ -45,8 +45,8 @@ class NonceLease:
     def acquire(self) -> int:
         """Takes or renews the lease; returns the fencing token.
 
-        Raises `LeaseTaken` while another process holds it. Raises `LeaseLost` if we held it and another process took it since:
-        what we read before that may be out of date, so only a new start helps.
+        `LeaseTaken` while another process holds it. `LeaseLost` if we held it and another process took it since: our earlier
+        reads may be out of date, so only a restart helps.
         """
         if self._fence >= 0:
             return self.renew()
@@ -63,7 +63,7 @@ class NonceLease:
         return fence
 
     def renew(self) -> int:
-        """Prolongs our lease, also one that ended if nobody took it since; returns its fencing token.
+        """Prolongs our lease, also after its end if no other process took it. Returns its fencing token.
 
         `LeaseLost` if another process took it.
         """
@@ -73,7 +73,7 @@ class NonceLease:
         return fence
 
     def release(self) -> None:
-        """Gives the lease back; no effect if it is no longer ours."""
+        """Releases the lease; no effect if it is no longer ours."""
         with write_transaction(self.engine) as connection:
             row = self._locked(connection)
             if row is not None and (row.owner, row.fencing_token) == (self.owner, self._fence):
@@ -90,7 +90,7 @@ class NonceLease:
         return bool(row.leased_until > self.clock.now())
 
     def require_in(self, connection: Connection) -> Row[Any]:
-        """The locked row, if our fencing token is still the one in it; otherwise `LeaseLost`."""
+        """Returns the locked row if it still has our fencing token; otherwise raises `LeaseLost`."""
         row = self._locked(connection)
         if row is None or (row.owner, row.fencing_token) != (self.owner, self._fence):
             raise LeaseLost(self.account, self._fence)
@@ -109,7 +109,7 @@ class NonceLease:
         return nonce
 
     def stop(self, reason: str) -> None:
-        """Stops sending for this account until a person resumes it: somebody else may hold our key."""
+        """Stops sending for this account until a person resumes it, because another program may have our key."""
         with write_transaction(self.engine) as connection:
             self._create(connection)
             self._write(connection, stop_reason=reason[:80])
@@ -127,7 +127,7 @@ class NonceLease:
     def verify_owner(self) -> None:
         """`ConfigurationError` if the database is another account's, or the same account's on another chain.
 
-        What it archived, signed and sent would be taken for our own.
+        Records of the other account would be taken for our own.
         """
         with read_transaction(self.engine) as connection:
             rows = connection.execute(select(NonceLeaseRow.chain_id, NonceLeaseRow.account)).all()
@@ -140,7 +140,7 @@ class NonceLease:
         return str(self.chain_id), self.account
 
     def leased_until(self) -> int:
-        """Unix second at which the lease ends that a process holds; 0 if none ever did or it was given back."""
+        """Unix second at which the present lease ends; 0 if there never was one, or it was released."""
         with read_transaction(self.engine) as connection:
             return connection.execute(select(NonceLeaseRow.leased_until).where(self._own())).scalar_one_or_none() or 0
 
@@ -162,13 +162,13 @@ class NonceLease:
 
 
 RENEWALS_PER_LEASE = 3
-"""A slow process, or one busy moment of its database, does not cost the lease."""
+"""Number of renewals during one lease: several, so that a slow process or a busy database does not lose the lease."""
 
 _POLL_S = 0.25
-"""Between two attempts to take a lease that another process holds."""
+"""Seconds between two attempts to take a lease that another process holds."""
 
 _GRACE_S = 2.0
-"""Beyond a lease, because its end is given in whole seconds."""
+"""Seconds to wait beyond the end of a lease, because the end is stored in whole seconds."""
 
 
 @contextmanager
@@ -217,7 +217,7 @@ class _Renewer(threading.Thread):
         self._over = threading.Event()
 
     def run(self) -> None:
-        """Renews until `end`; stops the process as soon as the lease may be another's, whatever the reason."""
+        """Renews until `end`. Stops the process as soon as another process may hold the lease."""
         ended = False
         try:
             while not self._over.wait(self._lease.ttl_s / RENEWALS_PER_LEASE):
@@ -232,7 +232,7 @@ class _Renewer(threading.Thread):
                 self._stop_process.set()
 
     def end(self) -> None:
-        """Stops renewing; returns when no renewal is under way."""
+        """Stops renewing, and waits for a running renewal."""
         self._over.set()
         self.join()
 

@@ -5,9 +5,9 @@
        │          └──────────┘  └───────┘ └──▶ REVERTED
        └──▶ SUPERSEDED (someone else did it), EXPIRED (too late), REPLACED (its nonce went to another transaction)
 
-After a crash: broadcast the stored bytes again first; only then replace them. What has a nonce goes back to BROADCAST from every
-end but FINAL when its block leaves the chain: its bytes are valid again, and every later nonce waits for them. Every write checks
-the nonce lease's fencing token.
+After a crash, the stored bytes are broadcast again before they are replaced. If the block of a row with a nonce leaves the chain,
+the row goes back to BROADCAST from every end except FINAL: its bytes are valid again, and every later nonce waits for them. Every
+write checks the nonce lease's fencing token.
 """
 
 import enum
@@ -24,7 +24,7 @@ from bytewise.storage.tables import OutboxAttemptRow, OutboxRow
 
 
 class OutboxState(enum.StrEnum):
-    """Where a transaction stands."""
+    """State of a transaction."""
 
     PLANNED = "PLANNED"
     SIGNED = "SIGNED"
@@ -42,7 +42,7 @@ OPEN = (OutboxState.PLANNED, OutboxState.SIGNED, OutboxState.BROADCAST, OutboxSt
 """States that need work."""
 
 _LEAVABLE = (OutboxState.CONFIRMED, OutboxState.REVERTED, OutboxState.EXPIRED, OutboxState.REPLACED)
-"""Ends that a reorganisation takes back, where a nonce was used."""
+"""Ended states that a reorganisation takes back if a nonce was used."""
 
 _ENDS = frozenset({OutboxState.SUPERSEDED, OutboxState.EXPIRED, OutboxState.REPLACED, OutboxState.REVERTED})
 TRANSITIONS: dict[OutboxState, frozenset[OutboxState]] = {
@@ -66,11 +66,12 @@ TRANSITIONS: dict[OutboxState, frozenset[OutboxState]] = {
     OutboxState.EXPIRED: frozenset({OutboxState.PLANNED, OutboxState.BROADCAST}),
     OutboxState.REPLACED: frozenset({OutboxState.PLANNED, OutboxState.BROADCAST}),
 }
-"""Every legal move; back to PLANNED only by `replan`."""
+"""Every allowed change of state. Only `replan` leads back to PLANNED."""
 
 
 class Intent(NamedTuple):
-    """What is to be sent. (contract, function, subject, role) name it: a second identical intent is the same row."""
+    """A transaction to send. (contract, function, subject, role) identify it: a second intent with the same four is the same
+    row."""
 
     contract: Address
     function: str
@@ -123,7 +124,7 @@ class Outbox:
         self.lease = lease
 
     def plan(self, intent: Intent) -> OutboxItem:
-        """The row of this intent: a new PLANNED one, or the one that is there already, whatever its state."""
+        """The row of this intent: a new PLANNED one, or the existing one in any state."""
         now = self.lease.clock.now()
         with write_transaction(self.lease.engine) as connection:
             insert_if_new(
@@ -151,7 +152,7 @@ class Outbox:
         return self._items(OutboxRow.state.in_(_LEAVABLE), OutboxRow.nonce.is_not(None))
 
     def loose(self, chain_nonce: int) -> tuple[Attempt, ...]:
-        """The newest bytes of each nonce from `chain_nonce` on that its row has left behind by being planned again."""
+        """Bytes of rows that were planned again under a later nonce: the newest of each nonce from `chain_nonce` on."""
         lease = (OutboxRow.chain_id == str(self.lease.chain_id), OutboxRow.account == self.lease.account)
         left = or_(OutboxRow.nonce.is_(None), OutboxRow.nonce != OutboxAttemptRow.nonce)
         query = select(*OutboxAttemptRow.__table__.columns[1:]).join(OutboxRow, OutboxRow.id == OutboxAttemptRow.outbox_id)
@@ -183,7 +184,7 @@ class Outbox:
             return self._store(connection, item_id, nonce, make(nonce))
 
     def replace(self, item_id: int, make: Callable[[int], SignedTransaction]) -> Attempt:
-        """Stores other bytes for the same nonce (a higher fee); to be broadcast after the old ones failed to be mined."""
+        """Stores other bytes for the same nonce, with a higher fee. They are broadcast after the old ones were not mined."""
         with write_transaction(self.lease.engine) as connection:
             row = self._move(connection, item_id, OutboxState.SIGNED)
             if row.nonce is None:
@@ -191,7 +192,7 @@ class Outbox:
             return self._store(connection, item_id, row.nonce, make(row.nonce))
 
     def broadcast(self, item_id: int, tx_hash: Digest) -> None:
-        """Records that the bytes with this hash were handed to a node."""
+        """Records that the bytes with this hash were sent to a node."""
         now = self.lease.clock.now()
         change = update(OutboxAttemptRow).where(OutboxAttemptRow.outbox_id == item_id, OutboxAttemptRow.tx_hash == tx_hash)
         with write_transaction(self.lease.engine) as connection:
@@ -208,7 +209,7 @@ class Outbox:
         block_hash: Digest | None = None,
         detail: str = "",
     ) -> OutboxItem:
-        """Moves a row; `StoreCorrupt` if the table of moves forbids it. MINED needs its block."""
+        """Changes the state of a row; `StoreCorrupt` if the change is not allowed. MINED needs the block."""
         if (state is OutboxState.MINED) != (block_hash is not None and block_number is not None) and state in OPEN:
             raise StoreCorrupt("outbox", f"row {item_id}: {state} with block {block_number}")
         values: dict[str, Any] = {"detail": detail[:500]}
@@ -231,7 +232,7 @@ class Outbox:
         return self.item(item_id)
 
     def set_times(self, item_id: int, deadline: int, broadcast_by: int) -> OutboxItem:
-        """Gives a row another deadline, which the chain moved, or more time to be handed in: it was decided again."""
+        """Updates a row that was decided again: a deadline that the chain moved, and more time to be sent."""
         with write_transaction(self.lease.engine) as connection:
             self.lease.require_in(connection)
             connection.execute(

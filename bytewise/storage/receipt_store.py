@@ -28,7 +28,7 @@ ANCHORED = "ANCHORED"
 
 @dataclass(frozen=True, slots=True)
 class IssuedReceipt:
-    """A signed receipt and what goes with it."""
+    """A signed receipt with its envelope, answer and expiry."""
 
     identifier: Digest
     """Receipt id."""
@@ -60,26 +60,26 @@ class ReceiptStore:
     def issue(self, key: Digest, issued: Sequence[IssuedReceipt], once: bool = True) -> None:
         """Takes the numbers and stores receipts and answers, all or nothing; `SequenceBroken` if one is not the next.
 
-        The first response is what a retry of the request named `key` gets; those of further choices are kept for their receipts.
-        So is an earlier answer to that name, unless the request is answered `once`: `StoreCorrupt` then.
+        A retry of the request named `key` gets the first response; responses of further choices are kept for their receipts. An
+        earlier answer under that name is also kept for its receipt; with `once`, it raises `StoreCorrupt` instead.
         """
         with write_transaction(self._engine) as connection:
             lock_name(connection, "receipt sequence")
             if not once:
                 _keep_for_its_receipt(connection, key)
             for choice, each in enumerate(issued):
-                # A second answer under one key would be a second receipt for one request: the unique key forbids it.
+                # A second answer under one key would be a second receipt for one request. The unique key forbids it.
                 self._issue_one(connection, labelled(Label.RETRY, each.identifier) if choice else key, each)
 
     def answer_from(self, start: bytes) -> tuple[Digest, bytes] | None:
-        """Name of the one request whose name begins so, and the answer that a retry of it gets, if it is remembered."""
+        """The request whose name begins with these bytes, and its remembered answer for retries; None if there is none."""
         query = select(AnswerRow.request_key, AnswerRow.response).where(AnswerRow.request_key.between(*_span(start)))
         with read_transaction(self._engine) as connection:
             found = connection.execute(query).one_or_none()
         return None if found is None else (Digest(found.request_key), found.response)
 
     def answered_since(self, count: int) -> int:
-        """Unix second at which the oldest of the `count` newest remembered answers was stored; 0 where there are fewer."""
+        """Unix second at which the oldest of the `count` newest remembered answers was stored; 0 if there are fewer."""
         query = select(AnswerRow.created_at).order_by(AnswerRow.created_at.desc()).offset(count - 1).limit(1)
         with read_transaction(self._engine) as connection:
             return connection.execute(query).scalar_one_or_none() or 0
@@ -91,35 +91,37 @@ class ReceiptStore:
             return {row.seq: row.expires_at for row in connection.execute(query)}
 
     def forget_answers(self, before: int) -> None:
-        """Drops answers stored before that Unix second: they hold plaintext, and no client retries for ever."""
+        """Deletes answers that were stored before that Unix second. Answers contain plaintext, and no client retries for ever."""
         with write_transaction(self._engine) as connection:
             connection.execute(delete(AnswerRow).where(AnswerRow.created_at < before))
 
     def receipt(self, identifier: Digest) -> SignedReceipt | None:
-        """One receipt of ours."""
+        """The operator's receipt with this id; None if there is none."""
         return self.receipt_from(identifier)
 
     def receipt_from(self, start: bytes) -> SignedReceipt | None:
-        """The receipt of ours whose id begins so; at least half of it, so that there is one at most."""
+        """The operator's receipt whose id begins with these bytes. At least half of the id is required, so that at most one
+        fits."""
         found = self._signed(IssuedReceiptRow.receipt_id.between(*_span(start)))
         return found[0] if found else None
 
     def envelope(self, identifier: Digest) -> bytes | None:
-        """Our copy of an envelope, to publish again or to answer a demand; None once nothing can ask for it any more."""
+        """The operator's copy of an envelope, to publish it again or to answer a demand; None after nothing can ask for it any
+        more."""
         query = select(IssuedReceiptRow.envelope).where(IssuedReceiptRow.receipt_id == identifier)
         with read_transaction(self._engine) as connection:
             return connection.execute(query).scalar_one_or_none() or None
 
     def unbatched(self, limit: int, first: int = 1) -> tuple[SignedReceipt, ...]:
-        """Signed receipts that are in no batch, by number, at most so many; from number `first` on."""
+        """Signed receipts that are in no batch, by number, from number `first` on, at most `limit`."""
         return self._signed(IssuedReceiptRow.batch_first_seq.is_(None), IssuedReceiptRow.seq >= first, limit=limit)
 
     def in_batch(self, first_seq: int, limit: int | None = None) -> tuple[SignedReceipt, ...]:
-        """Receipts with the numbers of a batch of ours, skipped ones as well; all of them, or at most so many."""
+        """Receipts with the numbers of an own batch, including skipped ones; all, or at most `limit`."""
         return self._signed(IssuedReceiptRow.batch_first_seq == first_seq, limit=limit)
 
     def leaves(self, first_seq: int) -> tuple[ListEntry, ...]:
-        """Leaves of a batch of ours, by number: what its root is made of; none if there is no such batch."""
+        """Leaves of an own batch, by number; none if there is no such batch."""
         content = self.list_data(first_seq)
         return () if content is None else encoding.decode(ReceiptList, content).entries
 
@@ -149,8 +151,8 @@ class ReceiptStore:
                 raise StoreCorrupt("receipt store", f"batch {first} was built with another header")
 
     def discard(self, header: BatchHeader) -> None:
-        """Forgets a batch that can be mined no more, so that its receipts can be put into another; `StoreCorrupt` if it is not
-        the one that was built last, or is anchored."""
+        """Deletes a batch that cannot be mined any more, so that its receipts can be put into another. `StoreCorrupt` if it is
+        not the newest batch, or is anchored."""
         first = header.first_seq
         same = (OwnBatchRow.first_seq == first, OwnBatchRow.header == encoding.encode(header), OwnBatchRow.state == BUILT)
         with write_transaction(self._engine) as connection:
@@ -161,20 +163,21 @@ class ReceiptStore:
             )
 
     def open_batch(self) -> BatchHeader | None:
-        """The batch that was built and is not known to be anchored: the newest, for none is built before it is."""
+        """The batch that was built and is not known to be anchored. It is the newest one, because the next is built only after it
+        is anchored."""
         query = select(OwnBatchRow.header, OwnBatchRow.state).order_by(OwnBatchRow.first_seq.desc()).limit(1)
         with read_transaction(self._engine) as connection:
             row = connection.execute(query).one_or_none()
         return encoding.decode(BatchHeader, row.header) if row is not None and row.state == BUILT else None
 
     def list_data(self, first_seq: int) -> bytes | None:
-        """The list bytes of a batch of ours."""
+        """The list bytes of an own batch."""
         with read_transaction(self._engine) as connection:
             query = select(OwnBatchRow.list_data).where(OwnBatchRow.first_seq == first_seq)
             return connection.execute(query).scalar_one_or_none()
 
     def anchored(self, first_seq: int) -> None:
-        """The chain shows the batch."""
+        """Marks a batch that the chain shows as anchored."""
         change = update(OwnBatchRow).where(OwnBatchRow.first_seq == first_seq).values(state=ANCHORED)
         with write_transaction(self._engine) as connection:
             connection.execute(change)
@@ -210,12 +213,12 @@ class ReceiptStore:
 
 
 def _span(start: bytes) -> tuple[bytes, bytes]:
-    """The first and the last digest that begin so."""
+    """The first and the last digest that begin with these bytes."""
     return start.ljust(32, b"\x00"), start.ljust(32, b"\xff")
 
 
 def _keep_for_its_receipt(connection: Connection, key: Digest) -> None:
-    """Takes the name from an answer; its receipt still has it."""
+    """Removes the request's name from an answer, which stays stored for its receipt."""
     answered = AnswerRow.request_key == key
     identifier = connection.execute(select(AnswerRow.receipt_id).where(answered)).scalar_one_or_none()
     if identifier is not None:

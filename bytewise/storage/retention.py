@@ -1,8 +1,8 @@
 """Deletes records that nothing can need any more (design section 14). Votes and the journal are never deleted.
 
-`Horizon` says what the chain still needs; `Retention` keeps that and everything younger than the settings ask. A record goes only
-when the longest possible dispute of its receipt is over on the protocol clock, whatever the settings say. Each transaction is
-short, so a vote never waits for it. A process that is killed between two transactions continues at its next start.
+`Retention` keeps the records that the chain still needs (`Horizon`), and those that are younger than the settings require. With
+any settings, a record is deleted only when the longest possible dispute of its receipt is over on the protocol clock. Each
+transaction is short, so a vote never waits for it. A process that is killed between two transactions continues at its next start.
 """
 
 import sqlite3
@@ -39,21 +39,21 @@ PAGE = 200
 VACUUM_PAGES = 2_000
 """Pages of SQLite given back to the file system in one transaction."""
 SWEEP_S = 600
-"""Seconds after its deadline at which a duty is missed: the part whose duty it is has decided by then."""
+"""Seconds after its deadline at which a duty counts as missed. The responsible part has decided by then."""
 
 _REVEALS = ("reveal", "revealUnderRoot")
 _SENT = (OutboxState.CONFIRMED, OutboxState.FINAL)
 
 
 class Horizon(NamedTuple):
-    """What the chain still needs, as one block shows it."""
+    """The records that the chain still needs, according to one block."""
 
     clock: int
     """Protocol clock, which is never ahead of the wall time of any block that it has seen."""
     dispute_s: int
     """Longest time from the issue of a receipt to the end of its last possible dispute, in seconds, of any parameters so far."""
     stake_s: int
-    """Longest time for which the stake of an operator stays after it asks for it, in seconds: until then it can be penalised."""
+    """Longest unbonding time in seconds. Until its end an operator can be penalised."""
     disputes: frozenset[Digest] = frozenset()
     """Ids of the disputes that can still change."""
     disputed: frozenset[Digest] = frozenset()
@@ -70,13 +70,13 @@ class Retention:
     """Deletes from the database of one process."""
 
     def __init__(self, engine: Engine, settings: HousekeepingSettings, stopping: Callable[[], bool] = lambda: False) -> None:
-        """`stopping` is asked between two transactions; then no other begins."""
+        """`stopping` is called between two transactions; if it returns true, no further one begins."""
         self._engine = engine
         self._settings = settings
         self._stopping = stopping
 
     def prune(self, horizon: Horizon) -> Counter[str]:
-        """Deletes what is due; returns how many rows of each kind. Run again it deletes nothing more at the same horizon."""
+        """Deletes the rows that are due, and returns their number by kind. A second run at the same horizon deletes nothing."""
         settings, gone = self._settings, Counter[str]()
         kept_s = max(horizon.dispute_s, horizon.stake_s)
         by_receipts = horizon.clock - max(kept_s, settings.receipts_days * DAY_S)
@@ -97,7 +97,8 @@ class Retention:
         return gone
 
     def compact(self) -> int:
-        """Gives the free pages of a SQLite file back; returns how many. PostgreSQL does that by itself (autovacuum)."""
+        """Returns the free pages of a SQLite file to the file system; returns their number. PostgreSQL does this itself
+        (autovacuum)."""
         if self._engine.dialect.name != "sqlite":
             return 0
         freed = 0
@@ -115,7 +116,8 @@ class Retention:
         return freed
 
     def _paged(self, page: Callable[[Any], tuple[int, Any]]) -> int:
-        """All pages of one kind: each call gets the last key of the page before and returns how many rows went, and its own."""
+        """Deletes all pages of one kind. Each call gets the last key of the page before, and returns the number of deleted rows
+        and its own last key."""
         total, after = 0, None
         while not self._stopping():
             gone, after = page(after)
@@ -125,7 +127,7 @@ class Retention:
         return total
 
     def _sweep(self, horizon: Horizon) -> int:
-        """Ends duties whose time was over while this process did not run. A revealed vote was done."""
+        """Ends duties whose time passed while this process did not run. A duty whose vote was revealed ends as DONE."""
         late = (DutyRow.state == PENDING, DutyRow.deadline + SWEEP_S < horizon.clock)
         with write_transaction(self._engine) as connection:
             rows = connection.execute(select(DutyRow.kind, DutyRow.subject).where(*late)).all()
@@ -178,20 +180,21 @@ class Retention:
         return count, page[-1].batch_id if len(page) == PAGE else None
 
     def _audits(self, before: int) -> int:
-        """Ended audits whose receipt is gone: one that is still there could be drawn and signed again."""
+        """Deletes ended audits whose receipt is deleted. While a receipt is there, its audit could be drawn and signed again."""
         receipt = select(SeenReceiptRow.receipt_id).where(SeenReceiptRow.receipt_id == LightAuditRow.receipt_id).exists()
         old = (LightAuditRow.state.in_(ENDED_AUDITS), LightAuditRow.deadline < before, LightAuditRow.updated_at < before)
         with write_transaction(self._engine) as connection:
             return connection.execute(delete(LightAuditRow).where(*old, ~receipt)).rowcount
 
     def _duties(self, horizon: Horizon, before: int) -> int:
-        """Ended duties. What a person declined counts as long as its dispute may come."""
+        """Deletes ended duties. A declined duty is kept as long as its dispute may still be opened."""
         old = (DutyRow.state != PENDING, DutyRow.deadline < before, DutyRow.updated_at < before)
         with write_transaction(self._engine) as connection:
             return connection.execute(delete(DutyRow).where(*old, DutyRow.subject.not_in(horizon.disputes))).rowcount
 
     def _transactions(self, before: int) -> int:
-        """Ended transactions all of whose nonces are below that of a final one of the account: no version can be mined.
+        """Deletes ended transactions whose nonces are all below that of a final transaction of the account: none of their
+        versions can be mined.
 
         The newest final one stays, because it proves that. It also keeps `Outbox` from signing anything twice.
         """

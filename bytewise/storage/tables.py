@@ -94,7 +94,7 @@ class OutboxAttemptRow(Base):
 
 
 class DutyRow(Base):
-    """Something that must be done by a deadline."""
+    """A duty with its deadline."""
 
     __tablename__ = "duty"
     kind: Mapped[Word] = mapped_column(primary_key=True)
@@ -120,7 +120,7 @@ class CursorRow(Base):
 
 
 class CeremonyRow(Base):
-    """One ceremony. The holder of `seed` seals it, and empties it when `outcome` is set."""
+    """One ceremony. `seed` is sealed by its participant, and emptied when `outcome` is set."""
 
     __tablename__ = "ceremony"
     id: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -185,7 +185,7 @@ class ReleaseInstanceRow(Base):
 
 
 class AuditBudgetRow(Base):
-    """How many audits of an epoch a key was released for."""
+    """Number of audits in an epoch for which a partial was released."""
 
     __tablename__ = "audit_budget"
     epoch: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
@@ -234,7 +234,7 @@ class ArchivedEnvelopeRow(Base):
 
 
 class LightAuditRow(Base):
-    """A light audit that this verifier was drawn for."""
+    """A light audit for which this verifier was drawn."""
 
     __tablename__ = "light_audit"
     receipt_id: Mapped[Bytes32] = mapped_column(primary_key=True)

@@ -114,7 +114,7 @@ def seat(raw: Raw) -> Seat:
 
 
 def anchored(raw: Raw) -> AnchoredBatch:
-    """A batch, with what its operator's duties need."""
+    """A batch, with the facts that its operator's duties need."""
     batch, demand = raw["batch"], raw["listDemand"]
     demanded = demand["state"] == OPEN
     return AnchoredBatch(

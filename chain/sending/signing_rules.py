@@ -17,7 +17,7 @@ _WORD = 32
 
 
 class SigningRules:
-    """What one account signs on one network."""
+    """Rules for the signatures of one account on one network."""
 
     def __init__(self, network: Network, account: Address, max_value_wei: int, max_fee_wei: int) -> None:
         self._chain_id = int(network.chain_id)

@@ -30,7 +30,7 @@ _PANEL = "Stake"
 
 
 class StakeName(enum.StrEnum):
-    """Who holds the stake (`bytewise.protocol.address_book.StakeSource`)."""
+    """Holder of the stake (`bytewise.protocol.address_book.StakeSource`)."""
 
     NATIVE = "native"
     EIGENLAYER = "eigenlayer"

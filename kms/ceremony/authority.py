@@ -18,7 +18,7 @@ from bytewise.protocol.units import Address, Blob, Digest
 
 
 class CeremonyView(Protocol):
-    """What a shard reads of the chain before a ceremony."""
+    """The part of the chain that a shard reads before a ceremony."""
 
     def key_epoch(self, epoch: int) -> EpochOnChain:
         """The epoch at the newest block of the configured finality; `Unavailable` if the chain cannot be read."""

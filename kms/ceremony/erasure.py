@@ -176,7 +176,8 @@ def _verify_unserved(folder: Path, kept: Digest, served: Digest | None) -> Path:
 
 
 def erase_files(folder: Path, said: Erasure, meant: Sequence[Blob], records: Ceremonies, sealer: Sealer) -> int:
-    """Erases what the statement says and returns how many files that was. `meant`: commitments of the shares in force, if any."""
+    """Erases the files that the statement covers, and returns their number. `meant`: commitments of the shares in force, if
+    any."""
     if said.kept == ZERO_DIGEST:
         end_ceremonies(records, said.epoch, meant)
         return keyring.erase_all(folder, said.epoch)

@@ -43,7 +43,7 @@ from kms.storage.sealing import Sealer
 
 @dataclass(frozen=True, slots=True)
 class ParticipantConfig:
-    """What a participant uses: its folder, account and settings."""
+    """Folder, account and settings of a participant."""
 
     folder: Path
     """Keys and shares (`kms.storage.keyring`)."""
@@ -117,7 +117,7 @@ class ParticipantKeys:
 
 
 def seed_context(ceremony: Digest) -> Digest:
-    """What a sealed seed is bound to: it opens as the seed of no other ceremony."""
+    """Associated data of a sealed seed: it binds the seed to its ceremony."""
     return digests.labelled(Label.CEREMONY_SEED, ceremony)
 
 

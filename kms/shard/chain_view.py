@@ -141,7 +141,7 @@ class ChainKeyView:
 
 
 def audit_draw_at(chain: AuditDrawChain, who: Address, voter: Holdings, batch_id: int, block: int) -> AuditDraw | None:
-    """What draws the auditors of a batch at a block, and the seats of `voter`; None without such a batch, or before its beacon.
+    """The inputs of a batch's audit draw at a block, with the seats of `voter`; None if there is no such batch, or no beacon yet.
 
     A voter has seats only if its pool is the pool of the batch's environment.
     """

@@ -87,7 +87,7 @@ class HandshakeProtocol(asyncio.Protocol):
     """A connection from its start to the end of its TLS handshake. uvicorn counts it and closes it at shutdown."""
 
     def __init__(self, tls: ssl.SSLContext, server_state: ServerState, **arguments: Any) -> None:
-        """`arguments`: what uvicorn makes a protocol with."""
+        """`arguments`: the arguments with which uvicorn makes a protocol."""
         self._tls, self._connections = tls, cast(set[asyncio.BaseProtocol], server_state.connections)
         self._inside = TimedProtocol(server_state=server_state, **arguments)
         self._early: list[bytes] = []

@@ -36,7 +36,7 @@ PATH = "/v1/tip"
 
 @dataclass(frozen=True, slots=True)
 class AuditHint:
-    """What an auditor found, before its result is opened on the chain."""
+    """An auditor's finding, sent before its result is opened on the chain."""
 
     result: AuditResult
     """The result that it will publish."""
@@ -47,9 +47,9 @@ class AuditHint:
     code: U8
     """Defect code; 0 if EXECUTED."""
     tokens_hash: Digest
-    """Recomputed, or zero."""
+    """Recomputed hash, or zero."""
     trace_root: Digest
-    """Recomputed, or zero."""
+    """Recomputed hash, or zero."""
     salt: Digest
     """Opens the result's commitment."""
 

@@ -37,11 +37,11 @@ from verifier.watch.records import LiveReceipt, Records
 
 
 class AuditChain(BlockView, TermsView, AuditView, Protocol):
-    """What an auditor reads of the chain."""
+    """The part of the chain that an auditor reads."""
 
 
 class Cause(enum.StrEnum):
-    """The cause to which a result that is no match is attributed, before anybody acts on it."""
+    """The cause of a result that is no match. It is found before any action follows from the result."""
 
     NOTHING = "match"
     OPERATOR = "operator"

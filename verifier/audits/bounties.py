@@ -53,7 +53,8 @@ STAGE_LIMITS = {
 
 
 SLOT_S = 60
-"""Audits whose windows end within the same so many seconds have no order by deadline, in seconds of the protocol clock."""
+"""Length in seconds of the protocol clock of a slot of deadlines: audits whose windows end in one slot are not ordered by
+deadline."""
 
 
 def own_order(rows: Iterable[LightAudit], salt: bytes) -> list[LightAudit]:
@@ -69,7 +70,7 @@ class Bounties:
     """The audits of one verifier, from the draw to the bounty, without the enclave job."""
 
     def __init__(self, chain: AuditView, records: Records, audits: LightAudits, verifier: Address, salt: bytes) -> None:
-        """`salt` is random and nobody else's: it decides the order of audits (`own_order`)."""
+        """`salt`: secret random bytes of this verifier, which decide the order of audits (`own_order`)."""
         self._chain = chain
         self._records = records
         self._audits = audits

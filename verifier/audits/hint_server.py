@@ -156,7 +156,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Until(io.RawIOBase):
-    """A socket that can be read until a fixed moment, so that a client which sends single bytes gets no extra time."""
+    """A socket that can be read until a fixed moment, so that a client that sends single bytes gets no extra time."""
 
     def __init__(self, connection: socket.socket, until: float) -> None:
         super().__init__()

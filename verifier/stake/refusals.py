@@ -16,7 +16,7 @@ from bytewise.service import telemetry
 QUESTIONS_PER_STEP = 8
 """Most questions in one step. Each is a call to the chain, and clients may hand over thousands of receipts."""
 REMEMBERED_S = 600
-"""Seconds of chain time for which a first refusal is believed. A closed environment may open again."""
+"""Seconds of chain time for which a first refusal counts. A closed environment may open again."""
 MAX_REMEMBERED_S = 16 * REMEMBERED_S
 """Longest such time. It doubles with each further refusal in a row."""
 MAX_SUBJECTS = 20_000
@@ -27,7 +27,7 @@ class _Refusal(NamedTuple):
     """The last answer of the chain about a subject."""
 
     remembered_s: int
-    """Seconds for which the refusal is believed; 0 if the chain would accept the action or could not be asked."""
+    """Seconds for which the refusal counts; 0 if the chain would accept the action or could not be asked."""
     until: int
 
 

@@ -1,4 +1,4 @@
-"""What the chain still needs of the records of a node, from the snapshot of each block: housekeeping deletes the rest."""
+"""The records of a node that the chain can still need, from the snapshot of each block. Housekeeping deletes all others."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from bytewise.storage.retention import Horizon
 
 
 class ParamsReader(Protocol):
-    """What is read of the chain: each version of the parameters once."""
+    """The part of the chain that is read: each version of the parameters once."""
 
     def params(self, version: int, block: int) -> ParamSet:
         """A version of all parameters."""
@@ -23,7 +23,7 @@ class HorizonWatch:
         self.newest: Horizon | None = None
 
     def note(self, snapshot: Snapshot, first_locked_seq: int = 0) -> None:
-        """Takes what a block shows; `first_locked_seq` as in `Horizon`, for an operator."""
+        """Computes the horizon from a snapshot. `first_locked_seq`: as in `Horizon`, for an operator."""
         # A batch keeps the parameters under which it was anchored, so the longest of all versions count.
         versions = [self._chain.params(version, snapshot.number) for version in range(1, snapshot.params_version + 1)]
         self.newest = Horizon(

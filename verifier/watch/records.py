@@ -112,8 +112,8 @@ class Records:
         metrics.FETCH_BACKLOG.set(len(self._backlog))
 
     def obtain(self, receipt_id: Digest, batch_id: int, snapshot: Snapshot) -> bytes:
-        """Gets the ciphertext of a disputed receipt: from the archive, or from DA now, whatever was found before. If needed, it
-        reads the list first.
+        """Gets the ciphertext of a disputed receipt: from the archive, or from DA now, independent of earlier findings. If
+        needed, it reads the list first.
 
         `NotServed` only if DA was just asked and gave no bytes that fit. Every other error says nothing about the bytes.
         """

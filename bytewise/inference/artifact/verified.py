@@ -63,7 +63,8 @@ def verify_named(path: Path, manifest: ModelDescription, *needed: str) -> None:
 
 
 def verify_texts(path: Path, manifest: ModelDescription, content: dict[str, bytes]) -> None:
-    """`ArtifactMismatch` unless tokenizer and chat template have the digests of the manifest, which requests name."""
+    """Checks that tokenizer and chat template have the digests in the manifest, which every request contains; else
+    `ArtifactMismatch`."""
     if digests.labelled(Label.TOKENIZER, content[TOKENIZER_FILE]) != manifest.tokenizer_digest:
         raise ArtifactMismatch(path.name, "tokenizer digest")
     if digests.labelled(Label.TEMPLATE, content[TEMPLATE_FILE]) != manifest.template_digest:

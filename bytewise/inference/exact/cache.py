@@ -87,7 +87,7 @@ class ExactCache(TokenCache):
 
     @staticmethod
     def bytes_of(layers: int, batch: int, heads: int, head_width: int, capacity: int) -> int:
-        """Bytes of such a cache."""
+        """Size in bytes of a cache with this shape."""
         return 2 * layers * batch * heads * capacity * (2 * head_width + 4)
 
     def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[CachedTensor, CachedTensor]:

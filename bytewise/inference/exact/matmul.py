@@ -85,7 +85,7 @@ class FusedBackend(Backend, Protocol):
         ...
 
     def cache_bytes(self, shape: Architecture, batch: int, capacity: int) -> int | None:
-        """Bytes of such a cache; None if there is none."""
+        """Size in bytes of the cache that `cache` would make; None if there is none."""
         ...
 
 

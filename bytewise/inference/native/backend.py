@@ -79,7 +79,7 @@ class NativeBackend:
         return heads.NativeHeads(self._pool, shape, batch, capacity) if heads.can_attend(shape) else None
 
     def cache_bytes(self, shape: Architecture, batch: int, capacity: int) -> int | None:
-        """Bytes of such a cache, computed by the code that allocates them."""
+        """Size in bytes of the cache that `cache` would make, computed by the code that allocates it."""
         return heads.bytes_of(self._pool, shape, batch, capacity) if heads.can_attend(shape) else None
 
     def _fitting(self, rows: Tensor) -> ThreadPool:

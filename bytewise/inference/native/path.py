@@ -133,7 +133,7 @@ class NativePath:
         return NativeCache(self, batch, capacity)
 
     def cache_bytes(self, batch: int, capacity: int) -> int:
-        """Bytes of such a cache."""
+        """Size in bytes of the cache that `cache` would make."""
         return int(self.pool.library.native_cache_bytes(self._open_handle(), batch, capacity))
 
     def memory(self) -> int:

@@ -24,7 +24,8 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Certified:
-    """What the signers of a verdict certificate sign: one finding, for one set of seats, after one commit root (ADR-026).
+    """The statement that the signers of a verdict certificate sign: one finding, for one set of seats, after one commit root
+    (ADR-026).
 
     The mask names exactly the seats that sign, so no seat can be added to a signature or left out.
     """

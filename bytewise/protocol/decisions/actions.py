@@ -17,7 +17,7 @@ class CollectSlash:
 
 @dataclass(frozen=True, slots=True)
 class SyncStake:
-    """Ask a stake source to record what an account has at EigenLayer."""
+    """Ask a stake source to record an account's stake at EigenLayer."""
 
     account: Address
     """Account whose stake is recorded."""
@@ -115,7 +115,7 @@ class OpenDispute:
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """Withdraw what the ledger owes this account."""
+    """Withdraw this account's credit in the ledger."""
 
     credit_wei: int
     """Amount owed, in wei."""

@@ -1,4 +1,4 @@
-"""Decisions of drawn auditors and of watchtowers: pure functions of a snapshot and of what this process knows."""
+"""Decisions of drawn auditors and of watchtowers: pure functions of a snapshot and of this process's findings."""
 
 import enum
 from collections.abc import Sequence, Set
@@ -38,7 +38,7 @@ class AuditDuty:
 
 @dataclass(frozen=True, slots=True)
 class AuditedReceipt:
-    """What the chain shows about the light audits of one receipt."""
+    """The chain's state of the light audits of one receipt."""
 
     receipt_id: Digest
     """Audited receipt."""

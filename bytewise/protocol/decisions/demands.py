@@ -1,6 +1,6 @@
 """Availability demands (`IDemands`): the record of a demand at one block, and the decisions which demands to open and to end.
 
-The decisions are pure functions of a snapshot and of what this process knows.
+The decisions are pure functions of a snapshot and of this process's findings.
 """
 
 import enum

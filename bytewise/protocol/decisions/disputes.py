@@ -1,4 +1,4 @@
-"""Decisions about disputes: pure functions of a snapshot and of what this process knows, recomputed at each tick.
+"""Decisions about disputes: pure functions of a snapshot and of this process's findings, recomputed at each tick.
 
 Nothing is kept between ticks, so a restart needs no recovery. An action that the chain already shows is not decided again.
 Deadlines are times of the protocol clock. A pause stops that clock, and the court accepts nothing meanwhile. Seeds depend on

@@ -78,7 +78,7 @@ class Compiled:
     FOLDERS = ("out-campaign", "cache-campaign")
 
     def __init__(self, root: Path) -> None:
-        """`root`: the copy, compiled. What is kept lies beside it in `kept`."""
+        """`root`: the compiled copy. The second copy lies beside it in `kept`."""
         self.root, self._kept = root, root / "kept"
         shutil.rmtree(self._kept, ignore_errors=True)
         for name in self.FOLDERS:
