@@ -89,6 +89,8 @@ def _chain(site: ContainerSite) -> _Merge:
         command=["anvil", *actors.chain_arguments(site)],
         # The chain is in memory: a second one would be another network.
         restart="no",
+        # It writes the states of its newest blocks there, a megabyte each.
+        tmpfs=["/tmp:size=1g"],
         healthcheck=_health(health, start_s=60),
         **_reached("chain"),
     )

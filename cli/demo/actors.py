@@ -20,6 +20,8 @@ from cli.demo.site import HOST, Site, write_toml
 ANVIL = "@foundry-rs/anvil-linux-amd64"
 """npm package of Foundry's development chain."""
 ANVIL_VERSION = "1.7.1"
+STATES = 600
+"""How many of the newest blocks have a state that can be read: ten minutes, well above every window of the demo."""
 READY_S = 180.0
 AUDITS_PER_EPOCH = 1000
 
@@ -71,10 +73,13 @@ def anvil(folder: Path) -> Path:
 
 
 def chain_arguments(site: Site) -> list[str]:
-    """Arguments of anvil: a block each second, and instant finality at a depth of two blocks."""
+    """Arguments of anvil: a block each second, and instant finality at a depth of two blocks.
+
+    It writes the state of each block into a file of a megabyte, by default under the home folder, and leaves it there at its end.
+    """
     return [
         "--host", site.listen, "--port", str(site.ports.chain), "--chain-id", str(CHAIN_ID), "--block-time", "1",
-        "--slots-in-an-epoch", "1", "--silent",
+        "--slots-in-an-epoch", "1", "--silent", "--cache-path", str(site.chain_states), "--max-persisted-states", str(STATES),
     ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import enum
 import json
 import secrets
+import shutil
 import signal
 import sys
 from datetime import UTC, datetime
@@ -113,6 +114,7 @@ def _conduct(running: "Demo", console: Console, report: Path) -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         crashed = running.network.unclean(midway)
+        shutil.rmtree(running.site.chain_states, ignore_errors=True)
     if crashed:
         console.print(f"[bold red]Processes did not end cleanly: {crashed}[/]\nLogs of every process are in {logs}.")
     return code or (EXIT_FAILED if crashed else 0)

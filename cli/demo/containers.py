@@ -69,6 +69,11 @@ class ContainerSite(Site):
         """The ready file, in the container's own memory, so that a restarted container is not ready before its enclave is."""
         return Path("/tmp") / "enclave.ready"
 
+    @property
+    def chain_states(self) -> Path:
+        """The memory of the chain's container: it ends with the container, and so does the chain."""
+        return Path("/tmp") / "chain-states"
+
     def certificate(self, name: str) -> Path:
         """The certificate, which every actor can read."""
         return self.public / f"{name}.pem"

@@ -152,6 +152,11 @@ class Site:
         """HTTPS address of an operator."""
         return f"https://{self.host(name)}:{self.ports.operators[OPERATORS.index(name)]}"
 
+    @property
+    def chain_states(self) -> Path:
+        """Folder of the states that the development chain takes out of its memory."""
+        return self.folder / "chain-states"
+
     def of(self, actor: str) -> Path:
         """An actor's own folder."""
         return self.folder / actor
