@@ -15,10 +15,11 @@ from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.errors.records import ClientSignatureBad, PlaintextNotCanonical, RequestHashMismatch, TokensHashMismatch
 from bytewise.protocol.records.compare import Divergence, DivergenceClass
 from bytewise.protocol.records.opening import verify_opening
+from bytewise.protocol.records.preflight import Preflight, PreflightSubject, preflight
 from bytewise.protocol.records.seal import Payload, pad
 from bytewise.protocol.records.statements import AuditOutcome, Verdict
 from bytewise.protocol.suites import kind_of
-from bytewise.protocol.units import Digest, hex0x
+from bytewise.protocol.units import ZERO_ADDRESS, Digest, hex0x
 from bytewise.service.exit_codes import Exit
 from bytewise_client.connection import Connection
 from bytewise_client.labels import Labels
@@ -107,6 +108,8 @@ class Seen(NamedTuple):
     """The expected answer, with which `shown` was compared."""
     texts: Texts | None = None
     """None without an opening of this receipt or without the model's tokenizer."""
+    completeness: Preflight | None = None
+    """The eleven points (design section 11), and the claim that the record supports; None of a receipt that was not found."""
 
 
 def public_checks(connection: Connection, found: Found) -> list[ReceiptCheck]:
@@ -167,6 +170,20 @@ _NOT_FINAL = {
     "BatchIsVoid": "never: its batch is void",
 }
 """Text for each refusal of the contract's `isFinal`."""
+
+
+def completeness(connection: Connection, found: Found, standing: Standing, opened: bool | None, rerun: Rerun | None) -> Preflight:
+    """The preflight checklist of a receipt. `opened` says whether an opening is complete; None without one."""
+    snapshot = connection.reader.snapshot(ZERO_ADDRESS, found.head)
+    judged = standing.verdict in (Verdict.UPHELD, Verdict.OVERTURNED)
+    known = True if judged else False if standing.verdict is Verdict.INVALID else opened
+    return preflight(
+        PreflightSubject(
+            found.checked.signed.receipt, found.header, found.environment, snapshot.policy,
+            connection.reader.params(snapshot.params_version, found.head).times.window, standing.assurance, known,
+            judged or rerun is not None,
+        )
+    )  # fmt: skip
 
 
 def label_of(connection: Connection, found: Found) -> str:
@@ -257,7 +274,7 @@ def not_found(search: Search) -> Conclusion:
         )
         return Conclusion("NOT FOUND", Exit.NOT_FOUND, reason)
     if search.unread:
-        reason = f"da_unavailable: {len(search.unread)} lists could not be read ({search.unread[0]})"
+        reason = f"da_unavailable: {len(search.unread)} lists could not be read ({search.unread[0]}); a capsule needs no DA"
         return Conclusion("UNAVAILABLE", Exit.UNAVAILABLE, reason)
     reason = "no anchored batch has this receipt"
     if search.faulty:

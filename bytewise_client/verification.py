@@ -127,6 +127,9 @@ class _Verifier(NamedTuple):
         if search.found is None:
             return Seen(identifier, [], checks.without_list(standing, missing, None), standing)
         seen = self._check(search.found, choice, Seen(identifier, [], missing, standing))
+        opened = next((each.result == checks.PASS for each in seen.checks if each.name == "opening"), None)
+        points = checks.completeness(self.connection, search.found, standing, opened, seen.outcome)
+        seen = seen._replace(completeness=points)
         if search.found.is_listed or seen.end.exit is Exit.MISMATCH:
             return seen
         return seen._replace(end=checks.without_list(standing, missing, seen.outcome, seen.shown))
@@ -218,6 +221,10 @@ def _as_json(seen: Seen) -> dict[str, Any]:
         "prompt": None if texts is None else texts.prompt,
         "answer": None if texts is None else texts.answer,
         "assurance": None if standing is None else standing.assurance,
+        "preflight": None if seen.completeness is None else {
+            "points": {point.name.lower(): mark.value for point, mark in seen.completeness.marks},
+            "claim": seen.completeness.claim,
+        },
         "chain": None if standing is None else {
             "final": standing.final, "verdict": None if standing.dispute is None else standing.verdict.name,
             "audits": standing.audits,

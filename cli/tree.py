@@ -162,6 +162,28 @@ TREE = Noun(
                 "show": Verb("cli.receipt:show", "Print a receipt: its signed record, its batch and the place of its envelope."),
             },
         ),
+        "capsule": Noun(
+            "Evidence capsules: what a receipt and its verdict rest on, in one file that outlives the network.\n\n"
+            "Example: bytewise capsule verify 0x5f1c.capsule.json --network network.json",
+            {
+                "make": Verb(
+                    "cli.capsule:make",
+                    "Write what a receipt and its verdict rest on to one file that needs neither chain nor DA.",
+                ),
+                "verify": Verb("cli.capsule:verify", "Verify a capsule offline: neither chain nor DA is asked."),
+                "show": Verb(
+                    "cli.capsule:show",
+                    "Tell on one screen what a capsule shows, on what that rests, and what it does not show.",
+                ),
+                "print": Verb(
+                    "cli.capsule:print_", "Write a capsule's report as one HTML page for paper: no scripts, nothing fetched."
+                ),
+                "witness": Verb(
+                    "cli.capsule:witness",
+                    "Sign that your own node has the capsule's block as finalized, and write the capsule with the signature.",
+                ),
+            },
+        ),
         "dispute": Noun(
             "Disputes about receipts, which committees decide.\n\n"
             "Example: bytewise dispute appeal 0x71e0… --config operator.toml --dry-run",

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 from rich.console import Console
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from bytewise.inference.profiles import AnyEngine
     from bytewise.inference.tokenizer import Tokenizer
+    from bytewise.protocol.records.preflight import Preflight
     from bytewise.protocol.records.receipt import Receipt
     from bytewise.protocol.records.seal import Payload
     from bytewise_client.checks import Rerun, Seen, Standing
@@ -33,7 +34,10 @@ ArtifactOption = Annotated[Path | None, typer.Option("--artifact", help="Folder 
 
 SubjectArgument = Annotated[
     str,
-    typer.Argument(metavar="RECEIPT_ID|FILE", help="The file of a saved answer; or a receipt's id, 0x-hex, or its first digits."),
+    typer.Argument(
+        metavar="RECEIPT_ID|FILE",
+        help="The file of a saved answer or of a capsule; or a receipt's id, 0x-hex, or its first digits.",
+    ),
 ]
 
 
@@ -50,6 +54,8 @@ def verify(
     all public records are checked and the chain's verdict or the drawn audits are reported; if there is none, the result is
     INCONCLUSIVE: no right to open. A file whose text was not compared is INCONCLUSIVE, too.
 
+    A capsule is verified as by `bytewise capsule verify`: neither chain nor DA is asked.
+
     Exit codes: 0 verified, 2 mismatch, altered answer or defect proven, 3 inconclusive, 4 not found, 5 a service is down (for DA
     this waits 5 s in all), 64 wrong input. If one answer has several receipts, 2 goes before 5, 5 before 4, and 4 before 3.
     """
@@ -57,6 +63,8 @@ def verify(
     from bytewise_client.verification import verify_answer, verify_receipt
     from cli.receipt import receipt_named, search_bar
 
+    if subject.endswith(CAPSULE_SUFFIX):
+        _verify_capsule(Path(subject), network, opening or artifact, output)
     asked = _asked(subject, opening, artifact)
     with connected(network, rpc, da) as connection, progress_bars() as bars:
 
@@ -70,6 +78,21 @@ def verify(
                 found = verify_receipt(connection, receipt_named(connection, asked.receipt), asked.saved, open_model, tell)
     emit(output, found.as_json(), lambda: show_report(Console(), found.seen))
     raise typer.Exit(int(found.end.exit))
+
+
+CAPSULE_SUFFIX = ".capsule.json"
+
+
+def _verify_capsule(file: Path, network: Path, more: Path | None, output: OutputFormat) -> NoReturn:
+    """Verifies a capsule; the deployment of the address book is accepted if there is one."""
+    from cli.capsule import exit_of_report, show_report, trust_of, verified
+
+    if more is not None:
+        raise ConfigurationError(more.name, "is for an answer: a capsule is verified by its proofs, and nothing is re-executed")
+    book = network if network.exists() else None
+    report = verified(file, trust_of(book, None, None, None, 1))
+    show_report(report, output)
+    raise typer.Exit(int(exit_of_report(report)))
 
 
 class Asked(NamedTuple):
@@ -201,9 +224,19 @@ def _show(console: Console, seen: "Seen") -> None:
         console.print(plain(f"  signed was:     {each.expected}"))
     for line in () if seen.outcome is None else _outcome_lines(seen.outcome):
         console.print(plain(line))
+    if seen.completeness is not None:
+        show_completeness(console, seen.completeness)
     console.print(plain(f"{seen.end.word}: {seen.end.reason}", _COLOURS.get(seen.end.exit, "bold yellow")))
     if seen.standing is not None:
         warn(console, seen.standing.assurance)
+
+
+def show_completeness(console: Console, checklist: "Preflight") -> None:
+    """The points of the preflight checklist that do not pass, and the claim that remains."""
+    for point, mark in checklist.marks:
+        if mark.value != "pass":
+            console.print(plain(f"not shown to be complete ({mark.value}): {point.value}"), soft_wrap=True)
+    console.print(plain(f"the record supports: {checklist.claim}"), soft_wrap=True)
 
 
 def _standing_rows(standing: "Standing") -> list[tuple[str, str]]:

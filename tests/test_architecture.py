@@ -66,6 +66,7 @@ NETWORK_CALLS = re.compile(
 """Calls that can wait for ever unless they are told how long."""
 
 BOOK_ASKED_ELSEWHERE = {
+    "cli/capsule.py trust_of": "names a deployment; a capsule is verified without a chain, and proves each code",
     "cli/demo/containers.py _check_chain": "asks only whether the chain of a finished setup is still there",
     "cli/node/folder.py make_node_folder": "copies it; the node's processes and `doctor` check it",
     "cli/node/folder.py make_shard_folder": "checks only that it is one",

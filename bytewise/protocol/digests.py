@@ -95,6 +95,8 @@ class Label(enum.Enum):
     VECTORS = "bytewise/v1/profile-vectors"
     MODEL_VECTORS = "bytewise/v1/model-vectors"
     VECTOR_QUESTION = "bytewise/v1/question-of-vectors"
+    CAPSULE_DEPLOYMENT = "bytewise/v1/deployment-of-capsule"
+    CAPSULE_LAYOUT = "bytewise/v1/layout-of-capsule"
 
 
 def sha256(data: bytes) -> Digest:

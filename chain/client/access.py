@@ -12,7 +12,18 @@ from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.units import Address, Digest
 from chain.client.artifacts import Log, View
 from chain.client.quorum import QuorumClient
-from chain.client.rpc import DEFAULT_TIMEOUT_S, Block, ChainClient, Inclusion, Read, at_number, block_read, view_read
+from chain.client.rpc import (
+    DEFAULT_TIMEOUT_S,
+    Block,
+    Calldata,
+    ChainClient,
+    Inclusion,
+    Read,
+    SlotProof,
+    at_number,
+    block_read,
+    view_read,
+)
 
 SHORT_CHAIN_BLOCKS = 2_000
 """On a chain no longer than this, all blocks are searched: it is a test chain, whose owner may have set its time back."""
@@ -103,6 +114,18 @@ class Chain(Protocol):
 
     def codes(self, where: Sequence[Address], block: str | dict[str, Any] = "latest") -> list[bytes]:
         """Code at addresses, as of a block; empty where there is none."""
+        ...
+
+    def slot_proof(self, at: Address, slot: int, block: str | dict[str, Any]) -> SlotProof:
+        """Trie nodes that prove a storage word. The reader checks them against the state root of the block."""
+        ...
+
+    def raw_receipts(self, number: int) -> Any:
+        """Receipts of all transactions of the block at a height. The reader checks them against the root in its header."""
+        ...
+
+    def calldata(self, transaction: Digest) -> Calldata | None:
+        """What a transaction called; None if nobody has it."""
         ...
 
     def balance(self, account: Address, block: str | dict[str, Any]) -> int:

@@ -14,7 +14,7 @@ from bytewise.protocol.units import Address, Digest
 from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
 from chain.client.artifacts import Log, View
-from chain.client.rpc import Block, ChainClient, Inclusion, OtherChain, at_hash
+from chain.client.rpc import Block, Calldata, ChainClient, Inclusion, OtherChain, SlotProof, at_hash
 
 T = TypeVar("T")
 
@@ -134,6 +134,19 @@ class QuorumClient:
         """Code on which a quorum agrees. Code never changes where there is some, so each endpoint may use its newest block."""
         pinned = block if block == "latest" else self._pin(block)
         return self._agreed("code", lambda node: node.codes(where, pinned))[0]
+
+    def slot_proof(self, at: Address, slot: int, block: str | dict[str, Any]) -> SlotProof:
+        """Proof of a storage word, at an agreed block."""
+        pinned = self._pin(block)
+        return self._agreed("proof of a slot", lambda node: node.slot_proof(at, slot, pinned))[0]
+
+    def raw_receipts(self, number: int) -> Any:
+        """Receipts of a block on which a quorum agrees."""
+        return self._agreed(f"receipts of block {number}", lambda node: node.raw_receipts(number))[0]
+
+    def calldata(self, transaction: Digest) -> Calldata | None:
+        """What a transaction called, as a quorum has it."""
+        return self._agreed("transaction", lambda node: node.calldata(transaction))[0]
 
     def balance(self, account: Address, block: str | dict[str, Any]) -> int:
         """Wei in the account, at an agreed block."""

@@ -86,6 +86,25 @@ class Read(NamedTuple):
     """Height of the block, for a read of a block itself; else None."""
 
 
+class SlotProof(NamedTuple):
+    """Trie nodes that prove a storage word (EIP-1186). They are the node's word until a reader checks them."""
+
+    account: tuple[bytes, ...]
+    """Nodes from the state root to the account."""
+    storage: tuple[bytes, ...]
+    """Nodes from the account's storage root to the slot."""
+    word: bytes
+    """The 32 bytes in the slot."""
+
+
+class Calldata(NamedTuple):
+    """What a transaction called."""
+
+    to: Address | None
+    """None for the creation of a contract."""
+    data: bytes
+
+
 class ChainClient:
     """One JSON-RPC endpoint of one chain; implements `chain.client.access.Chain`."""
 
@@ -161,6 +180,26 @@ class ChainClient:
         answers = self.rpc_many([("eth_getCode", (each, block)) for each in where])
         with reading_answer("eth_getCode"):
             return [hex_bytes(answer) for answer in answers]
+
+    def slot_proof(self, at: Address, slot: int, block: str | dict[str, Any]) -> SlotProof:
+        """Proof of a storage word at a block. Nodes keep state for some hundred blocks; archive nodes keep it for all."""
+        raw = self.rpc("eth_getProof", at, [f"0x{slot:064x}"], block)
+        with reading_answer("eth_getProof"):
+            (found,) = raw["storageProof"]
+            account, storage = (tuple(hex_bytes(each) for each in part) for part in (raw["accountProof"], found["proof"]))
+            return SlotProof(account, storage, quantity(found["value"]).to_bytes(32, "big"))
+
+    def raw_receipts(self, number: int) -> Any:
+        """Receipts of all transactions of the canonical block at a height, as the node gives them; None if it has none."""
+        return self.rpc("eth_getBlockReceipts", hex(number))
+
+    def calldata(self, transaction: Digest) -> Calldata | None:
+        """What a transaction called; None if the node does not have it."""
+        raw = self.rpc("eth_getTransactionByHash", "0x" + transaction.hex())
+        if raw is None:
+            return None
+        with reading_answer("eth_getTransactionByHash"):
+            return Calldata(None if raw["to"] is None else address(raw["to"]), hex_bytes(raw["input"]))
 
     def balance(self, account: Address, block: str | dict[str, Any]) -> int:
         """Wei in the account at a block."""

@@ -291,6 +291,6 @@ class Auditor:
             PreflightSubject(
                 receipt=live.seen.signed.receipt, header=live.header, environment=place, policy=snapshot.policy,
                 window_s=self._chain.params(snapshot.params_version, snapshot.number).times.window,
-                assurance=assurance, opened=opened, executed=job.outcome == Outcome.EXECUTED.value,
+                assurance=assurance, opened=opened, executed=job.outcome == Outcome.EXECUTED.value, attested=bool(job.quote),
             )
         )  # fmt: skip

@@ -60,6 +60,8 @@ class PreflightSubject:
     """Whether an enclave found a complete request and answer inside; None if no enclave opened it."""
     executed: bool
     """Whether an enclave re-executed it under the same decode policy."""
+    attested: bool | None = None
+    """Whether there is evidence of the enclaves that looked; None if nobody looked, or nobody here has what they published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +109,15 @@ class Preflight:
 def preflight(record: PreflightSubject) -> Preflight:
     """The checklist of a receipt, from public data and from what an enclave found."""
     receipt, environment = record.receipt, record.environment
-    sealed = {None: PointResult.UNKNOWN, True: PointResult.PASS, False: PointResult.FAIL}[record.opened]
+    known = {None: PointResult.UNKNOWN, True: PointResult.PASS, False: PointResult.FAIL}
     marks = (
         (PreflightPoint.INPUT, _mark(receipt.req_hash != ZERO_DIGEST)),
         (PreflightPoint.MODEL, _mark(receipt.model_id == record.header.model_id != ZERO_DIGEST)),
         (PreflightPoint.RUNTIME, _of(environment, lambda e: bool(any(e.container) and e.libraries and e.profile))),
         (PreflightPoint.HARDWARE, _of(environment, lambda e: e.gpu_arch_id == receipt.gpu_arch and bool(e.driver))),
-        (PreflightPoint.DECODING, sealed),
+        (PreflightPoint.DECODING, known[record.opened]),
         (PreflightPoint.COMPARED, PointResult.PASS if record.executed else PointResult.UNKNOWN),
-        (PreflightPoint.ATTESTED, _mark(record.policy != ZERO_DIGEST)),
+        (PreflightPoint.ATTESTED, known[record.attested]),
         (PreflightPoint.WINDOW, _mark(record.window_s > 0 and record.header.anchored_at > 0)),
         (PreflightPoint.POLICY, _mark(record.policy != ZERO_DIGEST)),
         (PreflightPoint.APPLICATION, PointResult.UNKNOWN),

@@ -78,8 +78,17 @@ def test_checklist_has_eleven_points_and_names_the_unverified_claim() -> None:
     assert dict(nobody_looked.marks)[PreflightPoint.DECODING] is PointResult.UNKNOWN
     assert dict(nobody_looked.marks)[PreflightPoint.APPLICATION] is PointResult.UNKNOWN
     assert "nobody here has replayed" in nobody_looked.claim
-    compared = preflight(record(opened=True, executed=True))
+    assert dict(nobody_looked.marks)[PreflightPoint.ATTESTED] is PointResult.UNKNOWN
+    compared = preflight(record(opened=True, executed=True, attested=True))
     assert compared.failed == () and "byte for byte" in compared.claim
     assert "too thin" in preflight(record(environment=dataclasses.replace(WORLD.environment, driver=""))).claim
     assert dict(preflight(record(environment=None)).marks)[PreflightPoint.RUNTIME] is PointResult.UNKNOWN
-    assert "without evidence" in preflight(record(opened=True, executed=True, policy=ZERO_DIGEST)).claim
+
+
+def test_evidence_and_policy_are_separate_points() -> None:
+    bare = dict(preflight(record(opened=True, executed=True, attested=False)).marks)
+    assert (bare[PreflightPoint.ATTESTED], bare[PreflightPoint.POLICY]) == (PointResult.FAIL, PointResult.PASS)
+    nameless = dict(preflight(record(opened=True, executed=True, attested=True, policy=ZERO_DIGEST)).marks)
+    assert (nameless[PreflightPoint.ATTESTED], nameless[PreflightPoint.POLICY]) == (PointResult.PASS, PointResult.FAIL)
+    for attested in (False, None):
+        assert "without evidence" in preflight(record(opened=True, executed=True, attested=attested)).claim

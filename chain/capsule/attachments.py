@@ -1,0 +1,191 @@
+"""What a capsule may have beside its proofs of a verdict: the opening, logs with quotes, release records of key shards."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from bytewise.protocol.court.tally import vote_content
+from bytewise.protocol.digests import keccak256
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors.actors import ReleaseLogBroken
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import BadSignature, RequestHashMismatch, TokensHashMismatch
+from bytewise.protocol.evidence.claims import ResultQuote, ResultStatement
+from bytewise.protocol.keys.release_log import LogHead, verify_log
+from bytewise.protocol.records.opening import verify_hashes, verify_opening
+from bytewise.protocol.records.seal import Payload, client_digest, pad
+from bytewise.protocol.records.statements import Verdict, Vote
+from bytewise.protocol.signing import camel, verify_signature
+from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest
+from chain.capsule.deployment import address_in, domain_of
+from chain.capsule.facts import Facts
+from chain.capsule.header import ProvenHeader, header_of
+from chain.capsule.report import Failure, Stop
+from chain.capsule.schema import Capsule, LogProof
+from chain.capsule.trie import BrokenProof, Item, ProofNodes, decode_rlp, index_path
+from chain.capsule.votes import Said
+from chain.client.artifacts import interface
+
+MAX_QUOTE_MARKS = 2**15
+"""Most marks of a quote that is read (`encoding.MAX_MARKS`)."""
+
+
+def opening_text(capsule: Capsule, facts: Facts) -> str:
+    """What the opening shows; `Stop` if it is not of this receipt, or shows a defect that no verdict names."""
+    payload, receipt = capsule.opening, capsule.receipt
+    if payload is None:
+        raise Stop(Failure.OPENING_ABSENT, "request and answer are not disclosed", unverifiable=True)
+    try:
+        verify_hashes(payload, receipt)
+        request = payload.request
+        verify_signature("request", client_digest(request.req_hash, receipt.chain_id), payload.client_signature, request.client)
+    except RequestHashMismatch as error:
+        raise Stop(Failure.OPENING_REQUEST, str(error)) from None
+    except TokensHashMismatch as error:
+        raise Stop(Failure.OPENING_OUTPUT, str(error)) from None
+    except BadSignature as error:
+        raise Stop(Failure.OPENING_CLIENT, str(error)) from None
+    defect = _defect(capsule, payload, facts)
+    if defect and facts.verdict is not Verdict.INVALID:
+        raise Stop(Failure.OPENING_DEFECT, defect)
+    told = f"{len(request.prompt)} tokens of prompt and {len(payload.output.token_ids)} of answer hash to the receipt"
+    return f"{told}; defect of the record: {defect}" if defect else told
+
+
+def _defect(capsule: Capsule, payload: Payload, facts: Facts) -> str:
+    if capsule.environment is None:
+        return ""
+    try:
+        verify_opening(capsule.receipt, capsule.claim.receipt_id, pad(payload), capsule.environment, facts.batch.anchored_at)
+    except Fault as error:
+        return str(error)
+    return ""
+
+
+class ProvenVote(NamedTuple):
+    """A vote as its `Revealed` event shows it."""
+
+    vote: Vote
+    quote: Blob
+
+
+def proven_votes(capsule: Capsule, header: ProvenHeader, kept: Mapping[int, Digest]) -> list[ProvenVote]:
+    """The votes whose events are proven; `Stop` if a proof does not hold or shows something else.
+
+    `kept` has the hashes of earlier blocks that the state of the capsule's block gives (EIP-2935).
+    """
+    if not capsule.logs and not capsule.log_headers:
+        raise Stop(Failure.LOGS_ABSENT, "no events are included", unverifiable=True)
+    headers = {header.number: header}
+    for raw in capsule.log_headers:
+        earlier = header_of(raw)
+        if earlier is None or kept.get(earlier.number) != earlier.hash:
+            raise Stop(Failure.LOGS_LINK, "the header of a log is no earlier block of this chain")
+        headers[earlier.number] = earlier
+    found = [_proven(capsule, each, headers) for each in capsule.logs]
+    places = [(each.block, each.transaction, each.log) for each in capsule.logs]
+    numbers = [number for number in headers if number != header.number]
+    if places != sorted(set(places)) or numbers != sorted({each.block for each in capsule.logs} - {header.number}):
+        raise Stop(Failure.LOGS_SURPLUS, "logs or headers are not in order, doubled, or not needed")
+    if len(numbers) != len(capsule.log_headers):
+        raise Stop(Failure.LOGS_SURPLUS, "a header is doubled")
+    return found
+
+
+def _proven(capsule: Capsule, proof: LogProof, headers: Mapping[int, ProvenHeader]) -> ProvenVote:
+    where = f"log {proof.log} of transaction {proof.transaction} in block {proof.block}"
+    if proof.block not in headers:
+        raise Stop(Failure.LOGS_LINK, f"{where}: no header of that block is linked")
+    nodes = ProofNodes(proof.nodes)
+    try:
+        value = nodes.value(headers[proof.block].receipts_root, index_path(proof.transaction))
+        emitter, topics, data = _log(value, proof.log)
+    except BrokenProof as error:
+        raise Stop(Failure.LOGS_PROOF, f"{where}: {error}") from None
+    if nodes.surplus:
+        raise Stop(Failure.LOGS_SURPLUS, f"{where}: {nodes.surplus} nodes that the proof does not need")
+    rounds = address_in(capsule.deployment, "Rounds")
+    event = interface("Rounds").event(topics, data) if emitter == bytes.fromhex(rounds[2:]) else None
+    if event is None or event[0] != "Revealed" or event[1]["id"] != capsule.claim.dispute:
+        raise Stop(Failure.LOGS_EMITTER, f"{where} is no vote of this dispute")
+    raw = event[1]["vote"]
+    vote = Vote(**{name: raw[camel(name)] for name in Vote.__dataclass_fields__})
+    return ProvenVote(vote, Blob(event[1]["quote"]))
+
+
+def _log(value: bytes | None, index: int) -> tuple[bytes, list[bytes], bytes]:
+    """Emitter, topics and data of a log of a transaction receipt."""
+    if value is None:
+        raise BrokenProof("the block has no such transaction")
+    # A typed transaction receipt (EIP-2718) has its type before the list.
+    receipt = decode_rlp(value[1:] if value[0] < 0x80 else value)
+    logs = receipt[3] if isinstance(receipt, list) and len(receipt) == 4 else b""
+    if not isinstance(logs, list) or not 0 <= index < len(logs):
+        raise BrokenProof("the transaction has no such log")
+    return _parts(logs[index])
+
+
+def _parts(entry: Item) -> tuple[bytes, list[bytes], bytes]:
+    if not isinstance(entry, list) or len(entry) != 3:
+        raise BrokenProof("no log")
+    emitter, topics, data = entry
+    if not isinstance(emitter, bytes) or not isinstance(topics, list) or not isinstance(data, bytes):
+        raise BrokenProof("no log")
+    if not all(isinstance(each, bytes) for each in topics):
+        raise BrokenProof("no log")
+    return emitter, list(topics), data  # type: ignore[arg-type]
+
+
+def quotes_stating(capsule: Capsule, said: Sequence[Said], proven: Sequence[ProvenVote]) -> int:
+    """How many quotes state what their votes say; `Stop` if an event shows another vote than the capsule, or another quote than
+    the vote names."""
+    groups = {(each.round, _first(each.mask)): each.content.group for each in said if not each.is_certified}
+    stating = 0
+    for vote, quote in proven:
+        where = f"seat {_first(vote.seat_mask)} of round {vote.round}"
+        if groups.get((vote.round, _first(vote.seat_mask))) != vote_content(vote).group:
+            raise Stop(Failure.QUOTE_HASH, f"the event of {where} shows another vote")
+        if (keccak256(quote) if quote else ZERO_DIGEST) != vote.quote_hash:
+            raise Stop(Failure.QUOTE_HASH, f"the quote of {where} is not the one that its vote names")
+        stating += _says(capsule, vote, quote)
+    return stating
+
+
+def _says(capsule: Capsule, vote: Vote, quote: bytes) -> bool:
+    """Whether the statement of a quote is this vote, about this receipt."""
+    try:
+        statement = decode(ResultQuote, quote, MAX_QUOTE_MARKS).statement
+    except Fault:
+        return False
+    domain = domain_of(capsule.deployment, "Disputes")
+    expected = ResultStatement(
+        capsule.receipt.chain_id, domain.contract, vote.dispute, vote.round, capsule.claim.receipt_id, vote.voter, vote.outcome,
+        vote.code, vote.tokens_hash, vote.trace_root, vote.round_digest, statement.verify_passes, statement.premises,
+    )  # fmt: skip
+    return statement == expected
+
+
+def releases_text(capsule: Capsule, facts: Facts) -> str:
+    """What the release records show; `Stop` names the first that is of another receipt, of no shard, or broken."""
+    if not capsule.releases:
+        raise Stop(Failure.RELEASES_ABSENT, "no release records are included", unverifiable=True)
+    domain = domain_of(capsule.deployment, "KeyEpochs")
+    former = 0
+    for signed in capsule.releases:
+        record = signed.record
+        where = f"record {record.index} of shard {record.shard}"
+        if (record.receipt_id, record.key_epoch) != (capsule.claim.receipt_id, capsule.receipt.key_epoch):
+            raise Stop(Failure.RELEASES_RECEIPT, f"{where} is about another receipt")
+        try:
+            verify_log([signed], LogHead(record.previous, record.index), domain)
+        except ReleaseLogBroken as error:
+            raise Stop(Failure.RELEASES_RECORD, str(error)) from None
+        former += record.shard not in facts.shards
+    if former:
+        raise Stop(
+            Failure.RELEASES_SHARD, f"{former} records are by accounts that are no shards of the epoch now", unverifiable=True
+        )
+    return f"{len(capsule.releases)} signed records; nothing here shows that there are no others"
+
+
+def _first(mask: int) -> int:
+    return (mask & -mask).bit_length() - 1

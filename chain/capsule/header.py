@@ -1,0 +1,47 @@
+"""Headers of execution blocks: what a capsule reads of their RLP."""
+
+from typing import NamedTuple
+
+from bytewise.protocol.digests import keccak256
+from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.units import Address, Digest, digest
+from chain.capsule.trie import BrokenProof, decode_list, to_integer
+
+HISTORY = Address("0x0000f90827f1c53a10cb7a02335b175320002935")
+"""The system contract that keeps the hashes of the newest blocks (EIP-2935)."""
+HISTORY_BLOCKS = 8191
+"""How many it keeps. The hash of block n is in slot n modulo this number, from the next block on."""
+HISTORY_CODE = Digest(bytes.fromhex("6e49e66782037c0555897870e29fa5e552daf4719552131a0abce779daec0a5d"))
+"""keccak256 of its code."""
+
+_LEAST_FIELDS = 15
+"""Fields of the oldest headers. Upgrades append more."""
+_PARENT, _STATE, _RECEIPTS, _NUMBER, _TIME = 0, 3, 5, 8, 11
+
+
+class ProvenHeader(NamedTuple):
+    """A block header."""
+
+    hash: Digest
+    parent: Digest
+    """Hash of the block before."""
+    state_root: Digest
+    receipts_root: Digest
+    number: int
+    timestamp: int
+    """Unix seconds."""
+
+
+def header_of(raw: bytes) -> ProvenHeader | None:
+    """The header in RLP; None if the bytes are none."""
+    try:
+        items = decode_list(raw, _LEAST_FIELDS)
+        parent, state, receipts = (digest(items[place]) for place in (_PARENT, _STATE, _RECEIPTS))
+        return ProvenHeader(keccak256(raw), parent, state, receipts, to_integer(items[_NUMBER]), to_integer(items[_TIME]))
+    except (BrokenProof, MalformedValue):
+        return None
+
+
+def is_kept(number: int, head: int) -> bool:
+    """Whether the state of block `head` has the hash of block `number` (EIP-2935)."""
+    return head - HISTORY_BLOCKS <= number < head

@@ -1,0 +1,250 @@
+"""Makes a capsule from a node: reads the facts at one block and keeps the proofs of every word that was read."""
+
+import dataclasses
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
+
+import rlp
+
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.court.commitments import dispute_id
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors.actors import ConfigurationError, RpcRefused, TooEarly, TryAgain
+from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.keys.epochs import SignedRelease
+from bytewise.protocol.records.environment import Environment
+from bytewise.protocol.records.receipt import Receipt, receipt_id
+from bytewise.protocol.records.seal import Payload
+from bytewise.protocol.signing import Signer, typed_preimage
+from bytewise.protocol.units import U8, U64, Address, Blob, Digest, hex0x
+from chain.capsule.deployment import deployment_of, domain_of, is_complete
+from chain.capsule.facts import Facts, Storage, read_facts
+from chain.capsule.header import HISTORY, ProvenHeader, header_of, is_kept
+from chain.capsule.report import Failure
+from chain.capsule.schema import (
+    FORMAT,
+    BatchPlace,
+    BlockWitness,
+    Capsule,
+    CertifiedVote,
+    Kind,
+    LogProof,
+    Rejected,
+    RevealedVote,
+    RoundVotes,
+    StateProof,
+    StorageNodes,
+    read_capsule,
+)
+from chain.capsule.trie import EMPTY_TRIE, ProofNodes, index_path, trie_of_list
+from chain.capsule.verification import Trust, claim_of_facts, kept_hashes, verify_capsule
+from chain.client.access import Chain
+from chain.client.artifacts import Log, interface
+from chain.client.blocks import header_rlp
+from chain.client.rpc import SlotProof, at_hash, hex_bytes, quantity, reading_answer
+from chain.client.structs import from_struct
+
+
+class AnchoredReceipt(NamedTuple):
+    """A receipt and where it is anchored: what a batch's list or a dispute's opening shows of it."""
+
+    receipt: Receipt
+    signature: Blob
+    batch_id: int
+    proof: tuple[Digest, ...]
+
+
+class Enclosed(NamedTuple):
+    """What is put into a capsule beside its proofs."""
+
+    environment: Environment | None = None
+    """The environment that the receipt names."""
+    opening: Payload | None = None
+    """Request and answer. Whoever gets the capsule can read them."""
+    releases: tuple[SignedRelease, ...] = ()
+    """Release records about the receipt."""
+    with_logs: bool = True
+    """Whether to prove the events of the votes, which have the quotes, if they are near enough."""
+
+
+def disputed_member(chain: Chain, network: Network, dispute: Digest) -> AnchoredReceipt | None:
+    """The receipt of a dispute as the transaction that opened it shows it, so that nobody needs the DA layer.
+
+    None if there is no such dispute, or it was opened through another contract.
+    """
+    at, head = network.addresses.disputes, chain.head().number
+    opened = chain.logs("Disputes", at, ["DisputeOpened"], network.deploy_block, head)
+    log = next((each for each in opened if each.values["id"] == dispute), None)
+    called = None if log is None else chain.calldata(log.transaction)
+    code = interface("Disputes")
+    if called is None or called.to != at or code.function_of(called.data) != "open":
+        return None
+    with reading_answer("open"):
+        raw, signature, batch_id, proof, _ = code.arguments("open", called.data[4:])
+        return AnchoredReceipt(from_struct(Receipt, raw), Blob(signature), batch_id, tuple(map(Digest, proof)))
+
+
+def make_capsule(chain: Chain, network: Network, member: AnchoredReceipt, enclosed: Enclosed, tag: str = "finalized") -> bytes:
+    """The bytes of a capsule about a receipt, at the newest block with this tag.
+
+    `TooEarly` while a dispute about it runs, `TryAgain` if the node lacks the state or events, or gives proofs that do not hold.
+    """
+    capsule = gather(chain, network, member, enclosed, tag)
+    data, trust = encode(capsule), Trust(frozenset({capsule.deployment.digest}), capsule.claim.block_hash)
+    report = verify_capsule(data, trust)
+    wrong = report.first_failure or next(iter(report.open_conditions), None)
+    if wrong is not None and wrong.failure is Failure.VERDICT_NOT_FINAL:
+        raise TooEarly("the end of the dispute", f"a block with the tag {tag} has it", f"block {capsule.claim.block}")
+    if wrong is not None:
+        # A node that gave false proofs or too few events is found here, not by a reader in years.
+        raise TryAgain("chain", f"the capsule does not verify: {wrong.failure}: {wrong.detail}")
+    return data
+
+
+def gather(chain: Chain, network: Network, member: AnchoredReceipt, enclosed: Enclosed, tag: str) -> Capsule:
+    """A capsule of what the node gives, not verified. `TooEarly` if the block does not have the batch."""
+    head, deployment = chain.head(tag), deployment_of(network)
+    raw = header_rlp(chain, head.number)
+    header = header_of(raw)
+    if header is None or header.hash != head.hash:
+        raise TryAgain("chain", f"the header of block {head.number} is not the one of its hash")
+    words = _NodeWords(chain, header.hash)
+    identifier = receipt_id(network.anchor_domain, member.receipt)
+    dispute = dispute_id(network.disputes_domain, identifier)
+    facts = read_facts(Storage(deployment, header.timestamp, words.word), dispute, identifier, member.batch_id)
+    if not facts.batch.size:
+        raise TooEarly(f"batch {member.batch_id}", f"a block with the tag {tag} has it", f"block {header.number}")
+    revealed, certified = _votes(chain, network, dispute, facts, header)
+    log_headers, logs = _proofs_of(chain, revealed, header) if enclosed.with_logs else ((), ())
+    kept_hashes(map(header_of, log_headers), header.number, words.word)
+    return Capsule(
+        format=FORMAT, kind=Kind.FINALITY if facts.case.phase is Phase.NONE else Kind.VERDICT,
+        claim=claim_of_facts(deployment, member.receipt, header, facts), deployment=deployment, header=raw, witnesses=(),
+        state=words.proof(), receipt=member.receipt, signature=member.signature,
+        membership=BatchPlace(U64(member.batch_id), member.proof), environment=enclosed.environment,
+        rounds=tuple(_round(each.number, revealed, certified) for each in facts.rounds), opening=enclosed.opening,
+        log_headers=log_headers, logs=logs, releases=enclosed.releases,
+    )  # fmt: skip
+
+
+class _NodeWords:
+    """Words of storage as a node proves them. It keeps the nodes."""
+
+    def __init__(self, chain: Chain, block_hash: Digest) -> None:
+        self._chain, self._block = chain, at_hash(block_hash)
+        self._accounts: dict[bytes, None] = {}
+        self._storage: dict[Address, dict[bytes, None]] = {}
+        self._known: dict[tuple[Address, int], bytes] = {}
+
+    def word(self, contract: Address, slot: int) -> bytes:
+        """The word in a slot."""
+        if (contract, slot) not in self._known:
+            proof = self._asked(contract, slot)
+            self._accounts |= dict.fromkeys(proof.account)
+            # Some nodes give the root of an empty trie as a node of it, others nothing.
+            nodes = () if proof.storage == (EMPTY_TRIE,) else proof.storage
+            self._storage.setdefault(contract, {}).update(dict.fromkeys(nodes))
+            self._known[contract, slot] = proof.word
+        return self._known[contract, slot]
+
+    def _asked(self, contract: Address, slot: int) -> SlotProof:
+        try:
+            return self._chain.slot_proof(contract, slot, self._block)
+        except RpcRefused as error:
+            told = f"the node gives no proof of the block's state, which it keeps for some minutes; others keep more ({error})"
+            raise TryAgain("chain", told) from None
+
+    def proof(self) -> StateProof:
+        """All nodes, each once."""
+        storage = tuple(StorageNodes(at, tuple(map(Blob, nodes))) for at, nodes in self._storage.items() if nodes)
+        return StateProof(tuple(map(Blob, self._accounts)), storage)
+
+
+def _votes(chain: Chain, network: Network, dispute: Digest, facts: Facts, header: ProvenHeader) -> tuple[list[Log], list[Log]]:
+    """Events of revealed votes and of certificates of a dispute, oldest first."""
+    if facts.case.phase is Phase.NONE:
+        return [], []
+    where = ("Rounds", network.addresses.rounds, ["Revealed", "Certified"], facts.batch.block, header.number)
+    logs = [each for each in chain.logs(*where) if each.values["id"] == dispute]
+    return [each for each in logs if each.event == "Revealed"], [each for each in logs if each.event == "Certified"]
+
+
+def _round(number: int, revealed: Sequence[Log], certified: Sequence[Log]) -> RoundVotes:
+    votes = [_vote(each.values["vote"]) for each in revealed if each.values["round"] == number]
+    findings = [each.values["finding"] for each in certified if each.values["round"] == number]
+    certificate = CertifiedVote(*_content(findings[0])) if findings else None
+    return RoundVotes(number, tuple(sorted(votes, key=lambda vote: vote.seat)), certificate)
+
+
+def _vote(raw: dict[str, Any]) -> RevealedVote:
+    mask = raw["seatMask"]
+    return RevealedVote((mask & -mask).bit_length() - 1, *_content(raw))
+
+
+def _content(raw: dict[str, Any]) -> tuple[U8, U8, Digest, Digest, Digest]:
+    tokens, trace, digest = (Digest(raw[name]) for name in ("tokensHash", "traceRoot", "roundDigest"))
+    return U8(raw["outcome"]), U8(raw["code"]), tokens, trace, digest
+
+
+# Proofs of events: the headers of their blocks, whose hashes the newer state has, and the nodes of each block's trie of receipts.
+
+
+def _proofs_of(chain: Chain, logs: Sequence[Log], header: ProvenHeader) -> tuple[tuple[Blob, ...], tuple[LogProof, ...]]:
+    """Headers and proofs; none where a log is too old, or the chain keeps no history or has receipts of another form."""
+    numbers = sorted({each.block for each in logs})
+    if not all(is_kept(number, header.number) for number in numbers) or not all(chain.codes([HISTORY], at_hash(header.hash))):
+        return (), ()
+    headers, proofs = list[Blob](), list[LogProof]()
+    for number in numbers:
+        headers.append(header_rlp(chain, number))
+        found, raws = header_of(headers[-1]), chain.raw_receipts(number)
+        with reading_answer("eth_getBlockReceipts"):
+            root, nodes = trie_of_list([_receipt(raw) for raw in raws])
+            if found is None or root != found.receipts_root:
+                return (), ()
+            proofs += [_proof(each, raws, root, nodes.values()) for each in logs if each.block == number]
+    return tuple(headers), tuple(proofs)
+
+
+def _proof(log: Log, raws: Sequence[Any], root: Digest, nodes: Collection[bytes]) -> LogProof:
+    for index, raw in enumerate(raws):
+        places = [quantity(each["logIndex"]) for each in raw["logs"]]
+        if log.place in places:
+            path = ProofNodes(nodes)
+            path.value(root, index_path(index))
+            return LogProof(U64(log.block), index, places.index(log.place), tuple(map(Blob, path.needed)))
+    raise MalformedValue("receipts", f"no log {log.place}")
+
+
+def _receipt(raw: Any) -> bytes:
+    """A transaction receipt as the trie has it (EIP-2718)."""
+    logs = [[hex_bytes(each["address"]), [hex_bytes(t) for t in each["topics"]], hex_bytes(each["data"])] for each in raw["logs"]]
+    status, gas = quantity(raw["status"]), quantity(raw["cumulativeGasUsed"])
+    body = bytes(rlp.encode([status, gas, hex_bytes(raw["logsBloom"]), logs]))
+    kind = quantity(raw.get("type", "0x0"))
+    return bytes([kind]) + body if kind else body
+
+
+def add_witness(data: bytes, open_chain: Callable[[int], Chain], signer: Signer) -> bytes:
+    """The capsule with the signature of `signer`, which it has once at most.
+
+    `ConfigurationError` if the file is no capsule or the node has another block there, `TooEarly` before the block is finalized.
+    """
+    try:
+        capsule = read_capsule(data)
+    except Rejected as error:
+        raise ConfigurationError("FILE", f"is no capsule: {': '.join(error.args)}") from None
+    if not is_complete(capsule.deployment):
+        raise ConfigurationError("FILE", "has no complete deployment")
+    claim, chain = capsule.claim, open_chain(int(capsule.claim.chain_id))
+    finalized = chain.head("finalized").number
+    if claim.block > finalized:
+        raise TooEarly(f"block {claim.block}", "it is finalized", f"block {finalized} is")
+    have = chain.block(int(claim.block)).hash
+    if have != claim.block_hash:
+        raise ConfigurationError("FILE", f"block {claim.block} of your node is {hex0x(have)}, not {hex0x(claim.block_hash)}")
+    witness = BlockWitness(claim.block, claim.block_hash)
+    signature = signer.sign_preimage(typed_preimage(domain_of(capsule.deployment, "Disputes"), witness))
+    witnesses = tuple(dict.fromkeys((*capsule.witnesses, signature)))
+    return encode(dataclasses.replace(capsule, witnesses=witnesses))

@@ -1,0 +1,169 @@
+"""The result of a verification: one result for each group of checks, and the conclusion."""
+
+import enum
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from bytewise.protocol.units import Digest
+from chain.capsule.facts import Facts
+from chain.capsule.schema import Capsule
+
+
+class Result(enum.StrEnum):
+    """Result of a group of checks, and of a capsule."""
+
+    PASS = "PASS"
+    """It is shown."""
+    FAIL = "FAIL"
+    """It contradicts itself or what the reader knows."""
+    UNVERIFIABLE = "UNVERIFIABLE"
+    """Nothing at hand decides it."""
+
+
+class Group(enum.StrEnum):
+    """Groups of checks, in the order in which they run."""
+
+    CAPSULE = "capsule"
+    DEPLOYMENT = "deployment"
+    HEADER = "header"
+    AUTHENTICITY = "authenticity"
+    RECEIPT = "receipt"
+    STATE = "state"
+    BATCH = "batch"
+    VOTES = "votes"
+    VERDICT = "verdict"
+    CLAIM = "claim"
+    OPENING = "opening"
+    LOGS = "logs"
+    QUOTES = "quotes"
+    RELEASES = "releases"
+
+
+REQUIRED = frozenset(Group) - {Group.OPENING, Group.LOGS, Group.QUOTES, Group.RELEASES}
+"""Groups on which the conclusion rests. Any of the others may be UNVERIFIABLE, but none may FAIL."""
+
+
+class Failure(enum.StrEnum):
+    """Why a group does not pass."""
+
+    TOO_LARGE = "capsule.tooLarge"
+    MALFORMED = "capsule.malformed"
+    NOT_CANONICAL = "capsule.notCanonical"
+    UNKNOWN_MEMBER = "capsule.unknownMember"
+    UNKNOWN_VERSION = "capsule.unknownVersion"
+    DEPLOYMENT_INCOMPLETE = "deployment.incomplete"
+    DEPLOYMENT_LAYOUT = "deployment.layout"
+    DEPLOYMENT_UNKNOWN = "deployment.unknown"
+    HEADER_MALFORMED = "header.malformed"
+    HEADER_HASH = "header.hash"
+    HEADER_CHAIN = "header.chain"
+    HEADER_TIME = "header.time"
+    DECLARED_OTHER = "header.declaredOther"
+    UNDECLARED = "header.undeclared"
+    WITNESS_SIGNATURE = "witness.signature"
+    WITNESS_TOO_FEW = "witness.tooFew"
+    STATE_ACCOUNT = "state.account"
+    STATE_CODE_HASH = "state.codeHash"
+    STATE_SLOT = "state.slot"
+    STATE_VALUE = "state.value"
+    STATE_SURPLUS = "state.surplus"
+    RECEIPT_DIGEST = "receipt.digest"
+    RECEIPT_SIGNATURE = "receipt.signature"
+    RECEIPT_ENVIRONMENT = "receipt.environment"
+    BATCH_UNKNOWN = "batch.unknown"
+    BATCH_SEQUENCE = "batch.sequence"
+    BATCH_HEADER = "batch.header"
+    BATCH_MEMBERSHIP = "batch.membership"
+    VOTES_CLAIM = "votes.claim"
+    VOTES_ROUNDS = "votes.rounds"
+    VOTES_SEAT_TWICE = "votes.seatTwice"
+    VOTES_COMMITTEE = "votes.committee"
+    VOTES_MISSING = "votes.missing"
+    VOTES_FORM = "votes.form"
+    VOTES_GROUP = "votes.group"
+    VERDICT_TALLY = "verdict.tally"
+    VERDICT_RULE = "verdict.rule"
+    VERDICT_NOT_FINAL = "verdict.notFinal"
+    VERDICT_REPLACED = "verdict.replaced"
+    CLAIM_KIND = "claim.kind"
+    CLAIM_DIFFERS = "claim.differs"
+    OPENING_REQUEST = "opening.request"
+    OPENING_OUTPUT = "opening.output"
+    OPENING_CLIENT = "opening.client"
+    OPENING_DEFECT = "opening.defect"
+    OPENING_ABSENT = "opening.absent"
+    LOGS_LINK = "logs.link"
+    LOGS_PROOF = "logs.proof"
+    LOGS_EMITTER = "logs.emitter"
+    LOGS_SURPLUS = "logs.surplus"
+    LOGS_ABSENT = "logs.absent"
+    QUOTE_HASH = "quote.hash"
+    QUOTE_NO_LOG = "quote.noLog"
+    QUOTE_NOT_APPRAISED = "quote.notAppraised"
+    RELEASES_RECEIPT = "releases.receipt"
+    RELEASES_SHARD = "releases.shard"
+    RELEASES_RECORD = "releases.record"
+    RELEASES_ABSENT = "releases.absent"
+    NOT_REACHED = "notReached"
+    """A group that it needs did not pass."""
+
+
+class GroupResult(NamedTuple):
+    """Result of one group."""
+
+    group: Group
+    result: Result
+    failure: Failure | None
+    """None if it passes."""
+    detail: str
+    """What was found, in words."""
+
+
+class Stop(Exception):
+    """Ends a group: its failure, a detail, and whether it is UNVERIFIABLE instead of FAIL."""
+
+    def __init__(self, failure: Failure, detail: str, unverifiable: bool = False) -> None:
+        super().__init__(failure, detail)
+        self.failure, self.detail = failure, detail
+        self.result = Result.UNVERIFIABLE if unverifiable else Result.FAIL
+
+
+@dataclass
+class CapsuleReport:
+    """What a verification found."""
+
+    digest: Digest
+    """SHA-256 of the file."""
+    capsule: Capsule | None = None
+    """None if the file is no capsule."""
+    facts: Facts | None = None
+    """What the state says; None unless its proofs pass."""
+    attested: bool | None = None
+    """Whether a quote states what its vote says; None without proven quotes."""
+    checks: list[GroupResult] = field(default_factory=list)
+    """One for each group, in order."""
+
+    @property
+    def result(self) -> Result:
+        """FAIL if any group fails; else UNVERIFIABLE if a required group is; else PASS."""
+        if any(each.result is Result.FAIL for each in self.checks):
+            return Result.FAIL
+        return Result.UNVERIFIABLE if self.open_conditions else Result.PASS
+
+    @property
+    def first_failure(self) -> GroupResult | None:
+        """The first group that fails."""
+        return next((each for each in self.checks if each.result is Result.FAIL), None)
+
+    @property
+    def open_conditions(self) -> list[GroupResult]:
+        """Required groups that nothing at hand decides."""
+        return [each for each in self.checks if each.result is Result.UNVERIFIABLE and each.group in REQUIRED]
+
+    def passes(self, *groups: Group) -> bool:
+        """Whether none of these groups failed or was left out. An UNVERIFIABLE one with facts of its own counts as passed."""
+        seen = {each.group: each for each in self.checks}
+        return all(
+            group in seen and seen[group].result is not Result.FAIL and seen[group].failure is not Failure.NOT_REACHED
+            for group in groups
+        )

@@ -1,0 +1,353 @@
+"""`bytewise capsule`: make, verify, show and print an evidence capsule, and sign for its block."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.units import Address, address, hex0x
+from bytewise.service.exit_codes import Exit
+from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, DaOption, NetworkOption, RpcOption, digest_argument
+from cli.output import OutputFormat, OutputOption, by_prefix, emit, moment, plain, progress_bars
+
+if TYPE_CHECKING:
+    from bytewise.protocol.keys.epochs import SignedRelease
+    from bytewise_client.connection import Connection
+    from chain.capsule.maker import AnchoredReceipt, Enclosed
+    from chain.capsule.report import CapsuleReport
+    from chain.capsule.verification import Trust
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The capsule.")]
+BookOption = Annotated[
+    Path | None, typer.Option("--network", help="Address book of the network that you mean; its deployment is accepted.")
+]
+DeploymentOption = Annotated[list[str] | None, typer.Option("--deployment", help="Or: digest of a deployment; repeatable.")]
+BlockHashOption = Annotated[
+    str | None, typer.Option("--block-hash", help="Hash of the capsule's block, from a source that you trust.")
+]
+WitnessOption = Annotated[
+    list[str] | None, typer.Option("--witness", help="Or: account whose signature for the block you accept; repeatable.")
+]
+ThresholdOption = Annotated[int, typer.Option("--witnesses", min=1, help="How many of those accounts must have signed.")]
+FinalityOption = Annotated[
+    str, typer.Option("--finality", help="Block to prove: finalized, safe or latest (which may still be replaced).")
+]
+OpeningOption = Annotated[
+    Path | None, typer.Option("--opening", help="Saved answer whose request and answer are disclosed in the capsule.")
+]
+ReleasesOption = Annotated[
+    list[Path] | None, typer.Option("--releases", help="Release log of a shard (JSON of `GET /v1/log`); repeatable.")
+]
+OutOption = Annotated[Path | None, typer.Option("--out", help="File to write; by default named after the receipt.")]
+
+
+def make(
+    subject: Annotated[str, typer.Argument(metavar="RECEIPT_ID|DISPUTE", help="Id of a receipt or dispute, or its beginning.")],
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+    da: DaOption = DA_URLS,
+    finality: FinalityOption = "finalized",
+    opening: OpeningOption = None,
+    releases: ReleasesOption = None,
+    logs: Annotated[bool, typer.Option("--logs/--no-logs", help="Whether to prove the votes' events, with their quotes.")] = True,
+    out: OutOption = None,
+) -> None:
+    """Write what a receipt and its verdict rest on to one file that needs neither chain nor DA.
+
+    The node must have the state of the block: each has that of the newest hundred blocks or so. A dispute must be over in that
+    block. Of a disputed receipt nothing is read from DA. An opening is disclosed to everybody who gets the file.
+
+    Exit codes: 0 written, 4 no such receipt or dispute, 5 a service is down, or the dispute is not over in that block,
+    64 wrong input, or the file exists.
+
+    Example: bytewise capsule make 0x71e0 --network network.json --rpc http://127.0.0.1:8545
+    """
+    from bytewise.protocol.records.receipt import receipt_id
+    from bytewise_client.connection import connected
+    from chain.capsule.maker import make_capsule
+    from chain.capsule.schema import SUFFIX
+
+    if out is not None and out.exists():
+        raise ConfigurationError(out.name, "exists; a capsule is never overwritten: name a new file")
+    with connected(network, rpc, da) as connection:
+        member = _member(connection, subject)
+        enclosed = _enclosed(connection, member, opening, releases or [], logs)
+        data = make_capsule(connection.reader.client, connection.network, member, enclosed, finality)
+    file = out or Path(f"{hex0x(receipt_id(connection.network.anchor_domain, member.receipt))[:18]}{SUFFIX}")
+    if file.exists():
+        raise ConfigurationError(file.name, "exists; a capsule is never overwritten: give --out with a new name")
+    _write(file, data)
+    print(f"{file}: {len(data)} bytes; `bytewise capsule show {file}` says what it shows")
+
+
+def _member(connection: "Connection", subject: str) -> "AnchoredReceipt":
+    """The receipt that a user names by its id or by that of its dispute; `typer.Exit` if there is none."""
+    from bytewise_client.checks import not_found
+    from bytewise_client.receipt_search import find_receipt
+    from chain.capsule.maker import AnchoredReceipt, disputed_member
+    from cli.receipt import receipt_named, search_bar
+
+    network, reader = connection.network, connection.reader
+    opened = reader.opened(network.deploy_block, reader.head())
+    known = {hex0x(each.id): each.id for each in opened} | {hex0x(each.receipt_id): each.id for each in opened}
+    named = by_prefix("RECEIPT_ID|DISPUTE", subject, known)
+    if named is not None and (found := disputed_member(reader.client, network, known[named])) is not None:
+        return found
+    with progress_bars() as bars, search_bar(bars) as tell:
+        search = find_receipt(connection, receipt_named(connection, subject), tell)
+    if search.found is None:
+        end = not_found(search)
+        Console(stderr=True).print(plain(f"{end.word}: {end.reason}", "bold"))
+        raise typer.Exit(int(end.exit))
+    signed = search.found.checked.signed
+    return AnchoredReceipt(signed.receipt, signed.signature, search.found.header.batch_id, search.found.checked.proof)
+
+
+def _enclosed(
+    connection: "Connection", member: "AnchoredReceipt", opening: Path | None, releases: list[Path], with_logs: bool
+) -> "Enclosed":
+    from bytewise.protocol.errors.records import UnknownEnvironment
+    from bytewise.protocol.records.receipt import receipt_id
+    from bytewise_client.saved_answer import read_answer
+    from chain.capsule.maker import Enclosed
+
+    identifier = receipt_id(connection.network.anchor_domain, member.receipt)
+    payload = None if opening is None else read_answer(opening).of_receipt(identifier).payload
+    if opening is not None and (payload is None or payload.request.req_hash != member.receipt.req_hash):
+        raise ConfigurationError("--opening", "the file has no opening of this receipt")
+    try:
+        environment = connection.documents.environment(member.receipt.environment, connection.reader.head())
+    except UnknownEnvironment:
+        environment = None
+    records = tuple(each for file in releases for each in _records(file) if each.record.receipt_id == identifier)
+    return Enclosed(environment, payload, records, with_logs)
+
+
+def _records(file: Path) -> "tuple[SignedRelease, ...]":
+    """The records in a shard's release log."""
+    from bytewise.protocol.encoding import decode
+    from bytewise.protocol.errors.branches import Fault
+    from bytewise.protocol.keys.epochs import ReleaseLog
+
+    try:
+        return decode(ReleaseLog, file.read_bytes()).entries
+    except OSError as error:
+        raise ConfigurationError(file.name, f"{error.strerror}: name the file of a release log") from None
+    except Fault as error:
+        raise ConfigurationError(file.name, f"is no release log: {error}") from None
+
+
+def verify(
+    file: FileArgument, network: BookOption = None, deployment: DeploymentOption = None, block_hash: BlockHashOption = None,
+    witness: WitnessOption = None, witnesses: ThresholdOption = 1, output: OutputOption = OutputFormat.TABLE,
+) -> None:  # fmt: skip
+    """Verify a capsule offline: neither chain nor DA is asked.
+
+    Whatever you do not name stays a condition: then the result is UNVERIFIABLE, and the conditions are printed. Name the network
+    by --network or --deployment, and the block by --block-hash or --witness.
+
+    Exit codes: 0 valid, 2 invalid, 3 unverifiable without what the conditions name, 64 wrong input, or no capsule.
+
+    Example: bytewise capsule verify 0x5f1c.capsule.json --network network.json --block-hash 0x9a3e…
+    """
+    report = verified(file, trust_of(network, deployment, block_hash, witness, witnesses))
+    show_report(report, output)
+    raise typer.Exit(int(exit_of_report(report)))
+
+
+def show(
+    file: FileArgument, network: BookOption = None, deployment: DeploymentOption = None, block_hash: BlockHashOption = None,
+    witness: WitnessOption = None, witnesses: ThresholdOption = 1, output: OutputOption = OutputFormat.TABLE,
+) -> None:  # fmt: skip
+    """Tell on one screen what a capsule shows, on what that rests, and what it does not show.
+
+    Exit codes: 0 shown, 2 the capsule is invalid and shows nothing, 64 wrong input, or no capsule.
+
+    Example: bytewise capsule show 0x5f1c.capsule.json
+    """
+    from chain.capsule.conclusion import report_json
+    from chain.capsule.report import Result
+
+    report = verified(file, trust_of(network, deployment, block_hash, witness, witnesses))
+    emit(output, report_json(report), lambda: _summary(report))
+    code = exit_of_report(report)
+    raise typer.Exit(int(Exit.OK if report.result is not Result.FAIL else code))
+
+
+def print_(
+    file: FileArgument,
+    out: Annotated[Path, typer.Option("--out", help="HTML file to write.")],
+    network: BookOption = None, deployment: DeploymentOption = None, block_hash: BlockHashOption = None,
+    witness: WitnessOption = None, witnesses: ThresholdOption = 1,
+) -> None:  # fmt: skip
+    """Write a capsule's report as one HTML page for paper: no scripts, nothing fetched.
+
+    Exit codes: 0 written, 64 wrong input, no capsule, or the page exists.
+
+    Example: bytewise capsule print 0x5f1c.capsule.json --network network.json --out verdict.html
+    """
+    from cli.capsule_report import report_page
+
+    if out.exists():
+        raise ConfigurationError(out.name, "exists; name a new file")
+    report = verified(file, trust_of(network, deployment, block_hash, witness, witnesses))
+    _write(out, report_page(report).encode())
+    print(f"{out}: print it, or open it in a browser")
+
+
+def witness(
+    file: FileArgument,
+    key: Annotated[Path, typer.Option("--key", help="Key file of the witness, 0x-hex or a keystore, readable by you alone.")],
+    rpc: RpcOption = RPC_URLS,
+    out: OutOption = None,
+) -> None:
+    """Sign that your own node has the capsule's block as finalized, and write the capsule with the signature.
+
+    Nothing else of the capsule is vouched for: its proofs show the rest.
+
+    Exit codes: 0 written, 5 the node does not answer or the block is not finalized, 64 wrong input, or the node has another
+    block there.
+
+    Example: bytewise capsule witness 0x5f1c.capsule.json --key watchtower.key --rpc http://127.0.0.1:8545
+    """
+    from bytewise_client.connection import chain_of
+    from chain.capsule.maker import add_witness
+    from chain.sending.keys import load_signer
+
+    data, target = _read(file), out or file
+    if out is not None and out.exists():
+        raise ConfigurationError(out.name, "exists; name a new file")
+    signed = add_witness(data, lambda chain_id: chain_of(rpc, chain_id), load_signer(key))
+    _write(target, signed)
+    print(f"{target}: signed")
+
+
+# Parts of the verbs, which `bytewise verify FILE` has too.
+
+
+def verified(file: Path, trust: "Trust") -> "CapsuleReport":
+    """The report on a file; `ConfigurationError` if it is no capsule."""
+    from chain.capsule.report import Group, Result
+    from chain.capsule.verification import verify_capsule
+
+    report = verify_capsule(_read(file), trust)
+    first = report.checks[0]
+    if first.group is Group.CAPSULE and first.result is Result.FAIL:
+        raise ConfigurationError(file.name, f"is no capsule: {first.failure}: {first.detail}")
+    return report
+
+
+def trust_of(
+    network: Path | None, deployments: list[str] | None, block_hash: str | None, witnesses: list[str] | None, threshold: int
+) -> "Trust":
+    """What the options name."""
+    from chain.capsule.deployment import deployment_of
+    from chain.capsule.verification import Trust
+    from chain.client.address_book import read_network
+
+    accepted = {digest_argument("--deployment", each) for each in deployments or []}
+    if network is not None:
+        accepted.add(deployment_of(read_network(network)).digest)
+    block = None if block_hash is None else digest_argument("--block-hash", block_hash)
+    accounts = frozenset(map(_account, witnesses or []))
+    if threshold > max(1, len(accounts)):
+        raise ConfigurationError("--witnesses", f"{threshold} of {len(accounts)} accounts: name as many by --witness")
+    return Trust(frozenset(accepted), block, accounts, threshold)
+
+
+def exit_of_report(report: "CapsuleReport") -> Exit:
+    """The exit code of a verified capsule."""
+    from chain.capsule.report import Result
+
+    return {Result.PASS: Exit.OK, Result.FAIL: Exit.MISMATCH, Result.UNVERIFIABLE: Exit.INCONCLUSIVE}[report.result]
+
+
+def show_report(report: "CapsuleReport", output: OutputFormat) -> None:
+    """Prints every group of checks and the conclusion."""
+    from chain.capsule.conclusion import report_json
+
+    emit(output, report_json(report), lambda: _table(report))
+
+
+_STYLES = {"PASS": "green", "FAIL": "red", "VALID": "bold green", "INVALID": "bold red"}
+
+
+def _table(report: "CapsuleReport") -> None:
+    from rich.table import Table
+
+    console, table = Console(), Table()
+    for heading in ("check", "result"):
+        table.add_column(heading)
+    table.add_column("detail", overflow="fold")
+    for each in report.checks:
+        detail = each.detail if each.failure is None else f"{each.failure}: {each.detail}"
+        table.add_row(each.group.value, Text(each.result.value, style=_STYLES.get(each.result.value, "yellow")), plain(detail))
+    console.print(table)
+    _preflight(console, report)
+    _conclusion(console, report)
+
+
+def _preflight(console: Console, report: "CapsuleReport") -> None:
+    from chain.capsule.conclusion import preflight_of
+
+    checklist = preflight_of(report)
+    if checklist is None:
+        return
+    console.print("completeness of the record:", style="bold")
+    for point, mark in checklist.marks:
+        console.print(plain(f"  {mark.value:<8}{point.value}"), soft_wrap=True)
+    console.print(plain(f"  it supports: {checklist.claim}"), soft_wrap=True)
+
+
+def _summary(report: "CapsuleReport") -> None:
+    console = Console()
+    if report.capsule is not None and report.facts is not None:
+        claim, batch = report.capsule.claim, report.facts.batch
+        for line in (
+            f"receipt  {hex0x(claim.receipt_id)}",
+            f"operator {batch.operator}, number {report.capsule.receipt.seq} of batch {report.capsule.membership.batch_id}",
+            f"anchored {moment(batch.anchored_at)}, block {batch.block}",
+            f"chain    {claim.chain_id}, as of block {claim.block}",
+        ):
+            console.print(plain(line), soft_wrap=True)
+    _conclusion(console, report)
+
+
+def _conclusion(console: Console, report: "CapsuleReport") -> None:
+    from chain.capsule.conclusion import conclude
+
+    end = conclude(report)
+    console.print(Text(end.word, style=_STYLES.get(end.word, "bold yellow")))
+    for title, lines in (("It shows:", end.shows), ("Conditions:", end.conditions), ("It does not show:", end.limits)):
+        if lines:
+            console.print(title, style="bold")
+        for line in lines:
+            console.print(plain(f"  - {line}"), soft_wrap=True)
+
+
+def _account(text: str) -> Address:
+    try:
+        return address(text)
+    except MalformedValue:
+        raise ConfigurationError("--witness", "must be 0x and 40 hex digits") from None
+
+
+def _read(file: Path) -> bytes:
+    """The bytes of a file, as far as a capsule may be long."""
+    from chain.capsule.schema import MAX_BYTES
+
+    try:
+        with file.open("rb") as opened:
+            return opened.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(file.name, f"{error.strerror}: name the file of a capsule") from None
+
+
+def _write(file: Path, data: bytes) -> None:
+    from bytewise.service.files import replace_file
+
+    replace_file(file, data)

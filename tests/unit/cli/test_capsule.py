@@ -1,0 +1,123 @@
+"""`bytewise capsule` and `bytewise verify FILE`, from a real dispute to a file that is verified after its chain is gone."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.units import hex0x
+from chain.client.address_book import write_network
+from cli.__main__ import main
+from tests.fixtures.capsule.good_capsules import made_capsule, upheld
+from tests.fixtures.capsule.liars import liars
+from tests.fixtures.chain.anvil import running_anvil
+from tests.fixtures.chain.devnet import signer
+from tests.fixtures.court.session import DisputeFixture
+
+NOWHERE = "http://127.0.0.1:9"
+
+
+class Site(NamedTuple):
+    """What a user has after the network is gone."""
+
+    capsule: Path
+    book: Path
+    block_hash: str
+    witness: str
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """A capsule that the command made by the id of a dispute, without DA, and a witness signed. Nothing of the network runs."""
+    folder = tmp_path_factory.mktemp("capsule")
+    book, file, key = folder / "network.json", folder / "verdict.capsule.json", folder / "witness.key"
+    with running_anvil() as anvil:
+        court = DisputeFixture(anvil, folder, window=600, commit_time=300, reveal_time=300, rerun_time=900)
+        write_network(book, court.network)
+        where = ["--network", str(book), "--rpc", anvil.url]
+        upheld(court)
+        beginning = hex0x(court.dispute)[:14]
+        assert main(["capsule", "make", beginning, *where, "--da", NOWHERE, "--out", str(file)]) == 5, "not finalized yet"
+        anvil.mine(70)
+        assert main(["capsule", "make", beginning, *where, "--da", NOWHERE, "--out", str(file)]) == 0
+        assert main(["capsule", "make", beginning, *where, "--da", NOWHERE, "--out", str(file)]) == 64, "never overwritten"
+        assert main(["capsule", "make", "0x" + "77" * 32, *where, "--da", NOWHERE]) in (4, 5)
+        key.write_text(hex0x(signer(15).secret))
+        key.chmod(0o600)
+        assert main(["capsule", "witness", str(file), "--key", str(key), "--rpc", anvil.url]) == 0
+        block_hash = json.loads(file.read_text())["claim"]["block_hash"]
+    return Site(file, book, block_hash, signer(15).address)
+
+
+def test_capsule_is_valid_without_its_network(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    named = ["capsule", "verify", str(site.capsule), "--network", str(site.book)]
+    for more in (["--block-hash", site.block_hash], ["--witness", site.witness]):
+        assert main([*named, *more, "--output", "json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["result"] == "VALID" and told["claim"]["verdict"] == "upheld" and told["conditions"] == []
+        assert len(told["preflight"]["points"]) == 11
+        assert told["preflight"]["points"]["attested"] == "fail", "the quotes of this test state nothing"
+        assert told["preflight"]["points"]["policy"] == "pass"
+    assert main(named) == 3
+    told_people = " ".join(capsys.readouterr().out.split())
+    assert "UNVERIFIABLE" in told_people and f"has the hash {site.block_hash}" in told_people and "UPHELD" in told_people
+    assert main([*named, "--block-hash", "0x" + "11" * 32]) == 2
+    assert "header.declaredOther" in " ".join(capsys.readouterr().out.split())
+    assert main([*named, "--witness", site.witness, "--witnesses", "2"]) == 64
+
+
+def test_verify_takes_a_capsule_and_asks_nobody(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--rpc", NOWHERE, "--da", NOWHERE]
+    assert main(["verify", str(site.capsule), "--network", str(site.book), *where]) == 3
+    assert "It holds if block" in " ".join(capsys.readouterr().out.split())
+    assert main(["verify", str(site.capsule), "--network", "none.json", *where]) == 3
+    assert "It holds if you mean the deployment" in " ".join(capsys.readouterr().out.split())
+    assert main(["verify", str(site.capsule), "--opening", str(site.book), *where]) == 64
+
+
+def test_show_fits_on_one_screen(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["capsule", "show", str(site.capsule), "--network", str(site.book), "--block-hash", site.block_hash]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 24 and any(line == "VALID" for line in lines)
+    assert any("UPHELD: a committee of 15 seats" in line for line in lines) and any("SIMULATED" in line for line in lines)
+
+
+def test_printed_page_stands_alone(site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "verdict.html"
+    named = ["capsule", "print", str(site.capsule), "--network", str(site.book), "--block-hash", site.block_hash]
+    assert main([*named, "--out", str(page)]) == 0
+    text = page.read_text()
+    assert "default-src 'none'" in text and "<script" not in text and "http" not in text.replace("http-equiv", "")
+    assert "VALID" in text and text.count("capsule SHA-256") >= 4 and "SIMULATED" in text and "<caption>Round 1" in text
+    assert main([*named, "--out", str(page)]) == 64
+
+
+BAD = ("file is cut", "doubled key", "nine megabytes", "nesting of 100,000 lists", "other version", "file is empty")
+
+
+def test_each_bad_file_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = {each.name: each for each in liars() if each.name in BAD}
+    assert set(found) == set(BAD)
+    for liar in found.values():
+        file = tmp_path / "bad.capsule.json"
+        file.write_bytes(liar.data)
+        for verb in (["capsule", "verify"], ["capsule", "show"], ["verify"]):
+            assert main([*verb, str(file)]) == 64, liar.name
+            told = capsys.readouterr()
+            assert f"bad.capsule.json: is no capsule: {liar.failure}" in told.err and "Traceback" not in told.err
+            assert told.out == "" and len(told.err.splitlines()) <= 4
+    assert main(["capsule", "verify", str(tmp_path / "none.capsule.json")]) == 64
+    assert main(["capsule", "verify", str(tmp_path)]) == 64
+
+
+def test_capsule_of_another_network_is_named(site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = made_capsule("opened")
+    file = tmp_path / "other.capsule.json"
+    document = json.loads(other.data)
+    document["deployment"]["chain_id"] = "1"
+    file.write_bytes(encode(document))
+    assert main(["capsule", "verify", str(file), "--network", str(site.book), "--output", "json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert [each["failure"] for each in told["checks"][1:3]] == ["deployment.unknown", "header.chain"]
