@@ -67,8 +67,8 @@ class KeySource(Protocol):
 class EnclaveJobs(Protocol):
     """The duty process's side of the job socket."""
 
-    def prepare(self, receipt_id: Digest) -> Prepared:
-        """A fresh transport key for one job."""
+    def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
+        """A fresh transport key for one job, of an enclave that runs the model if there is one."""
         ...
 
     def run(self, job: RunJob) -> JobResult:

@@ -4,6 +4,7 @@
 key epoch in force with its assurance, so that a reader of the log sees whether it is simulated.
 """
 
+import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from bytewise.da.client import DaClient
+from bytewise.ports import EnclaveJobs
 from bytewise.protocol.decisions.actions import Action
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.actors import (
@@ -49,6 +51,7 @@ from verifier.demands.demander import Demander, DemandOptions
 from verifier.disputes.equivocation_reporter import EquivocationReporter
 from verifier.disputes.watchtower import Watchtower
 from verifier.executor import ActionExecutor, ObservingExecutor, VoteExecutor
+from verifier.jobs.enclave_choice import EnclaveChoice, KnownEnclave, add_enclave_checks
 from verifier.jobs.enclave_client import EnclaveClient
 from verifier.jobs.enclave_readiness import EnclaveReadiness
 from verifier.jobs.worker import Worker
@@ -144,10 +147,30 @@ class NodeContext:
         self.hints: HintServer | None = None
         self.members: KnownVerifiers | None = None
 
-    def enclave(self) -> EnclaveClient:
-        """Client of the node's own enclave."""
+    def enclave(self) -> EnclaveJobs:
+        """Client of the node's own enclave, or the choice between two."""
         executor = self.executor
-        return EnclaveClient(executor.socket, executor.prepare_timeout_s)
+        first = EnclaveClient(executor.socket, executor.prepare_timeout_s)
+        if executor.next_socket is None:
+            return first
+        second = EnclaveClient(executor.next_socket, executor.prepare_timeout_s)
+        return EnclaveChoice(tuple(map(KnownEnclave, (first, second), self.enclave_states)))
+
+    @functools.cached_property
+    def enclave_states(self) -> tuple[EnclaveReadiness, ...]:
+        """What is known of each own enclave."""
+        executor, chain_id = self.executor, int(self.network.chain_id)
+        sockets = [each for each in (executor.socket, executor.next_socket) if each is not None]
+        return tuple(
+            EnclaveReadiness(
+                EnclaveClient(each, executor.prepare_timeout_s),
+                lambda: bool(self.worker.busy()),
+                chain_id,
+                self.clock,
+                os.urandom,
+            )
+            for each in sockets
+        )
 
     @property
     def executor(self) -> ExecutorSettings:
@@ -156,7 +179,7 @@ class NodeContext:
             raise ConfigurationError("executor", f"role {self.settings.role} has none")
         return self.settings.executor
 
-    def auditor(self, enclave: EnclaveClient) -> Auditor:
+    def auditor(self, enclave: EnclaveJobs) -> Auditor:
         """The part that runs light audits."""
         settings, audits = self.settings, LightAudits(self.database, self.clock)
         return Auditor(
@@ -245,14 +268,12 @@ class NodeContext:
         max_fee_wei, me = 0 if settings.observes else self.policy.max_fee_wei, self.signer.address
         if settings.role not in JUDGES:
             return NodeObserver(self.readiness, head, self.chain, me, settings.role, max_fee_wei)
-        enclave = EnclaveReadiness(
-            self.enclave(), lambda: bool(self.worker.busy()), int(self.network.chain_id), self.clock, os.urandom
-        )
-        enclave.add_checks(self.readiness)
+        add_enclave_checks(self.readiness, self.enclave_states)
         policies = PolicyDocuments(RegistryDocuments(self.chain))
 
         def note_policy(digest: Digest, block: int) -> None:
-            enclave.note_policy(policies.document(digest, block))
+            for each in self.enclave_states:
+                each.note_policy(policies.document(digest, block))
 
         return NodeObserver(self.readiness, head, self.chain, me, settings.role, max_fee_wei, note_policy)
 

@@ -1,28 +1,32 @@
 """`python -m bytewise.storage migrate --url URL …`: migrates databases. A starter runs it before its processes.
 
-Exit codes: 0 done, 64 a database cannot be opened or written; the databases named before it are migrated.
+`step-back` takes them one revision back, for the program before this one; stop their processes first. Exit codes: 0 done, 64 a
+database cannot be opened or written, or has no step back; the databases named before it are done.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bytewise.service.entry_point import PlainParser, run_entry
-from bytewise.storage.migrate import migrate
+from bytewise.storage.migrate import migrate, step_back
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Migrates every named database; the exit code."""
     parser = PlainParser(prog="python -m bytewise.storage")
     verbs = parser.add_subparsers(required=True)
-    verb = verbs.add_parser("migrate", help="bring databases to the newest revision")
-    verb.add_argument("--url", action="append", required=True, help="database URL without a password; repeatable")
-    urls = parser.parse_args(arguments).url
-    return run_entry("storage", lambda: _migrate(urls))
+    moves = {"migrate": (migrate, "bring databases to the newest revision"), "step-back": (step_back, "one revision back")}
+    for name, (move, text) in moves.items():
+        verb = verbs.add_parser(name, help=text)
+        verb.add_argument("--url", action="append", required=True, help="database URL without a password; repeatable")
+        verb.set_defaults(move=move)
+    chosen = parser.parse_args(arguments)
+    return run_entry("storage", lambda: _move(chosen.move, chosen.url))
 
 
-def _migrate(urls: Sequence[str]) -> int:
+def _move(move: Callable[[str], str], urls: Sequence[str]) -> int:
     for url in urls:
-        print(migrate(url))
+        print(move(url))
     return 0
 
 

@@ -23,8 +23,10 @@ from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt, Tr
 from bytewise.storage.base import Base
 from bytewise.storage.tables import NamedLockRow
 
-HEAD = "0001"
-"""The newest Alembic revision. A test compares it with the migrations, so that actors need not import Alembic."""
+REVISIONS = ("0001",)
+"""Alembic's revisions, oldest first. A test compares them with the migrations, so that actors need not import Alembic."""
+HEAD = REVISIONS[-1]
+"""The newest revision."""
 
 BUSY_TIMEOUT_MS = 15_000
 """How long a writer waits for another one, in milliseconds: far longer than the longest transaction (a signature and an
@@ -72,11 +74,22 @@ def check_revision(engine: Engine) -> str:
         return HEAD
     url = engine.url.render_as_string(hide_password=True)
     do = f"`python -m bytewise.storage migrate --url {url}`"
-    if found is not None and not found.startswith("none"):
+    if found in REVISIONS:
         raise ConfigurationError("database", f"{url} has revision {found}, expected {HEAD}: run {do}")
+    if found is not None and not found.startswith("none"):
+        raise newer_revision(url, found)
     why = f"{url} has no revision, {found or 'none'}: it is missing, empty, none of ours, or cannot be opened and written"
     advice = "Name the right one, or bring its newest copy back: what was signed is in it"
     raise ConfigurationError("database", f"{why}. {advice}. Only a new actor's is made, by {do}")
+
+
+def newer_revision(url: str, found: str) -> ConfigurationError:
+    """The refusal of a database that a newer program migrated; `url` without a password."""
+    back = f"`python -m bytewise.storage step-back --url {url}`"
+    why = f"{url} has revision {found}, which this program does not know: a newer program migrated it"
+    return ConfigurationError(
+        "database", f"{why}. This program needs {HEAD}. Start the newer program, or stop it and run its {back}"
+    )
 
 
 def cause_of(error: SQLAlchemyError) -> str:

@@ -1,15 +1,16 @@
-"""Migrates a database to the newest revision. Only the starter of a process imports this; actors check the revision."""
+"""Migrates a database to the newest revision, or one revision back. Only the starter of a process imports this."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.storage.engine import cause_of, check_revision, open_database
+from bytewise.storage.engine import REVISIONS, cause_of, check_revision, newer_revision, open_database
 
 _FOLDER = Path(__file__).parent / "migrations"
 
@@ -28,6 +29,10 @@ def migrate(url: str) -> str:
     try:
         with connection:
             config.attributes["connection"] = connection
+            found = MigrationContext.configure(connection).get_current_revision()
+            if found is not None and found not in REVISIONS:
+                raise newer_revision(engine.url.render_as_string(hide_password=True), found)
+            connection.rollback()
             command.upgrade(config, "head")
     except DBAPIError as error:
         url = engine.url.render_as_string(hide_password=True)
@@ -35,6 +40,35 @@ def migrate(url: str) -> str:
     revision = check_revision(engine)
     engine.dispose()
     return revision
+
+
+def step_back(url: str) -> str:
+    """Takes the database at `url` back by one revision, for the program before this one. Returns the revision.
+
+    No process may use the database. What only the newer revision has is lost. `ConfigurationError` if the database is at the
+    first revision, or at one that this program does not know.
+    """
+    engine = open_database(url)
+    shown = engine.url.render_as_string(hide_password=True)
+    try:
+        with engine.connect() as connection:
+            found = MigrationContext.configure(connection).get_current_revision()
+            if found is None:
+                check_revision(engine)
+            if found not in REVISIONS:
+                raise newer_revision(shown, str(found))
+            place = REVISIONS.index(found)
+            if place == 0:
+                raise ConfigurationError("database", f"{shown} has revision {found}, the first: there is no step back")
+            config = configuration()
+            config.attributes["connection"] = connection
+            connection.rollback()
+            command.downgrade(config, REVISIONS[place - 1])
+    except DBAPIError as error:
+        raise ConfigurationError("database", f"{shown} cannot be taken back: {cause_of(error)}") from None
+    finally:
+        engine.dispose()
+    return REVISIONS[place - 1]
 
 
 def make_databases(server_url: str, template: str, names: Sequence[str]) -> None:

@@ -21,7 +21,7 @@ from bytewise.protocol.jobs import (
     Prepared,
     RunJob,
 )
-from bytewise.protocol.units import Digest
+from bytewise.protocol.units import ZERO_DIGEST, Digest
 from bytewise.service import frames, metrics, shard_connection, telemetry
 from bytewise.service.clock import monotonic_s
 from bytewise.service.peers import seconds_left
@@ -43,8 +43,11 @@ class EnclaveClient:
         self._until = 0.0
         self._peer: socket.socket | None = None
 
-    def prepare(self, receipt_id: Digest) -> Prepared:
-        """Gets a fresh transport key for one job. `TryAgain` if the enclave is not there or stays busy."""
+    def prepare(self, receipt_id: Digest, model_id: Digest = ZERO_DIGEST) -> Prepared:
+        """Gets a fresh transport key for one job. `TryAgain` if the enclave is not there or stays busy.
+
+        An enclave has one model, so `model_id` changes nothing here; `EnclaveChoice` chooses by it.
+        """
         peer = self._connected()
         frames.send(peer, Prepare(receipt_id))
         prepared: Prepared = self._receive(peer, Prepared)

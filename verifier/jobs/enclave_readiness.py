@@ -5,6 +5,7 @@ job. So this module asks the enclave for evidence: at the start, after an absenc
 process of the enclave, because each process serves one conversation.
 """
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
@@ -24,6 +25,8 @@ from bytewise.tee.appraisal import verify_evidence
 EVERY_S, AFTER_FAILURE_S = 300.0, 10.0
 """Seconds between two questions: after good answers, and after a failure."""
 
+CHECKS = ("enclave", "measurement", "collateral")
+"""Names of the checks of one enclave."""
 LASTS_S = 7 * 86_400
 """Seconds for which collateral must be valid at least: time for a person to look at a renewal that fails."""
 
@@ -48,6 +51,7 @@ class _EnclaveChecks(NamedTuple):
     measurement: Check
     expires_at: int | None = None
     """Unix second at which what the evidence rests on expires; None for simulated evidence, which is made anew each time."""
+    model_id: Digest | None = None
 
 
 def collateral_check(expires_at: int | None, now: int) -> Check:
@@ -78,9 +82,21 @@ class EnclaveReadiness:
 
     def add_checks(self, readiness: ReadinessRegistry) -> None:
         """Adds the three checks."""
-        readiness.add("enclave", lambda: self._seen().enclave)
-        readiness.add("measurement", lambda: self._seen().measurement)
-        readiness.add("collateral", lambda: self._collateral(self._seen()))
+        for name in CHECKS:
+            readiness.add(name, functools.partial(self.check, name))
+
+    def check(self, name: str) -> Check:
+        """One of the three checks by its name, as new as it can be without a wait for a running job."""
+        seen = self._seen(self._is_working())
+        return {"enclave": seen.enclave, "measurement": seen.measurement, "collateral": self._collateral(seen)}[name]
+
+    def rank(self, model_id: Digest) -> tuple[bool, bool, bool]:
+        """How badly the enclave fits a job for a model: away, another model, not approved. The lowest fits best.
+
+        For the thread that runs jobs: then none is running, so the enclave can be asked.
+        """
+        seen = self._seen(False)
+        return not seen.enclave.ok, seen.model_id != model_id, not seen.measurement.ok
 
     def note_policy(self, document: bytes) -> None:
         """Sets the appraisal policy in force, given as canonical bytes."""
@@ -88,10 +104,10 @@ class EnclaveReadiness:
         with self._lock:
             self._policy, self._last = policy, None
 
-    def _seen(self) -> _EnclaveChecks:
+    def _seen(self, is_working: bool) -> _EnclaveChecks:
         with self._lock:
             last = self._last
-            if last is not None and (self._is_working() or self._monotonic() - last.at < self._pause_s(last)):
+            if last is not None and (is_working or self._monotonic() - last.at < self._pause_s(last)):
                 return last
             found = self._ask()
             self._last = found
@@ -113,7 +129,7 @@ class EnclaveReadiness:
         metrics.ENCLAVE_UP.set(1)
         fences = f"without {', '.join(status.unfenced)}" if status.unfenced else "all fences"
         there = Check("enclave", True, f"model 0x{status.model_id.hex()[:8]}, {fences}", "an answer", _ENCLAVE_DO)
-        return _EnclaveChecks(self._monotonic(), there, *self._appraised(status, nonce))
+        return _EnclaveChecks(self._monotonic(), there, *self._appraised(status, nonce), status.model_id)
 
     def _collateral(self, seen: _EnclaveChecks) -> Check:
         if not seen.measurement.ok:

@@ -52,7 +52,7 @@ def run_job(enclave: EnclaveJobs, signer: Signer, contracts: Contracts, case: Jo
     `EnclaveAway` if no enclave accepts a job. Every other error comes from the job itself.
     """
     try:
-        prepared = enclave.prepare(case.receipt_id)
+        prepared = enclave.prepare(case.receipt_id, case.signed.receipt.model_id)
     except TryAgain as error:
         raise EnclaveAway(*error.values) from None
     ticket = Ticket(

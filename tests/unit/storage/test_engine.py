@@ -17,6 +17,7 @@ from sqlalchemy.schema import CreateTable
 from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt, TryAgain
 from bytewise.storage.engine import (
     HEAD,
+    REVISIONS,
     check_revision,
     insert_if_new,
     lock_name,
@@ -38,8 +39,9 @@ def test_sqlite_is_opened_for_durability(sqlite_engine: Engine) -> None:
 
 
 def test_revision_checked_by_actors_is_the_newest(engine: Engine) -> None:
-    newest = ScriptDirectory.from_config(configuration()).get_current_head()
-    assert HEAD == newest == check_revision(engine)
+    scripts = ScriptDirectory.from_config(configuration())
+    assert HEAD == scripts.get_current_head() == check_revision(engine)
+    assert list(REVISIONS) == [each.revision for each in scripts.walk_revisions()][::-1]
 
 
 def test_a_database_that_was_not_migrated_is_refused(fresh: Callable[[], str]) -> None:

@@ -22,9 +22,9 @@ class Counting(Enclave):
 
     asked = 0
 
-    def prepare(self, receipt_id: Digest) -> Prepared:
+    def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
         self.asked += 1
-        return super().prepare(receipt_id)
+        return super().prepare(receipt_id, model_id)
 
 
 class Failing(Enclave):

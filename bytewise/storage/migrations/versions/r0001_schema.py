@@ -8,7 +8,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Creates all tables. There is no downgrade: a database is restored from its backup."""
+    """Creates all tables. The first revision has no downgrade: nothing is older."""
     _named_lock()
     _journal_entry()
     _protected_vote()
