@@ -35,6 +35,7 @@ BOUNDARIES = {
     "serving.chain_view": "chain",
     "verifier.audits.hint_server": "HTTP",
     "verifier.jobs.enclave_client": "a socket",
+    "verifier.jobs.enclave_readiness": "a socket",
 }
 """Modules that one other imports, and what each keeps apart."""
 
@@ -52,7 +53,6 @@ CONCEPTS = {
     "chain.capsule.attachments": "what a capsule has beside the proofs of its verdict",
     "cli.capsule_report": "the report on a capsule, without the commands",
     "chain.sending.signing_rules": "what an account signs",
-    "verifier.jobs.enclave_choice": "which of two enclaves gets a job",
     "cli.demo.ceremony": "the ceremony of the demo's key",
     "cli.demo.run": "the demo, without its options",
     "cli.key.log_table": "tables of release logs, without their audit",

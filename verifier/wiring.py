@@ -51,9 +51,8 @@ from verifier.demands.demander import Demander, DemandOptions
 from verifier.disputes.equivocation_reporter import EquivocationReporter
 from verifier.disputes.watchtower import Watchtower
 from verifier.executor import ActionExecutor, ObservingExecutor, VoteExecutor
-from verifier.jobs.enclave_choice import EnclaveChoice, KnownEnclave, add_enclave_checks
 from verifier.jobs.enclave_client import EnclaveClient
-from verifier.jobs.enclave_readiness import EnclaveReadiness
+from verifier.jobs.enclave_readiness import EnclaveChoice, EnclaveReadiness, KnownEnclave, add_enclave_checks
 from verifier.jobs.worker import Worker
 from verifier.node import Executor, Node, NodePart, VotePart
 from verifier.observation import JUDGES, NodeObserver

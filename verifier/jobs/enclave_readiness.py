@@ -3,19 +3,22 @@
 If the policy does not approve the enclave's measurement, no shard gives it a key, and nothing else shows that before the first
 job. So this module asks the enclave for evidence: at the start, after an absence, and every few minutes. A question uses up one
 process of the enclave, because each process serves one conversation.
+
+A node may have two enclaves. A job goes to one that answers, runs the model of the receipt, and has evidence that the policy in
+force accepts, as far as there is one (ADR-066).
 """
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from bytewise.ports import Clock
+from bytewise.ports import Clock, EnclaveJobs
 from bytewise.protocol.encoding import decode
-from bytewise.protocol.errors.actors import EvidenceRefused
+from bytewise.protocol.errors.actors import EvidenceRefused, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy
-from bytewise.protocol.jobs import EnclaveStatus, status_report_data
+from bytewise.protocol.jobs import EnclaveStatus, JobResult, Prepared, RunJob, status_report_data
 from bytewise.protocol.units import Digest
 from bytewise.service import metrics
 from bytewise.service.clock import monotonic_s
@@ -148,3 +151,52 @@ class EnclaveReadiness:
         if expires_at is not None:
             metrics.COLLATERAL_EXPIRES.set(expires_at)
         return Check("measurement", True, value, _APPROVED, _MEASUREMENT_DO), expires_at
+
+
+# Two enclaves of one node, side by side: the old and the new release during an upgrade, or two models.
+
+
+class KnownEnclave(NamedTuple):
+    """An enclave, and what is known of it."""
+
+    jobs: EnclaveJobs
+    state: EnclaveReadiness
+
+
+class EnclaveChoice:
+    """Implements `bytewise.ports.EnclaveJobs` by the enclave that fits a job best. For the thread that runs jobs."""
+
+    def __init__(self, enclaves: Sequence[KnownEnclave]) -> None:
+        self._enclaves = enclaves
+        self._chosen: EnclaveJobs | None = None
+
+    def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
+        """A fresh transport key of the enclave that fits best; of the next one if that takes no job. `TryAgain` if none does."""
+        self._chosen, last = None, TryAgain("enclave", "there is none")
+        for each in sorted(self._enclaves, key=lambda known: known.state.rank(model_id)):
+            try:
+                prepared = each.jobs.prepare(receipt_id, model_id)
+            except TryAgain as error:
+                last = error
+                continue
+            self._chosen = each.jobs
+            return prepared
+        raise last
+
+    def run(self, job: RunJob) -> JobResult:
+        """The result of the prepared job; errors of the enclave that was chosen for it."""
+        if self._chosen is None:
+            raise TryAgain("enclave", "no prepared job")
+        return self._chosen.run(job)
+
+
+def add_enclave_checks(readiness: ReadinessRegistry, states: Sequence[EnclaveReadiness]) -> None:
+    """Adds the checks of a node's enclaves. Of two enclaves it is enough that one passes a check: the other comes or goes."""
+    for name in CHECKS:
+        readiness.add(name, functools.partial(_best, name, states))
+
+
+def _best(name: str, states: Sequence[EnclaveReadiness]) -> Check:
+    found = [each.check(name) for each in states]
+    best = next((each for each in found if each.ok), found[0])
+    return best._replace(value=", and ".join(each.value for each in found))

@@ -25,9 +25,8 @@ from tests.fixtures.builders import CHAIN_ID, MODEL, word
 from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.audit_node import node_of, run
 from tests.fixtures.verifier.verifier_fixture import WORLD, VerifierFixture
-from verifier.jobs.enclave_choice import EnclaveChoice, KnownEnclave, add_enclave_checks
 from verifier.jobs.enclave_client import EnclaveClient
-from verifier.jobs.enclave_readiness import EnclaveReadiness
+from verifier.jobs.enclave_readiness import EnclaveChoice, EnclaveReadiness, KnownEnclave, add_enclave_checks
 
 OLD, NEW = measure(SOURCE_ROOT, "enclave.session"), measure(SOURCE_ROOT, "enclave.server")
 OTHER_MODEL, PROBE = word("another model"), word("probe")
