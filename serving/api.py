@@ -120,7 +120,7 @@ def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_t
     @app.get("/v1/receipts/{name}")
     async def receipt(name: str) -> Response:
         # The receipt is public, because it is also in the operator's list on DA. Only the answer has its opening.
-        return _told(name, await to_thread.run_sync(gate.loaded().receipt, _name_start(name)))
+        return _receipt_response(name, await to_thread.run_sync(gate.loaded().receipt, _name_start(name)))
 
     @app.post("/v1/chat/completions")
     async def chat(request: Request) -> Response:
@@ -137,7 +137,7 @@ def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_t
     return app
 
 
-def _told(name: str, found: NamedReceipt | None) -> Response:
+def _receipt_response(name: str, found: NamedReceipt | None) -> Response:
     if found is None:
         body = error_body(f"this operator signed no receipt {name}", "invalid_request_error", "id", "receipt_not_found")
         return JSONResponse(body, 404)

@@ -89,7 +89,7 @@ class Node:
         followed = self._follow(snapshot)
         whole = self._finish("vote", self._votes, snapshot) if followed else False
         whole &= self._keep_deadlines(snapshot, followed)
-        self._apart("observation", lambda: self._observe(snapshot))
+        self._isolated("observation", lambda: self._observe(snapshot))
         if followed and self._judge(snapshot) and whole:
             # Store the block number last, so that a tick that failed half-way is repeated and not skipped.
             self._number = head
@@ -97,11 +97,11 @@ class Node:
 
     def _judge(self, snapshot: Snapshot) -> bool:
         """Fetches records, then runs every part except the votes. Returns whether all of them succeeded."""
-        whole = self._apart("records", lambda: self._records.step(snapshot))
+        whole = self._isolated("records", lambda: self._records.step(snapshot))
         whole &= self._finish("audit", self._auditor, snapshot)
         for part in self._parts:
             if part is not self._votes:
-                whole &= self._apart(type(part).__name__, functools.partial(self._step, part, snapshot))
+                whole &= self._isolated(type(part).__name__, functools.partial(self._step, part, snapshot))
         return whole
 
     def _step(self, part: NodePart, snapshot: Snapshot) -> None:
@@ -116,7 +116,7 @@ class Node:
             self._executor.perform_all(due, snapshot)
             self._send()
 
-    def _apart(self, part: str, step: Callable[[], None]) -> bool:
+    def _isolated(self, part: str, step: Callable[[], None]) -> bool:
         """Runs the step of one part, and returns whether it succeeded. A failure is logged and does not stop the other parts,
         because they may not need the data that this part lacks."""
         try:
@@ -143,7 +143,7 @@ class Node:
         no bytes are sent before new vote jobs start."""
         actions: list[Action] = []
         votes = self._votes
-        whole = votes is None or self._apart("votes", lambda: actions.extend(votes.step(snapshot)))
+        whole = votes is None or self._isolated("votes", lambda: actions.extend(votes.step(snapshot)))
         actions += decide_moves(snapshot, self._moves)
         actions += decide_expiries(snapshot, snapshot.batches, self._moves)
         starts = [action for action in actions if isinstance(action, RunVoteJob)]
@@ -168,7 +168,7 @@ class Node:
         for finished in [each for each in self._finished if each.key[0] == kind]:
             if not isinstance(finished.outcome, EnclaveAway):
                 telemetry.log("job.finished", kind=kind, outcome=type(finished.outcome).__name__)
-            if part is None or self._apart(f"{kind} result", functools.partial(part.finish, finished, snapshot)):
+            if part is None or self._isolated(f"{kind} result", functools.partial(part.finish, finished, snapshot)):
                 self._finished.remove(finished)
             else:
                 whole = False

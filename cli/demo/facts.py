@@ -98,7 +98,7 @@ def judge(
         **_frauds(frauds, status, answers, accounts),
         **_spite(spite, status, accounts),
         **_killed(disputes, fates, accounts),
-        **_absent(disputes, fates, accounts),
+        **_absence_facts(disputes, fates, accounts),
         "every vote rests on one forward pass, says its published quote, which appraises well": bool(disputes)
         and all(m["attested_passes"] == 1 for d in disputes for m in d["members"] if m["revealed"]),
         f"every committee has {SEATS} seats, drawn by stake": bool(disputes)
@@ -211,7 +211,7 @@ def _killed(disputes: list[dict[str, Any]], fates: Fates, accounts: dict[str, Ad
     }
 
 
-def _absent(disputes: list[dict[str, Any]], fates: Fates, accounts: dict[str, Address]) -> dict[str, bool]:
+def _absence_facts(disputes: list[dict[str, Any]], fates: Fates, accounts: dict[str, Address]) -> dict[str, bool]:
     seat, dispute = _seat(disputes, fates.absent, accounts)
     return {
         "another member stayed away, is recorded absent and pays for it": seat is not None

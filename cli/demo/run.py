@@ -193,7 +193,7 @@ _PHASES = {
 }
 
 
-class Story:
+class Screen:
     """Prints each event with the time since the start. On a terminal it also keeps a live table."""
 
     def __init__(self, console: Console) -> None:
@@ -201,7 +201,7 @@ class Story:
         self._started = time.monotonic()
         self._live = Live(Text("starting"), console=console, refresh_per_second=4, transient=True)
 
-    def __enter__(self) -> "Story":
+    def __enter__(self) -> "Screen":
         if self.console.is_terminal:
             self._live.start()
         return self
@@ -257,9 +257,9 @@ class Demo:
     def __init__(self, root: Path, options: Options, canary: str, console: Console) -> None:
         ensure_up()
         self.options = options
-        self.story = Story(console)
+        self.screen = Screen(console)
         self.site: Site = new_site(root, options.folder, options.epoch, options.database_server)
-        self.network = ProcessGroup(self.site.folder, root, self.story.waiting)
+        self.network = ProcessGroup(self.site.folder, root, self.screen.waiting)
         self.canary = canary
         (self.site.openings / "canary.txt").write_text(canary)
         self.answers: list[Answer] = []
@@ -270,7 +270,7 @@ class Demo:
 
     def run(self) -> facts.Report:
         """Runs the whole demo. The report says which facts were read back."""
-        with self.story:
+        with self.screen:
             built = self._start()
             self.book, self.accounts = built.network, built.accounts
             director = Director(self.site, self.network, built.accounts)
@@ -284,7 +284,7 @@ class Demo:
         return self._read_back(reader, director, built)
 
     def _start(self) -> Built:
-        site, network, say = self.site, self.network, self.story.say
+        site, network, say = self.site, self.network, self.screen.say
         missing = unavailable_reason()
         if missing:
             say(missing)
@@ -323,7 +323,7 @@ class Demo:
             with self._lock:
                 self.answers.append(answer)
             said = textwrap.shorten(answer.text, SHOWN, placeholder=" …")
-            self.story.say(
+            self.screen.say(
                 f"the {operator} operator answered {answer.completion_tokens} tokens, receipt {answer.receipt_id[:10]}: “{said}”"
             )
             if number == 1 and operator == "honest":
@@ -332,12 +332,12 @@ class Demo:
 
     def _frivolous(self, receipt_id: str) -> None:
         actors.start_challenger(self.site, self.network, receipt_id)
-        self.story.say(f"somebody will dispute the honest receipt {receipt_id[:10]} out of spite")
+        self.screen.say(f"somebody will dispute the honest receipt {receipt_id[:10]} out of spite")
 
     def _watch(self, reader: SnapshotReader, director: Director, built: Built, asking: list[Any]) -> None:
         names = {account: name for name, account in built.accounts.items()}
         seen: set[str] = set()
-        end = self.story.elapsed_s + WATCH_S
+        end = self.screen.elapsed_s + WATCH_S
         # The director polls often, and blocks come every second: each block is read once.
         read = lru_cache(maxsize=1)(partial(self._read_block, reader))
 
@@ -348,12 +348,12 @@ class Demo:
                 return False
             happened = director.step(snapshot)
             if happened:
-                self.story.say(happened)
+                self.screen.say(happened)
             self._tell(snapshot, names, seen)
-            self.story.show(snapshot, names, left_s)
+            self.screen.show(snapshot, names, left_s)
             final = all(map(is_over, snapshot.disputes))
             asked = all(each.done() for each in asking) and anchored >= len(self.answers)
-            return (asked and final and left_s < 0) or self.story.elapsed_s > end
+            return (asked and final and left_s < 0) or self.screen.elapsed_s > end
 
         self.network.wait("the verdicts", settled, WATCH_S + 10)
 
@@ -362,7 +362,7 @@ class Demo:
             for sentence in facts.news(dispute, names):
                 if sentence not in seen:
                     seen.add(sentence)
-                    self.story.say(sentence)
+                    self.screen.say(sentence)
 
     def _read_block(self, reader: SnapshotReader, block: int) -> tuple[Snapshot, int, int]:
         """The snapshot, receipts anchored so far, and seconds until the last of their windows is over (negative: over)."""
@@ -372,7 +372,7 @@ class Demo:
         return snapshot, sum(batch.count for batch in batches), last - snapshot.clock
 
     def _read_back(self, reader: SnapshotReader, director: Director, built: Built) -> facts.Report:
-        self.story.say("a fresh process reads the whole story back from the chain")
+        self.screen.say("a fresh process reads the whole story back from the chain")
         director.finish(reader)
         out = self.site.folder / "status.json"
         self.network.start("status", facts.status_command(self.site), out)
@@ -384,11 +384,11 @@ class Demo:
         judged |= _signed_for(reader, self.site)
         judged |= facts.gated(self._gate())
         answers = facts.answers_document(self.answers)
-        return facts.Report(judged, status, answers, self.story.elapsed_s, self.network.peak_pss_bytes / 2**20)
+        return facts.Report(judged, status, answers, self.screen.elapsed_s, self.network.peak_pss_bytes / 2**20)
 
     def _gate(self) -> dict[str, Any]:
         # The gate runs after all facts were read back, because its receipts belong to no fact.
-        self.story.say("identical requests are fired at the honest operator, alone and among other traffic")
+        self.screen.say("identical requests are fired at the honest operator, alone and among other traffic")
         out = self.site.folder / "gate.json"
         self.network.start("gate", facts.gate_command(self.site), out)
         self.network.finish("gate", build.BUILD_TIMEOUT_S)

@@ -197,7 +197,7 @@ def _ceremony(config: Path, purpose: "CeremonyPurpose", dry: bool) -> None:
     telemetry.configure("kms-coordinator")
     migrate(settings.database_url)
     state = run_ceremony(settings, signed, signer)
-    print(json.dumps(_told(state), indent=2))
+    print(json.dumps(public_facts(state), indent=2))
     if state.result is None:
         raise CeremonyFailed(state.id.hex()[:16], state.reason)
 
@@ -218,7 +218,7 @@ def _agreed(plan: "CeremonyPlan") -> dict[str, object]:
     }
 
 
-def _told(state: "CeremonyState") -> dict[str, object]:
+def public_facts(state: "CeremonyState") -> dict[str, object]:
     """The public facts of a ceremony."""
     from kms.ceremony.coordinator import unproven_shares
 

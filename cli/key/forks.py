@@ -72,14 +72,14 @@ def verify(files: FilesArgument, coordinator: CoordinatorOption = "") -> None:
 def _conclude(what: str, forks: "Sequence[Fork]") -> None:
     """Prints each convicted coordinator with its proof, once for each ceremony, and ends the command."""
     for fork in {each.plan.plan.digest: each for each in reversed(forks)}.values():
-        for line in _told(fork):
+        for line in _fork_lines(fork):
             print(line)
     if forks:
         raise typer.Exit(Exit.MISMATCH)
     print(f"{what}: no coordinator signed two of one ceremony")
 
 
-def _told(fork: "Fork") -> Iterable[str]:
+def _fork_lines(fork: "Fork") -> Iterable[str]:
     from bytewise.protocol.keys.ceremony_log import verify_fork
 
     plan, at = verify_fork(fork), fork.shorter.length

@@ -102,7 +102,7 @@ def show(
     from bytewise.protocol.suites import is_rebuilt
     from chain.client.address_book import read_network
     from cli.key.log_audit import known_of
-    from cli.key.log_table import Subject, print_story
+    from cli.key.log_table import Subject, print_report
     from kms.release_log.opening_report import report_opening
 
     book = read_network(network)
@@ -110,15 +110,15 @@ def show(
     found, unread = _copies_with(book, logs, wanted)
     record = _epoch(book, epoch or found)
     history = known_of(book, record, _client(book, rpc)).history
-    story = report_opening(wanted, history, _kept(book, history, record.epoch, logs), is_rebuilt(record.epoch))
-    print_story(wanted, Subject(record.epoch, record.assurance, history, bool(rpc)), story, output)
+    report = report_opening(wanted, history, _kept(book, history, record.epoch, logs), is_rebuilt(record.epoch))
+    print_report(wanted, Subject(record.epoch, record.assurance, history, bool(rpc)), report, output)
     elsewhere = unread if not (epoch or found) else []
     if elsewhere:
         do = "fetch their logs (`verify --epoch`), or name the receipt's own (its `keyEpoch`) by --epoch"
         typer.echo(f"cannot tell: the receipt may be of key epoch {elsewhere}, of which there is no copy; {do}", err=True)
-    if story.is_unknown or elsewhere:
+    if report.is_unknown or elsewhere:
         raise typer.Exit(Exit.INCONCLUSIVE)
-    raise typer.Exit(Exit.OK if story.records else Exit.NOT_FOUND)
+    raise typer.Exit(Exit.OK if report.records else Exit.NOT_FOUND)
 
 
 _RECORDED = re.compile(rb'"receipt_id":"(0x[0-9a-f]{64})"')

@@ -148,14 +148,14 @@ def court_of(known: Known, ahead: Chain | None = None, tell: Callable[[int], obj
     complete.
     """
     if known.failure is not None:
-        return _absent(known.failure)
+        return _without_chain(known.failure)
     if (reader := known.reader) is None:
         return Court(lambda _: LogFindings())
     try:
         block = reader.head()
         seen = AuditBlock(block, reader.snapshot(ZERO_ADDRESS, block).timestamp, SystemClock().now())
     except (Fault, Unavailable) as error:
-        return _absent(error)
+        return _without_chain(error)
     if ahead is None:
         return Court(lambda entries: judge_log(entries, reader, seen))
     quick = SnapshotReader(ahead, reader.network)
@@ -213,7 +213,7 @@ def _looked(history: SharesHistory, kept: CopiedLog, broken: list[str], silent: 
     )
 
 
-def _absent(error: BytewiseError) -> Court:
+def _without_chain(error: BytewiseError) -> Court:
     is_ours = isinstance(error, ConfigurationError)
     why, code = (UnjudgedReason.NOT_ASKED, Exit.USAGE) if is_ours else (UnjudgedReason.NO_ANSWER, Exit.UNAVAILABLE)
     return Court(lambda entries: unjudged_log(entries, why), str(error), code)

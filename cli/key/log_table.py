@@ -87,22 +87,22 @@ class Subject(NamedTuple):
     """Whether the holders come from the chain, not from the address book."""
 
 
-def print_story(receipt: Digest, subject: Subject, story: OpeningReport, output: OutputFormat) -> None:
+def print_report(receipt: Digest, subject: Subject, report: OpeningReport, output: OutputFormat) -> None:
     """Prints the records of one receipt, oldest first, and the voters that could open it, for each version of the shares."""
     rebuilt, history = is_rebuilt(subject.epoch), subject.history
     about: dict[str, Any] = {
         "receipt": hex0x(receipt), "epoch": subject.epoch, "assurance": subject.assurance,
-        "opened": story.opened, "untold": story.is_unknown,
-        "openable_together": any(each.is_joint for each in story.reaches),
-        "key_given_to": list(dict.fromkeys(voter for each in story.reaches for voter in each.openers)) if rebuilt else [],
-        "holders_from": "chain" if subject.asked else "network.json", "strangers": list(story.unknown_shards),
-        "shares": [_told_shares(history, story, each) for each in history.versions],
-        "openings": list(_openings(story)), "records": [_told(each) for each in story.records],
+        "opened": report.opened, "untold": report.is_unknown,
+        "openable_together": any(each.is_joint for each in report.reaches),
+        "key_given_to": list(dict.fromkeys(voter for each in report.reaches for voter in each.openers)) if rebuilt else [],
+        "holders_from": "chain" if subject.asked else "network.json", "strangers": list(report.unknown_shards),
+        "shares": [_shares_entry(history, report, each) for each in history.versions],
+        "openings": list(_openings(report)), "records": [_record_entry(each) for each in report.records],
     }  # fmt: skip
-    emit(output, about, lambda: _print_story(about))
+    emit(output, about, lambda: _print_records(about))
 
 
-def _print_story(about: dict[str, Any]) -> None:
+def _print_records(about: dict[str, Any]) -> None:
     console = Console()
     for line in (*_summary(about), *map(_opening_line, about["openings"])):
         console.print(plain(line, "bold"), soft_wrap=True)
@@ -113,7 +113,7 @@ def _print_story(about: dict[str, Any]) -> None:
     warn(console, about["assurance"])
 
 
-def _told(entry: ReportedRelease) -> dict[str, Any]:
+def _record_entry(entry: ReportedRelease) -> dict[str, Any]:
     signed, record = entry.signed, entry.signed.record
     return {
         "decided_at": record.decided_at,
@@ -132,8 +132,8 @@ def _told(entry: ReportedRelease) -> dict[str, Any]:
     }
 
 
-def _told_shares(history: SharesHistory, story: OpeningReport, shares: DealtShares) -> dict[str, Any]:
-    reach = story.reach(shares)
+def _shares_entry(history: SharesHistory, report: OpeningReport, shares: DealtShares) -> dict[str, Any]:
+    reach = report.reach(shares)
     return {
         "version": shares.version,
         "since": shares.since,
@@ -182,13 +182,13 @@ def _why(signed: SignedRelease) -> str:
     return f"round {ticket.round} of dispute {hex0x(ticket.subject)}"
 
 
-def _openings(story: OpeningReport) -> Iterator[dict[str, Any]]:
+def _openings(report: OpeningReport) -> Iterator[dict[str, Any]]:
     # Partials are sealed to the enclave that asked. Partials under several tickets of one voter count together; those of several
     # voters only if the voters collude. Partials with shares of two versions never count together.
-    known = [each for each in story.records if each.shares is not None]
+    known = [each for each in report.records if each.shares is not None]
     for ticket, voter, version in dict.fromkeys(map(_key, known)):
         same = [each for each in known if _key(each) == (ticket, voter, version)]
-        reach = next(each for each in story.reaches if each.shares.version == version)
+        reach = next(each for each in report.reaches if each.shares.version == version)
         given = sorted({each.place for each in same if each.is_released})
         opened = bool(given) and voter in reach.openers
         untold = not opened and len(reach.given.get(voter, set()) | set(reach.missing_logs)) >= reach.shares.threshold

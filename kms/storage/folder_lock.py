@@ -40,7 +40,7 @@ def lock_for_serving(folder: Path) -> Iterator[ShareReporter]:
     with _opened(folder / LOCK) as lock:
         _acquire(folder, lock)
 
-        def held(commitments: bytes) -> None:
+        def report(commitments: bytes) -> None:
             try:
                 said = digests.keccak256(commitments) if commitments else ZERO_DIGEST
                 os.pwrite(lock, said.hex().encode(), 0)
@@ -48,7 +48,7 @@ def lock_for_serving(folder: Path) -> Iterator[ShareReporter]:
                 # An erasing process then reads the earlier digest and refuses.
                 telemetry.log("folder_lock.write_failed", why=error.strerror)
 
-        yield held
+        yield report
 
 
 def _acquire(folder: Path, lock: int) -> None:

@@ -20,7 +20,7 @@ from chain.deployment.params import DEVNET
 from chain.sending.keys import save_signer
 from cli.__main__ import main
 from cli.demo.site import free_ports
-from cli.key.ceremony import _told
+from cli.key.ceremony import public_facts
 from kms.ceremony.state import CeremonyPhase
 from kms.shard.share_rotation import with_verification_keys
 from kms.storage import keyring
@@ -227,5 +227,5 @@ def test_shard_folder_is_restored_without_superseded_shares(site: KeySite) -> No
 def test_ceremony_report_names_shards_without_a_share_proof() -> None:
     parties = [party(n) for n in (1, 2, 3)]
     parties[2].absent = {CeremonyPhase.CONFIRMING}
-    told = _told(Town(plan_for(parties, 2, 2), parties).run())
+    told = public_facts(Town(plan_for(parties, 2, 2), parties).run())
     assert (told["phase"], told["confirmed"], told["unproven"]) == ("DONE", [1, 2], [3])

@@ -185,7 +185,7 @@ def test_erasure_statements_without_the_old_holders_are_not_enough(world: World)
     told = "\n".join(erased._summed([wanted], [counts]))
     assert "version 0: 0 of 3 shards say so; 2 must" in told and f"missing are shards 1 {signer_of(world, 1).address}" in told
     assert "\nNOT out of reach: the shares of epoch 1 before those in force" in told
-    far = erased._told(Path("x"), judge_statement(said(world, 1, at=U64(2**50)), wanted))
+    far = erased.statement_line(Path("x"), judge_statement(said(world, 1, at=U64(2**50)), wanted))
     assert f"since {2**50} s; 1 files erased" in far
 
 

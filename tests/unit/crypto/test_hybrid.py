@@ -31,8 +31,8 @@ from tests.fixtures.kms.hybrid_epoch import (
     RECEIPT,
     SECRET,
     TO,
-    given_by,
     opened,
+    partial_of,
     shares_of,
     verified,
 )
@@ -186,9 +186,9 @@ def test_parts_in_another_order_or_number_are_refused(order: tuple[int, ...]) ->
 
 def test_parts_of_another_receipt_open_nothing() -> None:
     place = EnvelopeContext(Digest(b"\x09" * 32), EPOCH)
-    assert given_by(1, verified()).share is not None
-    assert given_by(1, verified(), place).share is None
-    assert given_by(1, verified(), EnvelopeContext(CONTEXT, hybrid_epoch(2))).share is None
+    assert partial_of(1, verified()).share is not None
+    assert partial_of(1, verified(), place).share is None
+    assert partial_of(1, verified(), EnvelopeContext(CONTEXT, hybrid_epoch(2))).share is None
 
 
 @pytest.mark.parametrize("member", ["kem", "sealed"])

@@ -33,7 +33,7 @@ def get(url: str, text: str, standard: bool = True, **query: str) -> httpx2.Resp
 
 
 @pytest.fixture
-def knobs(url: str) -> Iterator[str]:
+def fault_settings(url: str) -> Iterator[str]:
     """Address of the memstore's knobs; turned back afterwards."""
     address = f"{url}/memstore/config"
     before = ask("GET", address).json()
@@ -125,29 +125,29 @@ def test_c8_the_inclusion_block_is_a_uint64(url: str, number: str, code: int) ->
     assert get(url, put(url, b"n").hex(), l1_inclusion_block_number=number).status_code == code
 
 
-def test_c9_a_put_can_ask_to_fail_over(url: str, knobs: str) -> None:
-    shown = ask("PATCH", knobs, json={"PutReturnsFailoverError": True})
+def test_c9_a_put_can_ask_to_fail_over(url: str, fault_settings: str) -> None:
+    shown = ask("PATCH", fault_settings, json={"PutReturnsFailoverError": True})
     assert shown.json()["PutReturnsFailoverError"] is True
     assert ask("POST", f"{url}/put", content=b"x", params=STANDARD).status_code == 503
 
 
 @pytest.mark.parametrize("knob", ["PutLatency", "GetLatency"])
-def test_c9_latency_outlasts_an_impatient_client(url: str, knobs: str, knob: str) -> None:
+def test_c9_latency_outlasts_an_impatient_client(url: str, fault_settings: str, knob: str) -> None:
     text = put(url, b"slow").hex()
     slow = {
         "PutLatency": ("POST", f"{url}/put?commitment_mode=standard"),
         "GetLatency": ("GET", f"{url}/get/{text}?commitment_mode=standard"),
     }
     method, address = slow[knob]
-    assert ask("PATCH", knobs, json={knob: "1m0s"}).json()[knob] == "1m0s"
+    assert ask("PATCH", fault_settings, json={knob: "1m0s"}).json()[knob] == "1m0s"
     with pytest.raises(httpx2.ReadTimeout):
         httpx2.request(method, address, timeout=0.5, trust_env=False)
-    assert ask("PATCH", knobs, json={knob: "0s"}).status_code == 200
+    assert ask("PATCH", fault_settings, json={knob: "0s"}).status_code == 200
     assert ask(method, address).status_code == 200
 
 
-def test_c9_an_expired_blob_is_a_500_and_not_proof(url: str, knobs: str) -> None:
-    assert ask("PATCH", knobs, json={"BlobExpiration": "1s"}).status_code == 200
+def test_c9_an_expired_blob_is_a_500_and_not_proof(url: str, fault_settings: str) -> None:
+    assert ask("PATCH", fault_settings, json={"BlobExpiration": "1s"}).status_code == 200
     text = put(url, b"gone").hex()
     deadline, idle, code = monotonic_s() + LIMIT_S, threading.Event(), 200
     while code == 200 and monotonic_s() < deadline:
@@ -157,20 +157,20 @@ def test_c9_an_expired_blob_is_a_500_and_not_proof(url: str, knobs: str) -> None
 
 
 @pytest.mark.parametrize("status", [1, 2, 3, 4])
-def test_c9_each_derivation_error_is_a_418_with_its_number(url: str, knobs: str, status: int) -> None:
+def test_c9_each_derivation_error_is_a_418_with_its_number(url: str, fault_settings: str, status: int) -> None:
     told = {"StatusCode": status, "Msg": "as told", "Reset": False}
-    assert ask("PATCH", knobs, json={"NullableDerivationError": told}).status_code == 200
+    assert ask("PATCH", fault_settings, json={"NullableDerivationError": told}).status_code == 200
     text = put(url, b"refused").hex()
     answer = get(url, text)
     assert answer.status_code == 418
     assert (answer.json()["StatusCode"], answer.json()["Msg"]) == (status, "as told")
-    assert ask("PATCH", knobs, json={"NullableDerivationError": {"Reset": True}}).status_code == 200
+    assert ask("PATCH", fault_settings, json={"NullableDerivationError": {"Reset": True}}).status_code == 200
     assert get(url, put(url, b"served").hex()).content == b"served"
 
 
 @pytest.mark.parametrize("change", ["{", '{"PutLatency": "soon"}', '{"PutLatency": 3}'])
-def test_c9_bad_parameter_is_refused(knobs: str, change: str) -> None:
-    assert ask("PATCH", knobs, content=change).status_code == 400
+def test_c9_bad_parameter_is_refused(fault_settings: str, change: str) -> None:
+    assert ask("PATCH", fault_settings, content=change).status_code == 400
 
 
 def test_c10_disabled_api_is_forbidden(url: str) -> None:

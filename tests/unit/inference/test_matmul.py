@@ -52,14 +52,14 @@ def test_backends_are_ordered_by_measured_speed() -> None:
                 result = super().product(values, packed)
             return result
 
-    class Absent(Float64Backend):
+    class MissingBackend(Float64Backend):
         name = "absent"
 
         def product(self, values: Tensor, packed: Tensor) -> Tensor:
             raise RuntimeError("no such instruction")
 
     with fixed(1):
-        order = fastest_first([Absent(), Slow(), Float64Backend()], 1)
+        order = fastest_first([MissingBackend(), Slow(), Float64Backend()], 1)
     assert [backend.name for backend in order] == ["float64", "slow", "absent"]
 
 

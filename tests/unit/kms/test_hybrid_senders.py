@@ -13,7 +13,7 @@ from bytewise.crypto.curve import ORDER, encode_scalar, random_scalar
 from bytewise.crypto.shares import evaluate
 from bytewise.protocol.records.seal import HybridEnvelope, HybridPart
 from bytewise.protocol.units import Blob
-from tests.fixtures.kms.hybrid_epoch import COUNT, PLACE, SEEDS, THRESHOLD, TO, given_by, shares_of, verified
+from tests.fixtures.kms.hybrid_epoch import COUNT, PLACE, SEEDS, THRESHOLD, TO, partial_of, shares_of, verified
 
 
 def sealed_badly(bad: dict[int, str], degree: int = THRESHOLD) -> HybridEnvelope:
@@ -84,4 +84,4 @@ def test_share_above_the_group_order_is_refused() -> None:
     sealed = hpke.key_schedule(encapsulated.secret, info, kem=hpke.ML_KEM_768).seal(value)
     part = HybridPart(encapsulated.ciphertext, Blob(sealed), hybrid._commitment(value, 1, PLACE))
     assert hpke.open_with_kem(SEEDS[0], info, part.kem + part.sealed) == value
-    assert given_by(1, replace(mine, parts=(part, *mine.parts[1:]))).share is None
+    assert partial_of(1, replace(mine, parts=(part, *mine.parts[1:]))).share is None

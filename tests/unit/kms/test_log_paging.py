@@ -29,20 +29,20 @@ SHORT_S = 0.3
 LOG = "/v1/log?from=0"
 
 
-class Held:
+class BlockedLog:
     """Pages of a log that are begun, and ended when they may be."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.go = 0, threading.Event()
         lock, real = threading.Lock(), Shard.log
 
-        def held(shard: Shard, first: int, epoch: int | None = None) -> ReleaseLog:
+        def blocked(shard: Shard, first: int, epoch: int | None = None) -> ReleaseLog:
             with lock:
                 self.begun += 1
             self.go.wait(PATIENCE_S)
             return real(shard, first, epoch)
 
-        monkeypatch.setattr(Shard, "log", held)
+        monkeypatch.setattr(Shard, "log", blocked)
 
 
 @contextmanager
@@ -55,12 +55,12 @@ def asked(world: World, many: int) -> Iterator[list["Future[bytes]"]]:
 
 def test_excess_page_request_is_deferred_and_a_release_is_answered(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_limits, "TURN_WAIT_S", SHORT_S)
-    shard, case, record, held = fresh.shard(1), fresh.case(), fresh.document.record.shards[0], Held(monkeypatch)
+    shard, case, record, blocked = fresh.shard(1), fresh.case(), fresh.document.record.shards[0], BlockedLog(monkeypatch)
     fresh.chain.open(case)
     trusting = ssl.create_default_context(cafile=fresh.settings.shards[0].folder / "tls.pem")
     with fresh.serving((1, shard)), asked(fresh, 1) as (first,), ShardClient(record, PATIENCE_S) as client:
         try:
-            wait_until(lambda: held.begun == 1)
+            wait_until(lambda: blocked.begun == 1)
             line = http.client.HTTPSConnection("127.0.0.1", fresh.ports[0], timeout=PATIENCE_S, context=trusting)
             with closing(line):
                 line.request("GET", LOG)
@@ -69,11 +69,11 @@ def test_excess_page_request_is_deferred_and_a_release_is_answered(fresh: World,
                 assert decode(ShardRefusal, got.read()) == ShardRefusal("TryAgain", TryAgain.rule, True)
             with pytest.raises(ShardBusy):
                 client.call("GET", LOG, b"")
-            assert client.call("GET", "/v1/info", b"") and held.begun == 1
+            assert client.call("GET", "/v1/info", b"") and blocked.begun == 1
             with open_channel(record, fresh.enclave(1), fresh.public, PATIENCE_S) as channel:
                 request_release(channel, record, fresh.request(case), PATIENCE_S)
         finally:
-            held.go.set()
+            blocked.go.set()
         assert first.result(PATIENCE_S) and client.call("GET", LOG, b"") == encode(shard.log(0))
 
 
@@ -87,24 +87,24 @@ def test_pages_are_made_in_turn_and_all_are_returned(fresh: World, monkeypatch: 
 
     if not turns:
         monkeypatch.setattr(TurnQueue, "turn", none)
-    shard, held = fresh.shard(1), Held(monkeypatch)
+    shard, blocked = fresh.shard(1), BlockedLog(monkeypatch)
     with fresh.serving((1, shard)), asked(fresh, 3) as pages:
         try:
-            wait_until(lambda: held.begun == (1 if turns else 3))
-            assert not turns or (not threading.Event().wait(SHORT_S) and held.begun == 1)
+            wait_until(lambda: blocked.begun == (1 if turns else 3))
+            assert not turns or (not threading.Event().wait(SHORT_S) and blocked.begun == 1)
         finally:
-            held.go.set()
+            blocked.go.set()
         assert [page.result(PATIENCE_S) for page in pages] == [encode(shard.log(0))] * 3
 
 
 def test_page_queue_is_bounded_by_the_number_of_connections(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_limits, "MAX_TLS_CONNECTIONS", 2)
-    shard, held = fresh.shard(1), Held(monkeypatch)
+    shard, blocked = fresh.shard(1), BlockedLog(monkeypatch)
     with fresh.serving((1, shard)), asked(fresh, 6) as pages:
         try:
             wait_until(lambda: sum(page.done() for page in pages) == 3)
         finally:
-            held.go.set()
+            blocked.go.set()
         assert sorted(isinstance(page.exception(PATIENCE_S), ShardBusy) for page in pages) == [False] * 3 + [True] * 3
 
 
@@ -116,7 +116,7 @@ def test_cancelled_page_request_blocks_no_other(fresh: World, monkeypatch: pytes
         monkeypatch.setattr(TurnQueue, "turn", lambda turns, _: real(turns, str(next(names))))
     monkeypatch.setattr(http_limits, "MAX_TLS_CONNECTIONS", 8)
     monkeypatch.setattr(http_limits, "MAX_TLS_CONNECTIONS_PER_ADDRESS", 4)
-    shard, held = fresh.shard(1), Held(monkeypatch)
+    shard, blocked = fresh.shard(1), BlockedLog(monkeypatch)
     trusting = ssl.create_default_context(cafile=fresh.settings.shards[0].folder / "tls.pem")
     with fresh.serving((1, shard)), ThreadPoolExecutor(1) as pool:
         try:
@@ -131,10 +131,10 @@ def test_cancelled_page_request_blocks_no_other(fresh: World, monkeypatch: pytes
                 got = pool.submit(lambda: line.getresponse().status)
                 assert not counted or (not threading.Event().wait(SHORT_S) and not got.done())
                 assert counted or got.result(PATIENCE_S) == 503
-                held.go.set()
+                blocked.go.set()
                 assert got.result(PATIENCE_S) == (200 if counted else 503)
         finally:
-            held.go.set()
+            blocked.go.set()
 
 
 @contextmanager
@@ -149,7 +149,7 @@ def ghost(port: int, trusting: ssl.SSLContext) -> Iterator[None]:
 
 def test_body_of_a_closed_connection_is_released() -> None:
     """Control: one that came whole is given, and held until it is answered."""
-    held = BodyBudget(most=64)
+    blocked = BodyBudget(most=64)
 
     def sender(*chunks: bytes, gone: bool) -> Request:
         waiting = [{"type": "http.request", "body": each, "more_body": True} for each in chunks]
@@ -161,11 +161,11 @@ def test_body_of_a_closed_connection_is_released() -> None:
         return Request({"type": "http", "method": "POST", "headers": []}, receive)
 
     async def taken(request: Request) -> bytes:
-        async with held.body(request, 16) as body:
-            assert held.used == len(body)
+        async with blocked.body(request, 16) as body:
+            assert blocked.used == len(body)
             return body
 
     assert asyncio.run(taken(sender(b"ab", b"cd", gone=False))) == b"abcd"
     with pytest.raises(TryAgain, match="the request ended early"):
         asyncio.run(taken(sender(b"ab", gone=True)))
-    assert held.used == 0
+    assert blocked.used == 0

@@ -54,7 +54,7 @@ def select_right(number: int) -> ScalarSelect[bytes | None]:
     return select(other.signed_ticket).where(other.number == number).scalar_subquery()
 
 
-def select_grounds(number: int) -> ScalarSelect[bytes | None]:
+def select_evidence(number: int) -> ScalarSelect[bytes | None]:
     """The grounds of another record."""
     other = aliased(ReleaseRow)
     return select(other.release_evidence).where(other.number == number).scalar_subquery()
@@ -68,7 +68,7 @@ def select_grounds(number: int) -> ScalarSelect[bytes | None]:
         delete(ReleaseRow).where(ReleaseRow.number == 1),
         delete(ReleaseRow).where(ReleaseRow.number == 0),
         update(ReleaseRow).where(ReleaseRow.number == 1).values(signed_ticket=select_right(2)),
-        update(ReleaseRow).where(ReleaseRow.number == 1).values(release_evidence=select_grounds(2)),
+        update(ReleaseRow).where(ReleaseRow.number == 1).values(release_evidence=select_evidence(2)),
         update(ReleaseRow).where(ReleaseRow.number == 1).values(release_evidence=b"{}"),
         text("UPDATE release_record SET record = CAST(replace(record, :old, :new) AS BLOB)").bindparams(
             old='"decision":"1"', new='"decision":"2"'

@@ -21,7 +21,7 @@ from serving.anchoring_order import ServiceTerms
 from serving.openai import read_chat_request
 from serving.pipeline import Pipeline, PipelineDeps
 from serving.readiness import Readiness
-from tests.fixtures.builders import Parrot
+from tests.fixtures.builders import StubEngine
 from tests.fixtures.chain.devnet import ENVIRONMENT, MODEL
 from tests.fixtures.kms.release_network import World
 from tests.fixtures.serving.batch_scene import ANCHOR, NOW, OPERATOR, WITHIN_S, BatchScene
@@ -38,11 +38,11 @@ class Engine:
 
     def generate(self, request: Request) -> Generated:
         self.meanwhile()
-        return Parrot(7).generate(request)
+        return StubEngine(7).generate(request)
 
 
 @dataclass
-class Desk:
+class QueueFixture:
     """A pipeline over a real receipt store, whose chain is what `show` says."""
 
     scene: BatchScene
@@ -82,7 +82,7 @@ def scene(tmp_path: Path) -> Iterator[BatchScene]:
 
 
 @pytest.fixture
-def queue(scene: BatchScene, tmp_path: Path) -> Desk:
+def queue(scene: BatchScene, tmp_path: Path) -> QueueFixture:
     journal = Journal(open_database(f"sqlite:///{tmp_path / 'db'}"), journal_key(tmp_path / "journal.key"), scene)
     engine = Engine()
     deps = PipelineDeps(
@@ -90,18 +90,18 @@ def queue(scene: BatchScene, tmp_path: Path) -> Desk:
         receipt_store=scene.receipt_store,
         journal=journal, watch=scene.watch, clock=scene, rng=os.urandom, anchor=ANCHOR,
     )  # fmt: skip
-    queue = Desk(scene, World(tmp_path / "kms").document.record, engine, deps, Pipeline(OFFER, deps, WITHIN_S, True))
+    queue = QueueFixture(scene, World(tmp_path / "kms").document.record, engine, deps, Pipeline(OFFER, deps, WITHIN_S, True))
     queue.show(1)
     return queue
 
 
-def test_normal_flow_of_one_service_waits_for_nothing(queue: Desk) -> None:
+def test_normal_flow_of_one_service_waits_for_nothing(queue: QueueFixture) -> None:
     for _ in range(3):
         queue.ask()
     assert queue.signed() == [(1, 1), (2, 1), (3, 1)]
 
 
-def test_waiting_receipts_of_another_key_epoch_block_no_request(queue: Desk) -> None:
+def test_waiting_receipts_of_another_key_epoch_block_no_request(queue: QueueFixture) -> None:
     queue.ask()
     queue.show(2)
     queue.ask()
@@ -112,7 +112,7 @@ def test_waiting_receipts_of_another_key_epoch_block_no_request(queue: Desk) -> 
     assert [(header.first_seq, header.count, header.key_epoch) for header in queue.scene.sent] == [(1, 1, 1), (2, 1, 2)]
 
 
-def test_epoch_that_ends_while_the_engine_runs_is_seen_before_signing(queue: Desk) -> None:
+def test_epoch_that_ends_while_the_engine_runs_is_seen_before_signing(queue: QueueFixture) -> None:
     queue.engine.meanwhile = lambda: queue.close(epoch=None)
     with pytest.raises(TryAgain, match="no key epoch is open"):
         queue.ask()
@@ -128,7 +128,7 @@ def test_epoch_that_ends_while_the_engine_runs_is_seen_before_signing(queue: Des
         ({"judged": False}, "too few verifiers"),
     ],
 )
-def test_nothing_is_signed_for_a_closed_service_that_drains(queue: Desk, closed: dict[str, object], why: str) -> None:
+def test_nothing_is_signed_for_a_closed_service_that_drains(queue: QueueFixture, closed: dict[str, object], why: str) -> None:
     queue.ask()
     queue.close(**closed)
     with pytest.raises(TryAgain, match=why):

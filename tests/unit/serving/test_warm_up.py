@@ -9,7 +9,7 @@ from bytewise.protocol.records.compare import Generated, Verification
 from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.units import Digest
 from serving.wiring import NEW_TOKENS, warm_up
-from tests.fixtures.builders import Parrot
+from tests.fixtures.builders import StubEngine
 from tests.fixtures.serving.offer import (
     OFFER,
     WORLD,
@@ -27,10 +27,10 @@ class Watched:
 
     def generate(self, request: Request) -> Generated:
         self.asked.append(request)
-        return Parrot(self.generates).generate(request)
+        return StubEngine(self.generates).generate(request)
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
-        return Parrot(self.verifies).verify(request, claimed, out_hash)
+        return StubEngine(self.verifies).verify(request, claimed, out_hash)
 
 
 def test_a_greedy_and_a_sampled_request_are_answered_and_verified() -> None:

@@ -19,7 +19,7 @@ from tests.fixtures.builders import DISPUTES, signer, word
 from tests.fixtures.metric_values import value_of
 from tests.fixtures.snapshot_builders import snapshot
 from tests.fixtures.verifier.verifier_fixture import VerifierFixture
-from tests.fixtures.verifier.watchtower_town import EVERYBODY, KEY, hint
+from tests.fixtures.verifier.watchtower_fixture import EVERYBODY, KEY, hint
 from verifier.audits.audit_hints import MAX_WAITING, PATH, HintBox, HintSender
 from verifier.audits.hint_server import MAX_CONNECTIONS, MAX_FROM_ONE, MAX_HINT_BYTES, REFRESH_BLOCKS, HintServer, KnownVerifiers
 

@@ -17,7 +17,7 @@ from bytewise.storage.protection import Protection
 from committee.ballots import Ballots
 from tests.fixtures.builders import ANCHOR
 from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, WINDOW_S, VerifierFixture
-from tests.fixtures.verifier.watchtower_town import hint, post
+from tests.fixtures.verifier.watchtower_fixture import hint, post
 from verifier import executor
 from verifier.audits.auditor import Auditor
 from verifier.disputes.watchtower import Watchtower

@@ -17,7 +17,7 @@ from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import ZERO_DIGEST
 from tests.fixtures.builders import ANCHOR, DISPUTES, signer, word
 from tests.fixtures.verifier.verifier_fixture import BOND_WEI, NETWORK, PARAMS, VerifierFixture
-from tests.fixtures.verifier.watchtower_town import (
+from tests.fixtures.verifier.watchtower_fixture import (
     EVERYBODY,
     KEY,
     hint,
