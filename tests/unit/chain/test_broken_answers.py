@@ -1,10 +1,7 @@
 """A node that answers nonsense is a node that does not answer: `TryAgain`, never an accusation and never our end."""
 
-import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -16,6 +13,7 @@ from chain.acts.state_check import classify
 from chain.client.artifacts import View, interface
 from chain.client.rpc import ChainClient
 from tests.fixtures.chain.anvil import CHAIN_ID
+from tests.fixtures.chain.broken_node import answering_node
 
 WHERE = Address("0x" + "11" * 20)
 WORD = "0x" + "11" * 32
@@ -29,28 +27,11 @@ def node(**answers: Any) -> Iterator[ChainClient]:
     """A node's client; it gives these answers, members of a JSON-RPC response by method, or one of several after the other."""
     answers["eth_chainId"] = {"result": hex(CHAIN_ID)}
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            said = [_said(answers, each) for each in asked] if isinstance(asked, list) else _said(answers, asked)
-            body = json.dumps(said).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(asked: Any) -> tuple[int, Any]:
+        return 200, [_said(answers, each) for each in asked] if isinstance(asked, list) else _said(answers, asked)
 
-        def log_message(self, *_: object) -> None:
-            """Nothing: a test reads answers."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield ChainClient(f"http://127.0.0.1:{server.server_port}", CHAIN_ID, timeout_s=5.0)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(5)
+    with answering_node(answer) as client:
+        yield client
 
 
 def _said(answers: dict[str, Any], asked: dict[str, Any]) -> Any:

@@ -1,13 +1,10 @@
 """Answers to several calls at once: each is its call's by its id, or none is believed, and an error says what to do."""
 
 import io
-import json
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +18,7 @@ from chain.client.artifacts import View
 from chain.client.rpc import ChainClient, at_hash
 from kms.shard.refusals import refusal
 from tests.fixtures.chain.anvil import CHAIN_ID
+from tests.fixtures.chain.broken_node import answering_node
 
 ROOT = Path(__file__).parents[3]
 Batch = list[dict[str, Any]]
@@ -33,33 +31,13 @@ VIEWS = [View("Params", WHERE, "version")] * 3
 def node(made_of: Callable[[Batch], Any], status: int = 200) -> Iterator[ChainClient]:
     """A client of a node that answers single calls well, and makes this of its answers to a batch."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if isinstance(asked, list):
-                self._say(status, made_of([_answer(each["id"], f"0x{place:064x}") for place, each in enumerate(asked)]))
-            else:
-                self._say(200, _answer(asked["id"], hex(CHAIN_ID)))
+    def answer(asked: Any) -> tuple[int, Any]:
+        if isinstance(asked, list):
+            return status, made_of([_answer(each["id"], f"0x{place:064x}") for place, each in enumerate(asked)])
+        return 200, _answer(asked["id"], hex(CHAIN_ID))
 
-        def _say(self, code: int, said: Any) -> None:
-            body = said if isinstance(said, bytes) else json.dumps(said).encode()
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Nothing: a test reads answers."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield ChainClient(f"http://127.0.0.1:{server.server_port}", CHAIN_ID, timeout_s=5.0)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(5)
+    with answering_node(answer) as client:
+        yield client
 
 
 def _answer(id_: object, result: Any) -> dict[str, Any]:
