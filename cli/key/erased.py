@@ -58,9 +58,8 @@ def erased(
     wanted = shares_to_erase(book.contracts, epochs[0], found, share_history(client, book, epochs[0], block))
     judged = [_best(each, wanted) for each in said]
     counts = [count_statements([judge_statement(each, shares) for each in said], shares) for shares in wanted]
-    emit(
-        output, _state(files, judged, wanted, counts), lambda: _print(map(statement_line, files, judged), _summed(wanted, counts))
-    )
+    lines, summed = list(map(statement_line, files, judged)), _summed(wanted, counts)
+    emit(output, _state(files, judged, wanted, counts), lambda: _print(lines, summed))
     if any(each.invalid for each in judged):
         raise typer.Exit(Exit.MISMATCH)
     raise typer.Exit(Exit.OK if all(map(_is_enough, wanted, counts)) else Exit.INCONCLUSIVE)
@@ -102,6 +101,7 @@ def _read(file: Path) -> "SignedErasure":
 
 
 def statement_line(file: Path, judged: "JudgedStatement") -> str:
+    """The judgement of a statement in one line, for people."""
     if judged.invalid:
         return f"{file}: FALSE: {judged.invalid}"
     if judged.irrelevant:
