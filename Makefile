@@ -75,7 +75,7 @@ NO_AMX := -mno-amx-tile -mno-amx-int8 -mno-amx-bf16
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF $(if $(shell grep -swm 1 amx_int8 $(CPUINFO)), \
 	-DCMAKE_C_FLAGS='$(NO_AMX)' -DCMAKE_CXX_FLAGS='$(NO_AMX)')
 
-.PHONY: help install demo test compiled check quick changed fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check campaign networks units static soak-determinism soak-kms soak-contracts prove slither compose compose-test clean contracts
+.PHONY: help install demo test compiled check quick changed fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check campaign networks units static soak-determinism soak-kms soak-contracts soak-node prove slither compose compose-test clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -256,6 +256,10 @@ bench-check: install ## receipts that one core checks in a second, by the size o
 
 soak-contracts: install ## a million calls of everybody on all contracts, then planted faults; writes bench/results/contracts_soak.json
 	@PATH="$(NODE_BIN):$$PATH" $(PY) -m bench.soak_contracts $(ARGS)
+
+soak-node: install $(if $(DATABASE),$(POSTGRES_READY)) ## a network under traffic, frauds and faults; what must hold is read from the chain; writes bench/results/soak-node.json (HOURS=2, or SECONDS=300; SEED=1, DATABASE=postgresql+psycopg://…)
+	@$(PY) -m bench.soak_node $(if $(HOURS),--hours $(HOURS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(DATABASE),--database $(DATABASE)) $(ARGS)
 
 slither: install $(ANALYSERS_READY) ## known mistakes in the contracts; what is found is explained in docs/evidence/contracts-analysis.md
 	@cd $(CONTRACTS) && PATH="$(CURDIR)/$(ANALYSERS)/bin:$(NODE_BIN):$(FORGE_BIN):$$PATH" FOUNDRY_PROFILE=campaign \

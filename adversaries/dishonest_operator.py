@@ -1,9 +1,13 @@
 """An operator that cheats on its first four receipts: an altered token, another artifact, a forged trace, another text.
 
 `python -m adversaries.dishonest_operator --config FILE --other ARTIFACT`: the same settings file as `bytewise operator run`.
+With `--every N` it cheats on every Nth answer for ever, one kind after the other. With `--planted FILE` it writes each fraud to
+FILE before it answers, one JSON object a line, so that a test knows which receipts are false.
 """
 
 import argparse
+import json
+import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -108,18 +112,35 @@ class ShowsAnotherText:
 
 
 class CheatsInTurn:
-    """Commits one fraud of each kind in the first requests, then gives honest answers."""
+    """Commits one fraud of each kind in the first requests, then gives honest answers. With `every` it cheats for ever, once in
+    so many answers."""
 
-    def __init__(self, honest: Engine, frauds: tuple[Engine, ...]) -> None:
+    def __init__(self, honest: Engine, frauds: tuple[Engine, ...], every: int = 0, planted: Path | None = None) -> None:
         self._honest = honest
         self._turns = list(frauds)
+        self._every = every
+        self._planted = planted
+        self._answers = 0
 
     def generate(self, request: Request) -> Generated:
-        """The answer of the next fraud."""
-        answer = (self._turns[0] if self._turns else self._honest).generate(request)
+        """The answer of the next fraud, or an honest one."""
+        cheats = self._turns and self._answers % max(self._every, 1) == 0
+        answer = (self._turns[0] if cheats else self._honest).generate(request)
         # A failed request does not count, because the client sends it again.
-        self._turns = self._turns[1:]
+        self._answers += 1
+        if cheats:
+            self._write_down(self._turns[0], answer)
+            self._turns = self._turns[1:] + (self._turns[:1] if self._every else [])
         return answer
+
+    def _write_down(self, fraud: Engine, answer: Generated) -> None:
+        if self._planted is None:
+            return
+        line = {"kind": type(fraud).__name__, "tokens": answer.output.tokens_hash.hex(), "out": answer.out_hash.hex()}
+        with self._planted.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
         """As the honest engine."""
@@ -131,12 +152,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", required=True, type=Path, help="settings of the operator")
     parser.add_argument("--other", required=True, type=Path, help="artifact that runs under the promised one's name")
+    parser.add_argument("--every", default=0, type=int, help="cheat on every Nth answer for ever (default: on the first four)")
+    parser.add_argument("--planted", type=Path, help="file to which each fraud is written")
     arguments = parser.parse_args()
 
     def cheat(honest: Engine) -> Engine:
         loaded = artifact.load(arguments.other)
         other = RunsAnotherArtifact(honest, ExactEngine(loaded, threads=1), loaded.model_id)
-        return CheatsInTurn(honest, (AltersOneToken(honest), other, ForgesTheTrace(honest), ShowsAnotherText(honest)))
+        frauds = (AltersOneToken(honest), other, ForgesTheTrace(honest), ShowsAnotherText(honest))
+        return CheatsInTurn(honest, frauds, arguments.every, arguments.planted)
 
     return run(load_settings(OperatorSettings, arguments.config), cheat)
 

@@ -135,7 +135,7 @@ def migrate_databases(site: Site) -> None:
         shutil.copyfile(template, site.of(actor) / "actor.db")
 
 
-def build(site: Site, processes: Processes, signers: dict[str, LocalSigner]) -> Built:
+def build(site: Site, processes: Processes, signers: dict[str, LocalSigner], terms: plan.Terms = plan.TERMS) -> Built:
     """Deploys the contracts, lets the shards make the key while policy and stakes are set up, and has model and environment
     certified."""
     client = ChainClient(site.rpc_url, CHAIN_ID, RPC_TIMEOUT_S)
@@ -144,10 +144,12 @@ def build(site: Site, processes: Processes, signers: dict[str, LocalSigner]) -> 
     pool, served = plan.pool_of(place), artifact.load(site.artifact)
     with ThreadPoolExecutor(2) as threads:
         migrating, computing = threads.submit(migrate_databases, site), threads.submit(_vectors, site.artifact)
-        fund(client, deployer, {signer.address: plan.FUNDS_WEI for signer in signers.values()})
+        fund(client, deployer, {signer.address: terms.funds_wei for signer in signers.values()})
         _mine(client, 2)
         vote = GovernanceSettings(guardian=deployer.address, curator=deployer.address, holder=deployer.address)
-        network = deploy.deploy(client, deployer, deploy.survey(client, deployer.address, plan.PARAMS, plan.SHAPE, [pool], vote))
+        network = deploy.deploy(
+            client, deployer, deploy.survey(client, deployer.address, terms.params, terms.shape, [pool], vote)
+        )
         migrating.result(BUILD_TIMEOUT_S)
         vectors = computing.result(BUILD_TIMEOUT_S)
     write_network(site.network_file, network)
@@ -159,7 +161,9 @@ def build(site: Site, processes: Processes, signers: dict[str, LocalSigner]) -> 
     measurements = [each.measurement for each in policy.measurements if each.role is MeasurementRole.VERIFIER_ENCLAVE]
     appraisal = Policy(policy.digest, policy.serial, encode(policy))
     deploy.put_in_force(client, network, deployer, measurements, proposals, appraisal)
-    deploy.join(client, network, [_joiner(site, name, signers[name], pool, measurements[0]) for name in STAKERS])
+    deploy.join(
+        client, network, [_joiner(site, name, signers[name], terms.stake_wei[name], pool, measurements[0]) for name in STAKERS]
+    )
     network = ceremony.finish(site, processes, client, network, deployer)
     items = dict.fromkeys([place.digest, served.model_id], vectors)
     _certify(client, network, deployer, [signers[name] for name in VERIFIERS], items)
@@ -167,11 +171,13 @@ def build(site: Site, processes: Processes, signers: dict[str, LocalSigner]) -> 
     return Built(network, place, {name: signer.address for name, signer in signers.items()})
 
 
-def _joiner(site: Site, name: str, signer: LocalSigner, pool: Digest, measurement: Digest) -> deploy.Joiner:
+def _joiner(
+    site: Site, name: str, signer: LocalSigner, stake_wei: int, pool: Digest, measurement: Digest
+) -> deploy.Joiner:  # fmt: skip
     if name in OPERATORS:
-        return deploy.Joiner(signer, plan.STAKE_WEI[name], site.operator_url(name))
+        return deploy.Joiner(signer, stake_wei, site.operator_url(name))
     machine = Platform(site.platform_file(name)).pck_ca.certificate.fingerprint(hashes.SHA256())
-    return deploy.Joiner(signer, plan.STAKE_WEI[name], None, pool, Digest(machine), measurement)
+    return deploy.Joiner(signer, stake_wei, None, pool, Digest(machine), measurement)
 
 
 def _certify(

@@ -48,12 +48,13 @@ class Answer:
 class Client:
     """One user of one operator."""
 
-    def __init__(self, operator: str, url: str, certificate: Path, model: str) -> None:
+    def __init__(self, operator: str, url: str, certificate: Path, model: str, max_tokens: int = MAX_TOKENS) -> None:
         context = ssl.create_default_context(cafile=str(certificate))
         http = httpx2.Client(verify=context, timeout=TIMEOUT_S)
         self._api = openai.OpenAI(base_url=f"{url}/v1", api_key="none", http_client=http, timeout=TIMEOUT_S)
         self._operator = operator
         self._model = model
+        self._max_tokens = max_tokens
 
     def ask(self, question: Question, folder: Path, repeat: bool = False) -> Answer:
         """Sends a request and keeps the opening in the folder. `repeat` sends the same body again, as a client does after a lost
@@ -76,7 +77,7 @@ class Client:
             reply = self._api.chat.completions.create(
                 model=self._model,
                 messages=[{"role": "user", "content": question.text}],
-                max_tokens=MAX_TOKENS,
+                max_tokens=self._max_tokens,
                 temperature=question.temperature,
                 top_p=question.top_p,
                 frequency_penalty=FREQUENCY_PENALTY,

@@ -1,14 +1,16 @@
 """Plan of the demo: actors, stakes, times and questions. Every figure of the demo is here."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bytewise.protocol import digests
+from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.digests import Label
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.units import Digest
 from chain.deployment.params import DEVNET, changed
-from chain.deployment.plan import DEVNET_SHAPE
+from chain.deployment.plan import DEVNET_SHAPE, Shape
 
 ETHER = 10**18
 
@@ -122,6 +124,24 @@ PARAMS = changed(DEVNET, {
 
 SHAPE = replace(DEVNET_SHAPE, epoch_blocks=20, lookahead=2, shortest=2)
 """Length of a stake epoch: short, so that no dispute waits for its seed for more than twenty blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On which terms a network of the demo's actors is built."""
+
+    params: ParamSet
+    """Parameters of the contracts."""
+    shape: Shape
+    """What no vote can change."""
+    stake_wei: Mapping[str, int]
+    """Stake of each operator and verifier, in wei."""
+    funds_wei: int
+    """What the development chain gives to every account, in wei."""
+
+
+TERMS = Terms(PARAMS, SHAPE, STAKE_WEI, FUNDS_WEI)
+"""Those of the demo."""
 
 
 def pool_of(place: Environment) -> Digest:

@@ -89,6 +89,10 @@ class ProcessGroup:
         """Starts an ended process again with the same arguments."""
         self.start(name, self._commands[name])
 
+    def command(self, name: str) -> list[str]:
+        """The command of a process that was started."""
+        return self._commands[name]
+
     def kill(self, name: str) -> int:
         """SIGKILL; returns the exit status (-9)."""
         process = self._running.pop(name)

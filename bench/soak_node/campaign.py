@@ -1,0 +1,164 @@
+"""One run from start to end: the network, its users, the faults, then a pause until everything is final."""
+
+import bisect
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import httpx2
+
+from bench.soak_node import flatness
+from bench.soak_node.faults import Injector
+from bench.soak_node.history import History, read_history
+from bench.soak_node.network import PARAMS, SoakNetwork
+from bench.soak_node.schedule import schedule
+from bench.soak_node.traffic import Traffic
+from bytewise.protocol.address_book import Network
+from bytewise.service.clock import monotonic_s
+from cli.demo.build import Built
+
+SAMPLE_S = 10.0
+PROGRESS_S = 10.0
+LONGEST_DRAIN_S = 600.0
+"""How long the last disputes may take to end after the last fault: twice a dispute of two rounds."""
+DRAIN_LOOK_S = 15.0
+LEAST_RESTART_S = 2.0
+"""Pause before a process that ended by itself is started again, as a supervisor would."""
+
+
+class Head(NamedTuple):
+    """The newest block at one moment."""
+
+    t: float
+    number: int
+    timestamp: int
+
+
+@dataclass
+class Record:
+    """What was seen from outside while the run went on."""
+
+    heads: list[Head] = field(default_factory=list)
+    samples: list[flatness.Sample] = field(default_factory=list)
+    sizes: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    exits: Counter[str] = field(default_factory=Counter)
+    loads: list[tuple[float, float]] = field(default_factory=list)
+
+    def when(self, timestamp: int) -> float:
+        """Second of the run at which the chain first had a time; the end of the run if it never did."""
+        return self._first([each.timestamp for each in self.heads], timestamp)
+
+    def seen(self, number: int) -> float:
+        """Second of the run at which a block was first there."""
+        return self._first([each.number for each in self.heads], number)
+
+    def _first(self, values: list[int], wanted: int) -> float:
+        highest = values[:1]
+        for each in values[1:]:
+            highest.append(max(highest[-1], each))
+        place = bisect.bisect_left(highest, wanted)
+        return self.heads[min(place, len(self.heads) - 1)].t
+
+
+class Campaign:
+    """One run."""
+
+    def __init__(self, network: SoakNetwork, seed: int, seconds: float, per_minute: float, say: Callable[[str], None]) -> None:
+        self.network = network
+        self.record = Record()
+        self.stop = threading.Event()
+        self._say = say
+        self._seconds = seconds
+        faults = schedule(seed, seconds, network.means.missing)
+        self.injector = Injector(network, faults, self.elapsed_s, self.stop)
+        self.traffic = Traffic(network, seed, per_minute, self.stop)
+        self._started = 0.0
+
+    def elapsed_s(self) -> float:
+        """Seconds since traffic began."""
+        return monotonic_s() - self._started
+
+    def run(self, built: Built) -> History:
+        """Traffic and faults, then a pause until everything is final; what happened."""
+        self._started = monotonic_s()
+        faults = threading.Thread(target=self.injector.run, daemon=True)
+        self.traffic.start()
+        faults.start()
+        self._watch(lambda: self.elapsed_s() > self._seconds)
+        self.stop.set()
+        faults.join(60)
+        self.traffic.join(60)
+        self._say("no more faults and questions: the last disputes end")
+        return self._drain(built.network)
+
+    # --- while it runs ---
+
+    def _watch(self, is_over: Callable[[], bool]) -> None:
+        next_sample = next_line = 0.0
+        while not is_over():
+            now = self.elapsed_s()
+            self._look_at_head(now)
+            self._revive()
+            if now >= next_sample:
+                self._sample(now)
+                next_sample = now + SAMPLE_S
+            if now >= next_line:
+                self._say(self._line())
+                next_line = now + PROGRESS_S
+            threading.Event().wait(1.0)
+
+    def _look_at_head(self, now: float) -> None:
+        try:
+            block = self.network.rpc("eth_getBlockByNumber", "latest", False)
+        except (httpx2.HTTPError, RuntimeError):
+            return
+        self.record.heads.append(Head(now, int(block["number"], 16), int(block["timestamp"], 16)))
+
+    def _revive(self) -> None:
+        """Starts again what ended although nobody killed it, and counts it."""
+        with self.network.lock:
+            ended = self.network.group.ended()
+        for name, code in ended.items():
+            if name in self.injector.busy or name == "challenger":
+                continue
+            self.record.exits[f"{name}: {code}"] += 1
+            self._say(f"{name} ended by itself with {code}: {self.network.group.tail(name, 2)[-300:]}")
+            threading.Event().wait(LEAST_RESTART_S)
+            self.network.restart(name)
+
+    def _sample(self, now: float) -> None:
+        with self.network.lock:
+            pids = self.network.group.pids()
+        self.record.samples += flatness.sample(now, pids)
+        self.record.loads.append((now, os.getloadavg()[0]))
+        receipts = sum(self.traffic.answers.values())
+        for name, size in self.network.database_sizes().items():
+            self.record.sizes.setdefault(name, []).append((receipts, size))
+
+    def _line(self) -> str:
+        answers, injected = sum(self.traffic.answers.values()), self.injector.injected
+        kills = sum(count for kind, count in injected.items() if kind.startswith("kill-"))
+        failed, wrong = sum(self.traffic.failures.values()), len(self.injector.violations)
+        head = self.record.heads[-1].number if self.record.heads else 0
+        return (
+            f"block {head}: {answers} answers, {failed} refused or lost, {sum(injected.values())} faults, {kills} kills, "
+            f"{sum(self.record.exits.values())} ends of processes, {wrong} violations, load {os.getloadavg()[0]:.1f}"
+        )
+
+    def _drain(self, network: Network) -> History:
+        """Waits until every window is over and every dispute is paid, or for too long."""
+        until = self.elapsed_s() + LONGEST_DRAIN_S
+        while True:
+            stop_at = self.elapsed_s() + DRAIN_LOOK_S
+            self._watch(lambda at=stop_at: self.elapsed_s() > at)  # type: ignore[misc]
+            history = read_history(self.network.site.rpc_url, network)
+            ended = {each.values["id"] for each in history.of("Settlement.Paid")}
+            waiting = {each.values["id"] for each in history.of("Disputes.DisputeOpened")} - ended
+            newest = max((each.time for each in history.of("ReceiptAnchor.BatchAnchored")), default=0)
+            left_s = newest + PARAMS.times.window - history.times[-1]
+            self._say(f"{len(waiting)} disputes are open, the last window is open for {max(left_s, 0)} s")
+            if (not waiting and left_s < 0) or self.elapsed_s() > until:
+                return history

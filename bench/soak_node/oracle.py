@@ -1,0 +1,266 @@
+"""What must be true at the end of a run, judged on the chain's own events, on what actors signed, and on what was planted.
+
+Pure functions: each takes facts and returns the violations, one sentence each. Each check has a control in
+`tests/unit/bench/test_soak_node.py` that removes the defence and must be found.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bench.soak_node.faults import Incident
+from bench.soak_node.history import Event, History, Transaction
+from bench.soak_node.schedule import ALL
+from bytewise.protocol.court.settlement import SeatOutcome
+from bytewise.protocol.records.statements import AuditOutcome, Verdict
+
+COMMIT_S = 25.0
+"""Undisturbed seconds of the commit phase in which a seat must be able to vote: it fetches, executes once and sends."""
+REVEAL_S = 10.0
+"""The same of the reveal phase."""
+CHALLENGE_S = 12.0
+"""Undisturbed seconds from the second mismatch to the end of the window in which a watchtower must be able to challenge."""
+OVERLOAD = 3.0
+"""Load for each core from which on the machine has no time for every seat; such times count as a fault, and are reported."""
+OVERLOADED = "overload"
+"""Kind of an incident that nobody injected."""
+MISSED = (SeatOutcome.ABSENT, SeatOutcome.NOT_REVEALED)
+DEPENDENCIES = ("da", "chain")
+"""Whom every seat needs, beside two of three shards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """An anchored receipt, as its batch's public list has it."""
+
+    id: bytes
+    operator: str
+    batch: int
+    tokens: bytes
+    """tokensHash."""
+    out: bytes
+    """outHash."""
+    window_end: int
+    """Chain time at which nobody can dispute it any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbances:
+    """When whom could do what. Times are seconds since the start of the run."""
+
+    incidents: Sequence[Incident]
+    when: Callable[[int], float]
+    """Second of the run at which the chain first had a time."""
+    seen: Callable[[int], float]
+    """Second of the run at which a block was first there."""
+
+    def longest_calm(self, names: Iterable[str], start: float, end: float) -> float:
+        """Longest time between two seconds in which nothing touched these actors or what they need."""
+        needed = {*names, *DEPENDENCIES}
+        touching = sorted((each.start, each.end) for each in self.incidents if each.touches(needed))
+        touching += self._without_shards()
+        best, at = 0.0, start
+        for begin, over in sorted(touching):
+            if begin >= end:
+                break
+            best, at = max(best, begin - at), max(at, over)
+        return max(best, end - at, 0.0)
+
+    def is_redrawn(self, block: int) -> bool:
+        """Whether a reorganisation replaced a block after it was seen first."""
+        return any(each.kind == "reorganisation" and each.block - each.value < block <= each.block + 1 for each in self.incidents)
+
+    def _without_shards(self) -> list[tuple[float, float]]:
+        """Times in which fewer than two shards answer."""
+        down = [each for each in self.incidents if each.target.startswith("shard")]
+        return [
+            (max(one.start, other.start), min(one.end, other.end))
+            for place, one in enumerate(down)
+            for other in down[place + 1 :]
+            if one.target != other.target and max(one.start, other.start) < min(one.end, other.end)
+        ]
+
+
+def double_votes(signed: Iterable[Transaction], history: History) -> list[str]:
+    """Accounts that signed two different commitments, or two different votes, for one seat of one round.
+
+    A commitment's transaction does not name its round, so an account may have signed as many as the dispute had rounds.
+    """
+    rounds: dict[bytes, int] = {}
+    for each in history.of("Disputes.CommitOpened"):
+        rounds[each.values["id"]] = max(rounds.get(each.values["id"], 1), each.values["round"])
+    commitments: dict[tuple[str, bytes], set[bytes]] = {}
+    votes: dict[tuple[str, bytes, int], set[str]] = {}
+    for sent in (*signed, *history.transactions):
+        if sent.name == "Rounds.commit":
+            commitments.setdefault((sent.sender, sent.values["id"]), set()).add(sent.values["commitment"])
+        if sent.name == "Rounds.reveal":
+            vote = sent.values["vote"]
+            votes.setdefault((sent.sender, vote["dispute"], vote["round"]), set()).add(repr(vote))
+    found = [
+        f"{who} signed {len(each)} commitments in dispute {dispute.hex()[:8]} of {rounds.get(dispute, 1)} rounds"
+        for (who, dispute), each in commitments.items()
+        if len(each) > rounds.get(dispute, 1)
+    ]
+    found += [f"{who} opened {len(each)} votes in round {number} of {dispute.hex()[:8]}"
+              for (who, dispute, number), each in votes.items() if len(each) > 1]  # fmt: skip
+    seats: dict[tuple[bytes, int, str], int] = {}
+    for event in history.of("Rounds.Committed"):
+        key = event.values["id"], event.values["round"], event.values["voter"]
+        seats[key] = seats.get(key, 0) + 1
+    return found + [f"the chain has {count} commitments of {key[2]}" for key, count in seats.items() if count > 1]
+
+
+def false_challenges(history: History, receipts: Mapping[bytes, Receipt], planted: set[bytes], watchers: set[str]) -> list[str]:
+    """Disputes that honest watchtowers opened about receipts that nobody falsified."""
+    found = []
+    for each in history.of("Disputes.DisputeOpened"):
+        receipt = receipts.get(each.values["receiptId"])
+        if each.values["challenger"] in watchers and (receipt is None or receipt.id not in planted):
+            found.append(f"{each.values['challenger']} disputed the honest receipt {each.values['receiptId'].hex()[:8]}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class FraudFates:
+    """What became of the planted frauds."""
+
+    overturned: int = 0
+    unnoticed: int = 0
+    """Fewer than two verifiers were drawn and posted a mismatch in time, or faults left the watchtower no time."""
+    undecided: int = 0
+    """Faults took a third of the seats or more."""
+    violations: tuple[str, ...] = ()
+
+
+def fates_of_frauds(
+    history: History, receipts: Mapping[bytes, Receipt], planted: set[bytes], disturbed: Disturbances
+) -> FraudFates:
+    """Every fraud that was audited in time must be OVERTURNED."""
+    disputes = {each.values["receiptId"]: each.values["id"] for each in history.of("Disputes.DisputeOpened")}
+    verdicts = {each.values["id"]: each.values["verdict"] for each in history.of("Disputes.Finalized")}
+    missed = _missed_seats(history)
+    counts, wrong = {"overturned": 0, "unnoticed": 0, "undecided": 0}, []
+    for receipt in planted:
+        dispute = disputes.get(receipt)
+        if dispute is None:
+            second = _second_mismatch(history, receipts[receipt])
+            end = disturbed.when(receipts[receipt].window_end)
+            start = end if second is None else disturbed.when(second)
+            if disturbed.longest_calm(["watchtower"], start, end) >= CHALLENGE_S:
+                wrong.append(f"the fraud {receipt.hex()[:8]} was audited in time, and nobody disputed it")
+            else:
+                counts["unnoticed"] += 1
+        elif verdicts.get(dispute) == Verdict.OVERTURNED:
+            counts["overturned"] += 1
+        elif 3 * missed.get(dispute, 0) >= 1:
+            counts["undecided"] += 1
+        else:
+            verdict = Verdict(verdicts.get(dispute, 0)).name
+            wrong.append(f"the fraud {receipt.hex()[:8]} was disputed with every seat there, and ended {verdict}")
+    return FraudFates(**counts, violations=tuple(wrong))
+
+
+def _second_mismatch(history: History, receipt: Receipt) -> int | None:
+    """Chain time of the second mismatch that was posted and was not outnumbered."""
+    posted: dict[str, tuple[int, int]] = {}
+    for each in history.of("Audits.AuditPosted"):
+        if each.values["receiptId"] == receipt.id:
+            posted.setdefault(each.values["verifier"], (each.values["result"], each.time))
+    against = sorted(time for result, time in posted.values() if result == AuditOutcome.MISMATCH)
+    return against[1] if len(against) > 1 and 2 * len(against) > len(posted) else None
+
+
+def _missed_seats(history: History) -> dict[bytes, float]:
+    """Of each dispute, the largest share of the seats of a round that did not vote."""
+    absent: dict[tuple[bytes, int], list[int]] = {}
+    for each in history.of("Settlement.SeatsSettled"):
+        counts = absent.setdefault((each.values["id"], each.values["round"]), [0, 0])
+        standings = each.values["standings"]
+        counts[0] += sum(code in MISSED for code in standings)
+        counts[1] += len(standings)
+    shares: dict[bytes, float] = {}
+    for (dispute, _), (missed, seats) in absent.items():
+        shares[dispute] = max(shares.get(dispute, 0.0), missed / max(seats, 1))
+    return shares
+
+
+@dataclass(frozen=True, slots=True)
+class Duties:
+    """How the seats did."""
+
+    seats: int = 0
+    """Seats of all rounds."""
+    members: int = 0
+    """Accounts with seats in a round, summed over rounds."""
+    missed: int = 0
+    """Accounts that did not vote in a round."""
+    excused: int = 0
+    """Of these, those that a fault kept from it, or a machine with more work than `OVERLOAD` for each core."""
+    redrawn: int = 0
+    """Rounds whose draw a reorganisation replaced; their votes may name the earlier draw (ADR-017)."""
+    violations: tuple[str, ...] = ()
+
+
+def duties(history: History, names: Mapping[str, str], disturbed: Disturbances) -> Duties:
+    """Every seat whose process was alive and whose dependencies were up in its window must have voted."""
+    opened = {(each.values["id"], each.values["round"]): each for each in history.of("Disputes.CommitOpened")}
+    seats = members = missed = excused = 0
+    redrawn, wrong = set[tuple[bytes, int]](), []
+    for each in history.of("Settlement.SeatsSettled"):
+        key = each.values["id"], each.values["round"]
+        standings = dict(zip(each.values["holders"], each.values["standings"], strict=True))
+        seats += len(each.values["holders"])
+        members += len(standings)
+        for holder, code in standings.items():
+            if code not in MISSED:
+                continue
+            missed += 1
+            name = names.get(holder, holder)
+            if disturbed.is_redrawn(opened[key].block):
+                redrawn.add(key)
+                excused += 1
+            elif _possible(opened[key], name, code, disturbed):
+                wrong.append(f"{name} was {SeatOutcome(code).name} in round {key[1]} of {key[0].hex()[:8]} without a fault")
+            else:
+                excused += 1
+    return Duties(seats, members, missed, excused, len(redrawn), tuple(wrong))
+
+
+def _possible(opened: Event, name: str, code: int, disturbed: Disturbances) -> bool:
+    names, commit_end, reveal_end = [name, f"{name}-enclave"], opened.values["commitEnd"], opened.values["revealEnd"]
+    if code == SeatOutcome.ABSENT:
+        return disturbed.longest_calm(names, disturbed.seen(opened.block), disturbed.when(commit_end)) >= COMMIT_S
+    return disturbed.longest_calm([name], disturbed.when(commit_end), disturbed.when(reveal_end)) >= REVEAL_S
+
+
+def money(history: History) -> list[str]:
+    """Every wei that came in is there, went out or was burned: of each dispute, of the ledger, and of the stake."""
+    wrong = []
+    for each in history.of("Settlement.Ended"):
+        a = each.values["account"]
+        put_in = a["bond"] + a["appealBond"] + a["advanced"] + a["slashed"]
+        out = a["toChallenger"] + a["toAppellant"] + a["toOperator"] + a["toVerifiers"] + a["repaid"] + a["burned"]
+        if put_in != out:
+            wrong.append(f"dispute {each.values['id'].hex()[:8]} took {put_in} wei and gave {out}")
+
+    def total(name: str, field: str = "amount") -> int:
+        return sum(each.values[field] for each in history.of(name))
+
+    credited_each = sum(each.values["amount"] * len(each.values["accounts"]) for each in history.of("Ledger.CreditedEach"))
+    held = total("Ledger.Taken") + total("Ledger.Funded") - total("Ledger.Withdrawn")
+    pots = total("Ledger.Taken") + total("Ledger.Advanced") - total("Ledger.Credited") - credited_each
+    pots -= total("Ledger.Burned") + total("Ledger.Repaid")
+    staked = total("StakeVault.Deposited") - total("StakeVault.Unbonded") - total("StakeVault.Slashed", "taken")
+    for what, expected, found in (
+        ("the ledger's balance", held, history.balances["Ledger"]),
+        ("the ledger's pots", pots, history.pots),
+        ("the vault's balance", staked, history.balances["StakeVault"]),
+    ):
+        if expected != found:
+            wrong.append(f"{what} is {found} wei, and the events sum to {expected}")
+    return wrong
+
+
+def overloads(loads: Sequence[tuple[float, float]], cores: int, step_s: float) -> list[Incident]:
+    """Times in which the machine had too much work; `loads` are (second, load of the last minute)."""
+    return [Incident(OVERLOADED, ALL, max(0.0, t - step_s), t + step_s) for t, load in loads if load > OVERLOAD * cores]

@@ -1,0 +1,140 @@
+"""The checks of a run and its figures, from what the chain has, what was seen, and what was planted."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from bench.soak_node import flatness, oracle
+from bench.soak_node.campaign import LONGEST_DRAIN_S, SAMPLE_S, Campaign
+from bench.soak_node.history import History, handed_in
+from bench.soak_node.network import PARAMS
+from bench.soak_node.oracle import Receipt
+from bench.soak_node.schedule import KINDS
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.records.receipt import ReceiptList, SignedReceipt, receipt_id
+from bytewise.protocol.records.statements import Verdict
+from cli.demo.build import Built
+
+DA_TIMEOUT_S = 20.0
+LINES_KEPT = 20
+"""Most violations of one check that the report names."""
+
+
+class Judgement:
+    """All checks of one run."""
+
+    def __init__(self, campaign: Campaign, built: Built, history: History) -> None:
+        self._campaign = campaign
+        self._history = history
+        self._accounts = {name: account.lower() for name, account in built.accounts.items()}
+        network = campaign.network
+        self.receipts = anchored(network.site.da_url, built.network, history)
+        self.planted = planted(network.planted, self.receipts)
+        self.signed = handed_in(network.record, built.network)
+        record = campaign.record
+        self.overloads = oracle.overloads(record.loads, len(os.sched_getaffinity(0)), SAMPLE_S)
+        disturbed = oracle.Disturbances([*campaign.injector.incidents, *self.overloads], record.when, record.seen)
+        self.frauds = oracle.fates_of_frauds(history, self.receipts, self.planted, disturbed)
+        self.duties = oracle.duties(history, {account: name for name, account in self._accounts.items()}, disturbed)
+        self.lives = flatness.lives(record.samples)
+        self.growth = flatness.growth(record.sizes)
+
+    def violations(self) -> dict[str, list[str]]:
+        """What is not as it must be, by check."""
+        campaign, history = self._campaign, self._history
+        exits = [f"{name} ended by itself, {count} times" for name, count in campaign.record.exits.items()]
+        paid = {each.values["id"] for each in history.of("Settlement.Paid")}
+        waiting = {each.values["id"] for each in history.of("Disputes.DisputeOpened")} - paid
+        found = {
+            "double votes": oracle.double_votes(self.signed, history),
+            "false challenges": self._false_challenges("watchtower"),
+            "frauds that got away": list(self.frauds.violations),
+            "missed duties that were possible": list(self.duties.violations),
+            "money": oracle.money(history),
+            "processes": [*campaign.injector.violations, *exits],
+            "memory and descriptors": [wrong for life in self.lives for wrong in life.wrong()],
+            "databases": [f"{name} grows {ratio} times as fast per receipt" for name, ratio in self.growth.items()
+                          if ratio > flatness.GROWTH],
+            "end": [f"dispute {each.hex()[:8]} did not end in {LONGEST_DRAIN_S:.0f} s" for each in waiting],
+        }  # fmt: skip
+        return {name: lines[:LINES_KEPT] for name, lines in found.items()}
+
+    def figures(self) -> dict[str, Any]:
+        """What happened, in numbers."""
+        history, traffic = self._history, self._campaign.traffic
+        verdicts = Counter(Verdict(each.values["verdict"]).name for each in history.of("Disputes.Finalized"))
+        return {
+            "receipts": len(self.receipts),
+            "batches": len(history.of("ReceiptAnchor.BatchAnchored")),
+            "blocks": len(history.times),
+            "answers": dict(traffic.answers),
+            "requests_refused_or_lost": dict(traffic.failures),
+            "frauds": {"planted": lines_of(self._campaign.network.planted), **_counts(self.frauds)},
+            "audits_posted": len(history.of("Audits.AuditPosted")),
+            "disputes": {"opened": len(history.of("Disputes.DisputeOpened")), "ended": dict(verdicts)},
+            "votes": {"committed": len(history.of("Rounds.Committed")), "revealed": len(history.of("Rounds.Revealed"))},
+            "seats": _counts(self.duties),
+            "transactions_handed_in": len(self.signed),
+            "control": {"disputes_of_honest_receipts_by_the_frivolous_challenger": len(self._false_challenges("challenger"))},
+            **self._machine(),
+        }
+
+    def _machine(self) -> dict[str, Any]:
+        """Faults and processes."""
+        injected, record = self._campaign.injector.injected, self._campaign.record
+        return {
+            "kills": sum(count for kind, count in injected.items() if kind.startswith("kill-")),
+            "faults": dict(sorted(injected.items())),
+            "not_injected": sorted(set(KINDS) - set(injected)),
+            "requests_that_met_a_fault": self._campaign.network.met(),
+            "ends_of_processes": dict(record.exits),
+            "lives_judged": flatness.as_rows(self.lives),
+            "database_growth": self.growth,
+            "load_mean": round(sum(load for _, load in record.loads) / max(len(record.loads), 1), 1),
+            "overloaded_share": round(len(self.overloads) / max(len(record.loads), 1), 2),
+        }
+
+    def _false_challenges(self, opener: str) -> list[str]:
+        return oracle.false_challenges(self._history, self.receipts, self.planted, {self._accounts[opener]})
+
+
+def anchored(da_url: str, network: Network, history: History) -> dict[bytes, Receipt]:
+    """All anchored receipts, from the public lists of the batches; read from the store itself, not through the proxy."""
+    found = {}
+    with httpx2.Client(timeout=DA_TIMEOUT_S) as http:
+        for each in history.of("ReceiptAnchor.BatchAnchored"):
+            certificate = bytes(each.values["header"]["locator"]).decode().rpartition(":")[2]
+            answer = http.get(f"{da_url}/get/{certificate}", params={"commitment_mode": "standard"})
+            for entry in decode(ReceiptList, answer.raise_for_status().content).entries:
+                if isinstance(entry, SignedReceipt):
+                    receipt = entry.receipt
+                    name, end = bytes(receipt_id(network.anchor_domain, receipt)), each.time + PARAMS.times.window
+                    batch = each.values["batchId"]
+                    found[name] = Receipt(name, receipt.operator, batch, receipt.tokens_hash, receipt.out_hash, end)
+    return found
+
+
+def planted(path: Path, receipts: Mapping[bytes, Receipt]) -> set[bytes]:
+    """Anchored receipts that are frauds, by both hashes that their operator signed."""
+    if not path.exists():
+        return set()
+    made = {
+        (bytes.fromhex(line["tokens"]), bytes.fromhex(line["out"])) for line in map(json.loads, path.read_text().splitlines())
+    }
+    return {name for name, receipt in receipts.items() if (receipt.tokens, receipt.out) in made}
+
+
+def lines_of(path: Path) -> int:
+    """Lines of a file that may not be there."""
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+def _counts(found: oracle.FraudFates | oracle.Duties) -> dict[str, int]:
+    return {name: value for name, value in asdict(found).items() if name != "violations"}

@@ -1,0 +1,125 @@
+"""Which fault happens when, from a seed alone. A fault names its target, so that the checks know which duties were possible."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from cli.demo.plan import VERIFIERS
+
+SPARED = ("eva", "eva-enclave", "shard3")
+"""Never killed or paused: their memory and descriptors are watched from start to end."""
+MEMBERS = tuple(name for name in VERIFIERS if name not in SPARED)
+QUORUM = ("ada", "ben", "watchtower")
+"""Actors that read the chain from three endpoints, of which two must agree. Only to these does one endpoint lie."""
+ALL = "all"
+"""Target of what touches everybody."""
+
+PAUSE_S = (3.0, 8.0)
+"""Between the end of one fault and the start of the next, in seconds."""
+SETTLE_S = 5.0
+"""Time that an actor needs after the end of a fault that did not end its process."""
+RESTART_S = 20.0
+"""Time that a killed actor needs after it was started again: a lease of 10 s that its predecessor left, imports, one tick."""
+SHALLOW = (1, 1, 2, 3, 5)
+DEEP = (8, 16, 32, 64)
+"""Depths of reorganisations, in blocks of a second. Every third pass over all kinds has a deep one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault of the schedule."""
+
+    at_s: float
+    """Seconds after the start."""
+    kind: str
+    """A key of `KINDS`."""
+    target: str
+    """An actor, or `ALL`."""
+    for_s: float
+    """How long it lasts."""
+    value: float = 0.0
+    """Depth, seconds of lag or of a jump."""
+
+    @property
+    def recovery_s(self) -> float:
+        """How long the target may need afterwards."""
+        return RESTART_S if KINDS[self.kind].ends_process else SETTLE_S
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of fault."""
+
+    targets: Sequence[str]
+    """Whom it may touch."""
+    for_s: tuple[float, float]
+    """Shortest and longest time."""
+    values: Sequence[float] = (0.0,)
+    """What `Fault.value` may be."""
+    times: int = 1
+    """How often in one pass over all kinds."""
+    ends_process: bool = False
+    """Whether a process ends by it."""
+    needs: str = ""
+    """What the machine must have; without it the kind is left out, and the report says so."""
+
+
+_NODES = (*MEMBERS, "watchtower")
+KINDS: dict[str, Kind] = {
+    "kill-member": Kind(MEMBERS, (0, 4), times=3, ends_process=True),
+    "kill-enclave": Kind([f"{name}-enclave" for name in MEMBERS], (0, 4), ends_process=True),
+    "kill-shard": Kind(["shard1", "shard2"], (0, 6), ends_process=True),
+    "kill-operator": Kind(["honest", "dishonest"], (0, 4), ends_process=True),
+    "kill-watchtower": Kind(["watchtower"], (0, 4), ends_process=True),
+    "kill-da": Kind(["da"], (0, 4), ends_process=True),
+    "pause-actor": Kind([*_NODES, "shard1", "honest"], (3, 8)),
+    "second-instance": Kind(MEMBERS, (16, 20), ends_process=True),
+    "second-instance-after-pause": Kind(MEMBERS, (28, 34), ends_process=True),
+    "rpc-lag": Kind(_NODES, (6, 12), values=(0.5, 2.0, 6.0)),
+    "rpc-drop": Kind(_NODES, (4, 10)),
+    "rpc-lose": Kind([*_NODES, "honest"], (4, 10)),
+    "rpc-error": Kind([*_NODES, "shard1"], (4, 10)),
+    "rpc-refuse": Kind(_NODES, (4, 10)),
+    "rpc-stale": Kind(QUORUM, (6, 12)),
+    "rpc-lie": Kind(QUORUM, (6, 12), times=2),
+    "chain-pause": Kind([ALL], (3, 8)),
+    "reorganisation": Kind([ALL], (0, 0), values=SHALLOW, times=2),
+    "da-drop": Kind([ALL], (4, 10)),
+    "da-lag": Kind([ALL], (6, 10), values=(1.0, 3.0, 8.0)),
+    "da-error": Kind([ALL], (4, 10)),
+    "da-withhold": Kind([ALL], (4, 10)),
+    "da-corrupt": Kind([ALL], (4, 10)),
+    "disk-full": Kind(["dan"], (6, 12), needs="a mounted file system of its own"),
+    "chain-jump": Kind([ALL], (0, 0), values=(3, 8, 15)),
+    "clock-jump": Kind(["cleo"], (10, 15), values=(-3600, -60, -5, 5, 60, 3600), needs="libfaketime"),
+    "database-cut": Kind(MEMBERS, (0, 0), needs="a PostgreSQL server"),
+}
+"""All kinds."""
+
+
+def schedule(seed: int, seconds: float, missing: frozenset[str] = frozenset()) -> Iterator[Fault]:
+    """Faults in order of their time, one after the other. Each pass has every kind; `missing` is what this machine has not."""
+    dice, at_s, passes = random.Random(seed), dice_pause(random.Random(seed)), 0
+    while True:
+        for kind in _shuffled(dice, missing):
+            rule = KINDS[kind]
+            for_s = dice.uniform(*rule.for_s)
+            value = float(dice.choice(list(rule.values)))
+            if kind == "reorganisation" and passes % 3 == 2:
+                value = float(DEEP[passes // 3 % len(DEEP)])
+            if at_s + for_s > seconds:
+                return
+            yield Fault(round(at_s, 2), kind, dice.choice(list(rule.targets)), round(for_s, 2), value)
+            at_s += for_s + dice_pause(dice)
+        passes += 1
+
+
+def dice_pause(dice: random.Random) -> float:
+    """Seconds until the next fault."""
+    return dice.uniform(*PAUSE_S)
+
+
+def _shuffled(dice: random.Random, missing: frozenset[str]) -> list[str]:
+    deck = [name for name, kind in KINDS.items() if kind.needs not in missing or not kind.needs for _ in range(kind.times)]
+    dice.shuffle(deck)
+    return deck

@@ -1,0 +1,68 @@
+"""Users of the network: questions at a fixed rate to both operators, and now and then a dispute of an honest receipt."""
+
+import random
+import threading
+from collections import Counter
+
+from bench.soak_node.network import SoakNetwork
+from bytewise.protocol.errors.branches import BytewiseError
+from cli.demo import actors
+from cli.demo.client import Client
+from cli.demo.plan import MODEL_NAME, OPERATORS, Question, questions
+
+ANSWER_TOKENS = 16
+SPITE_EVERY_S = 180.0
+"""Between two disputes of honest receipts."""
+
+
+class Traffic:
+    """Asks each operator in a thread of its own until the end."""
+
+    def __init__(self, network: SoakNetwork, seed: int, per_minute: float, stop: threading.Event) -> None:
+        self.answers: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()
+        self.spited: list[str] = []
+        self._network = network
+        self._seed = seed
+        self._pause_s = len(OPERATORS) * 60.0 / per_minute
+        self._stop = stop
+        self._newest = ""
+        self._threads = [threading.Thread(target=self._ask, args=(name,), daemon=True) for name in OPERATORS]
+        self._threads.append(threading.Thread(target=self._spite, daemon=True))
+
+    def start(self) -> None:
+        """Starts the users."""
+        for each in self._threads:
+            each.start()
+
+    def join(self, timeout_s: float) -> None:
+        """Waits for the last answers."""
+        for each in self._threads:
+            each.join(timeout_s)
+
+    def _ask(self, operator: str) -> None:
+        site, dice = self._network.site, random.Random(f"{self._seed} {operator}")
+        texts = [each.text for each in questions("nothing")]
+        client = Client(operator, site.operator_url(operator), site.certificate(operator), MODEL_NAME, ANSWER_TOKENS)
+        while not self._stop.wait(self._pause_s):
+            question = Question(operator, dice.choice(texts), 0.8, 0.9, dice.randrange(2**31))
+            try:
+                answer = client.ask(question, site.openings)
+            except (BytewiseError, OSError) as error:
+                self.failures[f"{operator} {type(error).__name__}"] += 1
+                continue
+            answer.opening.unlink()
+            self.answers[operator] += 1
+            if operator == "honest":
+                self._newest = answer.receipt_id
+        client.close()
+
+    def _spite(self) -> None:
+        """Somebody disputes the newest honest receipt, whatever the audits say."""
+        while not self._stop.wait(SPITE_EVERY_S):
+            if not self._newest:
+                continue
+            self.spited.append(self._newest)
+            actors.start_challenger(self._network.site, self._network.group, self._newest)
+            self._stop.wait(60.0)
+            self._network.kill("challenger")
