@@ -60,7 +60,7 @@ class FaultyProxy(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self, chain: str, da: str, port: int, record: Path) -> None:
-        super().__init__(("127.0.0.1", port), Handler)
+        super().__init__(("127.0.0.1", port), FaultyConnection)
         self.upstreams = {"rpc": _authority(chain), "da": _authority(da)}
         self.orders: dict[str, Order] = {}
         self.met: Counter[str] = Counter()
@@ -100,7 +100,7 @@ class FaultyProxy(ThreadingHTTPServer):
         return int(json.loads(connection.getresponse().read())["result"], 16)
 
 
-class Handler(BaseHTTPRequestHandler):
+class FaultyConnection(BaseHTTPRequestHandler):
     """One connection of one actor."""
 
     protocol_version = "HTTP/1.1"

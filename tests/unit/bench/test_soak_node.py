@@ -80,7 +80,7 @@ def test_schedule_is_a_function_of_the_seed_and_has_every_kind() -> None:
     assert all(a.at_s + a.for_s < b.at_s for a, b in itertools.pairwise(faults)), "one after the other"
 
 
-def test_schedule_reaches_the_deepest_reorganisation_and_spares_the_watched() -> None:
+def test_schedule_has_the_deepest_reorganisation_and_spares_some_actors() -> None:
     faults = list(schedule(1, 20_000))
     depths = {each.value for each in faults if each.kind == "reorganisation"}
     assert {1.0, 64.0} <= depths and max(depths) == 64
@@ -176,7 +176,7 @@ def test_only_a_fault_of_what_the_seat_needs_excuses_it(incident: Incident, is_e
     assert (found.missed, found.excused, len(found.violations)) == (1, int(is_excused), int(not is_excused))
 
 
-def test_two_shards_away_at_once_excuse_everybody() -> None:
+def test_two_shards_away_at_once_excuse_all_seats() -> None:
     one, other = Incident("kill-shard", "shard1", 105.0, 135.0), Incident("pause-actor", "shard2", 110.0, 140.0)
     assert duties(one, other).violations == () != duties(one).violations
 
