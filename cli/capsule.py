@@ -199,6 +199,29 @@ def print_(
     print(f"{out}: print it, or open it in a browser")
 
 
+def page(
+    out: Annotated[Path, typer.Option("--out", help="HTML file to write.")] = Path("capsule.html"),
+) -> None:
+    """Write the page that verifies capsules in a browser, without a network.
+
+    Keep it beside your capsules: it is one file, and needs nothing else.
+
+    Exit codes: 0 written, 64 the file exists or cannot be written.
+
+    Example: bytewise capsule page --out capsule.html
+    """
+    from chain.capsule.verification import PAGE
+
+    if out.exists():
+        raise ConfigurationError(out.name, "exists; name a new file")
+    try:
+        data = PAGE.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(PAGE.name, f"{error.strerror}: install Bytewise again") from None
+    _write(out, data)
+    print(f"{out}: open it in a browser, and choose a capsule")
+
+
 def witness(
     file: FileArgument,
     key: Annotated[Path, typer.Option("--key", help="Key file of the witness, 0x-hex or a keystore, readable by you alone.")],

@@ -178,6 +178,7 @@ TREE = Noun(
                 "print": Verb(
                     "cli.capsule:print_", "Write a capsule's report as one HTML page for paper: no scripts, nothing fetched."
                 ),
+                "page": Verb("cli.capsule:page", "Write the page that verifies capsules in a browser, without a network."),
                 "witness": Verb(
                     "cli.capsule:witness",
                     "Sign that your own node has the capsule's block as finalized, and write the capsule with the signature.",

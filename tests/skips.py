@@ -2,8 +2,8 @@
 
 `tests/expected_skips.txt` has one test per line, or one function or module for all its tests; lines under `[without NAME]` count
 only where the environment variable NAME is unset. Those under `[without compiler]` count where the C engine is not built and
-could not be, those under `[without promtool]` where that program is not installed. A test that stops running is then a failure,
-never a smaller number that nobody reads.
+could not be, those under `[without promtool]` or another of `PROGRAMS` where that program is not installed. A test that stops
+running is then a failure, never a smaller number that nobody reads.
 """
 
 import os
@@ -13,6 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+PROGRAMS = ("promtool", "chromium")
+"""Programs without which some tests are skipped."""
 
 EXPECTED = Path(__file__).parent / "expected_skips.txt"
 
@@ -38,12 +41,12 @@ def differences(skipped: frozenset[str], expected: frozenset[str]) -> list[str]:
 
 
 def surroundings() -> frozenset[str]:
-    """Names of the set environment variables, `compiler` where the C engine is built or could be, and `promtool` where it is."""
+    """Names of the set environment variables, `compiler` where the C engine is built or could be, and installed `PROGRAMS`."""
     library = (EXPECTED.parents[1] / "bytewise/inference/native").glob("_engine*.so")
     command = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
     # A compiler without an engine is no excuse: then the build is broken.
     found = {"compiler"} if any(library) or shutil.which(command) else set()
-    return frozenset(os.environ) | found | ({"promtool"} if shutil.which("promtool") else set())
+    return frozenset(os.environ) | found | {program for program in PROGRAMS if shutil.which(program)}
 
 
 def _line_of(name: str, expected: frozenset[str]) -> str | None:

@@ -245,7 +245,9 @@ def test_every_dependency_has_its_line_and_every_line_its_dependency() -> None:
     groups = project["project"]["optional-dependencies"].values()
     declared = project["project"]["dependencies"] + [each for group in groups for each in group]
     declared += project["build-system"]["requires"]
-    packages = json.loads((ROOT / "chain" / "contracts" / "package.json").read_text())["devDependencies"]
+    contracts = json.loads((ROOT / "chain" / "contracts" / "package.json").read_text())
+    page = json.loads((ROOT / "chain" / "capsule" / "page" / "package.json").read_text())
+    packages = [*contracts["devDependencies"], *page["dependencies"], *page["devDependencies"]]
     listed = re.findall(r"^\| `([\w.@/-]+)` \|", (ROOT / "docs" / "reference" / "dependencies.md").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted([*(re.split(r"[\[=]", each)[0] for each in declared), *packages])
 

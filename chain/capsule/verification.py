@@ -6,6 +6,7 @@ Each group stops at its first failure. A group that needs another one runs only 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, log2
+from pathlib import Path
 from typing import TypeAlias
 
 from bytewise.protocol import merkle
@@ -34,6 +35,9 @@ from chain.capsule.schema import (
 )
 from chain.capsule.trie import BrokenProof, ProofNodes, decode_list, decode_rlp, to_integer
 from chain.capsule.votes import Said, verdict_by_rule, votes_of
+
+PAGE = Path(__file__).parent / "capsule.html"
+"""The page that gives the same results in a browser (`docs/tools/capsule_page.py` builds it)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ def test_missing_file_ends_every_verb_with_64(
     """A settings file, an address book, a folder or a database that is not there."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("cli.actors.os.execv", lambda *_: pytest.fail("started"))
-    if words in (("demo",), ("version",), ("model", "make"), ("model", "list"), ("network", "list")):
+    if words in (("demo",), ("version",), ("model", "make"), ("model", "list"), ("network", "list"), ("capsule", "page")):
         pytest.skip("takes no file")
     assert main([*words, *_arguments(words)]) == Exit.USAGE
     assert "Traceback" not in capsys.readouterr().err

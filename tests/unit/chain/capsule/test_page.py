@@ -1,0 +1,135 @@
+"""`capsule.html`: one file without a network, whose results in a real browser are Python's on the whole corpus."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytewise.protocol.units import hex0x
+from chain.capsule.conclusion import conclude
+from chain.capsule.report import Result
+from chain.capsule.verification import PAGE, Trust, verify_capsule
+from docs.tools.capsule_page import MAX_PAGE_BYTES, source_digest
+from tests.fixtures.capsule.chromium import PROGRAM, Browser, browser
+from tests.fixtures.capsule.good_capsules import KINDS, made_capsule
+from tests.fixtures.capsule.liars import liars, witnessed
+
+needs_browser = pytest.mark.skipif(PROGRAM is None, reason="no chromium")
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Browser]:
+    """The page as a reader opens it: from a file."""
+    with browser() as opened:
+        opened.open(PAGE)
+        yield opened
+
+
+def test_page_is_built_from_its_sources() -> None:
+    assert source_digest() in PAGE.read_text(), "run python docs/tools/capsule_page.py"
+
+
+def test_page_is_one_file_that_may_fetch_nothing() -> None:
+    text = PAGE.read_text()
+    assert len(text.encode()) <= MAX_PAGE_BYTES
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', text)
+    assert policy is not None and text.index(policy[0]) < text.index("<style>") < text.index("<script>")
+    (script,), (style,) = (re.findall(f"<{name}>(.*)</{name}>", text, re.DOTALL) for name in ("script", "style"))
+    hashes = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in (script, style)]
+    inline = f"script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'"
+    assert policy[1] == f"default-src 'none'; {inline}; base-uri 'none'; form-action 'none'"
+    assert not re.search(r"\b(src|href)=|fetch\(|XMLHttpRequest|WebSocket|import\(|eval\(|innerHTML", text)
+
+
+def as_json(trust: Trust) -> dict[str, Any]:
+    """What the page takes as the reader's knowledge."""
+    return {
+        "deployments": [hex0x(each) for each in trust.deployments], "witnesses": sorted(trust.witnesses),
+        "blockHash": None if trust.block_hash is None else hex0x(trust.block_hash), "threshold": trust.threshold,
+    }  # fmt: skip
+
+
+VERIFY = """
+(() => {
+  const bytes = Uint8Array.from(atob(%s), (each) => each.charCodeAt(0));
+  const report = bytewiseCapsule.verifyCapsule(bytes, %s);
+  return JSON.stringify({end: bytewiseCapsule.conclude(report), attested: report.attested, digest: report.digest,
+    checks: report.checks.map((each) => [each.group, each.result, each.failure])});
+})()
+"""
+
+
+TYPE = "(e => { e.value = %s; e.dispatchEvent(new Event('input')); })(document.getElementById('%s'))"
+
+
+def in_browser(page: Browser, data: bytes, trust: Trust) -> dict[str, Any]:
+    """The page's report."""
+    found = page.value(VERIFY % (json.dumps(base64.b64encode(data).decode()), json.dumps(as_json(trust))))
+    report: dict[str, Any] = json.loads(found)
+    return report
+
+
+@needs_browser
+def test_browser_and_program_agree_on_the_corpus(page: Browser) -> None:
+    good = [(kind, made_capsule(kind).data, made_capsule(kind).trust) for kind in KINDS]
+    cases = [*good, ("witnessed", *witnessed("overturned", 2)), *((each.name, each.data, each.trust) for each in liars())]
+    cases += [(f"{kind}, nothing known", data, Trust()) for kind, data, _ in good]
+    differing = []
+    for name, data, trust in cases:
+        report, shown = verify_capsule(data, trust), in_browser(page, data, trust)
+        checks = [[each.group.value, each.result.value, each.failure and each.failure.value] for each in report.checks]
+        if shown["checks"] != checks or shown["digest"] != hex0x(report.digest) or shown["attested"] != report.attested:
+            differing.append(f"{name}: {shown['checks']} instead of {checks}")
+        end = conclude(report)
+        if (shown["end"]["word"], shown["end"]["shows"], shown["end"]["limits"]) != (end.word, list(end.shows), list(end.limits)):
+            differing.append(f"{name}: {shown['end']} instead of {end}")
+        if report.result is not Result.FAIL and shown["end"]["conditions"] != list(end.conditions):
+            differing.append(f"{name}: {shown['end']['conditions']} instead of {end.conditions}")
+    assert differing == [] and len(cases) > 160
+
+
+@needs_browser
+def test_reader_opens_a_file_and_names_the_block(page: Browser, tmp_path: Path) -> None:
+    made = made_capsule("overturned")
+    file = tmp_path / "verdict.capsule.json"
+    file.write_bytes(made.data)
+    page.open(PAGE)
+    page.choose("#file", file)
+    page.until("document.getElementById('status').textContent.startsWith('UNVERIFIABLE')")
+    assert hex0x(made.block_hash) in page.value("document.querySelector('.word').textContent")
+    (deployment,) = as_json(made.trust)["deployments"]
+    for name, text in (("block", hex0x(made.block_hash)), ("deployment", deployment)):
+        page.value(
+            f"(e => {{ e.value = {json.dumps(text)}; e.dispatchEvent(new Event('input')); }})(document.getElementById('{name}'))"
+        )
+    assert page.value("document.getElementById('status').textContent") == "VALID: Every proof holds."
+    shown = page.value("document.getElementById('report').textContent")
+    assert "OVERTURNED: a committee of 15 seats" in shown and "SIMULATED" in shown and "Round 1: 15 seats" in shown
+    page.value(TYPE % ("'0x12'", "block"))
+    assert "block hash: 0x and 64 hex digits" in page.value("document.getElementById('problem').textContent")
+    cut = tmp_path / "cut.capsule.json"
+    cut.write_bytes(made.data[:-5])
+    page.choose("#file", cut)
+    page.until("document.getElementById('status').textContent.startsWith('INVALID')")
+    assert "capsule.malformed" in page.value("document.getElementById('report').textContent")
+
+
+@needs_browser
+def test_page_fits_a_narrow_screen_and_hides_its_form_on_paper(page: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "verdict.capsule.json"
+    file.write_bytes(made_capsule("escalated").data)
+    page.open(PAGE)
+    page.call("Emulation.setDeviceMetricsOverride", width=320, height=800, deviceScaleFactor=1, mobile=False)
+    page.choose("#file", file)
+    page.until("document.getElementById('status').textContent.startsWith('UNVERIFIABLE')")
+    assert page.value("document.documentElement.scrollWidth") <= 320
+    page.call("Emulation.setEmulatedMedia", media="print")
+    assert page.value("getComputedStyle(document.getElementById('drop')).display") == "none"
+    assert page.value("getComputedStyle(document.querySelector('.running')).display") == "block"
+    page.call("Emulation.setEmulatedMedia", media="screen")
+    page.call("Emulation.clearDeviceMetricsOverride")
