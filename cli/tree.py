@@ -254,6 +254,25 @@ TREE = Noun(
             "cli.node.status:status",
             "Show the state of a node: its health with reasons, past and next duties, seats, earnings and losses.",
         ),
+        "backup": Noun(
+            "Backups of nodes of every role but shards: one file with keys, votes, journal, database and settings.\n\n"
+            "Example: bytewise backup make node.tar --config bytewise-member/bytewise.toml",
+            {
+                "make": Verb(
+                    "cli.backup:make",
+                    "Write everything of a node that must not be lost to one new file that only you can read; the node may be "
+                    "running.",
+                ),
+                "verify": Verb(
+                    "cli.backup:verify",
+                    "Check a backup: every hash, the database, the protection table and the chain of the journal.",
+                ),
+                "restore": Verb(
+                    "cli.backup:restore",
+                    "Make the folder of a node from its backup, and set the fence that keeps it from voting twice.",
+                ),
+            },
+        ),
         "verify": Verb("cli.verify:verify", "Check an answer or a receipt, by re-running it if you hold its opening."),
         "gate": Verb("cli.gate:gate", "Send identical requests to an endpoint; fail on the first differing byte."),
         "demo": Verb("cli.demo.command:demo", "Run a whole network on this machine and watch it catch four frauds."),

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = load_settings(NodeSettings, config)
         if settings.role is not Role.MEMBER:
             raise ConfigurationError("role", f"{settings.role}: this program runs a member; start others with `verifier run`")
-        return run("committee", settings, build_node, stop_on_signals())
+        return run("committee", settings, build_node, stop_on_signals(), config)
 
     return run_entry("committee", work)
 
@@ -40,7 +40,7 @@ def build_node(context: NodeContext) -> Node:
     ballots = Ballots(
         context.network, context.records, context.da, Duties(context.database, context.clock),
         Protection(context.database, context.clock, context.lease), context.journal, context.signer, enclave, context.worker,
-        os.urandom, context.settings.votes,
+        os.urandom, context.settings.votes, context.fence,
     )  # fmt: skip
     auditor = context.auditor(enclave) if context.settings.policy.audits else None
     return context.node(auditor, None, ballots, ballots)

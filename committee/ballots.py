@@ -16,6 +16,7 @@ from bytewise.protocol.decisions.disputes import Round, VotePolicy, decide_membe
 from bytewise.protocol.decisions.snapshot import Dispute, Snapshot
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors.actors import NotServed
+from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.records.statements import Outcome, Vote
 from bytewise.protocol.signing import Signer
@@ -24,6 +25,7 @@ from bytewise.service import metrics, telemetry
 from bytewise.storage.duties import Duties
 from bytewise.storage.journal import Journal
 from bytewise.storage.protection import Protection, StoredVote
+from bytewise.storage.restore_fence import RestoreFence
 from verifier.jobs.enclave_presence import EnclaveAway
 from verifier.jobs.tickets import run_job, vote_right
 from verifier.jobs.worker import VOTE, FinishedJob, Worker
@@ -56,7 +58,9 @@ class Ballots:
     def __init__(
         self, network: Network, records: Records, control: DaHealth, duties: Duties, protection: Protection, journal: Journal,
         signer: Signer, enclave: EnclaveJobs, worker: Worker, rng: Callable[[int], bytes], policy: VotePolicy,
+        fence: RestoreFence | None = None,
     ) -> None:  # fmt: skip
+        self._fence = fence
         self._network = network
         self._records = records
         self._control = control
@@ -73,11 +77,14 @@ class Ballots:
         self._not_before: dict[Round, int] = {}
         self._unserved: dict[Round, int] = {}
         self._tracked: set[tuple[Digest, int, Phase, bool]] = set()
+        self._lost: set[Round] = set()
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
         """Decides the next step of each own seat. `ProtectionMissing` if the chain has a vote of this account that the table
         lacks."""
         votes: dict[Round, Vote] = {}
+        if self._fence is not None:
+            self._fence.note(snapshot.clock, snapshot.timestamp)
         self._forget_others({each.id for each in snapshot.disputes})
         self._protect_settled(snapshot)
         seated = [each for each in snapshot.disputes if each.seat_of(self._signer.address) is not None]
@@ -91,8 +98,13 @@ class Ballots:
         declined = {dispute.id for dispute in mine if self._duties.declined(KIND, dispute.id)}
         running = {(subject, round_number) for kind, subject, round_number in self._worker.busy() if kind == KIND}
         running |= self._held.keys()
+        lost = {key for key in ((each.id, each.round) for each in mine if self._may_be_lost(each)) if key not in votes}
+        for dispute_id, number in lost - self._lost:
+            do = "nothing: the lost database may have a vote of this round, so this seat makes none, at the known penalty"
+            telemetry.log("vote.left_out", dispute=dispute_id, round=number, do=do)
+        self._lost = lost
         return decide_member(
-            snapshot, self._network.disputes_domain, self._signer.address, votes, declined, running, self._policy
+            snapshot, self._network.disputes_domain, self._signer.address, votes, declined, running, self._policy, lost
         )
 
     def start(self, action: RunVoteJob, snapshot: Snapshot) -> None:
@@ -171,8 +183,13 @@ class Ballots:
                 del self._held[key]
                 telemetry.log("vote.redrawn", dispute=key[0], round=key[1])
             elif snapshot.number - case.seed.block >= self._policy.seed_depth or snapshot.clock >= held.action.fetch_deadline:
+                try:
+                    self._protect(held.action, Outcome(held.result.outcome), held.result)
+                except Unavailable as error:
+                    # The disk may be full. Other seats go on, and this one tries again.
+                    telemetry.log_error("vote.not_stored", error, dispute=key[0], round=key[1])
+                    continue
                 del self._held[key]
-                self._protect(held.action, Outcome(held.result.outcome), held.result)
 
     def _protect(self, action: RunVoteJob, outcome: Outcome, result: JobResult | None) -> None:
         quote = Blob(b"") if result is None else result.quote
@@ -189,6 +206,9 @@ class Ballots:
         self._journal.append("vote.protected", action.dispute, body)
         metrics.VOTES.labels(choice=outcome.name.lower()).inc()
         telemetry.log("vote.protected", dispute=action.dispute, round=action.round, outcome=outcome.name)
+
+    def _may_be_lost(self, dispute: Dispute) -> bool:
+        return self._fence is not None and self._fence.covers(dispute.commit_end - dispute.commit_s)
 
     def _forget_others(self, current: set[Digest]) -> None:
         """Forgets disputes that are over."""

@@ -21,6 +21,7 @@ from bytewise.protocol.errors.branches import (
 from bytewise.protocol.units import Digest, digest, unhex
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
+from bytewise.service.key_lock import hold_key
 from bytewise.storage.duties import DONE, MISSED, Duties
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.nonce_lease import NonceLease, hold_lease
@@ -71,7 +72,8 @@ def _case(settings: NodeSettings, dispute: Digest) -> Dispute | None:
 
 
 def export_votes(settings: NodeSettings, file: Path) -> int:
-    """Writes every vote of this member's protection table to a new file; returns how many. `LeaseTaken` while the member runs."""
+    """Writes every vote of this member's protection table to a new file; returns how many. `KeyInUse` or `LeaseTaken` while the
+    member runs."""
     with _stopped_member(settings) as lease:
         table = Protection(lease.engine, lease.clock)
         count, document = len(table.rows()), table.export()
@@ -114,7 +116,7 @@ def _stopped_member(settings: NodeSettings) -> Iterator[NonceLease]:
     network = read_network(settings.network_file)
     account = open_signer(settings.signer, network).address
     lease = NonceLease(database, SystemClock(), network.chain_id, account)
-    with hold_lease(lease, threading.Event(), wait=False):
+    with hold_key(settings.signer.lock_file), hold_lease(lease, threading.Event(), wait=False):
         yield lease
 
 

@@ -15,7 +15,7 @@ from serving.wiring import run
 def main(arguments: Sequence[str] | None = None) -> int:
     """Reads the settings and serves; the exit code."""
     config = Parser("serving", __doc__).parse_args(arguments).config
-    return run_entry("operator", lambda: run(load_settings(OperatorSettings, config)))
+    return run_entry("operator", lambda: run(load_settings(OperatorSettings, config), config=config))
 
 
 if __name__ == "__main__":

@@ -306,6 +306,9 @@ class Batcher:
     anchor_within_s: int
     retry_memory_s: int
     retry_answers: int
+    restored: bool = False
+    """Whether the database came from a backup. The numbers of receipts that were signed after the backup are unknown then, and a
+    second receipt with such a number is equivocation, so the operator signs none."""
 
     def tick(self) -> None:
         """Reads the chain, marks anchored batches, and builds and sends the next batch. Idempotent.
@@ -314,11 +317,11 @@ class Batcher:
         """
         readiness = self.chain.read()
         next_seq = self.receipt_store.next_seq()
-        if readiness.last_seq >= next_seq:
+        if readiness.last_seq >= next_seq and not self.restored:
             # Another signature would reuse a number, which is equivocation. Only a restored or a foreign database leads here.
             raise ConfigurationError("database", f"the chain has receipt {readiness.last_seq}, our next would be {next_seq}")
         metrics.RECEIPT_ROOM.set(readiness.room)
-        metrics.RECEIPTS_UNANCHORED.set(next_seq - 1 - readiness.last_seq)
+        metrics.RECEIPTS_UNANCHORED.set(max(next_seq - 1 - readiness.last_seq, 0))
         self._finish_anchored(readiness)
         self.watch.update(readiness, self._behind(readiness))
         self._publish(readiness)
@@ -426,6 +429,8 @@ class Batcher:
     def _behind(self, readiness: Readiness) -> str | None:
         """Why no receipt may be signed before the waiting ones are anchored; None if signing may go on. Ticks anchor them as fast
         as blocks come."""
+        if self.restored:
+            return "the database came from a backup: register another account to serve again"
         oldest = self._oldest()
         # Half of the promised time is kept in reserve, because a refused request is better than a broken `anchorBy`.
         if oldest is None or oldest.anchor_by - readiness.timestamp >= self.anchor_within_s / 2:

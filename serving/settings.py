@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.service.housekeeping import HousekeepingSettings
+from bytewise.service.housekeeping import BackupSettings, HousekeepingSettings
 from bytewise.service.listener import MetricsSettings
 from bytewise.service.sections import SCHEMA_VERSION, ChainSettings, DaSettings, DatabaseSettings, SignerSettings
 
@@ -104,6 +104,8 @@ class OperatorSettings:
     housekeeping: HousekeepingSettings = field(default_factory=HousekeepingSettings)
     """How long records are kept. A record that a dispute, a demand, a penalty or a transaction can still need is never
     deleted."""
+    backup: BackupSettings | None = None
+    """Backups that the process makes by itself; without the section, none."""
     metrics: MetricsSettings | None = None
     """Where metrics and probes are served. Without this section they are not served."""
 

@@ -21,6 +21,7 @@ from bytewise.da.client import DaClient
 from bytewise.inference.profiles import AnyEngine, open_engine, torch_instead
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.ports import Engine
+from bytewise.protocol.address_book import Network
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ConfigurationError, NotExact
 from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
@@ -34,21 +35,24 @@ from bytewise.service.chain_head import ChainHead
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.exit_codes import Exit, exit_of
 from bytewise.service.installation import package_version
+from bytewise.service.key_lock import hold_key
 from bytewise.service.listener import serve_metrics
 from bytewise.service.metrics import Actor
 from bytewise.service.readiness import ReadinessRegistry
+from bytewise.storage.backup import BackupJob, BackupSource
 from bytewise.storage.duties import Duties as Orders
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.housekeeper import housekeeping_job
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.nonce_lease import NonceLease, hold_lease
 from bytewise.storage.receipt_store import ReceiptStore
+from bytewise.storage.restore_fence import RestoreFence
 from bytewise.storage.storage_checks import add_storage_checks
 from chain.acts.actor import ContractSender, contract_sender
-from chain.client.access import open_chain
+from chain.client.access import Chain, open_chain
 from chain.client.address_book import read_network, verify_code
 from chain.reads.reader import SnapshotReader
-from chain.sending.keys import load_signer, open_signer
+from chain.sending.keys import AccountSigner, load_signer, open_signer
 from chain.sending.sender import SenderPolicy
 from serving.api import Gate, NamedReceipt, build_api
 from serving.batcher import BatchDuties, Batcher
@@ -116,8 +120,9 @@ def warm_up(engine: Engine, offer: Offer, tokenizer: ChatTokenizer, client: Loca
 FRESH_TICKS, FRESH_S = 15, 30.0
 """A reading of the chain is stale after so many ticks, but not before so many seconds. Requests are then refused until the chain
 answers."""
-DRAIN_S = 10
-"""Seconds that open connections get to finish when the process ends."""
+HTTP_DRAIN_S, TICK_DRAIN_S, WORK_DRAIN_S = 4, 3.0, 4.5
+"""Seconds that open connections, a running tick, and all work beside HTTP may take at the end. HTTP ends first and work after it,
+together within 10 s."""
 
 
 def unchanged_engine(engine: Engine) -> Engine:
@@ -125,12 +130,17 @@ def unchanged_engine(engine: Engine) -> Engine:
     return engine
 
 
-def run(settings: OperatorSettings, wrap_engine: Callable[[Engine], Engine] = unchanged_engine) -> int:
-    """Runs an operator until SIGTERM; returns the exit code of the process. Only dishonest operators of tests wrap the engine."""
+def run(
+    settings: OperatorSettings, wrap_engine: Callable[[Engine], Engine] = unchanged_engine, config: Path | None = None
+) -> int:
+    """Runs an operator until SIGTERM; returns the exit code of the process. Only dishonest operators of tests wrap the engine.
+
+    `KeyInUse` if another process of this machine uses the account's key. `config` is the settings file, which backups contain.
+    """
     telemetry.configure("operator")
     readiness = ReadinessRegistry()
-    with serve_metrics(settings.metrics, Actor.OPERATOR, readiness):
-        return Operator(settings, wrap_engine, readiness).run()
+    with serve_metrics(settings.metrics, Actor.OPERATOR, readiness), hold_key(settings.signer.lock_file):
+        return Operator(settings, wrap_engine, readiness, config).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +208,10 @@ class Operator:
     """One operator process, from its start to its end (`run`)."""
 
     def __init__(
-        self, settings: OperatorSettings, wrap_engine: Callable[[Engine], Engine], readiness: ReadinessRegistry | None = None
-    ) -> None:
+        self, settings: OperatorSettings, wrap_engine: Callable[[Engine], Engine], readiness: ReadinessRegistry | None = None,
+        config: Path | None = None,
+    ) -> None:  # fmt: skip
+        self._config = config
         self._readiness = readiness or ReadinessRegistry()
         self._settings = settings
         self._wrap = wrap_engine
@@ -213,7 +225,7 @@ class Operator:
             uvicorn.Config(
                 app, host=listen.host, port=listen.port, ssl_certfile=str(listen.certificate_file),
                 ssl_keyfile=str(listen.key_file), ssl_version=ssl.PROTOCOL_TLS_SERVER, log_config=None, access_log=False,
-                lifespan="off", server_header=False, timeout_graceful_shutdown=DRAIN_S,
+                lifespan="off", server_header=False, timeout_graceful_shutdown=HTTP_DRAIN_S,
                 # The address distinguishes callers, so a client must not be able to claim another one.
                 proxy_headers=False, callback_notify=liveness.beat_http, timeout_notify=liveness.HTTP_BEAT_S,
             )
@@ -230,7 +242,7 @@ class Operator:
             self._server.run()
         finally:
             self._stop.set()
-            worker.join(DRAIN_S)
+            worker.join(WORK_DRAIN_S)
         return Exit.OK if asked.is_set() and worker.is_alive() else self._exit_code
 
     def _work(self) -> None:
@@ -238,7 +250,7 @@ class Operator:
             with hold_lease(self._lease(), self._stop) as lease:
                 work = self._open(lease)
                 self._exit_code = schedule.run_ticks(
-                    work.tick, self._settings.chain.poll_s, self._stop, name="batch", jobs=work.jobs
+                    work.tick, self._settings.chain.poll_s, self._stop, name="batch", drain_s=TICK_DRAIN_S, jobs=work.jobs
                 )
                 work.queue.close()
         except BytewiseError as error:
@@ -265,8 +277,8 @@ class Operator:
         offer, tokenizer = _offer(settings, engine, environment, network.chain_id), Tokenizer(engine.artifact)
         gateway = load_signer(settings.gateway_key_file)
         telemetry.log("operator.warmed_up", tokens=warm_up(engine, offer, tokenizer, gateway))
-        head = ChainHead(clock)
-        self._readiness.add("head_age", head.check)
+        head = ChainHead(clock, chain_id=int(network.chain_id))
+        head.add_checks(self._readiness)
         add_storage_checks(self._readiness, database, lease)
         self._readiness.add("signer", operator.check)
         metrics.CONFIG_INFO.labels(network=str(network.chain_id), role="operator").set(1)
@@ -281,10 +293,10 @@ class Operator:
         )  # fmt: skip
         client = open_chain(*settings.chain.rpc, network.chain_id, settings.chain.timeout_s)
         reader = SnapshotReader(client, verify_code(client, network))
-        policy = SenderPolicy(max_fee_wei=settings.signer.max_fee_wei)
-        sender = contract_sender(client, network, lease, operator, "operator", policy)
+        fence = RestoreFence(database)
+        sender = self._sender(client, network, lease, operator, fence)
         readiness = ChainReadiness(reader, operator.address, offer.environment.digest, offer.model_id)
-        batcher = self._batcher(offer, deps, readiness, sender)
+        batcher = self._batcher(offer, deps, readiness, sender, fence.restored is not None)
         own = BatchPages(reader, operator.address)
         duties = BatchDuties(own, sender, deps.receipt_store, deps.blobs, operator.address, network.anchor_domain)
         orders, everybody = Orders(database, clock), DisputePages(reader, operator.address)
@@ -294,17 +306,38 @@ class Operator:
             observe=lambda snapshot: horizon.note(snapshot, duties.locked_from),
         )  # fmt: skip
         stake = OwnStake(reader, sender, int(network.deploy_block), operator.address)
-        job = housekeeping_job(database, settings.housekeeping, lambda: horizon.newest, self._stop)
-        return OperatorWork(batcher, duties, disputes, sender, self._opened(offer, deps), stake, (job,))
+        jobs = self._jobs(network, operator.address, database, horizon)
+        return OperatorWork(batcher, duties, disputes, sender, self._opened(offer, deps), stake, jobs)
 
-    def _batcher(self, offer: Offer, deps: PipelineDeps, readiness: ChainReadiness, sender: ContractSender) -> Batcher:
+    def _sender(
+        self, client: Chain, network: Network, lease: NonceLease, operator: AccountSigner, fence: RestoreFence
+    ) -> ContractSender:
+        used = fence.own_nonces(lambda: client.nonce(operator.address, "pending"))
+        policy = SenderPolicy(max_fee_wei=self._settings.signer.max_fee_wei, own_nonces=used)
+        return contract_sender(client, network, lease, operator, "operator", policy)
+
+    def _jobs(
+        self, network: Network, operator: Address, database: Any, horizon: HorizonWatch
+    ) -> tuple[schedule.PeriodicJob, ...]:
+        settings, config = self._settings, self._config
+        housekeeping = housekeeping_job(database, settings.housekeeping, lambda: horizon.newest, self._stop)
+        if settings.backup is None or config is None:
+            return (housekeeping,)
+        source = BackupSource(config, "operator", (settings,), network, operator, settings.signer.lock_file, database)
+        backups = BackupJob(source, settings.backup, SystemClock())
+        backups.add_check(self._readiness)
+        return housekeeping, backups.job()
+
+    def _batcher(
+        self, offer: Offer, deps: PipelineDeps, readiness: ChainReadiness, sender: ContractSender, restored: bool
+    ) -> Batcher:
         limits = self._settings.limits
         return Batcher(
             operator=deps.operator, environment=offer.environment.digest, model_id=offer.model_id, anchor=deps.anchor,
             chain=readiness, sender=sender, blobs=deps.blobs,
             receipt_store=deps.receipt_store, journal=deps.journal, watch=deps.watch,
             clock=deps.clock, max_batch=limits.max_batch, anchor_within_s=limits.anchor_within_s,
-            retry_memory_s=limits.retry_memory_s, retry_answers=limits.retry_answers,
+            retry_memory_s=limits.retry_memory_s, retry_answers=limits.retry_answers, restored=restored,
         )  # fmt: skip
 
     def _opened(self, offer: Offer, deps: PipelineDeps) -> RequestQueue:

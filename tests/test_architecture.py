@@ -54,6 +54,7 @@ HASHES_ALLOWED = {
     "bytewise/crypto/hpke.py": "RFC 9180 labels its own derivations",
     "bytewise/crypto/mlkem.py": "FIPS 203 gives each use its own function or length",
     "bytewise/crypto/bls.py": "the contracts name keys by the EVM's hash",
+    "bytewise/service/backup_file.py": "plain SHA-256 of files, which any tool can check",
     "chain/client/artifacts.py": "selectors and topics are the EVM's",
     "cli/demo/director.py": "function selectors are the EVM's",
 }
@@ -68,6 +69,7 @@ NETWORK_CALLS = re.compile(
 BOOK_ASKED_ELSEWHERE = {
     "cli/capsule.py trust_of": "names a deployment; a capsule is verified without a chain, and proves each code",
     "cli/demo/containers.py _check_chain": "asks only whether the chain of a finished setup is still there",
+    "cli/backup.py _verify_network": "compares two books; a restore must work while no node does",
     "cli/node/folder.py make_node_folder": "copies it; the node's processes and `doctor` check it",
     "cli/node/folder.py make_shard_folder": "checks only that it is one",
     "cli/node/view.py network": "`NodeView.reader` asks",

@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def work() -> int:
         settings = load_settings(NodeSettings, config)
-        return run(settings.role.value, settings, build_node, stop_on_signals())
+        return run(settings.role.value, settings, build_node, stop_on_signals(), config)
 
     return run_entry("verifier", work)
 

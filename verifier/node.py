@@ -15,6 +15,7 @@ from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.service import metrics, telemetry
 from verifier.audits.auditor import Auditor
+from verifier.guards import Guards
 from verifier.jobs.enclave_presence import EnclaveAway
 from verifier.jobs.worker import FinishedJob, JobKey, Worker
 from verifier.watch.open_windows import SnapshotPages
@@ -59,9 +60,9 @@ class Node:
     def __init__(
         self, chain: BlockView, pump: TransactionPump, pages: SnapshotPages, records: Records, executor: Executor,
         moves: MovePolicy, parts: Sequence[NodePart], worker: Worker | None = None, auditor: Auditor | None = None,
-        votes: VotePart | None = None, observe: Callable[[Snapshot], None] = lambda _: None,
+        votes: VotePart | None = None, observe: Callable[[Snapshot], None] = lambda _: None, guards: Guards | None = None,
     ) -> None:  # fmt: skip
-        """The node calls `observe` with each snapshot, after the steps that have a deadline."""
+        """The node calls `observe` with each snapshot, after the steps that have a deadline. `guards` say what may be begun."""
         self._chain = chain
         self._pump = pump
         self._records = records
@@ -75,6 +76,7 @@ class Node:
         self._finished: list[FinishedJob] = []
         self._pages = pages
         self._observe = observe
+        self._guards = guards
         self.ticks = 0
 
     def tick(self) -> None:
@@ -86,6 +88,8 @@ class Node:
             return
         self._send()
         snapshot = self._pages.read(head)
+        if self._guards is not None:
+            self._guards.observe(snapshot)
         followed = self._follow(snapshot)
         whole = self._finish("vote", self._votes, snapshot) if followed else False
         whole &= self._keep_deadlines(snapshot, followed)
@@ -111,10 +115,13 @@ class Node:
     def _act(self, actions: Sequence[Action], snapshot: Snapshot) -> None:
         # Do not run a job again while its result waits here because a part could not take it yet.
         judged = {each.key for each in self._finished}
-        due = tuple(action for action in actions if _job_of(action) not in judged)
+        due = tuple(action for action in actions if _job_of(action) not in judged and self._may_begin(action))
         if due:
             self._executor.perform_all(due, snapshot)
             self._send()
+
+    def _may_begin(self, action: Action) -> bool:
+        return self._guards is None or self._guards.allows(action)
 
     def _isolated(self, part: str, step: Callable[[], None]) -> bool:
         """Runs the step of one part, and returns whether it succeeded. A failure is logged and does not stop the other parts,

@@ -72,7 +72,7 @@ class NodeObserver:
         self._epoch = 0
         self._note_policy = note_policy
         self._policy = ZERO_DIGEST
-        readiness.add("head_age", head.check)
+        head.add_checks(readiness)
         if role in JUDGES:
             readiness.add("key_shards", self._shards.check)
 

@@ -8,7 +8,7 @@ from bytewise.protocol.decisions.audits import WatchPolicy
 from bytewise.protocol.decisions.demands import DemandPolicy
 from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.service.housekeeping import HousekeepingSettings
+from bytewise.service.housekeeping import BackupSettings, HousekeepingSettings
 from bytewise.service.listener import MetricsSettings
 from bytewise.service.sections import SCHEMA_VERSION, ChainSettings, DaSettings, DatabaseSettings, SignerSettings
 from bytewise.service.settings import OtherProcess
@@ -126,6 +126,8 @@ class NodeSettings:
     housekeeping: HousekeepingSettings = field(default_factory=HousekeepingSettings)
     """How long records are kept. A record that a dispute, a demand, a penalty or a transaction can still need is never
     deleted."""
+    backup: BackupSettings | None = None
+    """Backups that the process makes by itself; without the section, none."""
     metrics: MetricsSettings | None = None
     """Where metrics and probes are served. Without this section they are not served."""
     enclave: OtherProcess | None = None

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from bytewise.da.client import DaClient
@@ -24,18 +25,21 @@ from bytewise.protocol.units import Digest
 from bytewise.service import metrics, telemetry
 from bytewise.service.chain_head import ChainHead
 from bytewise.service.clock import SystemClock
+from bytewise.service.key_lock import hold_key
 from bytewise.service.listener import serve_metrics
 from bytewise.service.metrics import Actor
 from bytewise.service.readiness import ReadinessRegistry
-from bytewise.service.schedule import run_ticks
+from bytewise.service.schedule import PeriodicJob, run_ticks
 from bytewise.storage.archive import Archive, LightAudits
+from bytewise.storage.backup import BackupJob, BackupSource
 from bytewise.storage.cursor import Cursor
 from bytewise.storage.duties import Duties
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.housekeeper import housekeeping_job
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.nonce_lease import NonceLease, hold_lease
-from bytewise.storage.storage_checks import add_storage_checks
+from bytewise.storage.restore_fence import RestoreFence
+from bytewise.storage.storage_checks import add_storage_checks, data_folder
 from chain.acts.actor import contract_sender
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
@@ -51,6 +55,7 @@ from verifier.demands.demander import Demander, DemandOptions
 from verifier.disputes.equivocation_reporter import EquivocationReporter
 from verifier.disputes.watchtower import Watchtower
 from verifier.executor import ActionExecutor, ObservingExecutor, VoteExecutor
+from verifier.guards import Guards
 from verifier.jobs.enclave_client import EnclaveClient
 from verifier.jobs.enclave_readiness import EnclaveChoice, EnclaveReadiness, KnownEnclave, add_enclave_checks
 from verifier.jobs.worker import Worker
@@ -128,7 +133,11 @@ class NodeContext:
         self.chain = FollowingReader(client, verify_code(client, self.network))
         self.journal = Journal(self.database, journal_key(settings.db.journal_key_file), self.clock)
         self.lease = NonceLease(self.database, self.clock, self.network.chain_id, self.signer.address)
-        self.policy = SenderPolicy(confirmations=settings.chain.confirmations, max_fee_wei=settings.signer.max_fee_wei)
+        self.fence = RestoreFence(self.database)
+        own_nonces = self.fence.own_nonces(lambda: client.nonce(self.signer.address, "pending"))
+        self.policy = SenderPolicy(
+            confirmations=settings.chain.confirmations, max_fee_wei=settings.signer.max_fee_wei, own_nonces=own_nonces
+        )
         self.sender = contract_sender(client, self.network, self.lease, self.signer, settings.role.value, self.policy)
         archive, cursor = Archive(self.database, self.clock), Cursor(self.database, "batches")
         # One try for each proxy: backlog and vote try again later, and a tick must not wait for three timeouts.
@@ -245,8 +254,11 @@ class NodeContext:
         )
         return Node(
             self.chain, self.sender, SnapshotPages(self.chain, me, first), self.records, executor, self.settings.moves, parts,
-            self.worker, auditor, votes, self._observe(),
+            self.worker, auditor, votes, self._observe(), self._guards(),
         )  # fmt: skip
+
+    def _guards(self) -> Guards:
+        return Guards(self.readiness, self.clock, data_folder(self.database), self.settings.votes.job_margin_s)
 
     def _observe(self) -> Callable[[Snapshot], None]:
         """The function that gets each snapshot and passes it to metrics, readiness and housekeeping."""
@@ -260,7 +272,7 @@ class NodeContext:
 
     def _observer(self) -> NodeObserver:
         """The observer that sets metrics and readiness for each block. Also adds the checks that are computed on request."""
-        settings, head = self.settings, ChainHead(self.clock)
+        settings, head = self.settings, ChainHead(self.clock, chain_id=int(self.network.chain_id))
         add_storage_checks(self.readiness, self.database, self.lease)
         self.readiness.add("signer", self.signer.check)
         metrics.CONFIG_INFO.labels(network=str(self.network.chain_id), role=settings.role.value).set(1)
@@ -277,12 +289,16 @@ class NodeContext:
         return NodeObserver(self.readiness, head, self.chain, me, settings.role, max_fee_wei, note_policy)
 
 
-def run(name: str, settings: NodeSettings, build: Callable[[NodeContext], Node], stop: threading.Event) -> int:
-    """Ticks until `stop` while no other process may send for the account; returns the exit code. `LeaseTaken` if another process
-    runs for the account."""
+def run(
+    name: str, settings: NodeSettings, build: Callable[[NodeContext], Node], stop: threading.Event, config: Path | None = None
+) -> int:
+    """Ticks until `stop` while no other process may send for the account; returns the exit code.
+
+    `KeyInUse` or `LeaseTaken` if another process runs for the account. `config` is the settings file, which backups contain.
+    """
     telemetry.configure(name)
     readiness = ReadinessRegistry()
-    with serve_metrics(settings.metrics, Actor(settings.role.value), readiness):
+    with serve_metrics(settings.metrics, Actor(settings.role.value), readiness), hold_key(settings.signer.lock_file):
         context = NodeContext(settings, readiness)
         with hold_lease(context.lease, stop):
             node = build(context)
@@ -295,10 +311,27 @@ def run(name: str, settings: NodeSettings, build: Callable[[NodeContext], Node],
                 if settings.ready_file is not None and node.ticks == 1:
                     settings.ready_file.write_text(context.signer.address)
 
-            jobs = (housekeeping_job(context.database, settings.housekeeping, lambda: context.horizon.newest, stop),)
+            inbox = context.given
+            prune_inbox = (lambda _: 0) if inbox is None else inbox.prune
+            horizon = context.horizon
+            jobs = [housekeeping_job(context.database, settings.housekeeping, lambda: horizon.newest, stop, prune_inbox)]
+            jobs += _backup_jobs(context, config)
             code = run_ticks(tick, settings.chain.poll_s, stop, name=name, jobs=jobs)
             context.close()
     return code
+
+
+def _backup_jobs(context: NodeContext, config: Path | None) -> list[PeriodicJob]:
+    settings = context.settings
+    if settings.backup is None or config is None:
+        return []
+    source = BackupSource(
+        config, settings.role.value, (settings,), context.network, context.signer.address, settings.signer.lock_file,
+        context.database,
+    )  # fmt: skip
+    backups = BackupJob(source, settings.backup, context.clock)
+    backups.add_check(context.readiness)
+    return [backups.job()]
 
 
 def build_node(context: NodeContext) -> Node:

@@ -3,11 +3,15 @@
 import threading
 
 from bytewise.ports import Clock
+from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
 from bytewise.service import metrics
-from bytewise.service.readiness import Check
+from bytewise.service.readiness import Check, ReadinessRegistry
 
 MAX_AGE_S = 120
 """Age of the head in seconds above which a process is not ready: ten slots of Ethereum."""
+
+MAX_AHEAD_S = 15
+"""Seconds by which a block may be dated after this machine's clock: one slot, and some for an honest difference of clocks."""
 
 _ADVICE = "Look at the chain node: is it up, is it synchronised, and is this machine's clock right?"
 
@@ -15,7 +19,9 @@ _ADVICE = "Look at the chain node: is it up, is it synchronised, and is this mac
 class ChainHead:
     """Kept by the loop that reads the chain. Thread-safe."""
 
-    def __init__(self, clock: Clock, max_age_s: int = MAX_AGE_S) -> None:
+    def __init__(self, clock: Clock, max_age_s: int = MAX_AGE_S, chain_id: int = 0) -> None:
+        """Blocks of a test chain may be dated in the future, because such a chain dates them as it is told."""
+        self._is_test_chain = chain_id in TEST_CHAIN_IDS
         self._clock = clock
         self._max_age_s = max_age_s
         self._lock = threading.Lock()
@@ -28,12 +34,27 @@ class ChainHead:
         with self._lock:
             self._timestamp = timestamp
 
+    def add_checks(self, readiness: ReadinessRegistry) -> None:
+        """Adds the checks `head_age` and `clock`."""
+        readiness.add("head_age", self.check)
+        readiness.add("clock", self.clock_check)
+
+    def age_s(self) -> int | None:
+        """Age of the block by this machine's clock, negative if it is dated in the future; None before the first block."""
+        with self._lock:
+            return None if self._timestamp is None else self._clock.now() - self._timestamp
+
+    def clock_check(self) -> Check:
+        """Whether this machine's clock can be right: no block comes from the future. The check `head_age` finds a clock that is
+        ahead."""
+        age, threshold = self.age_s(), f"at most {MAX_AHEAD_S} s behind the newest block"
+        value = "no block was read yet" if age is None else f"{max(-age, 0)} s behind"
+        is_right = age is not None and (age >= -MAX_AHEAD_S or self._is_test_chain)
+        return Check("clock", is_right, value, threshold, "Start NTP on this machine.")
+
     def check(self) -> Check:
         """Whether the block is young enough to decide from."""
-        with self._lock:
-            timestamp = self._timestamp
-        threshold = f"at most {self._max_age_s} s"
-        if timestamp is None:
+        age, threshold = self.age_s(), f"at most {self._max_age_s} s"
+        if age is None:
             return Check("head_age", False, "no block was read yet", threshold, _ADVICE)
-        age = self._clock.now() - timestamp
         return Check("head_age", age <= self._max_age_s, f"{age} s", threshold, _ADVICE)

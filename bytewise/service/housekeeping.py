@@ -1,6 +1,7 @@
-"""Section `[housekeeping]` of a process with a database: when it deletes which records."""
+"""Sections `[housekeeping]` and `[backup]` of a process with a database: which records it deletes, and when it makes backups."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from bytewise.protocol.errors.actors import ConfigurationError
 
@@ -28,3 +29,19 @@ class HousekeepingSettings:
             raise ConfigurationError("every_s", "must be at least 1")
         if min(self.receipts_days, self.envelopes_days, self.duties_days, self.transactions_days) < 0:
             raise ConfigurationError("housekeeping", "days must not be negative")
+
+
+@dataclass(frozen=True, slots=True)
+class BackupSettings:
+    """Section `[backup]`: backups that the process makes by itself. Copy them to another machine."""
+
+    folder: Path
+    """Folder of the backups, which exists; best on another disk. It holds keys: only the owner may read it."""
+    every_h: int = 24
+    """Hours between two backups."""
+    keep: int = 7
+    """How many of the newest backups stay; older ones are deleted."""
+
+    def __post_init__(self) -> None:
+        if self.every_h < 1 or self.keep < 1:
+            raise ConfigurationError("backup", "every_h and keep must be at least 1")

@@ -265,9 +265,14 @@ DISPUTES_TO_APPEAL = _counter("bytewise_disputes_to_appeal_total", "Verdicts aga
 
 DB_SIZE = _gauge("bytewise_db_size_bytes", "Size of the database.", SENDERS)
 DELETED = _counter(
-    "bytewise_housekeeping_deleted_total", "Rows that housekeeping deleted, and duties that it ended (`duty_swept`).", SENDERS,
-    what=("envelope", "receipt", "audit", "duty", "duty_swept", "transaction", "own_envelope", "own_receipt"),
+    "bytewise_housekeeping_deleted_total", "Rows and files that housekeeping deleted, and duties that it ended (`duty_swept`).",
+    SENDERS,
+    what=("envelope", "receipt", "audit", "duty", "duty_swept", "transaction", "own_envelope", "own_receipt",
+          "inbox"),
 )  # fmt: skip
+BACKUP_TIME = _gauge("bytewise_backup_timestamp_seconds", "Time of the node's newest backup, Unix seconds; 0 without one.",
+                     SENDERS)  # fmt: skip
+BACKUP_INTERVAL = _gauge("bytewise_backup_interval_seconds", "Time between two backups, as the settings have it.", SENDERS)
 DISK_FREE = _gauge("bytewise_disk_free_bytes", "Free bytes of the file system that holds a folder of the process.", EVERY,
                    path=("data",))  # fmt: skip
 DISK_SIZE = _gauge("bytewise_disk_size_bytes", "Size of that file system.", EVERY, path=("data",))

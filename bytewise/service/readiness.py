@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from bytewise.protocol.errors.branches import BytewiseError
-from bytewise.service import metrics
+from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
 
 
@@ -107,10 +107,18 @@ class ReadinessRegistry:
             self._probes[name] = _Probe(name, function)
 
     def record(self, checks: Iterable[Check], fresh_s: float = FRESH_S) -> None:
-        """Stores results of a loop. Each counts as failed when it is older than `fresh_s` seconds."""
+        """Stores results of a loop. Each counts as failed when it is older than `fresh_s` seconds.
+
+        A check that begins to fail, or passes again, is logged once.
+        """
         until = monotonic_s() + fresh_s
         with self._lock:
+            before = dict(self._recorded)
             self._recorded.update({check.name: (until, check) for check in checks})
+            new = [check for _, check in self._recorded.values()]
+        for check in new:
+            if check.name != "started":
+                _log_change(before.get(check.name), check)
 
     def started(self) -> None:
         """Records that the process has done its work once, so that all checks have results."""
@@ -129,6 +137,14 @@ class ReadinessRegistry:
         for check in found:
             metrics.READY.labels(check=check.name).set(check.ok)
         return tuple(sorted(found))
+
+
+def _log_change(before: tuple[float, Check] | None, check: Check) -> None:
+    was_ok = before is None or before[1].ok
+    if was_ok and not check.ok:
+        telemetry.log("check.failed", check=check.name, found=check.value, must_be=check.threshold, do=check.advice)
+    elif check.ok and not was_ok:
+        telemetry.log("check.passed", check=check.name, found=check.value)
 
 
 def _fresh(check: Check, until: float, now: float) -> Check:

@@ -96,6 +96,13 @@ class SignerSettings:
         if self.max_fee_wei <= 0:
             raise ConfigurationError("max_fee_wei", f"{self.max_fee_wei}: must be above 0")
 
+    @property
+    def lock_file(self) -> Path:
+        """The file that one process uses at a time: the account key, or the client key for the remote signer."""
+        found = self.key_file or self.client_key_file
+        assert found is not None, "checked above"
+        return found
+
     def _verify_remote(self) -> None:
         missing = [name for name in _REMOTE if getattr(self, name) is None]
         if missing:

@@ -12,9 +12,13 @@ from bytewise.storage.retention import Horizon, Retention
 
 
 def housekeeping_job(
-    engine: Engine, settings: HousekeepingSettings, horizon: Callable[[], Horizon | None], stop: threading.Event
-) -> PeriodicJob:
-    """The job of one process. It does nothing before `horizon` returns the records that the chain still needs."""
+    engine: Engine, settings: HousekeepingSettings, horizon: Callable[[], Horizon | None], stop: threading.Event,
+    prune_inbox: Callable[[int], int] = lambda _before: 0,
+) -> PeriodicJob:  # fmt: skip
+    """The job of one process. It does nothing before `horizon` returns the records that the chain still needs.
+
+    `prune_inbox` deletes files of receipts that are older than a Unix second, and returns how many.
+    """
     retention = Retention(engine, settings, stop.is_set)
 
     def run() -> None:
@@ -22,6 +26,9 @@ def housekeeping_job(
         if needed is None:
             return
         gone = +retention.prune(needed)
+        inbox = prune_inbox(retention.receipts_before(needed))
+        if inbox:
+            gone["inbox"] = inbox
         freed = retention.compact()
         for what, count in gone.items():
             metrics.DELETED.labels(what=what).inc(count)

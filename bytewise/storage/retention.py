@@ -79,7 +79,7 @@ class Retention:
         """Deletes the rows that are due, and returns their number by kind. A second run at the same horizon deletes nothing."""
         settings, gone = self._settings, Counter[str]()
         kept_s = max(horizon.dispute_s, horizon.stake_s)
-        by_receipts = horizon.clock - max(kept_s, settings.receipts_days * DAY_S)
+        by_receipts = self.receipts_before(horizon)
         gone["duty_swept"] = self._sweep(horizon)
         gone["envelope"] = self._paged(
             lambda after: self._envelopes(horizon, horizon.clock - max(horizon.dispute_s, settings.envelopes_days * DAY_S), after)
@@ -95,6 +95,10 @@ class Retention:
         )
         gone["own_receipt"] = self._paged(lambda after: self._own_batches(horizon, by_receipts, after))
         return gone
+
+    def receipts_before(self, horizon: Horizon) -> int:
+        """Unix second before which nothing of a receipt is needed, by the chain or by the settings."""
+        return horizon.clock - max(horizon.dispute_s, horizon.stake_s, self._settings.receipts_days * DAY_S)
 
     def compact(self) -> int:
         """Returns the free pages of a SQLite file to the file system; returns their number. PostgreSQL does this itself

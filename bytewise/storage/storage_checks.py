@@ -16,7 +16,7 @@ from bytewise.storage.nonce_lease import NonceLease
 def add_storage_checks(readiness: ReadinessRegistry, engine: Engine, lease: NonceLease) -> None:
     """Adds `database`, `disk` (for a database in a file), `nonce_lease` and `sending`, and the metrics of size and free space."""
     readiness.add("database", lambda: database_check(engine))
-    folder = _folder_of(engine)
+    folder = data_folder(engine)
     if folder is not None:
         watch_disk(readiness, folder)
     readiness.add("nonce_lease", lambda: lease_check(lease))
@@ -49,7 +49,7 @@ def sending_check(lease: NonceLease) -> Check:
     return Check("sending", not reason, reason or "not stopped", "not stopped", do)
 
 
-def _folder_of(engine: Engine) -> Path | None:
+def data_folder(engine: Engine) -> Path | None:
     """Folder of a SQLite file; None for a server or a database in memory."""
     name = engine.url.database
     if engine.dialect.name != "sqlite" or not name or name.startswith((":", "file:")):

@@ -5,7 +5,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from bytewise.storage.base import Account, Base, Bytes, Bytes32, Int64, Prose, RowId, Word
 
-# Tables that every actor has: journal, protection table, nonce leases, outbox, duties, cursors.
+# Tables that every actor has: journal, protection table, nonce leases, outbox, duties, cursors, the last restore.
 
 
 class NamedLockRow(Base):
@@ -114,6 +114,17 @@ class CursorRow(Base):
     name: Mapped[Word] = mapped_column(primary_key=True)
     number: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
     hash: Mapped[Bytes32]
+
+
+class RestoredRow(Base):
+    """When this database came from a backup; no row if it never did. `RestoreFence` reads it."""
+
+    __tablename__ = "restored"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    backup_at: Mapped[Int64]
+    restored_at: Mapped[Int64]
+    clock: Mapped[Int64 | None]
+    nonce: Mapped[Int64 | None]
 
 
 # Tables of key ceremonies: plan, log, signed head of the log, own messages, and the sealed seed while a ceremony runs.

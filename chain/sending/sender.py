@@ -147,6 +147,8 @@ class SenderPolicy(NamedTuple):
     """Seconds of wall time after the last plan after which a transaction that still has to wait is dropped, unsigned."""
     replan_after_s: int = 20
     """Seconds of wall time after an unsuccessful end before the same transaction may be tried again."""
+    own_nonces: int = 0
+    """Lower nonces are known to be the account's own, although the outbox may not know their bytes: it came from a backup."""
 
 
 class TransactionSender:
@@ -342,6 +344,10 @@ class TransactionSender:
         # A single check may fall between two states of a node, so a second check in a later block is needed.
         first = self._suspects.setdefault(item.id, head.number)
         if head.number <= first:
+            return
+        assert item.nonce is not None, "a signed row has a nonce"
+        if item.nonce < self._policy.own_nonces:
+            self._end(item, OutboxState.EXPIRED, "its nonce was used before the database was restored")
             return
         lease = self.outbox.lease
         lease.stop(f"nonce {item.nonce} was used by somebody else")

@@ -50,6 +50,19 @@ class ReceiptInbox:
         self._read = {file: self._read[file] if file in self._read else self._open(file.name) for file in files}
         return dict(found for found in self._read.values() if found is not None)
 
+    def prune(self, before: int) -> int:
+        """Deletes the files of receipts that had to be anchored before a Unix second, and unreadable files of that age.
+
+        Returns how many. Nobody can dispute, demand or report such a receipt any more.
+        """
+        gone = 0
+        for file, found in list(self._read.items()):
+            at = found[1].receipt.anchor_by if found is not None else file.changed_ns // 10**9
+            if at < before and self._stat(file.name) == file:
+                (self._folder / file.name).unlink(missing_ok=True)
+                gone += 1
+        return gone
+
     def _stat(self, name: str) -> _File | None:
         try:
             found = (self._folder / name).stat()

@@ -97,10 +97,13 @@ def decide_member(
     declined: Set[Digest],
     running: Set[Round],
     policy: VotePolicy,
+    lost: Set[Round] = frozenset(),
 ) -> tuple[Action, ...]:
     """Decides the actions of a member for its seats. `domain` is the domain of `Disputes`; `votes` is the protection table.
 
-    `ProtectionMissing` (a bug: stop) if the chain shows a commitment or vote of ours that differs from the table.
+    `lost` are rounds in which a database that was lost may have voted: a vote of ours that only the chain has is no bug there,
+    and no new one is made. `ProtectionMissing` (a bug: stop) if the chain shows a commitment or vote of ours that differs from
+    the table in any other round.
     """
     actions: list[Action] = []
     for dispute in snapshot.disputes:
@@ -108,6 +111,8 @@ def decide_member(
         if seat is None or dispute.phase not in (Phase.COMMIT, Phase.REVEAL):
             continue
         vote = votes.get((dispute.id, dispute.round))
+        if vote is None and (dispute.id, dispute.round) in lost:
+            continue
         _verify_protected(domain, dispute, seat, vote)
         action = _seat_action(snapshot, domain, dispute, seat, vote, policy)
         stays_away = dispute.id in declined and not seat.committed

@@ -282,6 +282,18 @@ class SharesUnproven(Unavailable):
     rule, template = "R-68", "ceremony {0}: no proof of the shares of shards {1}"
 
 
+class KeyInUse(Unavailable):
+    """Another process of this machine uses the key file of this account."""
+
+    rule, template = "R-6C", "the key file {0} is used by process {1}"
+
+
+class OlderBackup(Bug):
+    """A newer backup of the same node is known, which may have votes that this one lacks."""
+
+    rule, template = "R-6D", "backup {0} is not the newest: {1} was made later"
+
+
 # --- inference ---
 
 

@@ -156,6 +156,22 @@ def test_foreign_use_of_our_key_stops_the_account(anvil: Anvil, tmp_path: Path) 
     desk.sender.pump()
 
 
+def test_nonce_that_the_lost_database_used_stops_nobody(anvil: Anvil, tmp_path: Path) -> None:
+    """After a restore the outbox does not know what the account sent after the backup."""
+    desk = MinedSender(anvil, tmp_path)
+    desk.sender.pump()
+    (attempt,) = desk.outbox.attempts(desk.row().id)
+    _replace_by_another_sender(anvil.client, attempt.nonce)
+    anvil.mine()
+    desk.outbox.lease.release()
+    restored = MinedSender(anvil, tmp_path, SenderPolicy(own_nonces=attempt.nonce + 1))
+    for _ in range(2):
+        restored.sender.pump()
+        anvil.mine()
+    assert restored.row().state is OutboxState.EXPIRED and "before the database was restored" in restored.row().detail
+    assert not restored.outbox.lease.stop_reason()
+
+
 def test_transaction_that_reverts_in_its_block_ends_with_its_reason(anvil: Anvil, tmp_path: Path) -> None:
     desk = MinedSender(anvil, tmp_path)
     send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from sqlalchemy import select
@@ -38,9 +38,10 @@ class Place(NamedTuple):
     anvil: Anvil
     folder: Path
 
-    def start(self, ready: str = "ready") -> subprocess.Popen[bytes]:
+    def start(self, ready: str = "ready", **changes: Any) -> subprocess.Popen[bytes]:
         """The member as its own process; its log is `ready`.log."""
-        config = node_file(self.folder, self.url, self.anvil.url, ready_file=ready).rename(self.folder / f"{ready}.json")
+        config = node_file(self.folder, self.url, self.anvil.url, ready_file=ready, **changes)
+        config = config.rename(self.folder / f"{ready}.json")
         with (self.folder / f"{ready}.log").open("wb") as log:
             command = [sys.executable, "-m", "committee", "--config", str(config)]
             return subprocess.Popen(command, cwd=ROOT, env=child_environment(), stderr=log)
@@ -71,6 +72,12 @@ class Place(NamedTuple):
         return subprocess.run(
             command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False
         )
+
+    def copied_key(self) -> dict[str, str]:
+        """Settings `[signer]` of another machine: a copy of the key file, whose lock is another."""
+        (self.folder / "copy.key").write_bytes((self.folder / "account.key").read_bytes())
+        (self.folder / "copy.key").chmod(0o600)
+        return {"key_file": "copy.key"}
 
     @property
     def url(self) -> str:
@@ -115,7 +122,7 @@ def test_votes_are_not_exported_beside_an_idle_running_member(place: Place, tmp_
             refused = place.protect(str(verb), *map(Path, files))
             said = " ".join(refused.stderr.split())
             assert refused.returncode == Exit.REFUSED, f"{verb}: {refused.stdout}{said}"
-            assert f":{member.pid}:" in said and "Stop the process" in said
+            assert f"used by process {member.pid}" in said and "Stop the process" in said
         assert not out.exists() and member.poll() is None
         member.terminate()
         assert member.wait(LIMIT_S) == 0
@@ -134,10 +141,39 @@ def test_killed_member_frees_its_account_within_a_lease_time(place: Place, tmp_p
         assert done.returncode == Exit.OK, done.stderr
 
 
+def test_votes_are_not_exported_on_another_machine_beside_a_running_member(place: Place, tmp_path: Path) -> None:
+    with place.running() as member:
+        node_file(place.folder, place.url, signer=place.copied_key()).rename(place.folder / "ready.json")
+        refused = place.protect("export-votes", tmp_path / "votes.json")
+        assert refused.returncode == Exit.REFUSED and f":{member.pid}:" in refused.stderr.replace("\n", "")
+        assert not (tmp_path / "votes.json").exists()
+
+
+@pytest.mark.parametrize("shares_database", [False, True], ids=["own database", "same database"])
+def test_second_process_of_a_key_file_ends_with_one_line(place: Place, shares_database: bool) -> None:
+    """The nonce lease does not see it: it is in a database of its own."""
+    changes: dict[str, Any] = {} if shares_database else {"db": {"url": f"sqlite:///{place.folder / 'other.db'}"}}
+    (place.folder / "other.db").write_bytes(empty_database())
+    with place.running() as first:
+        second = place.start("second", **changes)
+        assert second.wait(LIMIT_S) == Exit.REFUSED
+        (line,) = [each for each in place.said("second").splitlines() if "process.failed" in each]
+        assert f"used by process {first.pid}" in line and "KeyInUse" in line and "Traceback" not in place.said("second")
+        assert not (place.folder / "second").exists() and first.poll() is None
+    third = place.start("third", **changes)
+    while not (place.folder / "third").exists():
+        assert third.poll() is None, "a killed process holds no lock" + place.said("third")
+        place.anvil.mine()
+        threading.Event().wait(0.1)
+    third.terminate()
+    assert third.wait(LIMIT_S) == 0
+
+
 def test_second_member_on_one_database_ends_and_names_the_first(place: Place) -> None:
     with place.running() as first:
-        second = place.start("second")
+        second = place.start("second", signer=place.copied_key())
         assert second.wait(LIMIT_S) == Exit.REFUSED, "it does not run beside the first"
+        assert place.said("second").count("nonce_lease.refused") == 1, "said once, not at each attempt"
         assert f":{first.pid}:" in place.said("second") and "LeaseTaken" in place.said("second")
         assert not (place.folder / "second").exists() and first.poll() is None
 
@@ -145,7 +181,7 @@ def test_second_member_on_one_database_ends_and_names_the_first(place: Place) ->
 def test_member_that_slept_past_its_lease_ends_when_another_took_over(place: Place) -> None:
     with place.running() as first:
         first.send_signal(signal.SIGSTOP)
-        second = place.start("second")
+        second = place.start("second", signer=place.copied_key())
         try:
             while not (place.folder / "second").exists():
                 assert second.poll() is None, place.said("second")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,21 @@ def test_receipt_store_behind_the_chain_stops_the_process(scene: BatchScene) -> 
     scene.last_seq = 1
     with pytest.raises(ConfigurationError):
         scene.batcher().tick()
+
+
+@pytest.mark.parametrize("anchored", [0, 5], ids=["nothing was anchored", "the chain has more"])
+def test_restored_operator_signs_no_receipt_and_stays_up(scene: BatchScene, anchored: int) -> None:
+    """The numbers of receipts that were signed after the backup are unknown, and a second one with a number is equivocation."""
+    scene.last_seq = anchored
+    replace(scene.batcher(), restored=True).tick()
+    with pytest.raises(TryAgain, match="came from a backup"):
+        scene.watch.open()
+
+
+def test_restored_operator_still_anchors_what_the_backup_has(scene: BatchScene) -> None:
+    scene.issue(1)
+    replace(scene.batcher(), restored=True).tick()
+    assert [header.first_seq for header in scene.sent] == [1]
 
 
 def test_remembered_answers_are_deleted_after_their_time(scene: BatchScene) -> None:

@@ -16,6 +16,7 @@ from bytewise.service.exit_codes import Exit
 from bytewise.storage.migrate import migrate
 from chain.reads.reader import SnapshotReader
 from cli.demo.site import free_ports
+from serving.wiring import HTTP_DRAIN_S, TICK_DRAIN_S, WORK_DRAIN_S
 from tests.fixtures.serving.operator_site import (
     MODEL_NAME,
     READY_S,
@@ -92,6 +93,21 @@ def test_without_the_c_engine_one_line_says_that_torch_is_used(operator: Operato
     lines = (operator.folder / "serving.log").read_text()[written:].splitlines()
     (told,) = [json.loads(line) for line in lines if "engine.torch" in line]
     assert "no C engine" in told["why"] and "make install" in told["why"]
+
+
+def test_operator_ends_while_a_client_keeps_its_request_open(operator: Operator) -> None:
+    """The end has a bound for each part, and their sum is below the ten seconds that a process may take."""
+    assert HTTP_DRAIN_S + WORK_DRAIN_S < 10 and TICK_DRAIN_S < WORK_DRAIN_S
+    context = ssl.create_default_context(cafile=str(operator.folder / "tls.pem"))
+    with process(operator.folder, "serving", "--config", str(operator.folder / "operator.toml")) as child:
+        wait_ready(operator, child)
+        with (
+            socket.create_connection(("127.0.0.1", operator.port), timeout=10) as raw,
+            context.wrap_socket(raw, server_hostname="127.0.0.1") as tls,
+        ):
+            tls.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+            child.terminate()
+            assert child.wait(60) == Exit.OK
 
 
 def test_database_behind_the_chain_is_refused(operator: Operator) -> None:

@@ -1,12 +1,14 @@
 """What only PostgreSQL has: sessions with settings of their own, and a server that ends them."""
 
 import secrets
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, make_url, select, text
 
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.service.settings import developer_variable
+from bytewise.storage.database_copy import SQLITE, copy_database, place_database, verify_copy
 from bytewise.storage.engine import BUSY_TIMEOUT_MS, insert_if_new, open_database, read_transaction, write_transaction
 from bytewise.storage.migrate import database_on, make_databases
 from bytewise.storage.tables import NamedLockRow
@@ -69,3 +71,20 @@ def test_session_ended_by_the_server_costs_one_attempt(engine: Engine, url: str)
     with write_transaction(engine) as connection:
         assert insert_if_new(connection, NamedLockRow, name="x"), "what the ended session did was rolled back"
     other.dispose()
+
+
+def test_missing_pg_dump_is_named_with_what_to_run(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigurationError, match=r"pg_dump: is not installed.*pg_dump --format=custom"):
+        copy_database(engine, tmp_path)
+
+
+def test_dump_into_a_database_that_is_not_there_is_named(engine: Engine, tmp_path: Path) -> None:
+    copy = copy_database(engine, tmp_path)
+    verify_copy(copy)
+    absent = open_database(engine.url.set(database="absent").render_as_string(hide_password=False))
+    with pytest.raises(ConfigurationError, match="createdb"):
+        place_database(copy, absent)
+    (tmp_path / SQLITE).write_bytes(b"")
+    with pytest.raises(ConfigurationError, match=SQLITE):
+        place_database(tmp_path / SQLITE, engine)

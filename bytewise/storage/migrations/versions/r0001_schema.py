@@ -17,6 +17,7 @@ def upgrade() -> None:
     _outbox_attempt()
     _duty()
     _cursor_block()
+    _restored()
     _ceremony()
     _ceremony_message()
     _ceremony_fork()
@@ -151,6 +152,18 @@ def _cursor_block() -> None:
         sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("hash", sa.LargeBinary(length=32), nullable=False),
         sa.PrimaryKeyConstraint("name", "number", name=op.f("pk_cursor_block")),
+    )
+
+
+def _restored() -> None:
+    op.create_table(
+        "restored",
+        sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("backup_at", sa.BigInteger(), nullable=False),
+        sa.Column("restored_at", sa.BigInteger(), nullable=False),
+        sa.Column("clock", sa.BigInteger(), nullable=True),
+        sa.Column("nonce", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_restored")),
     )
 
 

@@ -1,0 +1,59 @@
+"""The lock on an account's key file: of the processes of one machine that use the file, one at a time signs with the key.
+
+The nonce lease does the same for processes that share a database. This lock also finds two processes with databases of their
+own, which would make two votes for one round. The kernel releases it when the process ends, however it ends. It does not see a
+copy of the key file, or another machine.
+"""
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bytewise.protocol.errors.actors import ConfigurationError, KeyInUse
+from bytewise.service import telemetry
+from bytewise.service.files import shown_name
+
+_LOCKS = Path("/proc/locks")
+
+
+@contextmanager
+def hold_key(key_file: Path) -> Iterator[None]:
+    """Holds the lock of a key file inside the block. `KeyInUse` at once if another process holds it."""
+    try:
+        opened = os.open(key_file, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ConfigurationError(shown_name(key_file), error.strerror) from None
+    try:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise KeyInUse(str(key_file), _holder(opened)) from None
+            # Some network file systems have no such lock, and the nonce lease still works.
+            telemetry.log("key_lock.missing", file=key_file.name, error=error.strerror)
+        yield
+    finally:
+        os.close(opened)
+
+
+def verify_unused(key_file: Path) -> None:
+    """`KeyInUse` if a process of this machine holds the lock of a key file; no effect if there is no such file."""
+    if key_file.is_file() and os.access(key_file, os.R_OK):
+        with hold_key(key_file):
+            pass
+
+
+def _holder(opened: int) -> str:
+    """Process id of the holder, as the kernel lists it: `1: FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF`."""
+    inode = os.fstat(opened).st_ino
+    try:
+        lines = _LOCKS.read_text().splitlines()
+    except OSError:
+        lines = []
+    for fields in map(str.split, lines):
+        if len(fields) > 5 and fields[1] == "FLOCK" and fields[5].rpartition(":")[2] == str(inode):
+            return fields[4]
+    return "unknown"

@@ -1,0 +1,168 @@
+"""Backups that a process makes by itself, and copies of databases of both kinds."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.units import U64, Blob
+from bytewise.service.backup_file import unpack_backup
+from bytewise.service.housekeeping import BackupSettings
+from bytewise.service.readiness import ReadinessRegistry
+from bytewise.service.settings import load_settings
+from bytewise.storage.backup import HOUR_S, VOTES, BackupJob, BackupSource, make_backup, restore_database, verify_backup
+from bytewise.storage.engine import open_database
+from bytewise.storage.protection import Protection
+from bytewise.storage.restore_fence import RestoreFence
+from tests.fixtures.metric_values import value_of
+from tests.fixtures.storage.databases import Databases
+from tests.fixtures.storage.hand_clock import HandClock
+from tests.fixtures.storage.node_folder import KEY, NodeFolder, member_folder
+from tests.fixtures.storage.stored_records import vote
+from tests.fixtures.verifier.verifier_fixture import NETWORK
+from verifier.settings import NodeSettings
+
+
+@pytest.fixture
+def node(tmp_path: Path, url: str) -> Iterator[NodeFolder]:
+    """A member on a database of the kind that this run tests."""
+    if make_url(url).get_backend_name() == "sqlite":
+        folder = tmp_path / "node"
+        made = member_folder(folder)
+    else:
+        made = member_folder(tmp_path / "node", database=url)
+    yield made
+    made.lease.engine.dispose()
+
+
+def source_of(node: NodeFolder) -> BackupSource:
+    settings = load_settings(NodeSettings, node.config)
+    return BackupSource(
+        node.config, "member", (settings,), NETWORK, KEY.address, settings.signer.lock_file, node.lease.engine
+    )  # fmt: skip
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    (tmp_path / "kept").mkdir()
+    return tmp_path / "kept"
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+def test_backup_is_made_when_due_and_the_oldest_goes(
+    node: NodeFolder, kept: Path, clock: HandClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = BackupJob(source_of(node), BackupSettings(kept, every_h=2, keep=3), clock)
+    for number in range(5):
+        job.run()
+        assert len(files(kept)) == min(number + 1, 3)
+        assert value_of("bytewise_backup_timestamp_seconds") == clock.now()
+        clock.seconds += 2 * HOUR_S - 1
+        before = files(kept)
+        job.run()
+        assert files(kept) == before, "not due yet"
+        clock.seconds += 1
+    assert capsys.readouterr().err.count('"backup.made"') == 5
+    assert value_of("bytewise_backup_interval_seconds") == 2 * HOUR_S
+
+
+def test_restarted_process_goes_on_with_the_age_of_the_newest(node: NodeFolder, kept: Path, clock: HandClock) -> None:
+    BackupJob(source_of(node), BackupSettings(kept), clock).run()
+    clock.seconds += HOUR_S
+    BackupJob(source_of(node), BackupSettings(kept), clock).run()
+    assert len(files(kept)) == 1
+
+
+def test_backups_of_others_are_neither_counted_nor_deleted(node: NodeFolder, kept: Path, clock: HandClock) -> None:
+    (kept / "notes.tar").write_text("not a backup")
+    for _ in range(2):
+        BackupJob(source_of(node), BackupSettings(kept, every_h=1, keep=1), clock).run()
+        clock.seconds += 2 * HOUR_S
+    assert len(files(kept)) == 2 and "notes.tar" in files(kept)
+
+
+def test_late_backup_fails_the_check_and_duties_go_on(
+    node: NodeFolder, kept: Path, clock: HandClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readiness = ReadinessRegistry()
+    job = BackupJob(source_of(node), BackupSettings(kept, every_h=1), clock)
+    job.add_check(readiness)
+    assert not job.check().ok and value_of("bytewise_backup_timestamp_seconds") == 0
+    job.run()
+    assert job.check().ok and "backup_age" in {each.name for each in readiness.checks()}
+    clock.seconds += 2 * HOUR_S + 1
+    assert not job.check().ok
+    shutil.rmtree(kept)
+    job.run()
+    job.run()
+    said = capsys.readouterr().err
+    assert '"backup.failed"' in said and not job.check().ok
+
+
+def test_folder_that_is_none_is_named_at_the_start(node: NodeFolder, tmp_path: Path, clock: HandClock) -> None:
+    with pytest.raises(ConfigurationError, match=r"backup\.folder"):
+        BackupJob(source_of(node), BackupSettings(tmp_path / "absent"), clock)
+    with pytest.raises(ConfigurationError, match="at least 1"):
+        BackupSettings(tmp_path, keep=0)
+
+
+def test_copy_of_either_kind_is_restored_whole(
+    node: NodeFolder, tmp_path: Path, clock: HandClock, databases: Databases, fresh: Callable[[], str]
+) -> None:
+    manifest = make_backup(source_of(node), tmp_path / "node.tar", clock)
+    into = tmp_path / "into"
+    into.mkdir()
+    unpack_backup(tmp_path / "node.tar", into)
+    verify_backup(into, manifest, into / "files" / "journal.key")
+    copy = next(into.glob("database.*"))
+    if manifest.database == "sqlite":
+        target = f"sqlite:///{tmp_path / 'new.db'}"
+    else:
+        target = empty_server_database(fresh())
+    done = restore_database(copy, {}, target, manifest, clock, is_newest=False)
+    assert done == (2, 0)
+    engine = open_database(target)
+    assert Protection(engine, clock).rows() == node.table.rows()
+    fence = RestoreFence(engine).restored
+    assert fence is not None and fence.restored_at == clock.now()
+    with pytest.raises(ConfigurationError, match="never overwritten"):
+        restore_database(copy, {}, target, manifest, clock, is_newest=False)
+    engine.dispose()
+
+
+def empty_server_database(url: str) -> str:
+    """A database of the server without a table."""
+    engine = open_database(url)
+    with engine.connect() as connection:
+        connection.exec_driver_sql("DROP SCHEMA public CASCADE")
+        connection.exec_driver_sql("CREATE SCHEMA public")
+        connection.commit()
+    engine.dispose()
+    return url
+
+
+def test_votes_that_come_during_the_copy_are_in_the_export(node: NodeFolder, tmp_path: Path, clock: HandClock) -> None:
+    """The export is read after the copy, so a restore misses no vote that was there when the backup ended."""
+    manifest = make_backup(source_of(node), tmp_path / "node.tar", clock)
+    into = tmp_path / "into"
+    into.mkdir()
+    unpack_backup(tmp_path / "node.tar", into)
+    node.table.sign_once(vote(dispute=7, voter=KEY.address), Blob(b""))
+    (into / VOTES).write_bytes(node.table.export())
+    verify_backup(into, manifest, None)
+    if manifest.database == "sqlite":
+        done = restore_database(next(into.glob("database.*")), {}, f"sqlite:///{tmp_path / 'n.db'}", manifest, clock, True)
+        assert done.votes == 3
+
+
+def test_backup_of_another_schema_is_refused(node: NodeFolder, tmp_path: Path, clock: HandClock) -> None:
+    manifest = make_backup(source_of(node), tmp_path / "node.tar", clock)
+    with pytest.raises(ConfigurationError, match="0000"):
+        verify_backup(tmp_path, replace(manifest, revision="0000", made_at=U64(1)), None)

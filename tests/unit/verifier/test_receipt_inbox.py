@@ -1,0 +1,87 @@
+"""The inbox of a watchtower: old receipts go, so that the folder and what is read at each step stay bounded."""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from bytewise.protocol.encoding import to_json
+from bytewise.protocol.records.receipt import SignedReceipt
+from bytewise.service.housekeeping import HousekeepingSettings
+from bytewise.storage.engine import open_database
+from bytewise.storage.housekeeper import housekeeping_job
+from bytewise.storage.retention import Horizon
+from tests.fixtures.builders import ANCHOR
+from tests.fixtures.metric_values import value_of
+from tests.fixtures.verifier.verifier_fixture import VerifierFixture
+from verifier.watch.receipt_inbox import ReceiptInbox
+
+DISPUTE_S, STAKE_S = 1_000, 2_000
+
+
+@pytest.fixture
+def signed(tmp_path: Path) -> SignedReceipt:
+    (tmp_path / "node").mkdir()
+    return VerifierFixture(tmp_path / "node").signed(1)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, signed: SignedReceipt) -> Path:
+    """A receipt, and files that are none."""
+    made = tmp_path / "inbox"
+    made.mkdir()
+    (made / "receipt.json").write_text(json.dumps(to_json(signed)))
+    (made / "broken.json").write_text("{")
+    (made / "notes.txt").write_text("mine")
+    return made
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+def test_receipt_goes_once_nothing_can_be_done_with_it(folder: Path, signed: SignedReceipt) -> None:
+    inbox, at = ReceiptInbox(folder, ANCHOR), int(signed.receipt.anchor_by)
+    os.utime(folder / "broken.json", (at, at))
+    assert len(inbox.receipts()) == 1
+    assert inbox.prune(at) == 0 and len(names(folder)) == 3
+    assert inbox.prune(at + 1) == 2 and names(folder) == ["notes.txt"]
+    assert inbox.receipts() == {} and inbox.prune(at + 1) == 0
+
+
+def test_file_that_changed_since_it_was_read_stays(folder: Path, signed: SignedReceipt) -> None:
+    (folder / "broken.json").unlink()
+    inbox = ReceiptInbox(folder, ANCHOR)
+    inbox.receipts()
+    (folder / "receipt.json").write_text("another receipt, still being copied")
+    assert inbox.prune(int(signed.receipt.anchor_by) + 1) == 0
+    assert "receipt.json" in names(folder)
+
+
+def test_young_unreadable_file_stays(folder: Path) -> None:
+    inbox = ReceiptInbox(folder, ANCHOR)
+    inbox.receipts()
+    inbox.prune(int((folder / "broken.json").stat().st_mtime))
+    assert "broken.json" in names(folder)
+
+
+@pytest.mark.parametrize(("days", "age_s"), [(0, STAKE_S), (5, 5 * 86_400)])
+def test_housekeeping_prunes_the_inbox_as_it_prunes_receipts(
+    folder: Path, tmp_path: Path, signed: SignedReceipt, days: int, age_s: int
+) -> None:
+    engine: Engine = open_database(f"sqlite:///{tmp_path / 'node' / 'node.db'}")
+    inbox, at = ReceiptInbox(folder, ANCHOR), int(signed.receipt.anchor_by)
+    inbox.receipts()
+    horizon = Horizon(at + age_s, DISPUTE_S, STAKE_S)
+    settings = HousekeepingSettings(receipts_days=days)
+    before = value_of("bytewise_housekeeping_deleted_total", what="inbox")
+    housekeeping_job(engine, settings, lambda: horizon, threading.Event(), inbox.prune).run()
+    assert "receipt.json" in names(folder)
+    later = horizon._replace(clock=at + age_s + 1)
+    housekeeping_job(engine, settings, lambda: later, threading.Event(), inbox.prune).run()
+    assert "receipt.json" not in names(folder)
+    assert value_of("bytewise_housekeeping_deleted_total", what="inbox") >= before + 1
+    engine.dispose()
