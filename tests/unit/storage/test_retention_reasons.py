@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
-from sqlalchemy import Engine, func, select, update
+from sqlalchemy import Engine, delete, func, select, update
 
 from bytewise.protocol.units import U64
 from bytewise.service.housekeeping import DAY_S, HousekeepingSettings
@@ -172,9 +172,9 @@ def test_old_record_that_the_chain_needs_is_kept(stored: Stored, case: str) -> N
     assert stored.after_pruning(**changes) == kinds
 
 
-def younger(table: type[Base], *columns: str) -> Callable[[Stored], None]:
-    """Times of a record, by the machine's clock, that are young."""
-    return lambda stored: stored.change(table, **dict.fromkeys(columns, stored.clock.now() - DISPUTE_S))
+def younger(table: type[Base], column: str, age_s: int = DISPUTE_S) -> Callable[[Stored], None]:
+    """A time of a record, by the machine's clock, that is in the last second in which it counts."""
+    return lambda stored: stored.change(table, **{column: stored.clock.now() - age_s})
 
 
 def anchored_lately(stored: Stored) -> None:
@@ -185,18 +185,20 @@ def anchored_lately(stored: Stored) -> None:
 
 
 ROWS: dict[str, tuple[Callable[[Stored], None], frozenset[str]]] = {
-    "batch seen lately": (younger(SeenBatchRow, "seen_at"), frozenset({BATCH, AUDIT})),
+    "batch seen lately": (younger(SeenBatchRow, "seen_at", STAKE_S), frozenset({BATCH, AUDIT})),
     "batch anchored lately": (anchored_lately, frozenset({ENVELOPE, BATCH, AUDIT})),
     "envelope archived lately": (younger(ArchivedEnvelopeRow, "archived_at"), frozenset({ENVELOPE})),
     "audit runs": (lambda stored: stored.change(LightAuditRow, state="PENDING"), frozenset({ENVELOPE, BATCH, AUDIT})),
-    "audit of a late deadline": (younger(LightAuditRow, "deadline"), frozenset({AUDIT})),
-    "audit ended lately": (younger(LightAuditRow, "updated_at"), frozenset({AUDIT})),
+    "audit of a late deadline": (younger(LightAuditRow, "deadline", STAKE_S), frozenset({AUDIT})),
+    "audit ended lately": (younger(LightAuditRow, "updated_at", STAKE_S), frozenset({AUDIT})),
     "duty of a late deadline": (younger(DutyRow, "deadline"), frozenset({DUTY})),
     "duty ended lately": (younger(DutyRow, "updated_at"), frozenset({DUTY})),
-    "transaction ended lately": (younger(OutboxRow, "updated_at"), frozenset({TRANSACTION})),
-    "transaction of a late deadline": (younger(OutboxRow, "deadline"), frozenset({TRANSACTION})),
+    "transaction ended lately": (younger(OutboxRow, "updated_at", STAKE_S), frozenset({TRANSACTION})),
+    "transaction of a late deadline": (younger(OutboxRow, "deadline", STAKE_S), frozenset({TRANSACTION})),
     "transaction only confirmed": (lambda stored: stored.change(OutboxRow, state="CONFIRMED"), frozenset({TRANSACTION})),
     "own batch built lately": (younger(OwnBatchRow, "created_at"), frozenset({OWN_ENVELOPE, OWN_BATCH})),
+    "own batch built before its stake is free": (younger(OwnBatchRow, "created_at", STAKE_S), frozenset({OWN_BATCH})),
+    "own receipt signed before its stake is free": (younger(IssuedReceiptRow, "issued_at", STAKE_S), frozenset({OWN_BATCH})),
     "own batch not anchored": (
         lambda stored: stored.change(OwnBatchRow, state="BUILT"), frozenset({OWN_ENVELOPE, OWN_BATCH}),
     ),
@@ -212,6 +214,16 @@ def test_old_record_whose_row_says_so_is_kept(stored: Stored, case: str) -> None
     change(stored)
     # Rows that are young by their own times go when the chain needs them no more.
     assert stored.after_pruning() == kinds
+
+
+def test_running_audit_stays_also_without_its_receipt(stored: Stored) -> None:
+    """The chain may take a batch back, and then show it again."""
+    with write_transaction(stored.engine) as connection:
+        connection.execute(delete(SeenReceiptRow))
+        connection.execute(delete(SeenBatchRow))
+    stored.change(LightAuditRow, state="PENDING")
+    stored.clock.seconds += LONG
+    assert stored.after_pruning() == {AUDIT}
 
 
 def test_nonce_that_no_final_transaction_follows_stays(stored: Stored) -> None:
