@@ -17,7 +17,7 @@ BOUNDARIES = {
     "bytewise_client.endpoint": "HTTP",
     "bytewise.storage.database_copy": "programs of PostgreSQL, files",
     "chain.acts.epochs": "chain",
-    "chain.capsule.maker": "chain",
+    "chain.capsule.keeper": "files",
     "chain.acts.proposals": "chain",
     "chain.client.layout": "a foreign format",
     "chain.client.quorum": "JSON-RPC",

@@ -41,6 +41,7 @@ from bytewise.storage.nonce_lease import NonceLease, hold_lease
 from bytewise.storage.restore_fence import RestoreFence
 from bytewise.storage.storage_checks import add_storage_checks, data_folder
 from chain.acts.actor import contract_sender
+from chain.capsule.keeper import CapsuleKeeper
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
 from chain.reads.documents import RegistryDocuments
@@ -316,6 +317,8 @@ def run(
             horizon = context.horizon
             jobs = [housekeeping_job(context.database, settings.housekeeping, lambda: horizon.newest, stop, prune_inbox)]
             jobs += _backup_jobs(context, config)
+            if settings.capsules is not None:
+                jobs.append(CapsuleKeeper(context.chain.client, context.network, settings.capsules).job())
             code = run_ticks(tick, settings.chain.poll_s, stop, name=name, jobs=jobs)
             context.close()
     return code

@@ -1,0 +1,79 @@
+"""The periodic job that makes a capsule of each dispute that is over, into a folder with a bound.
+
+Nodes keep the state of a block for some minutes only, so somebody must make a capsule soon after the end.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.errors.branches import Unavailable
+from bytewise.protocol.errors.records import UnknownEnvironment
+from bytewise.protocol.units import Digest, hex0x
+from bytewise.service import telemetry
+from bytewise.service.capsules import CapsuleSettings
+from bytewise.service.files import replace_file
+from bytewise.service.schedule import PeriodicJob
+from chain.capsule.maker import Enclosed, disputed_member, make_capsule
+from chain.capsule.schema import SUFFIX
+from chain.client.access import Chain
+from chain.reads.documents import RegistryDocuments
+from chain.reads.reader import SnapshotReader
+
+
+class CapsuleKeeper:
+    """Makes capsules of the disputes of one network. A restart goes on where it was: the files are its memory."""
+
+    def __init__(self, chain: Chain, network: Network, settings: CapsuleSettings) -> None:
+        self._chain, self._network, self._settings = chain, network, settings
+        self._documents = RegistryDocuments(SnapshotReader(chain, network))
+        self._next_block = int(network.deploy_block)
+        self._waiting: dict[Digest, None] = {}
+
+    def job(self) -> PeriodicJob:
+        """The job, for `run_ticks`."""
+        return PeriodicJob("capsules", self.run, self._settings.every_s)
+
+    def run(self) -> None:
+        """One look: capsules of disputes that ended since the last one, and of those that could not be made then."""
+        head = self._chain.head(self._settings.finality).number
+        if head >= self._next_block:
+            ended = self._chain.logs("Disputes", self._network.addresses.disputes, ["Finalized"], self._next_block, head)
+            self._waiting |= {Digest(each.values["id"]): None for each in ended}
+            self._next_block = head + 1
+        for dispute in list(self._waiting):
+            if self._file(dispute).exists() or self._made(dispute):
+                del self._waiting[dispute]
+        self._delete_oldest()
+
+    def _made(self, dispute: Digest) -> bool:
+        """Whether nothing is left to do: the capsule is there, or nobody can make it from the chain."""
+        member = disputed_member(self._chain, self._network, dispute)
+        if member is None:
+            telemetry.log("capsule.skipped", dispute=dispute, why="opened through another contract: make it by the receipt's id")
+            return True
+        try:
+            head = self._chain.head().number
+            environment = self._documents.environment(member.receipt.environment, head)
+        except UnknownEnvironment:
+            environment = None
+        try:
+            data = make_capsule(self._chain, self._network, member, Enclosed(environment), self._settings.finality)
+        except Unavailable as error:
+            telemetry.log_error("capsule.failed", error, dispute=dispute)
+            return False
+        self._settings.folder.mkdir(parents=True, exist_ok=True)
+        replace_file(self._file(dispute), data)
+        telemetry.log("capsule.made", dispute=dispute, size=len(data))
+        return True
+
+    def _delete_oldest(self) -> None:
+        kept: Mapping[Path, float] = {
+            each: each.stat().st_mtime for each in self._settings.folder.glob(f"0x*{SUFFIX}") if each.is_file()
+        }
+        for file in sorted(kept, key=lambda each: (kept[each], each.name))[: -self._settings.most]:
+            file.unlink(missing_ok=True)
+            telemetry.log("capsule.deleted", file=file.name)
+
+    def _file(self, dispute: Digest) -> Path:
+        return self._settings.folder / f"{hex0x(dispute)}{SUFFIX}"
