@@ -241,6 +241,16 @@ TREE = Noun(
             "The data availability store of a test network.\n\nExample: bytewise da run --config da.toml",
             {"run": Verb("cli.actors:run_da", "Run the data availability store until SIGTERM.")},
         ),
+        "journal": Noun(
+            "The journal of a node: what it meant to do before it did it.\n\n"
+            "Example: bytewise journal verify --config bytewise-watchtower/bytewise.toml",
+            {
+                "verify": Verb(
+                    "cli.journal:verify",
+                    "Verify the journal of a node: the chain of its entries, and its own signature on each.",
+                ),
+            },
+        ),
         "init": Verb(
             "cli.node.init:init",
             "Make the folder of a new node: commented settings, an encrypted account key, a migrated database.",

@@ -35,6 +35,17 @@ class JournalEntry(NamedTuple):
     signature: bytes
 
 
+class VerifiedJournal(NamedTuple):
+    """A journal whose chain and signatures hold."""
+
+    entries: int
+    """How many it has."""
+    head: Digest
+    """Digest of the newest entry; zero before the first."""
+    newest_at: int
+    """Unix second of the newest entry; 0 before the first."""
+
+
 class Journal:
     """Appends to and checks the journal of one process."""
 
@@ -71,14 +82,25 @@ class Journal:
 
         A cut tail is found only if the caller kept the head elsewhere and gives it as `expected_head`.
         """
-        previous, public = ZERO_DIGEST, self._key.public_key()
-        with read_transaction(self._engine) as connection:
-            rows = connection.execute(select(*JournalRow.__table__.columns).order_by(JournalRow.number))
-            for number, row in enumerate(rows):
-                previous = _verify_row(row, number, previous, public)
-        if expected_head is not None and previous != expected_head:
+        head = self.verified().head
+        if expected_head is not None and head != expected_head:
             raise StoreCorrupt("journal", "ends before the expected head")
-        return previous
+        return head
+
+    def verified(self, kept_head: Digest | None = None) -> VerifiedJournal:
+        """Checks the whole journal. `StoreCorrupt` names the first entry that breaks the chain or lacks our signature.
+
+        With `kept_head`, which somebody kept, also if the journal does not contain that: its tail was cut, or it was replaced.
+        """
+        head, count, newest_at = ZERO_DIGEST, 0, 0
+        public, has_kept = self._key.public_key(), kept_head in (None, ZERO_DIGEST)
+        with read_transaction(self._engine) as connection:
+            for row in connection.execute(select(*JournalRow.__table__.columns).order_by(JournalRow.number)):
+                head, newest_at = _verify_row(row, count, head, public), row.recorded_at
+                count, has_kept = count + 1, has_kept or head == kept_head
+        if not has_kept:
+            raise StoreCorrupt("journal", "does not contain the head that was kept: its end was cut off, or it was replaced")
+        return VerifiedJournal(count, head, newest_at)
 
     def entries(self, from_number: int = 0, limit: int = 1000) -> tuple[JournalEntry, ...]:
         """Entries in order, from a number."""

@@ -56,6 +56,18 @@ def test_tampering_is_found(engine: Engine, journal: Journal, tampering: Update 
         journal.verify_journal()
 
 
+def test_kept_head_must_still_be_in_the_journal(engine: Engine, journal: Journal) -> None:
+    assert journal.verified() == (0, ZERO_DIGEST, 0) and journal.verified(ZERO_DIGEST).entries == 0
+    first, second = (journal.append("intent", b"", {"number": number}) for number in range(2))
+    for kept in (None, ZERO_DIGEST, first, second):
+        assert journal.verified(kept)[:2] == (2, second)
+    with write_transaction(engine) as connection:
+        connection.execute(delete(JournalRow).where(JournalRow.number == 1))
+    assert journal.verified(first).head == first
+    with pytest.raises(StoreCorrupt, match="does not contain the head"):
+        journal.verified(second)
+
+
 def test_cut_tail_is_found_against_a_head_stored_elsewhere(engine: Engine, journal: Journal) -> None:
     first, head = (journal.append("intent", b"", {"number": number}) for number in range(2))
     with write_transaction(engine) as connection:
