@@ -8,7 +8,7 @@ from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ReleaseLogBroken
 from bytewise.protocol.errors.branches import Fault
-from bytewise.protocol.errors.records import BadSignature, RequestHashMismatch, TokensHashMismatch
+from bytewise.protocol.errors.records import BadSignature, MalformedValue, RequestHashMismatch, TokensHashMismatch
 from bytewise.protocol.evidence.claims import ResultQuote, ResultStatement
 from bytewise.protocol.keys.release_log import LogHead, verify_log
 from bytewise.protocol.records.opening import verify_hashes, verify_opening
@@ -142,7 +142,11 @@ def quotes_stating(capsule: Capsule, said: Sequence[Said], proven: Sequence[Prov
     stating = 0
     for vote, quote in proven:
         where = f"seat {_first(vote.seat_mask)} of round {vote.round}"
-        if groups.get((vote.round, _first(vote.seat_mask))) != vote_content(vote).group:
+        try:
+            shown = vote_content(vote).group
+        except MalformedValue as error:
+            raise Stop(Failure.QUOTE_HASH, f"the event of {where} shows a vote that has no form: {error}") from None
+        if groups.get((vote.round, _first(vote.seat_mask))) != shown:
             raise Stop(Failure.QUOTE_HASH, f"the event of {where} shows another vote")
         if (keccak256(quote) if quote else ZERO_DIGEST) != vote.quote_hash:
             raise Stop(Failure.QUOTE_HASH, f"the quote of {where} is not the one that its vote names")

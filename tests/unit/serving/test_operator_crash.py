@@ -71,7 +71,9 @@ def test_answer_signed_and_never_delivered_is_returned_after_a_crash(operator: O
 def test_second_operator_on_one_database_ends_and_names_the_first(operator: Operator) -> None:
     second = operator.folder / "second.toml"
     settings = (operator.folder / "operator.toml").read_text()
-    second.write_text(settings.replace(str(operator.port), str(free_ports(1)[0])))
+    # A copy of the key, because one file admits one process only.
+    shutil.copy(operator.folder / "operator.key", operator.folder / "copied.key")
+    second.write_text(settings.replace(str(operator.port), str(free_ports(1)[0])).replace('"operator.key"', '"copied.key"'))
     with serving(operator) as first:
         with process(operator.folder, "serving", "--config", str(second), exit_code=Exit.REFUSED) as child:
             assert child.wait(60) == Exit.REFUSED
