@@ -2,8 +2,9 @@
 
 A lease lasts `ttl_s` and carries a fencing token. A process that was paused past its lease may wake up and write; its token is
 then out of date, so the write is refused with `LeaseLost`, and the process may not take the lease a second time. A process that
-stops cleanly releases its lease. The lease of a killed process ends after at most `ttl_s`. `hold_lease` renews a lease from the
-start to the end of a process, also while the process has nothing to send, and however long a tick takes.
+stops cleanly releases its lease. The lease of a killed process ends after `ttl_s`, also if a clock was set back since.
+`hold_lease` renews a lease from the start to the end of a process, also while the process has nothing to send, and however long a
+tick takes.
 """
 
 import os
@@ -11,7 +12,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Engine, Row, and_, select, update
 
@@ -23,6 +24,16 @@ from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
 from bytewise.storage.engine import insert_if_new, read_transaction, write_transaction
 from bytewise.storage.tables import NonceLeaseRow
+
+
+class LeaseTerm(NamedTuple):
+    """One term of a lease."""
+
+    fencing_token: int
+    """Of its holder."""
+    leased_until: int
+    """Unix second at which it ends by the holder's clock."""
+
 
 DEFAULT_TTL_S = 10
 """Seconds. Far above the pauses of a busy machine, and short because the successor of a killed process waits for it."""
@@ -42,11 +53,12 @@ class NonceLease:
         self.ttl_s = ttl_s
         self._fence = -1
 
-    def acquire(self) -> int:
+    def acquire(self, unrenewed: "LeaseTerm | None" = None) -> int:
         """Takes or renews the lease; returns the fencing token.
 
-        `LeaseTaken` while another process holds it. `LeaseLost` if we held it and another process took it since: our earlier
-        reads may be out of date, so only a restart helps.
+        `LeaseTaken` while another process holds it, unless its term is `unrenewed`: the caller saw that term unchanged for longer
+        than a lease. `LeaseLost` if we held it and another process took it since: our earlier reads may be out of date, so only a
+        restart helps.
         """
         if self._fence >= 0:
             return self.renew()
@@ -55,7 +67,7 @@ class NonceLease:
             self._create(connection)
             row = self._locked(connection)
             assert row is not None, "created above"
-            if row.owner and row.leased_until > now:
+            if row.owner and row.leased_until > now and LeaseTerm(row.fencing_token, row.leased_until) != unrenewed:
                 raise LeaseTaken(self.account, row.owner)
             fence = int(row.fencing_token) + 1
             self._write(connection, owner=self.owner, fencing_token=fence, leased_until=now + self.ttl_s)
@@ -79,6 +91,13 @@ class NonceLease:
             if row is not None and (row.owner, row.fencing_token) == (self.owner, self._fence):
                 self._write(connection, owner="", leased_until=0)
         self._fence = -1
+
+    def term(self) -> "LeaseTerm | None":
+        """The lease as it stands; every renewal changes it. None before the first."""
+        columns = (NonceLeaseRow.fencing_token, NonceLeaseRow.leased_until)
+        with read_transaction(self.engine) as connection:
+            row = connection.execute(select(*columns).where(self._own())).one_or_none()
+        return None if row is None else LeaseTerm(*row)
 
     def is_ours(self) -> bool:
         """Whether the lease is ours now. It only reads."""
@@ -193,14 +212,16 @@ def hold_lease(lease: NonceLease, stop: threading.Event, wait: bool = True) -> I
 
 
 def _take(lease: NonceLease, stop: threading.Event, wait: bool) -> int:
-    began, is_logged = monotonic_s(), False
+    """The fencing token. A clock that went back makes the lease of a killed process seem to last for long; such a lease ends when
+    it was not renewed during the wait, which no clock can change."""
+    began, is_logged, first = monotonic_s(), False, lease.term()
     while True:
+        is_over = monotonic_s() - began > lease.ttl_s + _GRACE_S
         try:
-            return lease.acquire()
+            return lease.acquire(first if is_over else None)
         except LeaseTaken as error:
             metrics.LEASE_CONFLICTS.labels(kind="held").inc()
-            is_over = not wait or monotonic_s() - began > lease.ttl_s + _GRACE_S
-            if is_over or stop.wait(_POLL_S):
+            if is_over or not wait or stop.wait(_POLL_S):
                 raise
             if not is_logged:
                 do = "stop that process; if it was killed, its lease ends by itself"

@@ -94,7 +94,36 @@ def test_lease_is_refused_at_once_without_waiting_and_waiting_can_stop(engine: E
 
 def test_lease_conflict_is_logged_once_while_a_process_waits(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     system = SystemClock()
-    NonceLease(engine, system, 31337, ACCOUNT, "first", ttl_s=600).acquire()
-    with pytest.raises(LeaseTaken), hold_lease(NonceLease(engine, system, 31337, ACCOUNT, "second", ttl_s=1), threading.Event()):
+    first, second = (NonceLease(engine, system, 31337, ACCOUNT, name, ttl_s=4) for name in ("first", "second"))
+    with hold_lease(first, threading.Event()), pytest.raises(LeaseTaken), hold_lease(second, threading.Event()):
         pass
     assert capsys.readouterr().err.count("nonce_lease.refused") == 1
+
+
+def test_lease_of_a_killed_process_ends_although_the_clock_went_back(engine: Engine, clock: HandClock) -> None:
+    clock.seconds += 3_600
+    lease(engine, clock).acquire()
+    clock.seconds -= 3_600
+    with hold_lease(lease(engine, clock), threading.Event()) as successor:
+        assert successor.is_ours()
+
+
+def test_lease_that_is_renewed_is_not_taken_whatever_the_clock_says(engine: Engine, clock: HandClock) -> None:
+    clock.seconds += 3_600
+    with hold_lease(lease(engine, clock), threading.Event()) as first:
+        behind = HandClock(clock.seconds - 3_600)
+        renewing = threading.Event()
+
+        def pass_time() -> None:
+            while not renewing.wait(0.2):
+                clock.seconds += 1
+
+        thread = threading.Thread(target=pass_time)
+        thread.start()
+        try:
+            with pytest.raises(LeaseTaken), hold_lease(lease(engine, behind), threading.Event()):
+                pass
+        finally:
+            renewing.set()
+            thread.join(LIMIT_S)
+        assert first.renew() > 0
