@@ -170,17 +170,34 @@ def _second_mismatch(history: History, receipt: Receipt) -> int | None:
     return against[1] if len(against) > 1 and 2 * len(against) > len(posted) else None
 
 
+Attendance = dict[tuple[bytes, int], dict[str, tuple[int, SeatOutcome]]]
+"""Of each dispute and round, what each holder did: its seats, and RIGHT, ABSENT or NOT_REVEALED."""
+
+
+def attendance(history: History) -> Attendance:
+    """Who voted. It is read from votes, not from payments: a round without a verdict charges nobody."""
+
+    def voters(name: str) -> set[tuple[bytes, int, str]]:
+        return {(each.values["id"], each.values["round"], each.values["voter"]) for each in history.of(name)}
+
+    committed, revealed, found = voters("Rounds.Committed"), voters("Rounds.Revealed"), Attendance()
+    for each in history.of("Settlement.SeatsSettled"):
+        key = each.values["id"], each.values["round"]
+        for holder in each.values["holders"]:
+            if int(holder, 16) == 0:
+                continue
+            seats, _ = found.setdefault(key, {}).get(holder, (0, SeatOutcome.NONE))
+            absent = SeatOutcome.NOT_REVEALED if (*key, holder) in committed else SeatOutcome.ABSENT
+            found[key][holder] = seats + 1, SeatOutcome.RIGHT if (*key, holder) in revealed else absent
+    return found
+
+
 def _missed_seats(history: History) -> dict[bytes, float]:
     """Of each dispute, the largest share of the seats of a round that did not vote."""
-    absent: dict[tuple[bytes, int], list[int]] = {}
-    for each in history.of("Settlement.SeatsSettled"):
-        counts = absent.setdefault((each.values["id"], each.values["round"]), [0, 0])
-        standings = each.values["standings"]
-        counts[0] += sum(code in MISSED for code in standings)
-        counts[1] += len(standings)
     shares: dict[bytes, float] = {}
-    for (dispute, _), (missed, seats) in absent.items():
-        shares[dispute] = max(shares.get(dispute, 0.0), missed / max(seats, 1))
+    for (dispute, _), members in attendance(history).items():
+        missed = sum(seats for seats, outcome in members.values() if outcome in MISSED)
+        shares[dispute] = max(shares.get(dispute, 0.0), missed / sum(seats for seats, _ in members.values()))
     return shares
 
 
@@ -204,31 +221,22 @@ class Duties:
 def duties(history: History, names: Mapping[str, str], disturbed: Disturbances) -> Duties:
     """Every seat whose process was alive and whose dependencies were up in its window must have voted."""
     opened = {(each.values["id"], each.values["round"]): each for each in history.of("Disputes.CommitOpened")}
-    seats = members = missed = excused = 0
-    redrawn, wrong = set[tuple[bytes, int]](), []
-    for each in history.of("Settlement.SeatsSettled"):
-        key = each.values["id"], each.values["round"]
-        standings = dict(zip(each.values["holders"], each.values["standings"], strict=True))
-        seats += len(each.values["holders"])
-        members += len(standings)
-        for holder, code in standings.items():
-            if code not in MISSED:
-                continue
-            missed += 1
-            name = names.get(holder, holder)
-            if disturbed.is_redrawn(opened[key].block):
-                redrawn.add(key)
-                excused += 1
-            elif _possible(opened[key], name, code, disturbed):
-                wrong.append(f"{name} was {SeatOutcome(code).name} in round {key[1]} of {key[0].hex()[:8]} without a fault")
-            else:
-                excused += 1
-    return Duties(seats, members, missed, excused, len(redrawn), tuple(wrong))
+    rounds, wrong, redrawn = attendance(history), [], set[tuple[bytes, int]]()
+    missed = [(key, who, outcome) for key, each in rounds.items() for who, (_, outcome) in each.items() if outcome in MISSED]
+    for key, holder, outcome in missed:
+        name = names.get(holder, holder)
+        if disturbed.is_redrawn(opened[key].block):
+            redrawn.add(key)
+        elif _possible(opened[key], name, outcome, disturbed):
+            wrong.append(f"{name} was {outcome.name} in round {key[1]} of {key[0].hex()[:8]} without a fault")
+    seats = sum(count for each in rounds.values() for count, _ in each.values())
+    members = sum(map(len, rounds.values()))
+    return Duties(seats, members, len(missed), len(missed) - len(wrong), len(redrawn), tuple(wrong))
 
 
-def _possible(opened: Event, name: str, code: int, disturbed: Disturbances) -> bool:
+def _possible(opened: Event, name: str, outcome: SeatOutcome, disturbed: Disturbances) -> bool:
     names, commit_end, reveal_end = [name, f"{name}-enclave"], opened.values["commitEnd"], opened.values["revealEnd"]
-    if code == SeatOutcome.ABSENT:
+    if outcome == SeatOutcome.ABSENT:
         return disturbed.longest_calm(names, disturbed.seen(opened.block), disturbed.when(commit_end)) >= COMMIT_S
     return disturbed.longest_calm([name], disturbed.when(commit_end), disturbed.when(reveal_end)) >= REVEAL_S
 

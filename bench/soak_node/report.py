@@ -3,7 +3,7 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -138,3 +138,36 @@ def lines_of(path: Path) -> int:
 
 def _counts(found: oracle.FraudFates | oracle.Duties) -> dict[str, int]:
     return {name: value for name, value in asdict(found).items() if name != "violations"}
+
+
+ROWS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
+    "date, seed, seconds of traffic and faults": lambda r: f"{r['machine']['date']}, {r['seed']}, {r['seconds']}",
+    "mean load of two cores; share of the time above the bound": lambda r: f"{r['load_mean']}; {r['overloaded_share']}",
+    "receipts; audits posted": lambda r: f"{r['receipts']}; {r['audits_posted']}",
+    "frauds planted": lambda r: r["frauds"]["planted"],
+    "of these OVERTURNED; not audited in time; undecided by faults": lambda r: "; ".join(
+        str(r["frauds"][name]) for name in ("overturned", "unnoticed", "undecided")
+    ),
+    "disputes ended": lambda r: ", ".join(f"{count} {name}" for name, count in sorted(r["disputes"]["ended"].items())),
+    "members of rounds; without a vote; of these excused": lambda r: "; ".join(
+        str(r["seats"][name]) for name in ("members", "missed", "excused")
+    ),
+    "commitments; reveals; transactions handed in": lambda r: "; ".join(
+        map(str, (r["votes"]["committed"], r["votes"]["revealed"], r["transactions_handed_in"]))
+    ),
+    "faults; of these SIGKILL": lambda r: f"{sum(r['faults'].values())}; {r['kills']}",
+    "kinds of faults that were not injected": lambda r: ", ".join(r["not_injected"]) or "none",
+    "requests that met a fault of the proxy": lambda r: sum(r["requests_that_met_a_fault"].values()),
+    "lives judged; largest slope of memory, MiB an hour": lambda r: "; ".join(
+        map(str, (len(r["lives_judged"]), max((each["rss_mib_per_hour"] for each in r["lives_judged"]), default="none")))
+    ),
+    "violations": lambda r: sum(map(len, r["violations"].values())),
+}
+"""Rows of the table in `docs/evidence/soak.md`."""
+
+
+def table(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """The committed figures as a table, a column for each database."""
+    lines = [f"| figure | {' | '.join(found)} |", "|---|" + "---|" * len(found)]
+    lines += [f"| {name} | {' | '.join(str(cell(each)) for each in found.values())} |" for name, cell in ROWS.items()]
+    return "\n".join(lines) + "\n"

@@ -14,12 +14,13 @@ import httpx2
 import pytest
 
 from bench.soak_node import flatness, oracle
+from bench.soak_node.__main__ import RESULTS
 from bench.soak_node.campaign import Head, Record
 from bench.soak_node.faults import Incident
 from bench.soak_node.flatness import Sample
 from bench.soak_node.history import Event, History, Transaction
 from bench.soak_node.oracle import Disturbances, Receipt
-from bench.soak_node.report import planted
+from bench.soak_node.report import planted, table
 from bench.soak_node.schedule import KINDS, QUORUM, SPARED, schedule
 from bytewise.protocol.court.settlement import SeatOutcome
 from bytewise.protocol.records.statements import AuditOutcome, Verdict
@@ -30,7 +31,7 @@ from tests.fixtures.chain.anvil import Anvil
 from tests.source import ROOT
 
 DISPUTE, RECEIPT = b"d" * 32, b"r" * 32
-ADA, TOWER, SPITE = "0xada", "0xtower", "0xspite"
+ADA, TOWER, SPITE = "0xada", "0x70e3", "0x591e"
 WINDOW_END = 200
 
 
@@ -43,9 +44,11 @@ DRAWN = event("Disputes.CommitOpened", id=DISPUTE, round=1, commitEnd=145, revea
 OVERTURNED = event("Disputes.Finalized", id=DISPUTE, verdict=int(Verdict.OVERTURNED))
 
 
-def settled(*standings: SeatOutcome) -> Event:
-    """Seats of ada with these outcomes."""
-    return event("Settlement.SeatsSettled", id=DISPUTE, round=1, holders=[ADA] * len(standings), standings=bytes(standings))
+def seats(*outcomes: SeatOutcome) -> list[Event]:
+    """Ada's seats of the round, and her votes, if she did vote."""
+    done = {SeatOutcome.RIGHT: ("Committed", "Revealed"), SeatOutcome.NOT_REVEALED: ("Committed",), SeatOutcome.ABSENT: ()}
+    votes = [event(f"Rounds.{name}", id=DISPUTE, round=1, voter=ADA) for name in done[outcomes[0]]]
+    return [*votes, event("Settlement.SeatsSettled", id=DISPUTE, round=1, holders=[ADA] * len(outcomes))]
 
 
 def history(*events: Event, transactions: Sequence[Transaction] = (), ledger: int = 0, vault: int = 0) -> History:
@@ -144,13 +147,12 @@ def test_audited_fraud_must_be_disputed_and_overturned() -> None:
     away = Incident("kill-watchtower", "watchtower", 150.0, 195.0)
     assert fates(*mismatches(150, 160), incidents=[away]).unnoticed == 1
     upheld = event("Disputes.Finalized", id=DISPUTE, verdict=int(Verdict.DRAW))
-    present, missing = settled(SeatOutcome.RIGHT), settled(SeatOutcome.ABSENT)
-    assert len(fates(OPENED, upheld, present).violations) == 1
-    assert fates(OPENED, upheld, missing).undecided == 1
+    assert len(fates(OPENED, upheld, *seats(SeatOutcome.RIGHT)).violations) == 1
+    assert fates(OPENED, upheld, *seats(SeatOutcome.ABSENT)).undecided == 1
 
 
 def duties(*incidents: Incident, outcome: SeatOutcome = SeatOutcome.ABSENT) -> oracle.Duties:
-    return oracle.duties(history(OPENED, replace(DRAWN, block=100), settled(outcome)), {ADA: "ada"}, disturbed(*incidents))
+    return oracle.duties(history(OPENED, replace(DRAWN, block=100), *seats(outcome)), {ADA: "ada"}, disturbed(*incidents))
 
 
 def test_seat_without_a_fault_in_its_window_must_vote() -> None:
@@ -237,6 +239,16 @@ def test_database_that_grows_faster_per_receipt_is_found() -> None:
     worse = [(10 * n, 1_000 + 10 * n * n) for n in range(30)]
     found = flatness.growth({"linear": linear, "worse": worse, "too few": [(n, n * n) for n in range(30)]})
     assert found["linear"] <= flatness.GROWTH < found["worse"] and "too few" not in found
+
+
+# The committed figures.
+
+
+def test_page_has_the_committed_figures_and_no_violation() -> None:
+    found = json.loads((ROOT / RESULTS).read_text())
+    assert table(found) in (ROOT / "docs/evidence/soak.md").read_text(), table(found)
+    assert all(not lines for each in found.values() for lines in each["violations"].values())
+    assert all(each["machine"]["processor"] and each["faults"] for each in found.values())
 
 
 # The proxy, in front of a real chain.
