@@ -25,6 +25,8 @@ PROGRESS_S = 10.0
 LONGEST_DRAIN_S = 600.0
 """How long the last disputes may take to end after the last fault: twice a dispute of two rounds."""
 DRAIN_LOOK_S = 15.0
+END_S = 90.0
+"""Longest time until the last fault has ended and the last question is answered."""
 LEAST_RESTART_S = 2.0
 """Pause before a process that ended by itself is started again, as a supervisor would."""
 
@@ -85,12 +87,15 @@ class Campaign:
         """Traffic and faults, then a pause until everything is final; what happened."""
         self._started = monotonic_s()
         faults = threading.Thread(target=self.injector.run, daemon=True)
-        self.traffic.start()
-        faults.start()
-        self._watch(lambda: self.elapsed_s() > self._seconds)
-        self.stop.set()
-        faults.join(60)
-        self.traffic.join(60)
+        try:
+            self.traffic.start()
+            faults.start()
+            self._watch(lambda: self.elapsed_s() > self._seconds)
+        finally:
+            # Whoever ends the network next must be the only thread that starts and ends processes.
+            self.stop.set()
+            faults.join(END_S)
+            self.traffic.join(END_S)
         self._say("no more faults and questions: the last disputes end")
         return self._drain(built.network)
 

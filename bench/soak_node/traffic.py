@@ -11,8 +11,8 @@ from cli.demo.client import Client
 from cli.demo.plan import MODEL_NAME, OPERATORS, Question, questions
 
 ANSWER_TOKENS = 16
-SPITE_EVERY_S = 180.0
-"""Between two disputes of honest receipts."""
+SPITE_EVERY_S, SPITE_LASTS_S = 180.0, 60.0
+"""Between two disputes of honest receipts, and how long the process of their challenger runs."""
 
 
 class Traffic:
@@ -21,7 +21,6 @@ class Traffic:
     def __init__(self, network: SoakNetwork, seed: int, per_minute: float, stop: threading.Event) -> None:
         self.answers: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
-        self.spited: list[str] = []
         self._network = network
         self._seed = seed
         self._pause_s = len(OPERATORS) * 60.0 / per_minute
@@ -62,7 +61,7 @@ class Traffic:
         while not self._stop.wait(SPITE_EVERY_S):
             if not self._newest:
                 continue
-            self.spited.append(self._newest)
-            actors.start_challenger(self._network.site, self._network.group, self._newest)
-            self._stop.wait(60.0)
+            with self._network.lock:
+                actors.start_challenger(self._network.site, self._network.group, self._newest)
+            self._stop.wait(SPITE_LASTS_S)
             self._network.kill("challenger")
