@@ -97,6 +97,16 @@ def run_da(config: ConfigOption) -> None:
     _become("bytewise.da", config, "serve")
 
 
+def run_dashboard(config: ConfigOption) -> None:
+    """Run a dashboard until SIGTERM: an index of events, a read API and pages.
+
+    It holds no key and sends nothing. It makes the index in an empty database, and goes on where it was.
+
+    Example: bytewise dashboard run --config dashboard.toml
+    """
+    _become("dashboard", config, "run")
+
+
 def _become(module: str, config: Path, *command: str) -> None:
     # -P: Python imports the installed module, not one in the current folder.
     os.execv(sys.executable, [sys.executable, "-P", "-m", module, *command, "--config", str(config)])

@@ -251,6 +251,10 @@ TREE = Noun(
                 ),
             },
         ),
+        "dashboard": Noun(
+            "Pages and a read API about the verdicts of a network.\n\nExample: bytewise dashboard run --config dashboard.toml",
+            {"run": Verb("cli.actors:run_dashboard", "Run a dashboard until SIGTERM: an index of events, a read API and pages.")},
+        ),
         "init": Verb(
             "cli.node.init:init",
             "Make the folder of a new node: commented settings, an encrypted account key, a migrated database.",

@@ -20,7 +20,12 @@ from cli.demo.plan import OPERATORS, SHARDS, VERIFIERS
 
 FILE = Path(__file__).resolve().parent.parent / "docker-compose.yml"
 NETWORK = "${BYTEWISE_NETWORK:-./runs/compose}"
-PUBLISHED = {"chain": PORTS.chain, "da": PORTS.da, **dict(zip(OPERATORS, PORTS.operators, strict=True))}
+PUBLISHED = {
+    "chain": PORTS.chain,
+    "da": PORTS.da,
+    "dashboard": PORTS.dashboard,
+    **dict(zip(OPERATORS, PORTS.operators, strict=True)),
+}
 """Actors that a client on the machine reaches, and their port."""
 SHARD_NAMES = [f"shard{index}" for index in range(1, SHARDS + 1)]
 HEADER = """\
@@ -69,7 +74,7 @@ _Dumper.add_representer(_Merge, _merge)
 def document() -> dict[str, Any]:
     """The whole file."""
     site = site_in(FOLDER)
-    table = [*long_lived(site), *actors.shards(site, ZERO_ADDRESS)]
+    table = [*long_lived(site, {}), *actors.shards(site, ZERO_ADDRESS)]
     services: dict[str, Any] = {"chain": _chain(site), "setup": _setup()}
     services |= {actor.name: _service(site, actor) for actor in table}
     services |= {"postgres": _postgres(), "prometheus": _prometheus(), "grafana": _grafana()}
@@ -203,7 +208,7 @@ def _grafana() -> _Merge:
 def scrape() -> str:
     """Prometheus's configuration: that of one machine with the addresses of the containers."""
     site = site_in(FOLDER)
-    table = [*long_lived(site), *actors.shards(site, ZERO_ADDRESS)]
+    table = [*long_lived(site, {}), *actors.shards(site, ZERO_ADDRESS)]
     served = [actor for actor in table if actor.module != "enclave"]
     targets = [f"{actor.name}:{metrics_port(actor.name)}" for actor in served if not _is_adversary(actor)]
     plain = (FILE.parent / "deploy" / "monitoring" / "prometheus.yml").read_text()

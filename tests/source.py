@@ -8,7 +8,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PUBLISHED_VECTORS = ROOT / "tests" / "vectors" / "published"
 """Vectors that others published; the README there names their sources."""
-PACKAGES = ("bytewise", "bytewise_client", "chain", "serving", "verifier", "committee", "kms", "enclave", "cli", "adversaries")
+PACKAGES = (
+    "bytewise", "bytewise_client", "chain", "serving", "verifier", "committee", "kms", "enclave", "dashboard", "cli",
+    "adversaries",
+)  # fmt: skip
 """Root folders that are Python packages of ours."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

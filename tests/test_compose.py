@@ -60,7 +60,7 @@ def test_compose_file_follows_the_compose_specification(change: str, told: int, 
 
 
 def test_every_process_of_the_demo_has_a_container() -> None:
-    expected = {"chain", "setup", "da", "watchtower", *OPERATORS, *VERIFIERS, *ENCLAVES, *SHARD_NAMES, *OTHER_IMAGES}
+    expected = {"chain", "setup", "da", "watchtower", "dashboard", *OPERATORS, *VERIFIERS, *ENCLAVES, *SHARD_NAMES, *OTHER_IMAGES}
     assert set(SERVICES) == expected
     profiles = {name: SERVICES[name]["profiles"] for name in SERVICES if "profiles" in SERVICES[name]}
     monitoring = {"prometheus": ["monitoring"], "grafana": ["monitoring"]}
@@ -92,7 +92,7 @@ def test_port_is_published_on_loopback_only(name: str) -> None:
     assert all(each.startswith("127.0.0.1:") for each in ports)
     networks = SERVICES[name].get("networks", [])
     assert ("published" in networks) == bool(ports)
-    assert bool(ports) == (name in {"chain", "da", *OPERATORS, "prometheus", "grafana"})
+    assert bool(ports) == (name in {"chain", "da", "dashboard", *OPERATORS, "prometheus", "grafana"})
     assert DOCUMENT["networks"]["network"] == {"internal": True}
 
 

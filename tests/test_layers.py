@@ -23,6 +23,13 @@ PLANTS = {
         ("verifier/planted.py", "import cli"),
         ("verifier/planted.py", "import bytewise_client"),
         ("bytewise_client/planted.py", "import serving"),
+        ("dashboard/planted.py", "import committee"),
+        ("verifier/planted.py", "import dashboard"),
+    ],
+    "keyless": [
+        ("dashboard/planted.py", "import chain.sending.keys"),
+        ("dashboard/planted.py", "import bytewise.storage.outbox"),
+        ("dashboard/planted.py", "import kms"),
     ],
     "pure": [
         ("bytewise/protocol/planted.py", "from time import time"),
@@ -33,6 +40,7 @@ PLANTS = {
     "torch-free": [
         ("committee/planted.py", "import bytewise.inference"),
         ("kms/planted.py", "import torch"),
+        ("dashboard/planted.py", "import bytewise.inference"),
         ("bytewise_client/planted.py", "def late() -> None:\n    import torch"),
         ("verifier/planted.py", "def late() -> None:\n    import transformers"),
     ],
@@ -40,7 +48,11 @@ PLANTS = {
     "operators": [("serving/planted.py", "import kms.shard")],
     "enclave": [("verifier/planted.py", "import enclave"), ("committee/planted.py", "import enclave")],
     "simulator": [("kms/planted.py", "import bytewise.tee_simulated"), ("verifier/planted.py", "import bytewise.tee_simulated")],
-    "wiring": [("serving/planted.py", "import chain.client.rpc"), ("verifier/planted.py", "import bytewise.da")],
+    "wiring": [
+        ("serving/planted.py", "import chain.client.rpc"),
+        ("verifier/planted.py", "import bytewise.da"),
+        ("dashboard/planted.py", "import chain.client.rpc"),
+    ],
     "web3": [("verifier/planted.py", "import web3"), ("bytewise/da/planted.py", "from web3 import Web3")],
     "torch": [("serving/planted.py", "import torch"), ("bytewise/tee/planted.py", "import transformers")],
     "sqlalchemy": [("kms/planted.py", "import sqlalchemy"), ("chain/planted.py", "from sqlalchemy import orm")],

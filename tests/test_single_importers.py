@@ -26,6 +26,13 @@ BOUNDARIES = {
     "chain.sending.remote_signer": "HTTPS",
     "cli.node.folder": "files",
     "cli.node.supervisor": "processes",
+    "dashboard.block_logs": "chain",
+    "dashboard.chain_view": "chain",
+    "dashboard.web.api": "HTTP",
+    "dashboard.web.app": "HTTP",
+    "dashboard.web.limits": "HTTP",
+    "dashboard.web.pages": "HTTP",
+    "dashboard.web.stream": "HTTP",
     "enclave.key_rebuilder": "cryptography",
     "enclave.release_client": "channels to shards",
     "enclave.supervisor": "a process",
@@ -48,7 +55,6 @@ CONCEPTS = {
     "bytewise.inference.dispatch_guard": "which torch operations may run",
     "bytewise.protocol.decisions.stake": "a pure decision",
     "bytewise.protocol.errors.catalogue": "all errors by name, which also the reference pages list",
-    "bytewise.service.field_texts": "docstrings of settings",
     "bytewise_client.verification": "what applications import",
     "chain.acts.state_check": "what the refusals of contracts mean",
     "chain.capsule.attachments": "what a capsule has beside the proofs of its verdict",
@@ -61,6 +67,12 @@ CONCEPTS = {
     "cli.node.settings_text": "the text of a settings file",
     "cli.node.state": "what a node is and did, without its table",
     "committee.maintenance": "what a person does to a stopped member",
+    "dashboard.index.court": "facts of disputes",
+    "dashboard.index.indexer": "following the chain",
+    "dashboard.index.receipts": "facts of receipts",
+    "dashboard.index.self_check": "comparison with the contracts",
+    "dashboard.views.next_acts": "what anybody may do in a dispute",
+    "dashboard.wiring": "how a dashboard is put together",
     "enclave.cross_check": "the second backend",
     "enclave.wiring": "how an enclave is put together",
     "kms.ceremony.responses": "what a participant says, as pure functions",
@@ -74,7 +86,7 @@ CONCEPTS = {
 }
 """Modules that one other imports, and of what whole concept each is."""
 
-MOST_CONCEPTS = 30
+MOST_CONCEPTS = 35
 
 
 def importers() -> dict[str, set[str]]:

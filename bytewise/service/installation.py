@@ -12,7 +12,19 @@ from pathlib import Path
 import bytewise
 from bytewise.protocol.errors.actors import ConfigurationError
 
-PACKAGES = ("bytewise", "bytewise_client", "chain", "serving", "verifier", "committee", "kms", "enclave", "cli", "adversaries")
+PACKAGES = (
+    "bytewise",
+    "bytewise_client",
+    "chain",
+    "serving",
+    "verifier",
+    "committee",
+    "kms",
+    "enclave",
+    "dashboard",
+    "cli",
+    "adversaries",
+)
 """Root packages of this project."""
 
 SOURCE_ROOT = Path(str(bytewise.__file__)).resolve().parent.parent

@@ -30,6 +30,7 @@ class Actor(enum.StrEnum):
     MONITOR = "monitor"
     SHARD = "shard"
     DA = "da"
+    DASHBOARD = "dashboard"
 
 
 class DeclaredMetric(NamedTuple):
@@ -60,11 +61,14 @@ JUDGES = frozenset({Actor.VERIFIER, Actor.MEMBER})
 """Actors with an enclave."""
 SENDERS = DUTY | {Actor.OPERATOR}
 """Actors with an account and a database."""
-READERS = SENDERS | {Actor.SHARD}
+READERS = SENDERS | {Actor.SHARD, Actor.DASHBOARD}
 """Actors that read the chain."""
 OPERATOR, MEMBER = frozenset({Actor.OPERATOR}), frozenset({Actor.MEMBER})
 WATCHTOWER = frozenset({Actor.WATCHTOWER, Actor.MONITOR})
 SHARD, DA_STORE = frozenset({Actor.SHARD}), frozenset({Actor.DA})
+DASHBOARD = frozenset({Actor.DASHBOARD})
+FOLLOWERS = DUTY | DASHBOARD
+"""Actors that follow the blocks of the chain."""
 
 _CALL_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _WORK_S = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
@@ -134,8 +138,9 @@ PROVIDER_DISAGREEMENTS = _counter("bytewise_chain_provider_disagreements_total",
                                   "Answers of an endpoint that differ from those of a quorum.", READERS, provider=())  # fmt: skip
 HEAD_BLOCK = _gauge("bytewise_chain_head_block", "Number of the block from which the process last decided.", READERS)
 HEAD_TIMESTAMP = _gauge("bytewise_chain_head_timestamp_seconds", "Time of that block, Unix seconds.", SENDERS)
-INDEXED_BLOCK = _gauge("bytewise_indexer_last_block", "Last block whose batches are known.", DUTY)
-REORG_DEPTH = _histogram("bytewise_chain_reorg_depth_blocks", "Blocks that left the chain in one reorganisation.", DUTY, _BLOCKS)
+INDEXED_BLOCK = _gauge("bytewise_indexer_last_block", "Last block whose batches are known.", FOLLOWERS)
+REORG_DEPTH = _histogram("bytewise_chain_reorg_depth_blocks", "Blocks that left the chain in one reorganisation.", FOLLOWERS,
+                          _BLOCKS)  # fmt: skip
 
 # --- receipts and data availability ---
 
@@ -260,6 +265,15 @@ REQUESTS_REFUSED = _counter("bytewise_requests_refused_total", "Requests that we
                             reason=("queue",))  # fmt: skip
 DISPUTES_AGAINST = _counter("bytewise_disputes_against_us_total", "Disputes about own receipts.", OPERATOR)
 DISPUTES_TO_APPEAL = _counter("bytewise_disputes_to_appeal_total", "Verdicts against us that could be appealed.", OPERATOR)
+
+# --- dashboard ---
+
+INDEX_DIFFERENCES = _gauge("bytewise_index_differences", "Rows of the index that differ from the contracts' views, at most 20.",
+                           DASHBOARD)  # fmt: skip
+INDEX_EVENTS = _counter("bytewise_index_events_total", "Events of contracts that were added to the index.", DASHBOARD)
+PAGES_SERVED = _counter("bytewise_pages_total", "Answers of pages and API, by status.", DASHBOARD,
+                        status=("2xx", "3xx", "4xx", "5xx"))  # fmt: skip
+STREAMS_OPEN = _gauge("bytewise_event_streams", "Event streams that are open.", DASHBOARD)
 
 # --- storage ---
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from sqlalchemy import BigInteger, Dialect, Integer, LargeBinary, MetaData, String, Text, TypeDecorator
 from sqlalchemy.orm import DeclarativeBase, mapped_column
 
-_NAMES = {
+NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_name)s",
     "uq": "uq_%(table_name)s_%(column_0_name)s",
     "ck": "ck_%(table_name)s_%(constraint_name)s",
@@ -17,7 +17,7 @@ _NAMES = {
 class Base(DeclarativeBase):
     """Every table of every actor."""
 
-    metadata = MetaData(naming_convention=_NAMES)
+    metadata = MetaData(naming_convention=NAMES)
 
 
 class _WithoutNul(TypeDecorator[str]):

@@ -39,18 +39,19 @@ _SNAPSHOT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 _DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 
 
-def open_database(url: str, wait_ms: int = BUSY_TIMEOUT_MS) -> Engine:
+def open_database(url: str, wait_ms: int = BUSY_TIMEOUT_MS, read_only: bool = False) -> Engine:
     """Engine of `sqlite:///file` or `postgresql+psycopg://…`; `ConfigurationError` for anything else.
 
-    `wait_ms` bounds how long it waits for another writer, in milliseconds.
+    `wait_ms` bounds how long it waits for another writer, in milliseconds. With `read_only` the database refuses every write of
+    its connections, whatever statement asks for it.
     """
     try:
         parsed = make_url(url)
         backend = parsed.get_backend_name()
         if backend == "sqlite":
-            return _open_sqlite(url, wait_ms)
+            return _open_sqlite(url, wait_ms, read_only)
         if backend == "postgresql":
-            return _open_postgresql(url, wait_ms)
+            return _open_postgresql(url, wait_ms, read_only)
     except ArgumentError:
         raise ConfigurationError("database", "is no URL like sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME") from None
     except ModuleNotFoundError as error:
@@ -121,7 +122,7 @@ def insert_if_new(connection: Connection, table: type[Base], **values: Any) -> b
     return connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount == 1
 
 
-def _open_postgresql(url: str, wait_ms: int) -> Engine:
+def _open_postgresql(url: str, wait_ms: int, read_only: bool) -> Engine:
     seconds = max(1, wait_ms // 1000)
     engine = create_engine(
         url, isolation_level="READ COMMITTED", pool_pre_ping=True, pool_timeout=seconds, connect_args={"connect_timeout": seconds}
@@ -131,12 +132,14 @@ def _open_postgresql(url: str, wait_ms: int) -> Engine:
     def _configure(connection: Any, _record: Any) -> None:
         connection.execute(f"SET lock_timeout = {wait_ms}")
         connection.execute(_DURABLE)
+        if read_only:
+            connection.execute("SET default_transaction_read_only = on")
         connection.commit()  # a setting made in a transaction that is rolled back is gone
 
     return engine
 
 
-def _open_sqlite(url: str, wait_ms: int) -> Engine:
+def _open_sqlite(url: str, wait_ms: int, read_only: bool) -> Engine:
     engine = create_engine(url, connect_args={"timeout": wait_ms / 1000})
 
     @event.listens_for(engine, "connect")
@@ -148,6 +151,8 @@ def _open_sqlite(url: str, wait_ms: int) -> Engine:
             f"busy_timeout={wait_ms}", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON",
         ):  # fmt: skip
             connection.execute(f"PRAGMA {pragma}")
+        if read_only:
+            connection.execute("PRAGMA query_only=ON")
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:

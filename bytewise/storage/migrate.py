@@ -92,6 +92,19 @@ def make_databases(server_url: str, template: str, names: Sequence[str]) -> None
         engine.dispose()
 
 
+def make_empty_database(server_url: str, name: str) -> None:
+    """Makes a database without tables on a PostgreSQL server, for an index. `ConfigurationError` as `make_databases`."""
+    engine = open_database(server_url).execution_options(isolation_level="AUTOCOMMIT")
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f"CREATE DATABASE {connection.dialect.identifier_preparer.quote(name)}")
+    except (OperationalError, DBAPIError) as error:
+        where = engine.url.render_as_string(hide_password=True)
+        raise ConfigurationError("database", f"{where}: {cause_of(error)}") from None
+    finally:
+        engine.dispose()
+
+
 def database_on(server_url: str, name: str) -> str:
     """URL of another database of the same server."""
     try:

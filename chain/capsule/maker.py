@@ -4,8 +4,6 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-import rlp
-
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.commitments import dispute_id
 from bytewise.protocol.court.phases import Phase
@@ -41,8 +39,8 @@ from chain.capsule.trie import EMPTY_TRIE, ProofNodes, index_path, trie_of_list
 from chain.capsule.verification import Trust, claim_of_facts, kept_hashes, verify_capsule
 from chain.client.access import Chain
 from chain.client.artifacts import Log, interface
-from chain.client.blocks import header_rlp
-from chain.client.rpc import SlotProof, at_hash, hex_bytes, quantity, reading_answer
+from chain.client.blocks import encode_receipt, header_rlp
+from chain.client.rpc import SlotProof, at_hash, quantity, reading_answer
 from chain.client.structs import from_struct
 
 
@@ -200,7 +198,7 @@ def _proofs_of(chain: Chain, logs: Sequence[Log], header: ProvenHeader) -> tuple
         headers.append(header_rlp(chain, number))
         found, raws = header_of(headers[-1]), chain.raw_receipts(number)
         with reading_answer("eth_getBlockReceipts"):
-            root, nodes = trie_of_list([_receipt(raw) for raw in raws])
+            root, nodes = trie_of_list([encode_receipt(raw) for raw in raws])
             if found is None or root != found.receipts_root:
                 return (), ()
             proofs += [_proof(each, raws, root, nodes.values()) for each in logs if each.block == number]
@@ -215,15 +213,6 @@ def _proof(log: Log, raws: Sequence[Any], root: Digest, nodes: Collection[bytes]
             path.value(root, index_path(index))
             return LogProof(U64(log.block), index, places.index(log.place), tuple(map(Blob, path.needed)))
     raise MalformedValue("receipts", f"no log {log.place}")
-
-
-def _receipt(raw: Any) -> bytes:
-    """A transaction receipt as the trie has it (EIP-2718)."""
-    logs = [[hex_bytes(each["address"]), [hex_bytes(t) for t in each["topics"]], hex_bytes(each["data"])] for each in raw["logs"]]
-    status, gas = quantity(raw["status"]), quantity(raw["cumulativeGasUsed"])
-    body = bytes(rlp.encode([status, gas, hex_bytes(raw["logsBloom"]), logs]))
-    kind = quantity(raw.get("type", "0x0"))
-    return bytes([kind]) + body if kind else body
 
 
 def add_witness(data: bytes, open_chain: Callable[[int], Chain], signer: Signer) -> bytes:

@@ -112,6 +112,14 @@ class Chain(Protocol):
         """Events by name in a closed range of blocks, in chain order."""
         ...
 
+    def logs_of(self, contracts: Mapping[Address, str], from_block: int, to_block: int) -> list[Log]:
+        """Known events of several contracts (address → name) in a closed range of blocks, in chain order."""
+        ...
+
+    def raw_blocks(self, numbers: Sequence[int]) -> list[Any]:
+        """As `raw_block`, for several heights."""
+        ...
+
     def codes(self, where: Sequence[Address], block: str | dict[str, Any] = "latest") -> list[bytes]:
         """Code at addresses, as of a block; empty where there is none."""
         ...

@@ -43,9 +43,14 @@ def header_rlp(client: Chain, number: int) -> Blob:
     if raw is None:
         raise TryAgain("chain", f"no block {number}")
     with reading_answer(f"header of block {number}"):
-        header = Blob(rlp.encode(list(_items(raw))))
-        if keccak256(header) != digest(hex_bytes(raw["hash"])):
-            raise MalformedValue("header", "its fields do not hash to its hash")
+        return encode_header(raw)
+
+
+def encode_header(raw: Mapping[str, Any]) -> Blob:
+    """RLP of a block's header. `MalformedValue` unless it hashes to the block's hash. Call it inside `reading_answer`."""
+    header = Blob(rlp.encode(list(_items(raw))))
+    if keccak256(header) != digest(hex_bytes(raw["hash"])):
+        raise MalformedValue("header", "its fields do not hash to its hash")
     return header
 
 
@@ -63,6 +68,15 @@ def _item(name: str, value: Any) -> bytes:
         return hex_bytes(value)
     number = quantity(value)
     return number.to_bytes((number.bit_length() + 7) // 8)
+
+
+def encode_receipt(raw: Mapping[str, Any]) -> Blob:
+    """A transaction's receipt as the block's trie has it (EIP-2718). Call it inside `reading_answer`."""
+    logs = [[hex_bytes(each["address"]), [hex_bytes(t) for t in each["topics"]], hex_bytes(each["data"])] for each in raw["logs"]]
+    status, gas = quantity(raw["status"]), quantity(raw["cumulativeGasUsed"])
+    body = Blob(rlp.encode([status, gas, hex_bytes(raw["logsBloom"]), logs]))
+    kind = quantity(raw.get("type", "0x0"))
+    return Blob(bytes([kind]) + body) if kind else body
 
 
 TAGS = ("latest", "safe", "finalized")

@@ -116,13 +116,24 @@ class QuorumClient:
         names = ", ".join(f"{each.contract}.{each.function}" for each in views)
         return self._agreed(names, lambda node: node.views(views, pinned))[0]
 
+    def raw_blocks(self, numbers: Sequence[int]) -> list[Any]:
+        """As `raw_block`, for each number."""
+        return [self.raw_block(number) for number in numbers]
+
     def logs(self, contract: str, at: Address, events: Sequence[str], from_block: int, to_block: int) -> list[Log]:
         """Events up to a block, from endpoints that have this very block: a node that lags ends its list of events silently."""
+        return self._logs(to_block, lambda node: node.logs(contract, at, events, from_block, to_block))
+
+    def logs_of(self, contracts: Mapping[Address, str], from_block: int, to_block: int) -> list[Log]:
+        """The same for all events of several contracts."""
+        return self._logs(to_block, lambda node: node.logs_of(contracts, from_block, to_block))
+
+    def _logs(self, to_block: int, read: Callable[[ChainClient], list[Log]]) -> list[Log]:
         last = self.block(to_block)
 
         def ask(node: ChainClient) -> tuple[Block, list[Log]]:
             node.block(to_block)  # before the events: an endpoint that gets this block only meanwhile has given too few
-            found = node.logs(contract, at, events, from_block, to_block)
+            found = read(node)
             return node.block(to_block), found
 
         agreed = self._agreed(f"logs up to block {to_block}", ask)[0]

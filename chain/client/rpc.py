@@ -175,6 +175,21 @@ class ChainClient:
                 found += [log for each in raw if (log := decode_log(contract, each)) is not None]
         return sorted(found, key=lambda log: (log.block, log.place))
 
+    def logs_of(self, contracts: Mapping[Address, str], from_block: int, to_block: int) -> list[Log]:
+        """Known events of several contracts in a closed range of blocks, in chain order. `contracts`: address → name."""
+        found: list[Log] = []
+        for start in range(from_block, to_block + 1, LOGS_PER_CALL_BLOCKS):
+            end = min(start + LOGS_PER_CALL_BLOCKS - 1, to_block)
+            raw = self.rpc("eth_getLogs", {"address": list(contracts), "fromBlock": hex(start), "toBlock": hex(end)})
+            with reading_answer("eth_getLogs"):
+                decoded = (decode_log(contracts[address(each["address"])], each) for each in raw)
+                found += [log for log in decoded if log is not None]
+        return sorted(found, key=lambda log: (log.block, log.place))
+
+    def raw_blocks(self, numbers: Sequence[int]) -> list[Any]:
+        """Canonical blocks as JSON-RPC gives them, in one round trip; None where there is none."""
+        return self.rpc_many([("eth_getBlockByNumber", (hex(number), False)) for number in numbers]) if numbers else []
+
     def codes(self, where: Sequence[Address], block: str | dict[str, Any] = "latest") -> list[bytes]:
         """Code at addresses as of a block, in one round trip; empty where there is none."""
         answers = self.rpc_many([("eth_getCode", (each, block)) for each in where])

@@ -96,6 +96,16 @@ def store(site: Site) -> DemoProcess:
     return DemoProcess("da", "bytewise.da", ("serve",), folder / "da.toml", settings)
 
 
+def dashboard(site: Site, accounts: Mapping[str, Address]) -> DemoProcess:
+    """Pages and a read API about the network; it needs the address book. Accounts have the names of their actors."""
+    settings = {
+        "network_file": site.network_file, "names": [f"{account} {name}" for name, account in accounts.items()],
+        "chain": {"rpc_url": site.rpc_url, "timeout_s": 20, "poll_s": 2}, "db": {"url": site.database("dashboard")},
+        "api": {"host": site.listen, "port": site.ports.dashboard}, **site.metrics("dashboard"),
+    }  # fmt: skip
+    return DemoProcess("dashboard", "dashboard", ("run",), site.of("dashboard") / "dashboard.toml", settings)
+
+
 def start_stores(site: Site, network: ProcessGroup) -> None:
     """The DA store, and the node through which members see the chain."""
     start([store(site)], network)

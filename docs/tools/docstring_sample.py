@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("bytewise", "bytewise_client", "chain", "cli", "committee", "enclave", "kms", "serving", "verifier")
+PACKAGES = ("bytewise", "bytewise_client", "chain", "cli", "committee", "dashboard", "enclave", "kms", "serving", "verifier")
 
 Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -27,6 +27,7 @@ from bytewise.service.field_texts import field_texts
 from bytewise.service.metrics import DECLARED, Actor, DeclaredMetric
 from cli.__main__ import app
 from cli.tree import LazyCommand
+from dashboard.settings import DashboardSettings
 from enclave.settings import EnclaveSettings
 from kms.settings import ApproveSettings, CeremonySettings, ShardSettings
 from serving.settings import OperatorSettings
@@ -34,7 +35,7 @@ from verifier.settings import NodeSettings
 
 FOLDER = Path(__file__).resolve().parents[1]
 FAULTS = FOLDER.parent / "chain" / "contracts" / "tools" / "faults.toml"
-ACTOR_FOLDERS = ("bytewise", "bytewise_client", "chain", "serving", "verifier", "committee", "kms", "enclave")
+ACTOR_FOLDERS = ("bytewise", "bytewise_client", "chain", "serving", "verifier", "committee", "kms", "enclave", "dashboard")
 HEAD = "<!-- Written by docs/tools/reference_pages.py (`make reference`). Do not edit. -->\n"
 
 
@@ -64,6 +65,7 @@ ACTORS: Mapping[str, tuple[type, str]] = {
     "Key ceremony": (CeremonySettings, "kms/settings.py"),
     "Approval of an appraisal policy": (ApproveSettings, "kms/settings.py"),
     "DA store": (StoreSettings, "bytewise/da/settings.py"),
+    "Dashboard": (DashboardSettings, "dashboard/settings.py"),
 }
 """Actor → the class of its settings file, and where that is."""
 

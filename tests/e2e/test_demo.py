@@ -82,7 +82,6 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         actors = [pid for name, pid in document["processes"].items() if name not in ANSWERING]
         with _still(actors):
             yield Run(document, folder, document["processes"], process.pid, canary, health)
-        assert any((folder / "chain-states").rglob("*.json")), "the chain keeps old states in the run's folder"
     finally:
         process.send_signal(signal.SIGTERM)
         code = process.wait(60)

@@ -95,7 +95,7 @@ def test_the_run_that_is_kept_last_is_the_latest(site: Site) -> None:
 def test_the_spare_account_has_funds_and_a_key_for_its_owner_only(site: Site) -> None:
     with running_anvil() as anvil:
         port = int(anvil.url.rsplit(":", 1)[1])
-        there = Site(site.root, site.folder, Ports(port, 0, 0, 0, (), (), ()), 1)
+        there = Site(site.root, site.folder, Ports(port, 0, 0, 0, 0, (), (), ()), 1)
         account = keeping.make_spare(there)
         assert load_signer(there.spare_key).address == account and anvil.client.chain_id == CHAIN_ID
         assert int(anvil.rpc("eth_getBalance", account, "latest"), 16) == FUNDS_WEI

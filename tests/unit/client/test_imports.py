@@ -12,7 +12,7 @@ HEAVY = {"torch", "transformers", "tokenizers", "typer", "fastapi", "uvicorn", "
 """Libraries that an application need not have in its process."""
 OURS = {"bytewise", "bytewise_client", "chain", "verifier"}
 """Packages of ours that the client is made of."""
-FIRST_PARTY = {"serving", "committee", "kms", "enclave", "cli", "adversaries"} | OURS
+FIRST_PARTY = {"serving", "committee", "kms", "enclave", "dashboard", "cli", "adversaries"} | OURS
 
 PROGRAM = """
 import importlib, json, sys

@@ -25,7 +25,7 @@ needs_browser = pytest.mark.skipif(PROGRAM is None, reason="no chromium")
 @pytest.fixture(scope="module")
 def page() -> Iterator[Browser]:
     """The page as a reader opens it: from a file."""
-    with browser() as opened:
+    with browser(Browser) as opened:
         opened.open(PAGE)
         yield opened
 

@@ -1,0 +1,60 @@
+"""Rate of the dashboard's indexer over synthetic events of a chain in memory: python -m bench.index [--events 100000]
+
+The figure has no network and no node in it: it is what decoding leaves to do, facts and database included.
+"""
+
+import argparse
+import json
+import os
+import re
+import tempfile
+import time
+from pathlib import Path
+
+from tests.fixtures.dashboard.indexed import Indexed
+from tests.fixtures.dashboard.memory_chain import MemoryChain
+
+RESULTS = Path(__file__).parent / "results" / "index.json"
+EVENTS_PER_BLOCK = 1.2
+"""As `MemoryChain` makes them, on average."""
+
+
+def measure(events: int) -> dict[str, object]:
+    """Indexes about so many events, all of final blocks, and one fork of 64 blocks at the end."""
+    chain = MemoryChain(1)
+    chain.extend(int(events / EVENTS_PER_BLOCK))
+    with tempfile.TemporaryDirectory() as folder:
+        made = Indexed(f"sqlite:///{folder}/index.db", chain)
+        began = time.perf_counter()
+        made.follow(10**6)
+        took = time.perf_counter() - began
+        with made.reader.snapshot() as snapshot:
+            count = snapshot.count_events()
+        chain.fork(64, 65)
+        began = time.perf_counter()
+        made.follow()
+        fork = time.perf_counter() - began
+        size = (Path(folder) / "index.db").stat().st_size
+    return {
+        "events": count, "blocks": len(chain.blocks), "seconds": round(took, 1), "events_per_second": round(count / took),
+        "fork_of_64_blocks_s": round(fork, 2), "database_bytes": size, "processor": _processor(),
+        "load": round(os.getloadavg()[0], 1),
+    }  # fmt: skip
+
+
+def _processor() -> str:
+    found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    return f"{found[1] if found else 'unknown'}, {os.cpu_count()} CPUs"
+
+
+def main() -> None:
+    """Measures, prints and writes the figure."""
+    parser = argparse.ArgumentParser(prog="bench.index", description=__doc__)
+    parser.add_argument("--events", type=int, default=100_000)
+    found = measure(parser.parse_args().events)
+    RESULTS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,433 @@
+"""Tables of the index: blocks, events, and facts with the range of blocks in which they were in force.
+
+A fact is a row with a key, `valid_from` and `valid_to`. A change closes the row and opens another one. So the state at any block
+is a query, and a rollback to a block needs two statements for each table (ADR-069).
+"""
+
+import json
+from typing import Annotated, Any
+
+from sqlalchemy import Dialect, Index, MetaData, String, Text, TypeDecorator
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from bytewise.storage.base import NAMES, Account, Bytes, Bytes32, Int64, Prose, Word
+
+
+class IndexBase(DeclarativeBase):
+    """Every table of the index. An actor's database has none of them."""
+
+    metadata = MetaData(naming_convention=NAMES)
+
+
+class DecimalText(TypeDecorator[int]):
+    """An integer as decimal text."""
+
+    # Neither database has an integer of 256 bits.
+    impl = String(80)
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> str | None:
+        """Decimal text."""
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> int | None:
+        """The integer."""
+        return None if value is None else int(value)
+
+
+class JsonText(TypeDecorator[Any]):
+    """A value as canonical JSON."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        """Canonical JSON."""
+        return None if value is None else json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        """The value."""
+        return None if value is None else json.loads(value)
+
+
+Wei = Annotated[int, mapped_column(DecimalText)]
+"""An unsigned integer of 256 bits, in decimal."""
+Json = Annotated[Any, mapped_column(JsonText)]
+"""Lists and mappings of texts and numbers, in one canonical form."""
+
+
+class MetaRow(IndexBase):
+    """What the index is of, and how far it is, by name (`bytewise.storage.index.store`)."""
+
+    __tablename__ = "index_meta"
+    name: Mapped[Word] = mapped_column(primary_key=True)
+    value: Mapped[Prose]
+
+
+class BlockRow(IndexBase):
+    """A block of the chain. Below the finalized block only those with events are kept."""
+
+    __tablename__ = "block"
+    number: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
+    hash: Mapped[Bytes32]
+    parent: Mapped[Bytes32]
+    timestamp: Mapped[Int64]
+    events: Mapped[int]
+
+
+class EventRow(IndexBase):
+    """One event of a contract of the network, as it was decoded."""
+
+    __tablename__ = "event"
+    block: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
+    place: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    transaction: Mapped[Bytes32]
+    contract: Mapped[Word]
+    address: Mapped[Account]
+    name: Mapped[Word]
+    subject: Mapped[Word]
+    """First argument, in text: the dispute, receipt, batch or account that the event is about."""
+    arguments: Mapped[Json]
+    __table_args__ = (Index("ix_event_subject", "subject", "block", "place"), Index("ix_event_name", "contract", "name", "block"))
+
+
+class Fact(IndexBase):
+    """A row with a key, in force from block `valid_from` until before block `valid_to` (None: still)."""
+
+    __abstract__ = True
+    valid_from: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False, sort_order=100)
+    valid_to: Mapped[Int64 | None] = mapped_column(index=True, sort_order=101)
+
+
+# --- the court ---
+
+
+class DisputeFact(Fact):
+    """A dispute. Amounts are known once it has ended."""
+
+    __tablename__ = "dispute"
+    id: Mapped[Bytes32] = mapped_column(primary_key=True)
+    receipt_id: Mapped[Bytes32] = mapped_column(index=True)
+    operator: Mapped[Account] = mapped_column(index=True)
+    challenger: Mapped[Account] = mapped_column(index=True)
+    batch_id: Mapped[Int64]
+    environment: Mapped[Bytes32]
+    model_id: Mapped[Bytes32]
+    key_epoch: Mapped[Int64]
+    params_version: Mapped[int]
+    opened_block: Mapped[Int64] = mapped_column(index=True)
+    opened_at: Mapped[Int64]
+    phase: Mapped[int] = mapped_column(index=True)
+    """As the chain stores it: REVEAL and AIRGAP follow from the clock (`bytewise.protocol.court.phases.DERIVED`)."""
+    level: Mapped[int]
+    round: Mapped[int]
+    verdict: Mapped[int] = mapped_column(index=True)
+    decided_round: Mapped[int]
+    appeal_end: Mapped[Int64]
+    airgap_end: Mapped[Int64]
+    appellant: Mapped[Account | None]
+    appealed_verdict: Mapped[int]
+    knew: Mapped[bool]
+    replacement: Mapped[Bytes32 | None]
+    ended: Mapped[bool]
+    paid: Mapped[bool]
+    bond: Mapped[Wei]
+    appeal_bond: Mapped[Wei]
+    advanced: Mapped[Wei]
+    operator_locked: Mapped[Wei]
+    slashed: Mapped[Wei]
+    penalties: Mapped[Wei]
+    per_seat: Mapped[Wei]
+    to_challenger: Mapped[Wei]
+    to_appellant: Mapped[Wei]
+    to_operator: Mapped[Wei]
+    to_verifiers: Mapped[Wei]
+    repaid: Mapped[Wei]
+    burned: Mapped[Wei]
+
+
+class RoundFact(Fact):
+    """One round of a dispute with its tally."""
+
+    __tablename__ = "dispute_round"
+    dispute: Mapped[Bytes32] = mapped_column(primary_key=True)
+    round: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    level: Mapped[int]
+    seats: Mapped[int]
+    seed_block: Mapped[Int64]
+    rearms: Mapped[int]
+    drawn: Mapped[int]
+    seed: Mapped[Bytes32 | None]
+    round_seed: Mapped[Bytes32 | None]
+    commit_end: Mapped[Int64]
+    reveal_end: Mapped[Int64]
+    committed: Mapped[int]
+    revealed: Mapped[int]
+    certified: Mapped[int]
+    settled: Mapped[bool]
+    verdict: Mapped[int]
+    equal: Mapped[int]
+    lead: Mapped[int]
+    unavailable: Mapped[int]
+    no_key: Mapped[int]
+    cannot_execute: Mapped[int]
+    not_revealed: Mapped[int]
+    absent: Mapped[int]
+    lead_verdict: Mapped[int]
+    lead_out_hash: Mapped[Bytes32 | None]
+    paid_seats: Mapped[int]
+    """Seats that were paid or charged so far."""
+
+
+class SeatFact(Fact):
+    """One seat of a round: who holds it, and what became of it at the end."""
+
+    __tablename__ = "seat"
+    dispute: Mapped[Bytes32] = mapped_column(primary_key=True)
+    round: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    seat: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    place: Mapped[int]
+    voter: Mapped[Account] = mapped_column(index=True)
+    outcome: Mapped[int]
+    pay: Mapped[Wei]
+
+
+class VoteFact(Fact):
+    """What one member did in one round: commitment, then vote, or the certificate that speaks for it."""
+
+    __tablename__ = "vote"
+    dispute: Mapped[Bytes32] = mapped_column(primary_key=True)
+    round: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    voter: Mapped[Account] = mapped_column(primary_key=True)
+    seat_mask: Mapped[Wei]
+    commitment: Mapped[Bytes32 | None]
+    committed_block: Mapped[Int64 | None]
+    revealed_block: Mapped[Int64 | None]
+    certified: Mapped[bool]
+    said: Mapped[int]
+    """`Outcome`; 0 while it is not known."""
+    code: Mapped[int]
+    tokens_hash: Mapped[Bytes32 | None]
+    trace_root: Mapped[Bytes32 | None]
+    round_digest: Mapped[Bytes32 | None]
+    quote_hash: Mapped[Bytes32 | None]
+    quote_bytes: Mapped[int]
+    penalty: Mapped[Wei]
+
+
+# --- receipts ---
+
+
+class BatchFact(Fact):
+    """An anchored batch."""
+
+    __tablename__ = "batch"
+    id: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
+    operator: Mapped[Account] = mapped_column(index=True)
+    first_seq: Mapped[Int64]
+    receipts: Mapped[int]
+    root: Mapped[Bytes32]
+    list_hash: Mapped[Bytes32]
+    environment: Mapped[Bytes32]
+    model_id: Mapped[Bytes32]
+    key_epoch: Mapped[Int64]
+    locator: Mapped[Prose]
+    params_version: Mapped[int]
+    anchored_at: Mapped[Int64]
+    """Of the protocol clock."""
+    block: Mapped[Int64]
+    is_void: Mapped[bool]
+    released: Mapped[bool]
+
+
+class DemandFact(Fact):
+    """A demand for a list, an envelope or an anchored receipt."""
+
+    __tablename__ = "demand"
+    subject: Mapped[Bytes32] = mapped_column(primary_key=True)
+    kind: Mapped[int]
+    state: Mapped[int] = mapped_column(index=True)
+    operator: Mapped[Account] = mapped_column(index=True)
+    demanded_by: Mapped[Account]
+    batch_id: Mapped[Int64 | None] = mapped_column(index=True)
+    opened_block: Mapped[Int64]
+    deadline: Mapped[Int64]
+    bond: Mapped[Wei]
+    answered_by: Mapped[Account | None]
+    slashed: Mapped[Wei]
+
+
+class ReportFact(Fact):
+    """A report of two receipts with one number, or of a receipt whose number was skipped."""
+
+    __tablename__ = "report"
+    operator: Mapped[Account] = mapped_column(primary_key=True)
+    seq: Mapped[Wei] = mapped_column(primary_key=True)
+    """Any number of 64 bits: the operator signed it."""
+    kind: Mapped[Word] = mapped_column(primary_key=True)
+    reporter: Mapped[Account]
+    slashed: Mapped[Wei]
+
+
+class AuditFact(Fact):
+    """A light audit that was posted."""
+
+    __tablename__ = "audit"
+    receipt_id: Mapped[Bytes32] = mapped_column(primary_key=True)
+    verifier: Mapped[Account] = mapped_column(primary_key=True)
+    result: Mapped[int] = mapped_column(index=True)
+    posted_block: Mapped[Int64]
+    audited_at: Mapped[Int64]
+    out_hash: Mapped[Bytes32 | None]
+    bounty: Mapped[Wei]
+
+
+# --- who and what is registered ---
+
+
+class OperatorFact(Fact):
+    """A registered operator."""
+
+    __tablename__ = "operator"
+    account: Mapped[Account] = mapped_column(primary_key=True)
+    endpoint: Mapped[Prose]
+    registered_block: Mapped[Int64]
+    suspended_until: Mapped[Int64 | None]
+    """Last second of the protocol clock in which its batches are accepted; None while it is not suspended."""
+
+
+class VerifierFact(Fact):
+    """A verifier, or one that left (`pool` is None)."""
+
+    __tablename__ = "verifier"
+    account: Mapped[Account] = mapped_column(primary_key=True)
+    pool: Mapped[Bytes32 | None]
+    platform_id: Mapped[Bytes32 | None]
+    measurement: Mapped[Bytes32 | None]
+    joined_block: Mapped[Int64]
+
+
+class PlaceFact(Fact):
+    """A place in a pool's stake tree."""
+
+    __tablename__ = "place"
+    tree: Mapped[Account] = mapped_column(primary_key=True)
+    place: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    account: Mapped[Account] = mapped_column(index=True)
+    units: Mapped[Int64]
+    """From stake epoch `epoch` on."""
+    epoch: Mapped[int]
+
+
+class StakeFact(Fact):
+    """Stake of an account, in wei."""
+
+    __tablename__ = "stake"
+    account: Mapped[Account] = mapped_column(primary_key=True)
+    active: Mapped[Wei]
+    locked: Mapped[Wei]
+    collateral: Mapped[Wei]
+    obliged: Mapped[Wei]
+    slashed: Mapped[Wei]
+    """All that it ever lost."""
+
+
+class PoolFact(Fact):
+    """A pool of verifiers."""
+
+    __tablename__ = "pool"
+    digest: Mapped[Bytes32] = mapped_column(primary_key=True)
+    tree: Mapped[Account]
+    stopped_since: Mapped[Int64 | None]
+
+
+class ItemFact(Fact):
+    """An environment (it has a pool) or a model (it has none)."""
+
+    __tablename__ = "registry_item"
+    digest: Mapped[Bytes32] = mapped_column(primary_key=True)
+    pool: Mapped[Bytes32 | None] = mapped_column(index=True)
+    status: Mapped[int]
+    vectors: Mapped[Bytes32 | None]
+    certified: Mapped[Int64]
+    document: Mapped[Bytes]
+    held: Mapped[bool]
+    """Whether the breaker holds convictions in it."""
+    tripped: Mapped[int]
+    """How often the breaker tripped."""
+
+
+class KeyEpochFact(Fact):
+    """A key epoch and its newest shares."""
+
+    __tablename__ = "key_epoch"
+    epoch: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
+    state: Mapped[int]
+    assurance: Mapped[int]
+    threshold: Mapped[int]
+    shards: Mapped[Json]
+    version: Mapped[int]
+    policy_digest: Mapped[Bytes32]
+    public_key: Mapped[Bytes]
+    confirmed: Mapped[bool]
+    opened_block: Mapped[Int64]
+
+
+# --- rules and money ---
+
+
+class SettingFact(Fact):
+    """A rule of the network by name: `params`, `fee_limits`, `fee_price`, `policy`, `clock`; and `measurement 0x…`."""
+
+    __tablename__ = "setting"
+    name: Mapped[Word] = mapped_column(primary_key=True)
+    version: Mapped[Int64]
+    content: Mapped[Json]
+
+
+class ProposalFact(Fact):
+    """A governance proposal, or a call that a timelock holds."""
+
+    __tablename__ = "proposal"
+    kind: Mapped[Word] = mapped_column(primary_key=True)
+    """`vote`, `short_timelock` or `long_timelock`."""
+    id: Mapped[Word] = mapped_column(primary_key=True)
+    state: Mapped[Word]
+    proposed_block: Mapped[Int64]
+    proposer: Mapped[Account | None]
+    vote_start: Mapped[Int64 | None]
+    vote_end: Mapped[Int64 | None]
+    ready_at: Mapped[Int64 | None]
+    votes_for: Mapped[Wei]
+    votes_against: Mapped[Wei]
+    votes_abstain: Mapped[Wei]
+    targets: Mapped[Json]
+    text: Mapped[Prose]
+
+
+class LedgerFact(Fact):
+    """A sum that the ledger keeps, by name: `pots`, `credits`, `treasury`, `burned`, and flows by their reason."""
+
+    __tablename__ = "ledger"
+    name: Mapped[Word] = mapped_column(primary_key=True)
+    amount: Mapped[Wei]
+
+
+class CreditFact(Fact):
+    """What the ledger owes an account, and what it paid it."""
+
+    __tablename__ = "credit"
+    account: Mapped[Account] = mapped_column(primary_key=True)
+    owed: Mapped[Wei]
+    earned: Mapped[Wei]
+    withdrawn: Mapped[Wei]
+
+
+FACTS: tuple[type[Fact], ...] = (
+    DisputeFact, RoundFact, SeatFact, VoteFact, BatchFact, DemandFact, ReportFact, AuditFact, OperatorFact, VerifierFact,
+    PlaceFact, StakeFact, PoolFact, ItemFact, KeyEpochFact, SettingFact, ProposalFact, LedgerFact, CreditFact,
+)  # fmt: skip
+"""Every table of facts."""
+
+INDEX_METADATA = IndexBase.metadata
+"""The whole schema."""

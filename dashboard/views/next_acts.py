@@ -1,0 +1,132 @@
+"""What anybody may do next in a dispute, with the call that does it. The contract decides when the call is sent."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.settlement import CONVICTIONS
+from bytewise.protocol.digests import keccak256
+from bytewise.protocol.records.statements import Verdict
+from bytewise.protocol.units import hex0x
+from bytewise.storage.index.reader import Row
+from bytewise.storage.index.tables import ItemFact
+from dashboard.views.records import NextAct
+from dashboard.views.scene import Scene, amount
+
+SEATS_PER_CALL = 16
+
+
+class _Case:
+    """A dispute and what its acts depend on."""
+
+    def __init__(self, scene: Scene, row: Row, rounds: Sequence[Row], addresses: Mapping[str, str]) -> None:
+        self.scene, self.row, self.rounds, self.addresses = scene, row, rounds, addresses
+        self.current = next((each for each in rounds if each["round"] == row["round"]), None)
+        self.params = scene.params(row["params_version"])
+        self.running = scene.paused_until is None
+
+    def act(
+        self, title: str, who: str, contract: str, function: str, words: str, allowed: bool, kinds: str = "bytes32",
+        arguments: Sequence[int] = (), value: int = 0, complete: bool = True,
+    ) -> NextAct:  # fmt: skip
+        """One act; its first argument is the dispute, and the others are whole numbers."""
+        where = self.addresses.get(contract, "")
+        plain = " ".join(str(each) for each in arguments)
+        id_ = hex0x(self.row["id"])
+        command = f"bytewise chain call {contract} {function} {id_}{' ' + plain if plain else ''}"
+        command += f" --value {value}" if value else ""
+        data = keccak256(f"{function}({kinds})".encode())[:4] + self.row["id"]
+        data += b"".join(each.to_bytes(32, "big") for each in arguments)
+        return NextAct(
+            title=title, who=who, function=f"{contract}.{function}", to=where, calldata=hex0x(data) if complete else None,
+            value=amount(value), command=command if complete else None, words=words, allowed_now=allowed and self.running,
+        )  # fmt: skip
+
+
+def next_acts(scene: Scene, row: Row, rounds: Sequence[Row], phase: Phase, addresses: Mapping[str, str]) -> Iterator[NextAct]:
+    """Acts of the present phase."""
+    case = _Case(scene, row, rounds, addresses)
+    makers = {
+        Phase.SEED: _seed, Phase.DRAWING: _seed, Phase.COMMIT: _commit, Phase.REVEAL: _reveal, Phase.APPEAL: _appeal,
+        Phase.AIRGAP: _airgap, Phase.FINAL: _final,
+    }  # fmt: skip
+    yield from makers[phase](case) if phase in makers else ()
+
+
+def _seed(case: _Case) -> Iterator[NextAct]:
+    seed = case.current["seed_block"] if case.current else 0
+    mined = case.scene.state.number > seed
+    yield case.act(
+        "Draw seats", "anybody", "Disputes", "draw",
+        f"Needs the header of block {seed}" + ("." if mined else ", which is not mined yet."), mined, complete=False,
+    )  # fmt: skip
+    yield case.act(
+        "Name another seed", "anybody", "Disputes", "rearm",
+        "Allowed if the seed can no longer be read, or its stake epoch is over; at most three times a round.", False,
+    )  # fmt: skip
+
+
+def _commit(case: _Case) -> Iterator[NextAct]:
+    yield case.act(
+        "Commit", "a drawn member", "Rounds", "commit", "Each member once, for all of its seats, until the commit phase ends.",
+        True, complete=False,
+    )  # fmt: skip
+
+
+def _reveal(case: _Case) -> Iterator[NextAct]:
+    current = case.current
+    over = current is not None and (
+        case.scene.clock > current["reveal_end"] or current["revealed"] + current["certified"] >= current["committed"]
+    )
+    yield case.act(
+        "Open a vote", "anybody who knows it", "Rounds", "reveal", "Each vote once, until the reveal phase ends.", not over,
+        complete=False,
+    )  # fmt: skip
+    yield case.act(
+        "Count the seats", "anybody", "Disputes", "settle", "Allowed once all votes are open, or the time is over.", over
+    )
+
+
+def _appeal(case: _Case) -> Iterator[NextAct]:
+    level = case.row["level"]
+    seats = case.params["committee"]["seats"][level] if case.params and level < 3 else 0
+    bond = 2 * int(seats) * int(case.params["money"]["feePerSeat"]) if seats else 0
+    yield case.act(
+        "Appeal", "anybody", "Disputes", "appeal", f"Asks {seats} seats anew. The bond is lost if the verdict stays.", True,
+        value=bond,
+    )  # fmt: skip
+    yield from _show_knowledge(case)
+
+
+def _show_knowledge(case: _Case) -> Iterator[NextAct]:
+    if Verdict(case.row["verdict"]) in CONVICTIONS and not case.row["knew"]:
+        yield case.act(
+            "Show that the challenger knew", "anybody with the challenger's salt", "Disputes", "openAlt",
+            "Opens the challenger's commitment; it then gets its share of the slash.", True, complete=False,
+        )  # fmt: skip
+
+
+def _airgap(case: _Case) -> Iterator[NextAct]:
+    item = case.scene.index.find(ItemFact, case.row["environment"])
+    holds = bool(item and item["held"]) and Verdict(case.row["verdict"]) in CONVICTIONS
+    over = case.scene.clock > case.row["airgap_end"]
+    words = (
+        "The breaker holds convictions in this environment until governance decides."
+        if holds
+        else ("Ends the dispute and splits its money.")
+    )
+    yield case.act("Finish", "anybody", "Disputes", "finalize", words, over and not holds)
+    if not over:
+        yield from _show_knowledge(case)
+
+
+def _final(case: _Case) -> Iterator[NextAct]:
+    if case.row["ended"] and not case.row["paid"]:
+        yield case.act("Pay bonds and shares", "anybody", "Settlement", "payOut", "Slashed stake has to arrive first.", True)
+    for each in case.rounds:
+        left = each["seats"] - each["paid_seats"]
+        if left > 0 and each["drawn"] == each["seats"]:
+            yield case.act(
+                f"Pay seats of round {each['round']}", "anybody", "Settlement", "settleSeats",
+                f"{left} seats of {each['seats']} are not paid or charged yet.", case.row["ended"],
+                "bytes32,uint16,uint256", (each["round"], min(left, SEATS_PER_CALL)),
+            )  # fmt: skip

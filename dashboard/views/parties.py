@@ -1,0 +1,199 @@
+"""Operators, verifiers, batches, demands, audits and receipts for people."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bytewise.protocol.court.settlement import CONVICTIONS, SeatOutcome
+from bytewise.protocol.records.statements import Verdict
+from bytewise.protocol.units import hex0x
+from bytewise.storage.index.reader import Row
+from bytewise.storage.index.tables import (
+    AuditFact,
+    BatchFact,
+    CreditFact,
+    DemandFact,
+    DisputeFact,
+    OperatorFact,
+    PlaceFact,
+    PoolFact,
+    ReportFact,
+    SeatFact,
+    StakeFact,
+)
+from dashboard.views.network_records import OperatorSummary, VerifierSummary
+from dashboard.views.records import AuditSummary, BatchSummary, DemandSummary, ReceiptDetail
+from dashboard.views.scene import Scene, amount, hex_or_none, newest, time_of
+from dashboard.views.words import AUDIT_RESULTS, DEMAND_KINDS, DEMAND_STATES
+
+OPEN_DEMAND, EXPIRED_DEMAND, ANSWERED_DEMAND, LIST_DEMAND = 1, 3, 2, 1
+
+
+# --- batches, demands, audits ---
+
+
+def batches(scene: Scene, rows: Sequence[Row]) -> list[BatchSummary]:
+    """Batches of a list."""
+    return [_batch(scene, row) for row in rows]
+
+
+def _batch(scene: Scene, row: Row) -> BatchSummary:
+    params = scene.params(row["params_version"])
+    end = row["anchored_at"] + (int(params["times"]["window"]) if params else 0)
+    demands = scene.index.all(DemandFact, batch_id=row["id"], kind=LIST_DEMAND)
+    state = "void" if row["is_void"] else "over" if row["released"] or scene.clock > end else "open"
+    shown_end = scene.deadline(end)
+    assert shown_end is not None, "every batch has a time"
+    return BatchSummary(
+        id=row["id"], operator=scene.party(row["operator"]), first_seq=row["first_seq"], receipts=row["receipts"],
+        root=hex0x(row["root"]), list_hash=hex0x(row["list_hash"]), locator=row["locator"],
+        environment=hex0x(row["environment"]), model_id=hex0x(row["model_id"]), key_epoch=row["key_epoch"],
+        params_version=row["params_version"], anchored_at=time_of(row["anchored_at"]), block=row["block"],
+        window_end=shown_end, state=state, list_demanded=any(each["state"] == OPEN_DEMAND for each in demands),
+        finality=scene.finality(newest(row)),
+    )  # fmt: skip
+
+
+def demands(scene: Scene, rows: Sequence[Row]) -> list[DemandSummary]:
+    """Demands of a list."""
+    return [demand(scene, row) for row in rows]
+
+
+def demand(scene: Scene, row: Row) -> DemandSummary:
+    """A demand."""
+    overdue = row["state"] == OPEN_DEMAND and scene.clock > row["deadline"]
+    deadline = scene.deadline(row["deadline"])
+    return DemandSummary(
+        subject=hex0x(row["subject"]), kind=DEMAND_KINDS.get(row["kind"], str(row["kind"])),
+        state="overdue" if overdue else DEMAND_STATES.get(row["state"], str(row["state"])),
+        operator=scene.party(row["operator"]), demanded_by=scene.party(row["demanded_by"]), opened_block=row["opened_block"],
+        deadline=deadline or time_of(0), bond=amount(row["bond"]), answered_by=scene.somebody(row["answered_by"]),
+        slashed=amount(row["slashed"]), finality=scene.finality(newest(row)),
+    )  # fmt: skip
+
+
+def audits(scene: Scene, rows: Sequence[Row]) -> list[AuditSummary]:
+    """Light audits of a list."""
+    return [
+        AuditSummary(
+            receipt_id=hex0x(row["receipt_id"]), verifier=scene.party(row["verifier"]),
+            result=AUDIT_RESULTS.get(row["result"], str(row["result"])), posted_block=row["posted_block"],
+            audited_at=time_of(row["audited_at"]), out_hash=hex_or_none(row["out_hash"]), bounty=amount(row["bounty"]),
+            finality=scene.finality(newest(row)),
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+# --- one receipt ---
+
+
+def receipt(scene: Scene, receipt_id: bytes) -> ReceiptDetail | None:
+    """What the chain says about a receipt; None if no event names it."""
+    index = scene.index
+    dispute = next(iter(index.all(DisputeFact, receipt_id=receipt_id)), None)
+    asked = index.find(DemandFact, receipt_id)
+    checks = index.all(AuditFact, receipt_id=receipt_id)
+    if dispute is None and asked is None and not checks:
+        return None
+    batch = index.find(BatchFact, dispute["batch_id"]) if dispute else None
+    level, words = _level(dispute, batch, checks)
+    operator = dispute["operator"] if dispute else asked["operator"] if asked else None
+    return ReceiptDetail(
+        id=hex0x(receipt_id), level=level, words=words, replacement=hex_or_none(dispute["replacement"]) if dispute else None,
+        operator=scene.somebody(operator), batch_id=dispute["batch_id"] if dispute else None,
+        dispute_id=hex0x(dispute["id"]) if dispute else None, demand=demand(scene, asked) if asked else None,
+        audits=tuple(audits(scene, checks)), finality=scene.finality(newest(dispute, asked, *checks)),
+    )  # fmt: skip
+
+
+def _level(dispute: Row | None, batch: Row | None, checks: Sequence[Row]) -> tuple[str, str]:
+    if batch is not None and batch["is_void"]:
+        return "void", "Its batch is void: the operator did not show the list of its receipts. Do not rely on it."
+    if dispute is not None:
+        verdict = Verdict(dispute["verdict"])
+        if verdict in CONVICTIONS:
+            told = "It was found wrong. Do not rely on it."
+            return "overturned", told + (" The replaced answer is below." if dispute["replacement"] else "")
+        if verdict is Verdict.UPHELD and dispute["ended"]:
+            return "upheld", "It was disputed, and a committee confirmed it."
+        return "disputed", "It is in dispute. Wait for the verdict."
+    results = {AUDIT_RESULTS.get(row["result"]) for row in checks}
+    if "mismatch" in results:
+        return "audited", "At least one auditor found another answer, and nobody has disputed it yet. Do not rely on it."
+    if "match" in results:
+        return "audited", f"{sum(AUDIT_RESULTS.get(row['result']) == 'match' for row in checks)} auditors found the same answer."
+    return "unknown", "No auditor has said anything about its answer."
+
+
+# --- operators ---
+
+
+def operators(scene: Scene, rows: Sequence[Row]) -> list[OperatorSummary]:
+    """Operators of a list."""
+    return [_operator(scene, row) for row in rows]
+
+
+def _operator(scene: Scene, row: Row) -> OperatorSummary:
+    index, account = scene.index, row["account"]
+    own = index.all(BatchFact, operator=account)
+    cases = index.all(DisputeFact, operator=account)
+    asked = index.all(DemandFact, operator=account)
+    reports = index.all(ReportFact, operator=account)
+    stake, credit = index.find(StakeFact, account) or {}, index.find(CreditFact, account) or {}
+    convicted = [each for each in cases if each["ended"] and Verdict(each["verdict"]) in CONVICTIONS]
+    return OperatorSummary(
+        operator=scene.party(account), endpoint=row["endpoint"], registered_block=row["registered_block"],
+        suspended_until=scene.deadline(row["suspended_until"] or 0), stake=amount(stake.get("active", 0)),
+        locked=amount(stake.get("locked", 0)), collateral=amount(stake.get("collateral", 0)), batches=len(own),
+        receipts=sum(each["receipts"] for each in own), convictions=len(convicted),
+        upheld=sum(each["ended"] and each["verdict"] == Verdict.UPHELD for each in cases),
+        open_disputes=sum(not each["ended"] for each in cases),
+        demands_lost=sum(each["state"] == EXPIRED_DEMAND for each in asked),
+        demands_answered=sum(each["state"] == ANSWERED_DEMAND for each in asked),
+        equivocations=sum(each["kind"] == "equivocation" for each in reports),
+        skipped=sum(each["kind"] == "skipped" for each in reports), slashed=amount(stake.get("slashed", 0)),
+        credit=amount(credit.get("owed", 0)), finality=scene.finality(newest(row)),
+    )  # fmt: skip
+
+
+# --- verifiers ---
+
+
+def verifiers(scene: Scene, rows: Sequence[Row]) -> list[VerifierSummary]:
+    """Verifiers of a list."""
+    pools = {row["digest"]: row["tree"] for row in scene.index.all(PoolFact)}
+    places: dict[tuple[str, str], Row] = {}
+    totals: dict[str, int] = {}
+    for each in scene.index.all(PlaceFact):
+        places[each["tree"], each["account"]] = each
+        totals[each["tree"]] = totals.get(each["tree"], 0) + each["units"]
+    found = []
+    for row in rows:
+        tree = pools.get(row["pool"], "")
+        place = places.get((tree, row["account"]))
+        units = place["units"] if place and row["pool"] else 0
+        share = units * 10_000 // totals[tree] if units else 0
+        found.append(_verifier(scene, row, units, share))
+    return found
+
+
+def _verifier(scene: Scene, row: Row, units: int, share_bps: int) -> VerifierSummary:
+    index, account = scene.index, row["account"]
+    seats = index.all(SeatFact, voter=account)
+    checks = index.count_by(AuditFact, "result", verifier=account)
+    stake, credit = index.find(StakeFact, account) or {}, index.find(CreditFact, account) or {}
+    ends: Mapping[Any, int] = {code: sum(seat["outcome"] == code for seat in seats) for code in SeatOutcome}
+    return VerifierSummary(
+        verifier=scene.party(account), pool=hex_or_none(row["pool"]), platform_id=hex_or_none(row["platform_id"]),
+        measurement=hex_or_none(row["measurement"]), joined_block=row["joined_block"], stake=amount(stake.get("active", 0)),
+        units=units, share_bps=share_bps, rounds=len({(seat["dispute"], seat["round"]) for seat in seats}), seats=len(seats),
+        right=ends[SeatOutcome.RIGHT], worked=ends[SeatOutcome.WORKED], wrong=ends[SeatOutcome.WRONG],
+        not_revealed=ends[SeatOutcome.NOT_REVEALED], absent=ends[SeatOutcome.ABSENT],
+        unpaid=ends[SeatOutcome.NONE] + ends[SeatOutcome.NEUTRAL], audits=sum(checks.values()), mismatches=checks.get(2, 0),
+        earned=amount(credit.get("earned", 0)), slashed=amount(stake.get("slashed", 0)), finality=scene.finality(newest(row)),
+    )  # fmt: skip
+
+
+def known_operator(scene: Scene, account: str) -> Row | None:
+    """A registered operator."""
+    return scene.index.find(OperatorFact, account)

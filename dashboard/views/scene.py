@@ -1,0 +1,118 @@
+"""One snapshot of the index as views see it: its state, the protocol clock, names of accounts, and small conversions."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from bytewise.protocol.units import hex0x
+from bytewise.storage.index.reader import IndexSnapshot, Row, StoredEvent
+from bytewise.storage.index.tables import KeyEpochFact, SettingFact
+from dashboard.index.clock import clock_at, is_paused
+from dashboard.views.records import Amount, BlockName, EventLine, FinalityState, IndexMeta, Party, Time
+from dashboard.views.words import ASSURANCES, event_words
+
+WEI_PER_ETHER = 10**18
+
+
+class Scene:
+    """What all views of one answer share."""
+
+    def __init__(self, index: IndexSnapshot, names: Mapping[str, str], now: int, stale_s: int, version: str) -> None:
+        """`names` by account; `now` is wall time in Unix seconds."""
+        self.index = index
+        self.state = index.state()
+        self._names = names
+        self._now = now
+        self._stale_s = stale_s
+        self._version = version
+        self._pause = index.find(SettingFact, "clock")
+        self._params: dict[int, Mapping[str, Any]] = {}
+
+    @property
+    def clock(self) -> int:
+        """The protocol clock at the newest block."""
+        return clock_at(self._pause, self.state.timestamp)
+
+    @property
+    def paused_until(self) -> Time | None:
+        """End of the pause that runs now."""
+        if self._pause is None or not is_paused(self._pause, self.state.timestamp):
+            return None
+        return time_of(self._pause["content"]["until"])
+
+    def meta(self) -> IndexMeta:
+        """What an answer rests on."""
+        state = self.state
+        behind_s = max(0, self._now - state.timestamp)
+        return IndexMeta(
+            chain_id=state.chain_id,
+            block=BlockName(number=state.number, hash=hex0x(state.hash), time=time_of(state.timestamp)),
+            head=state.head, behind_blocks=max(0, state.head - state.number), behind_s=behind_s,
+            is_stale=behind_s > self._stale_s, safe=state.safe, finalized=state.finalized, checked_block=state.checked_block,
+            differences=state.differences, version=self._version,
+        )  # fmt: skip
+
+    def deadline(self, protocol_time: int) -> Time | None:
+        """A deadline of the protocol clock in wall time, if the clock runs on; None for zero."""
+        return time_of(protocol_time + self.state.timestamp - self.clock) if protocol_time else None
+
+    def finality(self, block: int) -> FinalityState:
+        """How final a change of this block is."""
+        if block <= self.state.finalized:
+            return FinalityState.FINALIZED
+        return FinalityState.SAFE if block <= self.state.safe else FinalityState.PENDING
+
+    def party(self, account: str) -> Party:
+        """An account with its name."""
+        return Party(account=account, name=self._names.get(account))
+
+    def somebody(self, account: str | None) -> Party | None:
+        """The same, or None."""
+        return self.party(account) if account else None
+
+    def params(self, version: int) -> Mapping[str, Any]:
+        """A version of all parameters, with the contract's names; empty if the index does not know it."""
+        if version not in self._params:
+            found = self.index.find(SettingFact, f"params {version}")
+            self._params[version] = found["content"] if found else {}
+        return self._params[version]
+
+    def assurance(self, epoch: int) -> str:
+        """Assurance of a key epoch."""
+        found = self.index.find(KeyEpochFact, epoch)
+        return ASSURANCES.get(found["assurance"], "unknown") if found else "unknown"
+
+    def event(self, event: StoredEvent) -> EventLine:
+        """An event of a contract."""
+        return EventLine(
+            id=f"{event.block}.{event.place}.{event.block_hash.hex()[:16]}", block=event.block, place=event.place,
+            block_hash=hex0x(event.block_hash), time=time_of(event.timestamp), transaction=hex0x(event.transaction),
+            contract=event.contract, address=event.address, name=event.name, words=event_words(event.name, event.arguments),
+            arguments=dict(event.arguments),
+            finality=self.finality(event.block),
+        )  # fmt: skip
+
+
+def amount(wei: int) -> Amount:
+    """An amount in wei and ether."""
+    whole, part = divmod(wei, WEI_PER_ETHER)
+    decimals = f"{part:018d}".rstrip("0")
+    return Amount(wei=str(wei), eth=f"{whole}.{decimals}" if decimals else str(whole))
+
+
+def time_of(unix: int) -> Time:
+    """A point in time. Beyond the year 9999 the text says so."""
+    try:
+        return Time(unix=unix, utc=datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+    except (ValueError, OverflowError, OSError):
+        return Time(unix=unix, utc="never")
+
+
+def hex_or_none(value: bytes | None) -> str | None:
+    """0x-hex, or None."""
+    return None if value is None else hex0x(value)
+
+
+def newest(*rows: Row | None) -> int:
+    """The block of the newest change of some facts."""
+    return max((row["valid_from"] for row in rows if row is not None), default=0)

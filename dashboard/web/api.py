@@ -1,0 +1,230 @@
+"""The read API: `/api/v1`. Every route is a GET of public data; `openapi.json` beside this file is what it promises."""
+
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from dashboard.views import network
+from dashboard.views.network_records import (
+    ItemSummary,
+    KeyEpochSummary,
+    MemberSeat,
+    MoneyReport,
+    OperatorSummary,
+    Parameters,
+    Statistics,
+    VerifierSummary,
+)
+from dashboard.views.records import (
+    AuditSummary,
+    BatchSummary,
+    DemandSummary,
+    DisputeDetail,
+    DisputeSummary,
+    EventLine,
+    IndexMeta,
+    Problem,
+    ReceiptDetail,
+)
+from dashboard.views.scene import Scene
+from dashboard.web import lists
+from dashboard.web.answers import DashboardSite, FoundObject, Listing, answer
+from dashboard.web.parameters import (
+    AccountPath,
+    AccountQuery,
+    AuditResultName,
+    BlockQuery,
+    CursorQuery,
+    DemandStateName,
+    DisputeState,
+    IdPath,
+    IdQuery,
+    LimitQuery,
+    ListOrder,
+    NumberPath,
+    VerdictName,
+)
+from dashboard.web.stream import EventStream, frames
+
+PREFIX = "/api/v1"
+EVENT_ID = r"^[0-9]{1,18}\.[0-9]{1,9}\.[0-9a-f]{16}$"
+_PROBLEM = {"model": Problem, "content": {"application/problem+json": {}}}
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    int(HTTPStatus.NOT_MODIFIED): {"description": "The visitor has this answer already (`If-None-Match`)."},
+    int(HTTPStatus.BAD_REQUEST): {**_PROBLEM, "description": "A parameter or cursor is wrong."},
+    int(HTTPStatus.TOO_MANY_REQUESTS): {**_PROBLEM, "description": "Too many requests of this address."},
+    int(HTTPStatus.SERVICE_UNAVAILABLE): {**_PROBLEM, "description": "The index does not answer now."},
+}
+_MISSING: dict[int | str, dict[str, Any]] = {
+    int(HTTPStatus.NOT_FOUND): {**_PROBLEM, "description": "Nothing has this name."},
+}
+
+
+def _found(scene: Scene, data: Any) -> FoundObject[Any]:
+    return FoundObject(meta=scene.meta(), data=data)
+
+
+def api_routes(site: DashboardSite) -> APIRouter:
+    """All routes of the API."""
+    router = APIRouter(prefix=PREFIX, responses=_RESPONSES)
+    _add_disputes(router, site)
+    _add_receipts(router, site)
+    _add_parties(router, site)
+    _add_network(router, site)
+    _add_events(router, site)
+    return router
+
+
+def _add_disputes(router: APIRouter, site: DashboardSite) -> None:
+    @router.get("/disputes", response_model=Listing[DisputeSummary], tags=["disputes"])
+    def list_disputes(
+        request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, order: ListOrder = ListOrder.NEWEST,
+        state: DisputeState | None = None, verdict: VerdictName | None = None, operator: AccountQuery = None,
+        challenger: AccountQuery = None, receipt: IdQuery = None, block: BlockQuery = None,
+    ) -> Response:  # fmt: skip
+        """Disputes with their phase and what stands now."""
+        given = (limit, cursor, order, state, verdict, operator, challenger, receipt)
+        return answer(site, request, block, lambda scene: lists.dispute_list(scene, *given))
+
+    @router.get("/disputes/{id}", response_model=FoundObject[DisputeDetail], tags=["disputes"], responses=_MISSING)
+    def get_dispute(request: Request, id: IdPath, block: BlockQuery = None) -> Response:  # noqa: A002  the URL's name
+        """One dispute: steps, rounds with their votes, reasons in words, money to the wei, and what may be done next."""
+        return answer(site, request, block, lambda scene: _found(scene, lists.dispute(scene, site, id)))
+
+    @router.get("/members", response_model=Listing[MemberSeat], tags=["disputes"])
+    def list_members(
+        request: Request, limit: LimitQuery = 200, cursor: CursorQuery = None, dispute: IdQuery = None,
+        voter: AccountQuery = None, block: BlockQuery = None,
+    ) -> Response:  # fmt: skip
+        """Seats of committees: of one dispute, of one voter, or all."""
+        return answer(site, request, block, lambda scene: lists.member_list(scene, limit, cursor, dispute, voter))
+
+
+def _add_receipts(router: APIRouter, site: DashboardSite) -> None:
+    @router.get("/receipts/{id}", response_model=FoundObject[ReceiptDetail], tags=["receipts"], responses=_MISSING)
+    def get_receipt(request: Request, id: IdPath, block: BlockQuery = None) -> Response:  # noqa: A002  the URL's name
+        """What the chain says about a receipt that was disputed, audited or demanded."""
+        return answer(site, request, block, lambda scene: _found(scene, lists.receipt(scene, id)))
+
+    @router.get("/batches", response_model=Listing[BatchSummary], tags=["receipts"])
+    def list_batches(
+        request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, order: ListOrder = ListOrder.NEWEST,
+        operator: AccountQuery = None, block: BlockQuery = None,
+    ) -> Response:  # fmt: skip
+        """Anchored batches of receipts."""
+        return answer(site, request, block, lambda scene: lists.batch_list(scene, limit, cursor, order, operator))
+
+    @router.get("/batches/{number}", response_model=FoundObject[BatchSummary], tags=["receipts"], responses=_MISSING)
+    def get_batch(request: Request, number: NumberPath, block: BlockQuery = None) -> Response:
+        """One batch."""
+        return answer(site, request, block, lambda scene: _found(scene, lists.batch(scene, number)))
+
+    @router.get("/demands", response_model=Listing[DemandSummary], tags=["receipts"])
+    def list_demands(
+        request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, order: ListOrder = ListOrder.NEWEST,
+        state: DemandStateName | None = None, operator: AccountQuery = None, block: BlockQuery = None,
+    ) -> Response:  # fmt: skip
+        """Demands for lists, envelopes and unanchored receipts."""
+        return answer(site, request, block, lambda scene: lists.demand_list(scene, limit, cursor, order, state, operator))
+
+    @router.get("/audits", response_model=Listing[AuditSummary], tags=["receipts"])
+    def list_audits(
+        request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, order: ListOrder = ListOrder.NEWEST,
+        result: AuditResultName | None = None, verifier: AccountQuery = None, receipt: IdQuery = None, block: BlockQuery = None,
+    ) -> Response:  # fmt: skip
+        """Light audits that were posted."""
+        given = (limit, cursor, order, result, verifier, receipt)
+        return answer(site, request, block, lambda scene: lists.audit_list(scene, *given))
+
+
+def _add_parties(router: APIRouter, site: DashboardSite) -> None:
+    @router.get("/operators", response_model=Listing[OperatorSummary], tags=["parties"])
+    def list_operators(
+        request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, block: BlockQuery = None
+    ) -> Response:
+        """Registered operators with their record."""
+        return answer(site, request, block, lambda scene: lists.operator_list(scene, limit, cursor))
+
+    @router.get("/operators/{account}", response_model=FoundObject[OperatorSummary], tags=["parties"], responses=_MISSING)
+    def get_operator(request: Request, account: AccountPath, block: BlockQuery = None) -> Response:
+        """One operator."""
+        return answer(site, request, block, lambda scene: _found(scene, lists.operator(scene, account)))
+
+    @router.get("/verifiers", response_model=Listing[VerifierSummary], tags=["parties"])
+    def list_verifiers(
+        request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, block: BlockQuery = None
+    ) -> Response:
+        """Verifiers with their seats and what became of them."""
+        return answer(site, request, block, lambda scene: lists.verifier_list(scene, limit, cursor))
+
+    @router.get("/verifiers/{account}", response_model=FoundObject[VerifierSummary], tags=["parties"], responses=_MISSING)
+    def get_verifier(request: Request, account: AccountPath, block: BlockQuery = None) -> Response:
+        """One verifier."""
+        return answer(site, request, block, lambda scene: _found(scene, lists.verifier(scene, account)))
+
+
+def _add_network(router: APIRouter, site: DashboardSite) -> None:
+    @router.get("/meta", response_model=IndexMeta, tags=["network"])
+    def get_meta(request: Request) -> Response:
+        """How far the index is, and whether it equals the contracts."""
+        return answer(site, request, None, lambda scene: scene.meta())
+
+    @router.get("/models", response_model=Listing[ItemSummary], tags=["network"])
+    def list_models(request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, block: BlockQuery = None) -> Response:
+        """Registered models."""
+        return answer(site, request, block, lambda scene: lists.item_list(scene, limit, cursor, True))
+
+    @router.get("/environments", response_model=Listing[ItemSummary], tags=["network"])
+    def list_environments(
+        request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, block: BlockQuery = None
+    ) -> Response:
+        """Registered environments."""
+        return answer(site, request, block, lambda scene: lists.item_list(scene, limit, cursor, False))
+
+    @router.get("/keys", response_model=Listing[KeyEpochSummary], tags=["network"])
+    def list_key_epochs(request: Request, block: BlockQuery = None) -> Response:
+        """Key epochs."""
+        return answer(site, request, block, lists.key_epoch_list)
+
+    @router.get("/parameters", response_model=FoundObject[Parameters], tags=["network"])
+    def get_parameters(request: Request, block: BlockQuery = None) -> Response:
+        """Rules in force, since when, and what they were before."""
+        return answer(site, request, block, lambda scene: _found(scene, network.parameters(scene)))
+
+    @router.get("/money", response_model=FoundObject[MoneyReport], tags=["network"])
+    def get_money(request: Request, block: BlockQuery = None) -> Response:
+        """Where every wei is."""
+        return answer(site, request, block, lambda scene: _found(scene, network.money(scene)))
+
+    @router.get("/statistics", response_model=FoundObject[Statistics], tags=["network"])
+    def get_statistics(request: Request, block: BlockQuery = None) -> Response:
+        """Counts of everything."""
+        return answer(site, request, block, lambda scene: _found(scene, network.statistics(scene)))
+
+
+def _add_events(router: APIRouter, site: DashboardSite) -> None:
+    event_id = Query(pattern=EVENT_ID, description="Id of an event.")
+
+    @router.get("/log", response_model=Listing[EventLine], tags=["events"])
+    def list_events(
+        request: Request, limit: LimitQuery = 50, after: Annotated[str | None, event_id] = None, subject: IdQuery = None,
+        order: ListOrder = ListOrder.OLDEST, block: BlockQuery = None,
+    ) -> Response:  # fmt: skip
+        """Events of the contracts as they were decoded; `next_cursor` is the `after` of the next page."""
+        newest = order is ListOrder.NEWEST
+        return answer(site, request, block, lambda scene: lists.event_list(scene, limit, after, subject, newest))
+
+    @router.get(
+        "/events", tags=["events"], response_class=StreamingResponse,
+        responses={200: {"content": {"text/event-stream": {}}, "description": "Server-sent events."}},
+    )  # fmt: skip
+    def stream_events(
+        last_event_id: Annotated[str | None, Header(pattern=EVENT_ID, description="Go on behind this event.")] = None,
+        after: Annotated[str | None, event_id] = None,
+    ) -> StreamingResponse:
+        """Events as they are indexed, with `reorg` where blocks were replaced."""
+        stream = EventStream(site, last_event_id or after)
+        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        return StreamingResponse(frames(stream), media_type="text/event-stream", headers=headers)

@@ -1,0 +1,83 @@
+"""The whole HTTP application: API, pages, style sheet, errors, limits."""
+
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse
+from starlette.exceptions import HTTPException
+
+from bytewise.service import telemetry
+from dashboard.settings import ApiSettings
+from dashboard.web.answers import DashboardSite, tag_of
+from dashboard.web.api import PREFIX, api_routes
+from dashboard.web.limits import RequestBudget, VisitorLimits
+from dashboard.web.pages import page_routes
+from dashboard.web.problems import Refused, problem_of, refused, wrong_parameters
+from dashboard.web.render import FOLDER, Renderer
+
+STYLE = FOLDER / "static" / "style.css"
+_DESCRIPTION = (
+    "Public facts of one Bytewise network, read from an index of its contracts' events. Every answer names the block that it "
+    "rests on, and says how final each object is. Ids are 0x-hex, amounts are wei in text. Lists go on with `next_cursor`, which "
+    "carries filter and order. `?block=` shows an earlier state. Errors are RFC 9457 problem details."
+)
+
+
+def build_app(site: DashboardSite, settings: ApiSettings) -> FastAPI:
+    """The application. It holds no key and reads only the index."""
+    app = FastAPI(
+        title="Bytewise read API", version="1", description=_DESCRIPTION, openapi_url=f"{PREFIX}/openapi.json", docs_url=None,
+        redoc_url=None, redirect_slashes=False,
+    )  # fmt: skip
+    renderer = Renderer(dict(site.names))
+    app.include_router(api_routes(site))
+    app.include_router(page_routes(site, renderer))
+    _add_style(app)
+    _add_errors(app, renderer)
+    budget = RequestBudget(settings.requests_per_minute)
+    app.add_middleware(VisitorLimits, budget=budget, streams=settings.streams, proxies=frozenset(settings.trusted_proxies))
+    return app
+
+
+def _add_style(app: FastAPI) -> None:
+    data = STYLE.read_bytes()
+    tag = tag_of(data)
+
+    @app.get("/static/style.css", include_in_schema=False)
+    def style(request: Request) -> Response:
+        """The style sheet."""
+        headers = {"ETag": tag, "Cache-Control": "public, max-age=300"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        return Response(data, media_type="text/css", headers=headers)
+
+
+def _add_errors(app: FastAPI, renderer: Renderer) -> None:
+    def tell(request: Request, error: Refused) -> Response:
+        request_id = request.scope.get("state", {}).get("request_id", "")
+        path = request.url.path
+        if path.startswith("/api/") or path.endswith((".json", ".csv")):
+            body = problem_of(error, request_id).model_dump()
+            return JSONResponse(body, int(error.status), media_type="application/problem+json")
+        return HTMLResponse(renderer.error(request, error, request_id), int(error.status))
+
+    @app.exception_handler(RequestValidationError)
+    def wrong(request: Request, error: RequestValidationError) -> Response:
+        return tell(request, wrong_parameters(error.errors()))
+
+    @app.exception_handler(HTTPException)
+    def unknown(request: Request, error: HTTPException) -> Response:
+        code = "not_found" if error.status_code == HTTPStatus.NOT_FOUND else "bad_request"
+        detail = "There is no such page." if code == "not_found" else str(error.detail)[:200]
+        return tell(request, Refused(HTTPStatus(error.status_code), code, detail))
+
+    @app.exception_handler(Exception)
+    def failed(request: Request, error: Exception) -> Response:
+        found = refused(error)
+        if found.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            request_id = request.scope.get("state", {}).get("request_id", "")
+            telemetry.log_error("page.failed", error, path=request.url.path[:80], request=request_id)
+        return tell(request, found)
+
+    app.add_exception_handler(Refused, lambda request, error: tell(request, refused(error)))

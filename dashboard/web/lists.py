@@ -1,0 +1,180 @@
+"""Every list and object that API and pages share: which facts, which filters, in which order."""
+
+from typing import Any
+
+from bytewise.protocol.court.phases import Phase
+from bytewise.storage.index.tables import (
+    AuditFact,
+    BatchFact,
+    DemandFact,
+    DisputeFact,
+    ItemFact,
+    OperatorFact,
+    SeatFact,
+    VerifierFact,
+)
+from dashboard.views import disputes, network, parties
+from dashboard.views.network_records import ItemSummary, KeyEpochSummary, MemberSeat, OperatorSummary, VerifierSummary
+from dashboard.views.records import (
+    AuditSummary,
+    BatchSummary,
+    DemandSummary,
+    DisputeDetail,
+    DisputeSummary,
+    EventLine,
+    ReceiptDetail,
+)
+from dashboard.views.scene import Scene
+from dashboard.web.answers import DashboardSite, Listing, ListQuery, listing
+from dashboard.web.parameters import (
+    AuditResultName,
+    DemandStateName,
+    DisputeState,
+    ListOrder,
+    VerdictName,
+    digest_of,
+    verdict_code,
+)
+from dashboard.web.problems import not_found
+
+_OPEN = tuple(int(each) for each in Phase if each not in (Phase.NONE, Phase.FINAL))
+_DEMANDS = {DemandStateName.OPEN: 1, DemandStateName.ANSWERED: 2, DemandStateName.EXPIRED: 3}
+_AUDITS = {AuditResultName.MATCH: 1, AuditResultName.MISMATCH: 2, AuditResultName.NONE: 3}
+
+
+def _filters(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def dispute_list(
+    scene: Scene, limit: int, cursor: str | None, order: ListOrder = ListOrder.NEWEST, state: DisputeState | None = None,
+    verdict: VerdictName | None = None, operator: str | None = None, challenger: str | None = None,
+    receipt: str | None = None,
+) -> Listing[DisputeSummary]:  # fmt: skip
+    """Disputes by the block in which they were opened."""
+    phases = None if state is None else (int(Phase.FINAL),) if state is DisputeState.FINAL else _OPEN
+    where = _filters(
+        phase=phases, verdict=None if verdict is None else verdict_code(verdict), operator=operator and operator.lower(),
+        challenger=challenger and challenger.lower(), receipt_id=receipt and digest_of(receipt),
+    )  # fmt: skip
+    query = ListQuery("disputes", where, "opened_block", order is ListOrder.NEWEST, limit, cursor)
+    return listing(scene, DisputeFact, query, disputes.summaries)
+
+
+def dispute(scene: Scene, site: DashboardSite, id_: str) -> DisputeDetail:
+    """One dispute."""
+    row = scene.index.find(DisputeFact, digest_of(id_))
+    if row is None:
+        raise not_found(f"dispute {id_}")
+    return disputes.detail(scene, row, site.addresses)
+
+
+def receipt(scene: Scene, id_: str) -> ReceiptDetail:
+    """One receipt."""
+    found = parties.receipt(scene, digest_of(id_))
+    if found is None:
+        raise not_found(f"receipt {id_}")
+    return found
+
+
+def batch_list(
+    scene: Scene, limit: int, cursor: str | None, order: ListOrder = ListOrder.NEWEST, operator: str | None = None
+) -> Listing[BatchSummary]:
+    """Batches by number."""
+    query = ListQuery("batches", _filters(operator=operator and operator.lower()), "id", order is ListOrder.NEWEST, limit, cursor)
+    return listing(scene, BatchFact, query, parties.batches)
+
+
+def batch(scene: Scene, number: int) -> BatchSummary:
+    """One batch."""
+    row = scene.index.find(BatchFact, number)
+    if row is None:
+        raise not_found(f"batch {number}")
+    return parties.batches(scene, [row])[0]
+
+
+def demand_list(
+    scene: Scene, limit: int, cursor: str | None, order: ListOrder = ListOrder.NEWEST, state: DemandStateName | None = None,
+    operator: str | None = None,
+) -> Listing[DemandSummary]:  # fmt: skip
+    """Demands by the block in which they were made."""
+    where = _filters(state=None if state is None else _DEMANDS[state], operator=operator and operator.lower())
+    query = ListQuery("demands", where, "opened_block", order is ListOrder.NEWEST, limit, cursor)
+    return listing(scene, DemandFact, query, parties.demands)
+
+
+def audit_list(
+    scene: Scene, limit: int, cursor: str | None, order: ListOrder = ListOrder.NEWEST, result: AuditResultName | None = None,
+    verifier: str | None = None, receipt: str | None = None,
+) -> Listing[AuditSummary]:  # fmt: skip
+    """Light audits by the block in which they were posted."""
+    where = _filters(
+        result=None if result is None else _AUDITS[result], verifier=verifier and verifier.lower(),
+        receipt_id=receipt and digest_of(receipt),
+    )  # fmt: skip
+    query = ListQuery("audits", where, "posted_block", order is ListOrder.NEWEST, limit, cursor)
+    return listing(scene, AuditFact, query, parties.audits)
+
+
+def operator_list(scene: Scene, limit: int, cursor: str | None) -> Listing[OperatorSummary]:
+    """Operators by account."""
+    return listing(scene, OperatorFact, ListQuery("operators", {}, "account", False, limit, cursor), parties.operators)
+
+
+def operator(scene: Scene, account: str) -> OperatorSummary:
+    """One operator."""
+    row = scene.index.find(OperatorFact, account.lower())
+    if row is None:
+        raise not_found(f"operator {account}")
+    return parties.operators(scene, [row])[0]
+
+
+def verifier_list(scene: Scene, limit: int, cursor: str | None) -> Listing[VerifierSummary]:
+    """Verifiers by account."""
+    return listing(scene, VerifierFact, ListQuery("verifiers", {}, "account", False, limit, cursor), parties.verifiers)
+
+
+def verifier(scene: Scene, account: str) -> VerifierSummary:
+    """One verifier."""
+    row = scene.index.find(VerifierFact, account.lower())
+    if row is None:
+        raise not_found(f"verifier {account}")
+    return parties.verifiers(scene, [row])[0]
+
+
+def member_list(
+    scene: Scene, limit: int, cursor: str | None, dispute: str | None = None, voter: str | None = None
+) -> Listing[MemberSeat]:
+    """Seats by dispute. A page counts seats, and shows those of one member in one round together."""
+    where = _filters(dispute=dispute and digest_of(dispute), voter=voter and voter.lower())
+    query = ListQuery("members", where, "dispute", False, limit, cursor)
+    return listing(scene, SeatFact, query, disputes.member_seats)
+
+
+def item_list(scene: Scene, limit: int, cursor: str | None, is_model: bool) -> Listing[ItemSummary]:
+    """Models, or environments."""
+    pools = () if is_model else tuple({row["pool"] for row in scene.index.all(ItemFact)} - {None})
+    where = {"pool": None} if is_model else {"pool": pools}
+    query = ListQuery("models" if is_model else "environments", where, "digest", False, limit, cursor)
+    return listing(scene, ItemFact, query, network.items)
+
+
+def key_epoch_list(scene: Scene) -> Listing[KeyEpochSummary]:
+    """All key epochs."""
+    return Listing(meta=scene.meta(), items=tuple(network.key_epochs(scene)), next_cursor=None)
+
+
+def event_list(
+    scene: Scene, limit: int, after: str | None, subject: str | None = None, newest: bool = False
+) -> Listing[EventLine]:
+    """Events in chain order, or newest first; `after` is the id of an event."""
+    place = event_place(after) if after else None
+    found = scene.index.events((place[0], place[1]) if place else None, limit + 1, newest, (subject or "").lower())
+    shown = tuple(scene.event(each) for each in found[:limit])
+    return Listing(meta=scene.meta(), items=shown, next_cursor=shown[-1].id if len(found) > limit else None)
+
+
+def event_place(event_id: str) -> tuple[int, int, str]:
+    """Block, place and start of the block's hash of an event id (its form is checked by the parameter)."""
+    block, place, start = event_id.split(".")
+    return int(block), int(place), start

@@ -1,0 +1,126 @@
+"""Templates: Jinja2 with escaping of everything, and the few filters that pages need."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import Request
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from dashboard.views.records import Amount, Party, Time
+from dashboard.web.problems import Refused
+
+FOLDER = Path(__file__).parent
+DECIMALS = 6
+FIRST = ("id", "subject", "receiptId", "batchId", "operator", "account", "verdict", "round", "amount")
+"""Arguments of events that are shown before the others."""
+SECTIONS = (
+    ("/", "Overview"), ("/disputes", "Disputes"), ("/batches", "Batches"), ("/demands", "Demands"), ("/audits", "Audits"),
+    ("/operators", "Operators"), ("/verifiers", "Verifiers"), ("/models", "Models"), ("/keys", "Keys"), ("/params", "Rules"),
+    ("/money", "Money"), ("/log", "Log"), ("/about", "About"),
+)  # fmt: skip
+"""Navigation: path and title."""
+
+
+class Renderer:
+    """Makes pages of templates."""
+
+    def __init__(self, names: dict[str, str]) -> None:
+        self._names = names
+        self._environment = Environment(
+            loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+            lstrip_blocks=True,
+        )  # fmt: skip
+        self._environment.filters |= {
+            "short": short, "eth": eth, "exact": exact, "party": self.party, "when": when, "grouped": grouped, "seconds": seconds,
+            "shown": shown_arguments,
+        }  # fmt: skip
+
+    def page(self, template: str, request: Request, **values: Any) -> str:
+        """A page of the section that the request's path is in."""
+        path = request.url.path
+        section = "/" if path == "/" else "/" + path.strip("/").partition("/")[0]
+        query = [(name, value) for name, value in request.query_params.multi_items() if name not in ("cursor", "after")]
+
+        def link(**changes: Any) -> str:
+            """The path with the request's parameters and these."""
+            kept = {name: value for name, value in query if name not in changes}
+            text = urlencode(kept | {name: str(value) for name, value in changes.items() if value is not None})
+            return f"{path}?{text}" if text else path
+
+        return self._environment.get_template(template).render(
+            sections=SECTIONS, section=section, path=path, link=link, query=urlencode(query), **values
+        )
+
+    def error(self, request: Request, error: Refused, request_id: str) -> str:
+        """The page of an error."""
+        return self.page("error.html", request, error=error, request_id=request_id, meta=None, block=None, page=None)
+
+    def party(self, party: Party | None, kind: str = "") -> Markup:
+        """An account: its name if it has one, and a link to its page if it has a kind (`operators`, `verifiers`)."""
+        if party is None:
+            return Markup('<span class="none">nobody</span>')
+        account = short(party.account)
+        shown = Markup("<b>{}</b> ").format(party.name) + account if party.name else account
+        return Markup('<a href="/{}/{}">{}</a>').format(kind, party.account, shown) if kind else Markup("{}").format(shown)
+
+
+def short(text: str | None, start: int = 10, end: int = 4) -> Markup:
+    """A hash or account with its middle left out. The whole text is its title."""
+    if not text:
+        return Markup('<span class="none">none</span>')
+    if len(text) <= start + end + 2:
+        return Markup('<code class="hash">{}</code>').format(text)
+    return Markup('<code class="hash" title="{}">{}…{}</code>').format(text, text[:start], text[-end:])
+
+
+def grouped(text: str | None) -> Markup:
+    """A whole hash in groups of eight digits, which wrap between groups."""
+    if not text:
+        return Markup('<span class="none">none</span>')
+    groups = [text[:2], *(text[place : place + 8] for place in range(2, len(text), 8))]
+    return Markup('<code class="hash whole">{}</code>').format(Markup("<wbr>").join(groups))
+
+
+def exact(amount: Amount) -> Markup:
+    """An amount in ether with all its digits."""
+    whole, dot, part = amount.eth.partition(".")
+    return Markup('<span class="amount">{}{}{} <abbr title="ether">ETH</abbr></span>').format(f"{int(whole):,}", dot, part)
+
+
+def eth(amount: Amount) -> Markup:
+    """An amount in ether with at most six decimals; an ellipsis says that there are more, and the title has all wei."""
+    whole, dot, part = amount.eth.partition(".")
+    shown = part if len(part) <= DECIMALS else f"{part[:DECIMALS]}…"
+    return Markup('<span class="amount" title="{} wei">{}{}{} <abbr title="ether">ETH</abbr></span>').format(
+        amount.wei, f"{int(whole):,}", dot, shown
+    )
+
+
+def when(time: Time | None) -> Markup:
+    """A time in UTC, for people and machines."""
+    if time is None:
+        return Markup('<span class="none">none</span>')
+    text = time.utc.replace("T", " ").replace("Z", "")
+    return Markup('<time datetime="{}">{} <abbr title="Coordinated Universal Time">UTC</abbr></time>').format(time.utc, text)
+
+
+def seconds(count: int) -> str:
+    """A duration for people."""
+    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if count >= 2 * size:
+            return f"{count // size} {unit}s"
+    return f"{count} seconds" if count != 1 else "1 second"
+
+
+def shown_arguments(arguments: dict[str, Any], most: int = 4) -> Sequence[tuple[str, str]]:
+    """The first arguments of an event, each cut to a line."""
+    pairs = []
+    order = sorted(arguments, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
+    for name in order[:most]:
+        value = arguments[name]
+        text = value if isinstance(value, str) else repr(value) if not isinstance(value, dict | list) else "…"
+        pairs.append((name, text if len(text) <= 18 else f"{text[:10]}…{text[-4:]}"))
+    return pairs

@@ -1,0 +1,242 @@
+"""The index of a real chain with disputes: equal to what the contracts say, also after reorganisations and lies."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.errors.actors import RpcRefused, TryAgain
+from bytewise.protocol.records.statements import Verdict
+from bytewise.storage.index.tables import DisputeFact, SeatFact
+from chain.capsule.trie import trie_of_list
+from chain.client.blocks import encode_receipt
+from chain.client.rpc import ChainClient, hex_bytes
+from dashboard.chain_view import ChainEvents
+from dashboard.index.source import ChainEvent
+from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
+from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, mine, word
+from tests.fixtures.court.claimed_receipts import claimed
+from tests.fixtures.court.session import DisputeFixture
+from tests.fixtures.dashboard.indexed import (
+    BelievedEvents,
+    EditedEvents,
+    Indexed,
+    found_differences,
+    index_of,
+    play_overturned,
+)
+
+UNSEEN = {
+    ("AccessManager", "RoleGranted"), ("AccessManager", "RoleAdminChanged"), ("AccessManager", "RoleGrantDelayChanged"),
+    ("AccessManager", "TargetAdminDelayUpdated"), ("AccessManager", "TargetFunctionRoleUpdated"),
+    ("AccessManager", "RoleRevoked"), ("BytewiseGovernor", "ProposalThresholdSet"), ("Registry", "CourtSet"),
+    ("BytewiseGovernor", "QuorumNumeratorUpdated"), ("BytewiseGovernor", "TimelockChange"), ("Charter", "Established"),
+    ("BytewiseGovernor", "VotingDelaySet"), ("BytewiseGovernor", "VotingPeriodSet"), ("FeeMarket", "LimitsSet"),
+    ("GovernanceToken", "DelegateChanged"), ("GovernanceToken", "DelegateVotesChanged"), ("GovernanceToken", "Transfer"),
+    ("Ledger", "MoverSet"), ("Ledger", "SourceSet"), ("StakeVault", "MoverSet"), ("Registry", "MeasurementSet"),
+    ("TimelockController", "MinDelayChange"), ("TimelockController", "RoleGranted"), ("TimelockController", "RoleRevoked"),
+    ("FeeMarket", "PriceMoved"), ("Registry", "PoolResumed"), ("Registry", "PoolStopped"), ("KeyEpochs", "SharesConfirmed"),
+    ("AccessManager", "RoleLabel"), ("Audits", "PoolFed"), ("AccessManager", "RoleGuardianChanged"),
+}  # fmt: skip
+"""Events of which no fact is compared: who may do what, prices, and a statement that the shards signed."""
+ADDED = {
+    ("Ledger", "Taken"), ("Ledger", "Credited"), ("Ledger", "CreditedEach"), ("Ledger", "Burned"), ("StakeVault", "Locked"),
+    ("StakeVault", "Slashed"), ("StakeVault", "Reserved"), ("Rounds", "Committed"), ("Rounds", "Revealed"),
+    ("Settlement", "SeatsSettled"),
+}  # fmt: skip
+"""Events whose amounts are added up: what any other says is in force, however often it is said."""
+
+
+@pytest.fixture(scope="module")
+def overturned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Anvil, Network]]:
+    """A chain on which an operator was convicted."""
+    with running_anvil() as anvil:
+        court = DisputeFixture(anvil, tmp_path_factory.mktemp("overturned"))
+        play_overturned(court)
+        yield anvil, court.network
+
+
+def test_index_of_an_upheld_dispute_equals_the_contracts(anvil: Anvil, tmp_path: Path) -> None:
+    court = DisputeFixture(anvil, tmp_path)
+    made = index_of(anvil.client, court.network, tmp_path)
+
+    def check() -> None:
+        made.follow()
+        assert found_differences(made, anvil.client, court.network) == []
+
+    check()
+    court.open(0, word("wrong guess"))
+    case = court.until(Phase.COMMIT)
+    check()
+    votes = [court.vote(case, each.voter, claimed(court, 0)) for each in case.members]
+    court.commit(votes)
+    check()
+    mine(anvil, 2)
+    court.reveal(votes)
+    check()
+    court.until(Phase.FINAL)
+    check()
+    court.settled()
+    check()
+    with made.reader.snapshot() as snapshot:
+        (row,) = snapshot.all(DisputeFact)
+        assert (row["phase"], row["verdict"], row["paid"]) == (Phase.FINAL, Verdict.UPHELD, True)
+    fresh = index_of(anvil.client, court.network, tmp_path, "fresh")
+    assert fresh.writer.dump() == made.writer.dump()
+
+
+def test_index_after_a_reorganisation_equals_a_fresh_one(anvil: Anvil, tmp_path: Path) -> None:
+    court = DisputeFixture(anvil, tmp_path)
+    mine(anvil, 4)
+    court.open(0, word("wrong guess"))
+    mine(anvil, 2)
+    made = index_of(anvil.client, court.network, tmp_path)
+    with made.reader.snapshot() as snapshot:
+        assert snapshot.count(DisputeFact) == 1
+    anvil.reorganise(4)
+    assert made.follow() == 4
+    with made.reader.snapshot() as snapshot:
+        assert snapshot.count(DisputeFact) == 0
+    assert found_differences(made, anvil.client, court.network) == []
+    anvil.mine(3)
+    made.follow()
+    fresh = index_of(anvil.client, court.network, tmp_path, "fresh")
+    assert fresh.writer.dump() == made.writer.dump()
+
+
+def test_money_of_a_conviction_sums_to_the_wei(overturned: tuple[Anvil, Network], tmp_path: Path) -> None:
+    anvil, network = overturned
+    made = index_of(anvil.client, network, tmp_path)
+    assert found_differences(made, anvil.client, network) == []
+    with made.reader.snapshot() as snapshot:
+        (row,) = snapshot.all(DisputeFact)
+        seats = snapshot.all(SeatFact)
+    assert (row["verdict"], row["operator"], row["challenger"]) == (
+        Verdict.OVERTURNED,
+        OPERATORS[0].address,
+        CHALLENGER.address,
+    )
+    put_in = row["bond"] + row["appeal_bond"] + row["advanced"] + row["slashed"]
+    shares = row["to_challenger"] + row["to_appellant"] + row["to_operator"] + row["to_verifiers"]
+    assert put_in == shares + row["repaid"] + row["burned"] > 0
+    assert sum(seat["pay"] for seat in seats) == row["to_verifiers"] and row["penalties"] > 0
+
+
+def test_removed_log_of_each_kind_is_found(overturned: tuple[Anvil, Network], tmp_path: Path) -> None:
+    anvil, network = overturned
+    whole = _last_of_each_kind(anvil, network)
+    compared = {kind: last for kind, last in whole.items() if kind not in UNSEEN and kind[1] != "AuthorityUpdated"}
+    missed = []
+    for kind, last in compared.items():
+        if not _differences(anvil, network, tmp_path / kind[0] / kind[1], partial(_without, last)):
+            missed.append(kind)
+    assert missed == [] and len(compared) > 30
+    rest = [last for kind, last in whole.items() if kind not in compared]
+    assert _differences(anvil, network, tmp_path / "rest", lambda events: [each for each in events if each not in rest]) == []
+
+
+def test_doubled_log_of_each_kind_is_found(overturned: tuple[Anvil, Network], tmp_path: Path) -> None:
+    anvil, network = overturned
+    missed = []
+    for kind, last in _last_of_each_kind(anvil, network).items():
+        if kind in ADDED and not _differences(anvil, network, tmp_path / kind[0] / kind[1], partial(_doubled, last)):
+            missed.append(kind)
+    assert missed == []
+
+
+def _without(last: ChainEvent, events: list[ChainEvent]) -> list[ChainEvent]:
+    return [each for each in events if each != last]
+
+
+def _doubled(last: ChainEvent, events: list[ChainEvent]) -> list[ChainEvent]:
+    if last not in events:
+        return events
+    place = max(each.place for each in events if each.block == last.block) + 1
+    return sorted([*events, last._replace(place=place)], key=lambda each: (each.block, each.place))
+
+
+def _last_of_each_kind(anvil: Anvil, network: Network) -> dict[tuple[str, str], ChainEvent]:
+    head = anvil.client.head().number
+    whole = ChainEvents(anvil.client, network).events(network.deploy_block, head, ())
+    return {(each.contract, each.name): each for each in whole}
+
+
+def _differences(anvil: Anvil, network: Network, folder: Path, edit: Callable[[list[ChainEvent]], list[ChainEvent]]) -> list[str]:
+    """What the self-check says of an index whose node edits events and is believed."""
+    folder.mkdir(parents=True)
+    source = BelievedEvents(anvil.client, network, edit)
+    made = Indexed(f"sqlite:///{folder / 'index.db'}", source, network.deploy_block)
+    made.follow()
+    found = found_differences(made, anvil.client, network)
+    made.engine.dispose()
+    return found
+
+
+@pytest.mark.parametrize("kind", ["left out", "invented"])
+def test_node_that_lies_about_new_logs_is_refused(anvil: Anvil, tmp_path: Path, kind: str) -> None:
+    court = DisputeFixture(anvil, tmp_path)
+    head = anvil.client.head().number
+
+    def edit(events: list[ChainEvent]) -> list[ChainEvent]:
+        new = [each for each in events if each.block > head]
+        if kind == "left out":
+            return [each for each in events if each not in new[-1:]]
+        empty = anvil.client.block(head + 1)
+        return [
+            *events,
+            *(each._replace(block=empty.number, block_hash=empty.hash) for each in new[:1] if each.block != head + 1),
+        ]
+
+    anvil.mine()
+    court.open(0, word("wrong guess"))
+    source = EditedEvents(anvil.client, court.network, edit)
+    made = Indexed(f"sqlite:///{tmp_path / 'index'}.db", source, court.network.deploy_block)
+    why = "the block's receipts have" if kind == "left out" else "which the block's bloom filter excludes"
+    with pytest.raises(TryAgain, match=f"logs of block [0-9]+ are wrong.*{why}"):
+        made.follow()
+
+
+class NoReceipts(ChainClient):
+    """A node that does not know the method."""
+
+    def raw_receipts(self, number: int) -> Any:
+        """Refuses."""
+        raise RpcRefused("eth_getBlockReceipts", "the method does not exist")
+
+
+class WrongReceipts(ChainClient):
+    """A node whose receipts are not those of the block."""
+
+    def raw_receipts(self, number: int) -> Any:
+        """All but the last."""
+        return super().raw_receipts(number)[:-1]
+
+
+def test_receipts_that_do_not_hash_to_the_root_are_refused(anvil: Anvil, tmp_path: Path) -> None:
+    court = DisputeFixture(anvil, tmp_path)
+    with pytest.raises(TryAgain, match="do not hash to the root"):
+        index_of(WrongReceipts(anvil.url, CHAIN_ID), court.network, tmp_path)
+
+
+def test_node_without_receipts_is_believed(anvil: Anvil, tmp_path: Path) -> None:
+    court = DisputeFixture(anvil, tmp_path)
+    made = index_of(NoReceipts(anvil.url, CHAIN_ID), court.network, tmp_path)
+    assert found_differences(made, anvil.client, court.network) == []
+
+
+@pytest.mark.parametrize("count", [1, 2, 15, 130])
+def test_receipts_root_is_that_of_the_header(anvil: Anvil, count: int) -> None:
+    anvil.automine(False)
+    sender, to = OPERATORS[0].address, CHALLENGER.address
+    anvil.rpc("anvil_autoImpersonateAccount", True)
+    for _ in range(count):
+        anvil.rpc("eth_sendTransaction", {"from": sender, "to": to, "value": "0x1", "gas": "0x5208"})
+    number = anvil.mine()
+    (raw,) = anvil.client.raw_blocks([number])
+    receipts = anvil.client.raw_receipts(number)
+    assert len(receipts) == count
+    assert trie_of_list([encode_receipt(each) for each in receipts])[0] == hex_bytes(raw["receiptsRoot"])
