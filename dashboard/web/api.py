@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from dashboard.views import network
+from dashboard.views import network, period
 from dashboard.views.network_records import (
     ItemSummary,
     KeyEpochSummary,
@@ -17,6 +17,7 @@ from dashboard.views.network_records import (
     Statistics,
     VerifierSummary,
 )
+from dashboard.views.period_records import PeriodStatistics
 from dashboard.views.records import (
     AuditSummary,
     BatchSummary,
@@ -44,7 +45,10 @@ from dashboard.web.parameters import (
     LimitQuery,
     ListOrder,
     NumberPath,
+    SinceQuery,
+    UntilQuery,
     VerdictName,
+    span_of,
 )
 from dashboard.web.stream import EventStream, frames
 
@@ -73,6 +77,7 @@ def api_routes(site: DashboardSite) -> APIRouter:
     _add_receipts(router, site)
     _add_parties(router, site)
     _add_network(router, site)
+    _add_statistics(router, site)
     _add_events(router, site)
     return router
 
@@ -198,10 +203,18 @@ def _add_network(router: APIRouter, site: DashboardSite) -> None:
         """Where every wei is."""
         return answer(site, request, block, lambda scene: _found(scene, network.money(scene)))
 
+
+def _add_statistics(router: APIRouter, site: DashboardSite) -> None:
     @router.get("/statistics", response_model=FoundObject[Statistics], tags=["network"])
     def get_statistics(request: Request, block: BlockQuery = None) -> Response:
         """Counts of everything."""
         return answer(site, request, block, lambda scene: _found(scene, network.statistics(scene)))
+
+    @router.get("/statistics/period", response_model=FoundObject[PeriodStatistics], tags=["network"])
+    def get_period(request: Request, since: SinceQuery = None, until: UntilQuery = None, block: BlockQuery = None) -> Response:
+        """Audit coverage and agreement, each operator's record, availability, and openings by cause, in a period."""
+        span = span_of(since, until)
+        return answer(site, request, block, lambda scene: _found(scene, period.period_statistics(scene, *span)))
 
 
 def _add_events(router: APIRouter, site: DashboardSite) -> None:

@@ -1,11 +1,13 @@
 """The whole HTTP application: API, pages, style sheet, errors, limits."""
 
+from collections.abc import Awaitable
 from http import HTTPStatus
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bytewise.service import telemetry
 from dashboard.settings import ApiSettings
@@ -24,6 +26,19 @@ _DESCRIPTION = (
 )
 
 
+class FilledFields:
+    """Takes empty fields out of a request's query: a form sends each of its fields, and one that is empty chooses nothing."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """One request."""
+        given = scope.get("query_string", b"")
+        filled = b"&".join(field for field in given.split(b"&") if field and not field.endswith(b"="))
+        return self._app({**scope, "query_string": filled} if filled != given else scope, receive, send)
+
+
 def build_app(site: DashboardSite, settings: ApiSettings) -> FastAPI:
     """The application. It holds no key and reads only the index."""
     app = FastAPI(
@@ -36,6 +51,7 @@ def build_app(site: DashboardSite, settings: ApiSettings) -> FastAPI:
     _add_style(app)
     _add_errors(app, renderer)
     budget = RequestBudget(settings.requests_per_minute)
+    app.add_middleware(FilledFields)
     app.add_middleware(VisitorLimits, budget=budget, streams=settings.streams, proxies=frozenset(settings.trusted_proxies))
     return app
 

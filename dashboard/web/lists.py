@@ -13,8 +13,9 @@ from bytewise.storage.index.tables import (
     SeatFact,
     VerifierFact,
 )
-from dashboard.views import disputes, network, parties
+from dashboard.views import disputes, network, parties, period
 from dashboard.views.network_records import ItemSummary, KeyEpochSummary, MemberSeat, OperatorSummary, VerifierSummary
+from dashboard.views.period_records import StatisticsPage
 from dashboard.views.records import (
     AuditSummary,
     BatchSummary,
@@ -157,6 +158,12 @@ def item_list(scene: Scene, limit: int, cursor: str | None, is_model: bool) -> L
     where = {"pool": None} if is_model else {"pool": pools}
     query = ListQuery("models" if is_model else "environments", where, "digest", False, limit, cursor)
     return listing(scene, ItemFact, query, network.items)
+
+
+def statistics_page(scene: Scene, since: int | None, until: int | None) -> StatisticsPage:
+    """Statistics of a period, also as lines of one table."""
+    told = period.period_statistics(scene, since, until)
+    return StatisticsPage(meta=scene.meta(), statistics=told, items=tuple(period.measures(told)))
 
 
 def key_epoch_list(scene: Scene) -> Listing[KeyEpochSummary]:

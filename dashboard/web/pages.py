@@ -28,7 +28,10 @@ from dashboard.web.parameters import (
     LimitQuery,
     ListOrder,
     NumberPath,
+    SinceQuery,
+    UntilQuery,
     VerdictName,
+    span_of,
 )
 from dashboard.web.problems import CODES, not_found
 from dashboard.web.render import Renderer
@@ -87,6 +90,7 @@ def page_routes(site: DashboardSite, renderer: Renderer) -> APIRouter:
     _add_receipts(pages)
     _add_parties(pages)
     _add_network(pages)
+    _add_statistics(pages)
     _add_search(pages, site)
     return pages.router
 
@@ -258,6 +262,15 @@ def _add_network(pages: _Pages) -> None:
             return lists.event_list(scene, limit, after, newest=True)
 
         return pages.show(request, "log.html", block, build)
+
+
+def _add_statistics(pages: _Pages) -> None:
+    @pages.get("/statistics", ".json", ".csv")
+    def statistics(request: Request, since: SinceQuery = None, until: UntilQuery = None, block: BlockQuery = None) -> Response:
+        """Audits, operators, availability and openings in a period."""
+        span = span_of(since, until)
+        chosen = {"since": since or "", "until": until or ""}
+        return pages.show(request, "statistics.html", block, lambda scene: lists.statistics_page(scene, *span), chosen=chosen)
 
 
 IdEvent = Annotated[str | None, Query(pattern=r"^[0-9]{1,18}\.[0-9]{1,9}\.[0-9a-f]{16}$")]

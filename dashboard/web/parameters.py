@@ -1,6 +1,7 @@
 """Parameters of requests. Each type accepts one form, so that no text of a visitor reaches a query as anything else."""
 
 import enum
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Path, Query
@@ -8,6 +9,7 @@ from fastapi import Path, Query
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import unhex
 from dashboard.web.answers import LATEST_BLOCK, MAX_LIMIT
+from dashboard.web.problems import bad_request
 
 _ID = r"^0x[0-9a-fA-F]{64}$"
 _ACCOUNT = r"^0x[0-9a-fA-F]{40}$"
@@ -24,6 +26,15 @@ LimitQuery = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Most items.")
 CursorQuery = Annotated[
     str | None, Query(max_length=1000, pattern=r"^[A-Za-z0-9_-]+$", description="`next_cursor` of the page before.")
 ]
+
+_MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)?$"
+SinceQuery = Annotated[
+    str | None, Query(pattern=_MOMENT, description="First moment: `2026-11-01` or `2026-11-01T12:00:00Z`. By default everything.")
+]
+UntilQuery = Annotated[
+    str | None, Query(pattern=_MOMENT, description="Last day, whole, or a moment that is the first one outside.")
+]
+DAY_S = 86_400
 
 
 class ListOrder(enum.StrEnum):
@@ -71,6 +82,26 @@ class AuditResultName(enum.StrEnum):
 def verdict_code(name: VerdictName) -> int:
     """The contract's number of a verdict."""
     return int(Verdict[name.name])
+
+
+def span_of(since: str | None, until: str | None) -> tuple[int | None, int | None]:
+    """Unix seconds of a period: the first moment, and the first one outside. `Refused` for days that no calendar has, or no time
+    between the two."""
+    first, last = _moment("since", since), _moment("until", until)
+    if until and last is not None and "T" not in until:
+        last += DAY_S
+    if first is not None and last is not None and first >= last:
+        raise bad_request("until: the period ends before it begins", "bad_parameter")
+    return first, last
+
+
+def _moment(name: str, text: str | None) -> int | None:
+    if not text:
+        return None
+    try:
+        return int(datetime.fromisoformat(text.removesuffix("Z")).replace(tzinfo=UTC).timestamp())
+    except (ValueError, OverflowError):
+        raise bad_request(f"{name}: no calendar has this day: write it as 2026-11-01", "bad_parameter") from None
 
 
 def digest_of(text: str) -> bytes:

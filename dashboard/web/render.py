@@ -19,7 +19,7 @@ FIRST = ("id", "subject", "receiptId", "batchId", "operator", "account", "verdic
 SECTIONS = (
     ("/", "Overview"), ("/disputes", "Disputes"), ("/batches", "Batches"), ("/demands", "Demands"), ("/audits", "Audits"),
     ("/operators", "Operators"), ("/verifiers", "Verifiers"), ("/models", "Models"), ("/keys", "Keys"), ("/params", "Rules"),
-    ("/money", "Money"), ("/log", "Log"), ("/about", "About"),
+    ("/money", "Money"), ("/statistics", "Statistics"), ("/log", "Log"), ("/about", "About"),
 )  # fmt: skip
 """Navigation: path and title."""
 
@@ -35,7 +35,7 @@ class Renderer:
         )  # fmt: skip
         self._environment.filters |= {
             "short": short, "eth": eth, "exact": exact, "party": self.party, "when": when, "grouped": grouped, "seconds": seconds,
-            "shown": shown_arguments,
+            "shown": shown_arguments, "percent": percent,
         }  # fmt: skip
 
     def page(self, template: str, request: Request, **values: Any) -> str:
@@ -113,6 +113,11 @@ def seconds(count: int) -> str:
         if count >= 2 * size:
             return f"{count // size} {unit}s"
     return f"{count} seconds" if count != 1 else "1 second"
+
+
+def percent(bps: int | None) -> str:
+    """A share in 1/10,000, cut to a tenth of a percent."""
+    return "none" if bps is None else f"{bps // 100}.{bps % 100 // 10} %"
 
 
 def shown_arguments(arguments: dict[str, Any], most: int = 4) -> Sequence[tuple[str, str]]:

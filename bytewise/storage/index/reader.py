@@ -90,6 +90,13 @@ class IndexSnapshot:
         query = self._facts(table, where).order_by(*(columns[name] for name in _key_names(table)))
         return [dict(row) for row in self._connection.execute(query).mappings()]
 
+    def between(self, table: type[Fact], column: str, blocks: range) -> list[Row]:
+        """Facts whose column names one of these blocks, in the order of their keys."""
+        columns = INDEX_METADATA.tables[table.__tablename__].c
+        query = self._facts(table, {}).where(columns[column] >= blocks.start, columns[column] < blocks.stop)
+        query = query.order_by(*(columns[name] for name in _key_names(table)))
+        return [dict(row) for row in self._connection.execute(query).mappings()]
+
     def history(self, table: type[Fact], *key: Any) -> list[Row]:
         """All versions of a fact up to that block, oldest first."""
         columns = INDEX_METADATA.tables[table.__tablename__].c
@@ -155,6 +162,17 @@ class IndexSnapshot:
             query = select(BlockRow.number, BlockRow.timestamp).where(BlockRow.number.in_(wanted[start : start + 500]))
             found |= {number: timestamp for number, timestamp in self._connection.execute(query)}
         return found
+
+    def blocks_of(self, since: int | None, until: int | None) -> range:
+        """Kept blocks with a time from `since` until before `until`, Unix seconds; None: without that bound. Times never fall."""
+        query = select(func.min(BlockRow.number), func.max(BlockRow.number))
+        for bound in (
+            None if since is None else BlockRow.timestamp >= since, None if until is None else BlockRow.timestamp < until,
+            None if self._at is None else BlockRow.number <= self._at,
+        ):  # fmt: skip
+            query = query if bound is None else query.where(bound)
+        first, last = self._connection.execute(query).one()
+        return range(0) if first is None else range(first, last + 1)
 
     def block_hash(self, number: int) -> Digest | None:
         """Hash of a kept block."""

@@ -40,7 +40,7 @@ def test_process_unreadable_to_this_user_does_not_hide_the_others() -> None:
     os.close(here)
 
 
-def test_chain_keeps_its_old_states_in_the_run_and_a_bounded_number_of_them(tmp_path: Path) -> None:
+def test_chain_keeps_a_bounded_number_of_old_states_in_the_run(tmp_path: Path) -> None:
     home, folder, port = tmp_path / "home", tmp_path / "run", free_ports(1)[0]
     site = Site(ROOT, folder, Ports(port, 0, 0, 0, 0, (), (), ()), 1)
     for made in (home, folder):

@@ -72,6 +72,8 @@ class Outline(HTMLParser):
         self.headings: list[int] = []
         self.links: list[str] = []
         self.ids: list[str] = []
+        self.forms: list[tuple[str, dict[str, str]]] = []
+        """Action of each form, and what its fields send while nobody has filled them in."""
         self.words = ""
         self.feed(html)
 
@@ -81,6 +83,10 @@ class Outline(HTMLParser):
             self.headings.append(int(tag[1]))
         if tag == "a" and found.get("href"):
             self.links.append(found["href"] or "")
+        if tag == "form":
+            self.forms.append((found["action"] or "", {}))
+        if tag in ("input", "select") and found.get("name"):
+            self.forms[-1][1][found["name"] or ""] = found.get("value") or ""
         if found.get("id"):
             self.ids.append(found["id"] or "")
         assert tag != "script" and not any(name.startswith("on") or name == "style" for name in found), f"<{tag} {attrs}>"
@@ -103,6 +109,9 @@ def test_every_page_and_every_link_is_there(client: httpx2.Client) -> None:
             assert outline.headings[0] == 1 and outline.headings.count(1) == 1, path
             assert all(after - before <= 1 for before, after in zip(outline.headings, outline.headings[1:], strict=False)), path
             assert len(set(outline.ids)) == len(outline.ids), path
+            for action, fields in outline.forms:
+                # Nothing is looked for: the search says so. Every other form shows everything.
+                assert client.get(action, params=fields).status_code == (404 if action == "/search" else 200), (path, action)
             if len(seen) < 400:
                 left += [link for link in outline.links if link.startswith("/") and "block=" not in link]
     assert len(seen) > 40

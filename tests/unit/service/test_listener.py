@@ -33,6 +33,9 @@ def registry() -> ReadinessRegistry:
 
 @pytest.fixture
 def served(registry: ReadinessRegistry) -> Iterator[Listener]:
+    # Servers that earlier tests ran in this process are not loops of this one.
+    for loop in liveness.loops():
+        liveness.forget(loop)
     with serve_metrics(CHOSEN, Actor.SHARD, registry) as found:
         assert found is not None
         yield found

@@ -1,0 +1,235 @@
+"""Statistics of a period: figures counted by hand on a small chain, bounds of the period, hostile periods, page and CSV."""
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from bytewise.protocol.records.statements import Outcome, Verdict
+from bytewise.protocol.units import ZERO_DIGEST, Address
+from bytewise.storage.engine import open_database
+from bytewise.storage.index.reader import IndexReader
+from dashboard.settings import ApiSettings
+from dashboard.views.period import measures, period_statistics
+from dashboard.views.period_records import PeriodStatistics
+from dashboard.views.scene import Scene
+from dashboard.web.answers import DashboardSite
+from dashboard.web.app import build_app
+from tests.fixtures.dashboard.indexed import Indexed
+from tests.fixtures.dashboard.memory_chain import ACCOUNTS, Made, MemoryChain, digest
+from tests.fixtures.dashboard.site import served
+from tests.fixtures.storage.hand_clock import HandClock
+
+NewDatabase = Callable[[], str]
+A, B, ADA, BEN = ACCOUNTS[:4]
+ONE, TWO, THREE, FOUR = (digest(number) for number in range(20, 24))
+"""Receipts."""
+CASE, OTHER_CASE = digest(1), digest(2)
+LISTED, SEALED = digest(30), digest(31)
+"""Subjects of demands."""
+START = 1000
+"""Time of the first block, Unix seconds; each later one is twelve seconds younger."""
+
+
+def batch(number: int, operator: Address, receipts: int) -> Made:
+    """A batch is anchored."""
+    header = {"firstSeq": 1, "count": receipts, "root": digest(5), "listHash": digest(5), "environment": digest(9),
+              "modelId": digest(8), "keyEpoch": 1, "locator": b"eigenda"}  # fmt: skip
+    told = {"batchId": number, "operator": operator, "header": header, "batch": {"paramsVersion": 1, "anchoredAt": 5}}
+    return "ReceiptAnchor", "BatchAnchored", told
+
+
+def audit(receipt: bytes, verifier: Address, result: int) -> Made:
+    """An audit is posted: 1 the same answer, 2 another one, 3 no finding."""
+    return "Audits", "AuditPosted", {"receiptId": receipt, "verifier": verifier, "result": result, "commitment": ZERO_DIGEST,
+                                     "auditedAt": 4, "signature": b""}  # fmt: skip
+
+
+def shown(receipt: bytes, verifier: Address, out: bytes) -> Made:
+    """Its digest is shown."""
+    return "Audits", "AuditOpened", {"receiptId": receipt, "verifier": verifier, "outHash": out}
+
+
+def demand(subject: bytes, kind: int, operator: Address) -> Made:
+    """A demand."""
+    told = {"subject": subject, "kind": kind, "operator": operator, "by": BEN, "deadline": 60, "bond": 1}
+    return "Demands", "Demanded", told
+
+
+def vote(case: bytes, voter: Address, outcome: Outcome) -> Made:
+    """A member opens its vote."""
+    told = {"seatMask": 1, "outcome": int(outcome), "code": 0, "tokensHash": ZERO_DIGEST, "traceRoot": ZERO_DIGEST,
+            "roundDigest": ZERO_DIGEST, "quoteHash": ZERO_DIGEST}  # fmt: skip
+    return "Rounds", "Revealed", {"id": case, "round": 1, "voter": voter, "vote": told, "quote": b""}
+
+
+def final(case: bytes, verdict: Verdict) -> list[Made]:
+    """A dispute ends."""
+    amounts = dict.fromkeys(
+        ("bond", "appealBond", "advanced", "slashed", "penalties", "perSeat", "toChallenger", "toAppellant", "toOperator",
+         "toVerifiers", "repaid", "burned"), 1)  # fmt: skip
+    account = {**amounts, "appellant": Address("0x" + "00" * 20)}
+    return [
+        ("Disputes", "Finalized", {"id": case, "verdict": int(verdict), "replacement": ZERO_DIGEST}),
+        ("Settlement", "Ended", {"id": case, "account": account}),
+    ]
+
+
+def opened(case: bytes, receipt: bytes, operator: Address) -> Made:
+    """A dispute."""
+    told = {"id": case, "receiptId": receipt, "operator": operator, "challenger": BEN, "batchId": 1, "altCommit": ZERO_DIGEST}
+    return "Disputes", "DisputeOpened", told
+
+
+BLOCKS: tuple[list[Made], ...] = (
+    [("Registry", "OperatorRegistered", {"operator": A, "endpoint": "a"}),
+     ("Registry", "OperatorRegistered", {"operator": B, "endpoint": "b"}), batch(1, A, 10)],
+    [audit(ONE, ADA, 1), audit(ONE, BEN, 1), audit(TWO, ADA, 2), audit(TWO, BEN, 1), audit(THREE, ADA, 2), audit(FOUR, ADA, 3)],
+    [demand(LISTED, 1, A), demand(SEALED, 2, B), batch(2, B, 5)],
+    [shown(ONE, ADA, digest(40)), shown(ONE, BEN, digest(40)), opened(CASE, TWO, A)],
+    [("Demands", "Answered", {"subject": LISTED, "kind": 1, "by": A, "answer": b""}), opened(OTHER_CASE, ONE, B)],
+    [vote(CASE, ADA, Outcome.EXECUTED), vote(CASE, BEN, Outcome.NO_KEY),
+     ("Demands", "Expired", {"subject": SEALED, "kind": 2, "slashed": 7})],
+    [*final(CASE, Verdict.OVERTURNED), ("ReceiptAnchor", "BatchVoided", {"batchId": 2}),
+     ("Demands", "Skipped", {"operator": B, "seq": 9, "reporter": BEN, "slashed": 1})],
+    [("Demands", "Demanded", demand(digest(32), 3, B)[2])],
+)  # fmt: skip
+"""What happens in block 1, 2, ...; block n has the time START + 12 n."""
+
+
+@pytest.fixture
+def index(new_database: NewDatabase) -> Indexed:
+    """An index of the small chain."""
+    chain = MemoryChain(1)
+    for made in BLOCKS:
+        chain.add(made)
+    found = Indexed(new_database(), chain)
+    found.follow()
+    return found
+
+
+def told(index: Indexed, since: int | None = None, until: int | None = None, at: int | None = None) -> PeriodStatistics:
+    """The statistics of a period."""
+    with index.reader.snapshot(at) as snapshot:
+        return period_statistics(Scene(snapshot, {}, START, 60, "0"), since, until)
+
+
+def test_figures_are_those_counted_by_hand(index: Indexed) -> None:
+    found = told(index)
+    audits = found.audits
+    assert (audits.receipts_anchored, audits.receipts_audited, audits.receipts_audited_twice) == (15, 4, 2)
+    assert (audits.coverage_bps, audits.audits, audits.match, audits.mismatch, audits.none) == (2666, 6, 3, 2, 1)
+    assert (audits.opened, audits.agreeing, audits.disagreeing) == (2, 1, 1)
+    # Ben found TWO the same, and the committee overturned it; nobody disputed THREE.
+    assert (audits.matches_refuted, audits.mismatches_refuted, audits.mismatches_open) == (1, 0, 1)
+    a, b = found.operators
+    assert (a.operator.account, a.batches, a.receipts, a.disputes, a.convictions, a.undecided) == (A, 1, 10, 1, 1, 0)
+    assert (a.demands, a.demands_answered, a.median_answer_s, a.slowest_answer_s) == (1, 1, 24, 24)
+    assert (b.receipts, b.void_batches, b.disputes, b.convictions, b.undecided, b.skipped) == (5, 1, 1, 0, 1, 1)
+    assert (b.demands, b.demands_expired, b.median_answer_s) == (2, 1, None)
+    assert [(each.kind, each.demands, each.answered, each.expired, each.open, each.answered_bps) for each in found.demands] == [
+        ("list", 1, 1, 0, 0, 10_000), ("envelope", 1, 0, 1, 0, 0), ("anchor", 1, 0, 0, 1, None),
+    ]  # fmt: skip
+    # Ben's vote says that it got no key, and Ada's audit of FOUR found nothing: neither opened anything for sure.
+    assert [(each.cause, each.openings, each.receipts) for each in found.openings] == [
+        ("light audit", 5, 3), ("vote in round 1", 1, 1),
+    ]  # fmt: skip
+
+
+def test_auditors_of_one_result_and_two_digests_disagree(new_database: NewDatabase) -> None:
+    chain = MemoryChain(1)
+    chain.add([audit(ONE, ADA, 2), audit(ONE, BEN, 2), shown(ONE, ADA, digest(40)), shown(ONE, BEN, digest(41))])
+    index = Indexed(new_database(), chain)
+    index.follow()
+    assert (told(index).audits.agreeing, told(index).audits.disagreeing) == (0, 1)
+
+
+def test_a_receipt_without_final_verdict_refutes_nobody(index: Indexed) -> None:
+    assert told(index, at=6).audits.matches_refuted == 0 and told(index, at=6).operators[0].convictions == 0
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "batches", "audits"),
+    [
+        (None, START + 12, 0, 0), (None, START + 13, 1, 0), (START + 12, START + 24, 1, 0), (START + 13, None, 1, 6),
+        (START + 24, START + 25, 0, 6), (START + 10**6, None, 0, 0), (None, 0, 0, 0),
+    ],
+)  # fmt: skip
+def test_facts_count_in_the_period_in_which_they_began(
+    index: Indexed, since: int | None, until: int | None, batches: int, audits: int
+) -> None:
+    found = told(index, since, until)
+    assert (sum(each.batches for each in found.operators), found.audits.audits) == (batches, audits)
+    assert (found.period.first_block is None) == (batches == audits == 0 and (since is not None or until != START + 12))
+
+
+def test_periods_side_by_side_sum_to_the_whole(index: Indexed) -> None:
+    summed = ("audits", "match", "mismatch", "none", "opened", "receipts_anchored", "mismatches_open", "matches_refuted")
+    whole = told(index).audits
+    for cut in range(START, START + 12 * len(BLOCKS) + 1, 6):
+        parts = told(index, None, cut).audits, told(index, cut, None).audits
+        for name in summed:
+            assert sum(getattr(each, name) for each in parts) == getattr(whole, name), (cut, name)
+
+
+def test_lines_have_every_figure(index: Indexed) -> None:
+    found = told(index)
+    lines = {(line.topic, line.subject, line.measure): line.value for line in measures(found)}
+    assert lines["operators", A, "median_answer_s"] == 24 and lines["openings", "light audit", "openings"] == 5
+    assert lines["audits", "", "coverage_bps"] == 2666 and lines["demands", "anchor", "answered_bps"] is None
+
+
+@pytest.fixture
+def client(index: Indexed, tmp_path: Path) -> Iterator[httpx2.Client]:
+    """A visitor."""
+    clock = HandClock()
+    clock.seconds = START + 12 * len(BLOCKS)
+    reader = IndexReader(open_database(index.url, read_only=True))
+    site = DashboardSite(reader, {}, {}, clock, 60, "0")
+    with (
+        served(build_app(site, ApiSettings(requests_per_minute=100_000))) as url,
+        httpx2.Client(base_url=url, timeout=120) as made,
+    ):
+        yield made
+
+
+def test_page_api_and_csv_say_the_same(client: httpx2.Client) -> None:
+    query = {"since": "1970-01-01", "until": "1970-01-01T00:17:05Z"}
+    page: dict[str, Any] = client.get("/statistics.json", params=query).json()
+    data = client.get("/api/v1/statistics/period", params=query).json()["data"]
+    rows = list(csv.DictReader(io.StringIO(client.get("/statistics.csv", params=query).text)))
+    assert page["statistics"] == data and data["audits"]["audits"] == 6 and data["period"]["until"]["unix"] == START + 25
+    told = [{name: "" if value is None else str(value) for name, value in item.items()} for item in page["items"]]
+    assert rows == told
+    html = client.get("/statistics", params=query).text
+    assert "4 receipts were audited and 10 were anchored, 40.0 %" in html and 'value="1970-01-01T00:17:05Z"' in html
+
+
+def test_last_day_is_whole_and_empty_fields_of_the_form_bound_nothing(client: httpx2.Client) -> None:
+    day = client.get("/statistics.json", params={"since": "", "until": "1970-01-01"}).json()["statistics"]
+    assert day["audits"]["audits"] == 6 and day["period"]["since"] is None and day["period"]["until"]["unix"] == 86_400
+    empty = client.get("/statistics", params={"since": "1970-01-02"})
+    assert empty.status_code == 200 and "No event of this period up to block" in empty.text
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"since": "2026-02-30"}, {"since": "yesterday"}, {"until": "2026-11-01' or 1=1"},
+        {"since": "2026-11-02", "until": "2026-11-01"},
+        {"since": "2026-11-01T24:00:00Z"}, {"since": "9999-12-31", "until": "0000-01-01"},
+        {"until": "2026-11-01T12:00:00+02:00"},
+    ],
+)  # fmt: skip
+def test_periods_that_no_calendar_has_are_refused(client: httpx2.Client, query: dict[str, str]) -> None:
+    answer = client.get("/api/v1/statistics/period", params=query)
+    assert answer.status_code == 400 and answer.json()["code"] == "bad_parameter" and answer.json()["detail"]
+    assert client.get("/statistics", params=query).status_code == 400
+
+
+def test_latest_day_is_answered(client: httpx2.Client) -> None:
+    assert client.get("/api/v1/statistics/period", params={"until": "9999-12-31"}).status_code == 200
