@@ -5,12 +5,11 @@ The figure has no network and no node in it: it is what decoding leaves to do, f
 
 import argparse
 import json
-import os
-import re
 import tempfile
 import time
 from pathlib import Path
 
+from bench.machine import describe
 from tests.fixtures.dashboard.indexed import Indexed
 from tests.fixtures.dashboard.memory_chain import MemoryChain
 
@@ -21,6 +20,7 @@ EVENTS_PER_BLOCK = 1.2
 
 def measure(events: int) -> dict[str, object]:
     """Indexes about so many events, all of final blocks, and one fork of 64 blocks at the end."""
+    machine = describe()
     chain = MemoryChain(1)
     chain.extend(int(events / EVENTS_PER_BLOCK))
     with tempfile.TemporaryDirectory() as folder:
@@ -37,14 +37,8 @@ def measure(events: int) -> dict[str, object]:
         size = (Path(folder) / "index.db").stat().st_size
     return {
         "events": count, "blocks": len(chain.blocks), "seconds": round(took, 1), "events_per_second": round(count / took),
-        "fork_of_64_blocks_s": round(fork, 2), "database_bytes": size, "processor": _processor(),
-        "load": round(os.getloadavg()[0], 1),
+        "fork_of_64_blocks_s": round(fork, 2), "database_bytes": size, "machine": machine,
     }  # fmt: skip
-
-
-def _processor() -> str:
-    found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    return f"{found[1] if found else 'unknown'}, {os.cpu_count()} CPUs"
 
 
 def main() -> None:
