@@ -1,59 +1,333 @@
-"""`bytewise journal verify`."""
+"""`bytewise journal`: verify a journal, sign checkpoints of it, export entries with proofs, witness checkpoints of others."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
 import typer
 from rich.console import Console
 
+from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt
-from bytewise.protocol.units import hex0x
+from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.units import Digest, hex0x
 from bytewise.service.exit_codes import Exit
 from cli.new_folder import SETTINGS
 from cli.options import NodeConfigOption, digest_argument
 from cli.output import OutputFormat, OutputOption, emit, moment, plain
 
 if TYPE_CHECKING:
-    from bytewise.storage.journal import VerifiedJournal
+    from bytewise.crypto.checkpoint import CheckpointKeys, SignedCheckpoint
+    from bytewise.crypto.signed_note import NoteKey
+    from bytewise.service.checkpoints import CheckpointSettings
+    from bytewise.storage.journal import Journal
+    from bytewise.storage.journal_export import VerifiedExport
 
 HeadOption = Annotated[
     str | None, typer.Option("--head", help="A head that this command printed before, which must still be in it.")
 ]
+ExportOption = Annotated[
+    Path | None, typer.Option("--export", help="Verify this file of `bytewise journal export` instead of a node's database.")
+]
+KeysOption = Annotated[
+    str | None,
+    typer.Option("--keys", help="With --export: fingerprint of the journal's keys, as its owner's `journal verify` prints it."),
+]
+KeptOption = Annotated[
+    list[Path] | None,
+    typer.Option("--checkpoint", help="A checkpoint that you kept, which the journal must continue; repeatable."),
+]
+WitnessKeyOption = Annotated[
+    list[str] | None,
+    typer.Option("--witness", help="With --export: key of a witness that must have signed a --checkpoint; repeatable."),
+]
+OutFileOption = Annotated[Path, typer.Option("--out", help="File to write; it must not exist.")]
 
 
 def verify(
-    config: NodeConfigOption = Path(SETTINGS), head: HeadOption = None, output: OutputOption = OutputFormat.TABLE
+    config: NodeConfigOption = Path(SETTINGS), head: HeadOption = None, export: ExportOption = None, keys: KeysOption = None,
+    kept: KeptOption = None, witnesses: WitnessKeyOption = None, output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
-    """Verify the journal of a node: the chain of its entries, and its own signature on each.
+    """Verify the journal of a node, or an export of one, which needs neither node nor database.
 
-    The journal says what the node meant to do before it did it. Keep the head that is printed elsewhere, and give it with --head
-    the next time: a journal whose end was cut off is found by that alone. The node may run meanwhile.
+    The journal says what the node meant to do before it did it. Of a node the chain of its entries is verified, its own
+    signature on each, and that it continues every checkpoint that it signed. A journal whose end was cut off, checkpoints
+    included, is found only by what somebody else kept: a head (--head) or a checkpoint (--checkpoint). The node may run
+    meanwhile.
 
-    Exit codes: 0 it holds, 2 an entry was altered, lost or added, or the kept head is not in it, 64 wrong input.
+    Exit codes: 0 it holds, 2 an entry was altered, lost or added, or what was kept is not in it, 3 the export holds, but no
+    --keys says whose it must be, 64 wrong input.
 
-    Example: bytewise journal verify --config bytewise-watchtower/bytewise.toml --head 0x5f1c…
+    Example: bytewise journal verify --export entries.json --keys 0x5f1c… --checkpoint kept.checkpoint
     """
+    notes = [_read_kept(file) for file in kept or []]
+    if export is not None:
+        if head is not None:
+            raise ConfigurationError("--head", "is for a node's database: give --checkpoint with --export")
+        _verify_export(export, keys, notes, [_witness_key(each) for each in witnesses or []], output)
+        return
+    if keys is not None or witnesses:
+        raise ConfigurationError("--keys", "and --witness belong to --export")
+    _verify_node(_open(config), None if head is None else digest_argument("--head", head), notes, output)
+
+
+def checkpoint(
+    config: NodeConfigOption = Path(SETTINGS),
+    out: Annotated[Path | None, typer.Option("--out", help="Write a copy to this file, which must not exist.")] = None,
+) -> None:
+    """Sign how many entries the journal has, and the root of their tree.
+
+    The node does so by itself each hour, if its settings have the section [checkpoints]. Give checkpoints to others: with one
+    they find later whether an entry before it was changed. If there is no new entry, the newest checkpoint is shown.
+
+    Exit codes: 0 signed, 2 the journal does not continue what it signed before, 64 wrong input, or the file exists.
+
+    Example: bytewise journal checkpoint --config bytewise-watchtower/bytewise.toml --out mine.checkpoint
+    """
+    _refuse_existing(out)
+    node = _open(config)
+    signed = node.newest_checkpoint()
+    if out is not None:
+        _write(out, signed.note.encode().encode())
+    print(f"checkpoint of {signed.checkpoint.size} entries, {moment(signed.checkpoint.at)}; root {hex0x(signed.checkpoint.root)}")
+
+
+def export(
+    out: OutFileOption,
+    config: NodeConfigOption = Path(SETTINGS),
+    first: Annotated[int, typer.Option("--from", min=0, help="Number of the first entry.")] = 0,
+    last: Annotated[int | None, typer.Option("--to", min=0, help="Number of the last entry; by default the newest.")] = None,
+    since: Annotated[
+        list[Path] | None, typer.Option("--since", help="A checkpoint that your reader has; repeatable. It may be an older one.")
+    ] = None,
+) -> None:
+    """Write entries to one file with proofs to a signed checkpoint.
+
+    A new checkpoint is signed if the journal has entries since the newest one. Everybody who gets the file reads these
+    entries and no others. For a reader who kept a checkpoint, add it with --since: then the file proves that no entry before
+    it was changed.
+
+    Exit codes: 0 written, 2 the journal does not continue what it signed before, 64 wrong input, or the file exists.
+
+    Example: bytewise journal export --config bytewise-watchtower/bytewise.toml --out entries.json --from 120 --to 140
+    """
+    from bytewise.storage.journal_export import ExportRejected, make_export, verify_export
+
+    _refuse_existing(out)
+    node, earlier = _open(config), [_read_kept(file) for file in since or []]
+    signed = node.newest_checkpoint()
+    end = signed.checkpoint.size if last is None else last + 1
+    try:
+        data = make_export(node.journal, node.keys.public, signed, first, end, earlier)
+        verify_export(data, kept=earlier)
+    except MalformedValue as error:
+        raise ConfigurationError("--from, --to, --since", str(error)) from None
+    except ExportRejected as error:
+        _refuse(f"{error.args[0]}: {error.args[1]}")
+    _write(out, data)
+    fingerprint = hex0x(node.keys.public.fingerprint)
+    print(f"{out}: entries {first} to {end - 1} of {signed.checkpoint.size}, {len(data)} bytes; keys {fingerprint}")
+
+
+def witness(
+    file: Annotated[Path, typer.Argument(metavar="EXPORT", help="File of `bytewise journal export --since YOUR_LAST`.")],
+    name: Annotated[str, typer.Option("--name", help="Your name as a witness, such as example.org/witness.")],
+    key: Annotated[Path, typer.Option("--key", help="Your Ed25519 key for this alone; made at the first use.")],
+    memory: Annotated[Path, typer.Option("--memory", help="Folder of the newest checkpoint of each journal that you signed.")],
+    out: OutFileOption,
+) -> None:
+    """Sign that a journal continues every checkpoint of it that you have signed before.
+
+    You keep the newest checkpoint of each journal in a folder, and ask its owner for an export since that one. A journal of
+    which you signed another history gets no signature. Nothing else is vouched for: the entries say what their owner wrote.
+
+    Exit codes: 0 written, 2 the export does not hold, or the journal was rewritten or cut, 64 wrong input, or the file exists.
+
+    Example: bytewise journal witness entries.json --name example.org/w1 --key w1.key --memory seen --out mine.checkpoint
+    """
+    from bytewise.crypto.checkpoint import cosign, witness_key
+    from bytewise.service.clock import SystemClock
+    from bytewise.storage.checkpoints import SUFFIX
+    from bytewise.storage.journal import journal_key
+
+    _refuse_existing(out)
+    data = _read_export(file)
+    signed = _verified(data, None, []).checkpoint
+    place = memory / f"{signed.checkpoint.origin.rpartition('/')[2]}{SUFFIX}"
+    if place.exists():
+        _verified(data, None, [_read_kept(place)])
+    secret = journal_key(key)
+    try:
+        public = witness_key(name, secret)
+    except MalformedValue as error:
+        raise ConfigurationError("--name", str(error)) from None
+    made = cosign(signed, name, secret, SystemClock().now()).note.encode().encode()
+    memory.mkdir(parents=True, exist_ok=True)
+    # The memory first: a stop between the two loses a signature, and never the memory of one.
+    _write(place, made)
+    _write(out, made)
+    print(f"{out}: checkpoint of {signed.checkpoint.size} entries, signed by {public.text}")
+
+
+class _NodeJournal(NamedTuple):
+    """The journal of a node, opened by its settings."""
+
+    journal: "Journal"
+    keys: "CheckpointKeys"
+    settings: "CheckpointSettings | None"
+
+    def newest_checkpoint(self) -> "SignedCheckpoint":
+        """A checkpoint of all its entries. `typer.Exit` if the journal does not continue what it signed before."""
+        from bytewise.service.clock import SystemClock
+        from bytewise.storage.checkpoints import CheckpointFolder, CheckpointKeeper
+
+        if self.settings is None:
+            raise ConfigurationError(
+                "checkpoints", 'no such section in the settings: add [checkpoints] with folder = "checkpoints"'
+            )
+        try:
+            made = CheckpointKeeper(self.journal, self.keys, self.settings, SystemClock()).make()
+            found = made or CheckpointFolder(self.settings.folder, self.keys.public).newest()
+        except StoreCorrupt as error:
+            _refuse(str(error))
+        if found is None:
+            raise ConfigurationError("journal", "has no entry yet: start the node first")
+        return found
+
+
+def _open(config: Path) -> _NodeJournal:
+    from bytewise.crypto.checkpoint import CheckpointKeys
     from bytewise.service.clock import SystemClock
     from bytewise.storage.journal import Journal, journal_key
     from cli.node.view import NodeView
     from kms.settings import ShardSettings
 
-    kept = None if head is None else digest_argument("--head", head)
     view = NodeView(config)
     if isinstance(view.settings, ShardSettings):
         raise ConfigurationError(config.name, "is of a shard, whose release log takes the place of a journal")
-    key = view.settings.db.journal_key_file
-    if not key.exists():
-        raise ConfigurationError(key.name, "is not there: the node writes it when it starts for the first time")
+    file = view.settings.db.journal_key_file
+    if not file.exists():
+        raise ConfigurationError(file.name, "is not there: the node writes it when it starts for the first time")
+    key = journal_key(file)
+    return _NodeJournal(Journal(view.database, key, SystemClock()), CheckpointKeys(key), view.settings.checkpoints)
+
+
+def _verify_node(node: _NodeJournal, head: Digest | None, kept: list["SignedCheckpoint"], output: OutputFormat) -> None:
+    from bytewise.crypto.checkpoint import signed_by
+    from bytewise.storage.checkpoints import CheckpointFolder, verify_continued
+
     try:
-        found = Journal(view.database, journal_key(key), SystemClock()).verified(kept)
-    except StoreCorrupt as error:
-        Console(stderr=True).print(plain(str(error), "red"), soft_wrap=True)
-        raise typer.Exit(Exit.MISMATCH) from None
-    result = {"entries": found.entries, "head": hex0x(found.head), "newest_at": found.newest_at}
-    emit(output, result, lambda: _print(found))
-
-
-def _print(found: "VerifiedJournal") -> None:
+        found, leaves = node.journal.verified(head), node.journal.leaves()
+        stored = [] if node.settings is None else CheckpointFolder(node.settings.folder, node.keys.public).all()
+        for each in kept:
+            if not all(signed_by(node.keys.public, each)):
+                raise StoreCorrupt("journal", f"the kept checkpoint of {each.checkpoint.size} entries is not signed by its keys")
+        verify_continued(leaves, [*stored, *kept])
+    except (StoreCorrupt, MalformedValue) as error:
+        _refuse(str(error))
+    fingerprint, count = hex0x(node.keys.public.fingerprint), len(stored) + len(kept)
+    result = {
+        "entries": found.entries, "head": hex0x(found.head), "newest_at": found.newest_at, "checkpoints": count,
+        "keys": fingerprint,
+    }  # fmt: skip
     newest = f", the newest of {moment(found.newest_at)}" if found.entries else ""
-    Console().print(plain(f"{found.entries} entries{newest}; head {hex0x(found.head)}"), soft_wrap=True)
+    line = f"{found.entries} entries{newest}; head {hex0x(found.head)}; {count} checkpoints hold; keys {fingerprint}"
+    emit(output, result, lambda: Console().print(plain(line), soft_wrap=True))
+
+
+def _verify_export(
+    file: Path, keys: str | None, kept: list["SignedCheckpoint"], witnesses: list["NoteKey"], output: OutputFormat
+) -> None:
+    fingerprint = None if keys is None else digest_argument("--keys", keys)
+    found = _verified(_read_export(file), fingerprint, kept)
+    for each in witnesses:
+        if not any(note.note.is_signed_by(each) for note in kept):
+            _refuse(f"no --checkpoint has a valid signature of the witness {each.name}")
+    emit(output, _export_json(found), lambda: _print_export(found))
+    if fingerprint is None:
+        line = (
+            f"Whose journal it is stays open: compare --keys {hex0x(found.export.keys.fingerprint)} with what its owner prints."
+        )
+        Console(stderr=True).print(plain(line, "yellow"), soft_wrap=True)
+        raise typer.Exit(Exit.INCONCLUSIVE)
+
+
+def _export_json(found: "VerifiedExport") -> dict[str, Any]:
+    point = found.checkpoint.checkpoint
+    return {
+        "keys": hex0x(found.export.keys.fingerprint), "size": point.size, "root": hex0x(point.root), "signed_at": point.at,
+        "continues": [each.checkpoint.size for each in found.earlier],
+        "entries": [
+            {"number": e.number, "at": e.at, "kind": e.kind, "subject": hex0x(e.subject), "body": e.body} for e in found.entries
+        ],
+    }  # fmt: skip
+
+
+def _print_export(found: "VerifiedExport") -> None:
+    console, point, entries = Console(), found.checkpoint.checkpoint, found.entries
+    for each in entries:
+        body = encode(each.body).decode()
+        console.print(plain(f"{each.number}  {moment(each.at)}  {each.kind}  {hex0x(each.subject)}  {body}"), soft_wrap=True)
+    line = f"entries {entries[0].number} to {entries[-1].number} of {point.size}, signed {moment(point.at)}"
+    console.print(plain(line, "bold"), soft_wrap=True)
+    for before in found.earlier:
+        console.print(plain(f"  it continues the checkpoint of {before.checkpoint.size} entries"), soft_wrap=True)
+
+
+def _verified(data: bytes, fingerprint: Digest | None, kept: list["SignedCheckpoint"]) -> "VerifiedExport":
+    from bytewise.storage.journal_export import ExportFailure, ExportRejected, verify_export
+
+    try:
+        return verify_export(data, fingerprint, kept)
+    except ExportRejected as error:
+        name, why = error.args
+        if name is ExportFailure.MALFORMED:
+            raise ConfigurationError("--export", f"is no export: {why}") from None
+        _refuse(f"{name}: {why}")
+
+
+def _refuse(line: str) -> NoReturn:
+    Console(stderr=True).print(plain(line, "red"), soft_wrap=True)
+    raise typer.Exit(Exit.MISMATCH)
+
+
+def _refuse_existing(file: Path | None) -> None:
+    if file is not None and file.exists():
+        raise ConfigurationError(file.name, "exists; evidence is never overwritten: name a new file")
+
+
+def _read_export(file: Path) -> bytes:
+    """The bytes of a file, as far as an export may be long."""
+    from bytewise.protocol.encoding import MAX_DOCUMENT_BYTES
+
+    try:
+        with file.open("rb") as opened:
+            return opened.read(MAX_DOCUMENT_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(file.name, f"{error.strerror}: name a file of `bytewise journal export`") from None
+
+
+def _read_kept(file: Path) -> "SignedCheckpoint":
+    from bytewise.storage.checkpoints import read_checkpoint
+
+    try:
+        return read_checkpoint(file)
+    except MalformedValue as error:
+        raise ConfigurationError(file.name, f"is no checkpoint: {error}") from None
+
+
+def _witness_key(text: str) -> "NoteKey":
+    from bytewise.crypto.signed_note import SignatureType, parse_key
+
+    try:
+        key = parse_key(text)
+    except MalformedValue as error:
+        raise ConfigurationError("--witness", str(error)) from None
+    if key.kind is not SignatureType.COSIGNATURE:
+        raise ConfigurationError("--witness", "is no key of a witness: give what `bytewise journal witness` prints")
+    return key
+
+
+def _write(file: Path, data: bytes) -> None:
+    from bytewise.service.files import replace_file
+
+    replace_file(file, data)

@@ -247,7 +247,14 @@ TREE = Noun(
             {
                 "verify": Verb(
                     "cli.journal:verify",
-                    "Verify the journal of a node: the chain of its entries, and its own signature on each.",
+                    "Verify the journal of a node, or an export of one, which needs neither node nor database.",
+                ),
+                "checkpoint": Verb(
+                    "cli.journal:checkpoint", "Sign how many entries the journal has, and the root of their tree."
+                ),
+                "export": Verb("cli.journal:export", "Write entries to one file with proofs to a signed checkpoint."),
+                "witness": Verb(
+                    "cli.journal:witness", "Sign that a journal continues every checkpoint of it that you have signed before."
                 ),
             },
         ),

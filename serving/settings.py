@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.service.checkpoints import CheckpointSettings
 from bytewise.service.housekeeping import BackupSettings, HousekeepingSettings
 from bytewise.service.listener import MetricsSettings
 from bytewise.service.sections import SCHEMA_VERSION, ChainSettings, DaSettings, DatabaseSettings, SignerSettings
@@ -106,6 +107,8 @@ class OperatorSettings:
     deleted."""
     backup: BackupSettings | None = None
     """Backups that the process makes by itself; without the section, none."""
+    checkpoints: CheckpointSettings | None = None
+    """Where signed checkpoints of the journal are kept. Without this section none are made."""
     metrics: MetricsSettings | None = None
     """Where metrics and probes are served. Without this section they are not served."""
 

@@ -9,6 +9,7 @@ from bytewise.protocol.decisions.demands import DemandPolicy
 from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.capsules import CapsuleSettings
+from bytewise.service.checkpoints import CheckpointSettings
 from bytewise.service.housekeeping import BackupSettings, HousekeepingSettings
 from bytewise.service.listener import MetricsSettings
 from bytewise.service.sections import SCHEMA_VERSION, ChainSettings, DaSettings, DatabaseSettings, SignerSettings
@@ -131,6 +132,8 @@ class NodeSettings:
     """Backups that the process makes by itself; without the section, none."""
     capsules: CapsuleSettings | None = None
     """Where capsules of disputes that are over are kept. Without this section none are made."""
+    checkpoints: CheckpointSettings | None = None
+    """Where signed checkpoints of the journal are kept. Without this section none are made."""
     metrics: MetricsSettings | None = None
     """Where metrics and probes are served. Without this section they are not served."""
     enclave: OtherProcess | None = None

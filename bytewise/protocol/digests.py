@@ -88,6 +88,8 @@ class Label(enum.Enum):
     ERASURE = "bytewise/v1/shares-erased-at-version"
     SHARD_BACKUP = "bytewise/v1/shard-backup"
     JOURNAL = "bytewise/v1/journal-entry"
+    JOURNAL_KEYS = "bytewise/v1/keys-of-journal"
+    JOURNAL_MLDSA = "bytewise/v1/ml-dsa-key-of-journal"
     PROTECTION = "bytewise/v1/protected-vote"
     KEY_DERIVATION = "bytewise/v1/deterministic-key"
     WEIGHTS = "bytewise/v1/model-make"

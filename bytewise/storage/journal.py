@@ -1,6 +1,7 @@
 """The hash-chained, append-only journal: the intent is recorded and signed before the action executes (design section 10).
 
 digest = H(journal label, number, at, kind, subject, canonical body, previous digest), signed with the node's Ed25519 key.
+The leaves of the journal's tree (`bytewise.crypto.tree_hash`) are these digests.
 """
 
 import os
@@ -11,6 +12,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from sqlalchemy import Connection, Engine, Row, insert, select
 
+from bytewise.crypto.tree_hash import leaf_hash
 from bytewise.ports import Clock
 from bytewise.protocol import digests, encoding
 from bytewise.protocol.digests import Label
@@ -67,7 +69,7 @@ class Journal:
         ).one_or_none()
         number, previous = (0, ZERO_DIGEST) if last is None else (last[0] + 1, Digest(last[1]))
         raw, now = encoding.encode(body), self._clock.now()
-        digest = _digest(number, now, kind, subject, raw, previous)
+        digest = entry_digest(number, now, kind, subject, raw, previous)
         connection.execute(
             insert(JournalRow).values(
                 number=number, recorded_at=now, kind=kind, subject=subject, body=raw, previous_digest=previous, digest=digest,
@@ -101,6 +103,12 @@ class Journal:
         if not has_kept:
             raise StoreCorrupt("journal", "does not contain the head that was kept: its end was cut off, or it was replaced")
         return VerifiedJournal(count, head, newest_at)
+
+    def leaves(self) -> list[Digest]:
+        """Leaf hashes of all entries in order. Nothing is verified."""
+        with read_transaction(self._engine) as connection:
+            found = connection.execute(select(JournalRow.digest).order_by(JournalRow.number)).scalars()
+            return [leaf_hash(each) for each in found]
 
     def entries(self, from_number: int = 0, limit: int = 1000) -> tuple[JournalEntry, ...]:
         """Entries in order, from a number."""
@@ -140,10 +148,11 @@ def _verify_row(row: Row[Any], number: int, previous: Digest, public: Ed25519Pub
         raise StoreCorrupt("journal", f"entry {number}: {type(error).__name__}") from None
     if row.number != number or row.previous_digest != previous:
         raise StoreCorrupt("journal", f"entry {number} does not follow its predecessor")
-    if row.digest != _digest(row.number, row.recorded_at, row.kind, row.subject, row.body, previous):
+    if row.digest != entry_digest(row.number, row.recorded_at, row.kind, row.subject, row.body, previous):
         raise StoreCorrupt("journal", f"entry {number} was altered")
     return Digest(row.digest)
 
 
-def _digest(number: int, at: int, kind: str, subject: bytes, body: bytes, previous: Digest) -> Digest:
+def entry_digest(number: int, at: int, kind: str, subject: bytes, body: bytes, previous: Digest) -> Digest:
+    """Digest of an entry; `body` is canonical JSON."""
     return digests.labelled(Label.JOURNAL, number, at, kind.encode(), subject, body, previous)

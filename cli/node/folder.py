@@ -33,6 +33,7 @@ from serving.settings import OperatorSettings
 from verifier.settings import NodeSettings
 
 NETWORK, KEYSTORE, JOURNAL, DATABASE, SOCKET = "network.json", "account.json", "journal.key", "node.db", "enclave.sock"
+CHECKPOINTS = "checkpoints"
 GATEWAY, CERTIFICATE, TLS_KEY = "gateway.key", "tls.pem", "tls.key"
 
 _OMITTED = {
@@ -152,6 +153,7 @@ def _common(choices: NodeChoices) -> dict[str, Any]:
         "chain": {"rpc_url": rpc[0]} if len(rpc) == 1 else {"rpc_urls": rpc},
         "da": {"urls": choices.da}, "signer": _signer(choices.account),
         "db": {"journal_key_file": JOURNAL, **database}, "metrics": {"port": choices.metrics_port},
+        "checkpoints": {"folder": CHECKPOINTS},
     }  # fmt: skip
 
 

@@ -1,0 +1,148 @@
+"""The Merkle tree of RFC 9162 (section 2.1) over SHA-256: roots, proofs of a range of leaves, and consistency proofs.
+
+A range proof of one leaf has the hashes of its RFC inclusion proof, ordered from left to right.
+"""
+
+import functools
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from bytewise.protocol.digests import sha256
+from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.units import Digest
+
+EMPTY_ROOT = sha256(b"")
+"""Root of the tree without leaves."""
+
+
+def leaf_hash(data: bytes) -> Digest:
+    """Hash of a leaf."""
+    return sha256(b"\x00" + data)
+
+
+def node_hash(left: bytes, right: bytes) -> Digest:
+    """Hash of a node with two children."""
+    return sha256(b"\x01" + left + right)
+
+
+def root_of(leaves: Sequence[Digest]) -> Digest:
+    """Root of the tree with these leaf hashes."""
+    return _subtree(leaves, 0, len(leaves)) if leaves else EMPTY_ROOT
+
+
+def roots_at(leaves: Iterable[Digest], sizes: Collection[int]) -> dict[int, Digest]:
+    """Roots of the trees of the first leaves, for each of the sizes up to the number of leaves. Every leaf is read once."""
+    wanted, found = set(sizes), {0: EMPTY_ROOT}
+    parts: list[Digest] = []
+    for size, leaf in enumerate(leaves, 1):
+        parts.append(leaf)
+        # The parts are the full subtrees of the leaves so far: one for each bit of their number.
+        for _ in range((size & -size).bit_length() - 1):
+            right = parts.pop()
+            parts.append(node_hash(parts.pop(), right))
+        if size in wanted:
+            found[size] = functools.reduce(lambda right, left: node_hash(left, right), reversed(parts))
+    return {size: root for size, root in found.items() if size in wanted}
+
+
+def range_proof(leaves: Sequence[Digest], first: int, end: int) -> tuple[Digest, ...]:
+    """Hashes that lead from the leaves `first` to `end - 1` to the root. `MalformedValue` if the range is empty or outside."""
+    _verify_range(first, end, len(leaves))
+    return tuple(_subtree(leaves, low, high) for low, high in _outside(0, len(leaves), first, end))
+
+
+def root_of_range(leaves: Sequence[Digest], first: int, size: int, proof: Sequence[Digest]) -> Digest:
+    """Root of a tree of `size` leaves whose leaves from `first` on are these. `MalformedValue` if the proof is no range proof."""
+    end = first + len(leaves)
+    _verify_range(first, end, size)
+    if len(proof) != sum(1 for _ in _outside(0, size, first, end)):
+        raise MalformedValue("proof", f"{len(proof)} hashes, which is not the number for this range")
+    rest = iter(proof)
+
+    def root(low: int, high: int) -> Digest:
+        if end <= low or high <= first:
+            return next(rest)
+        if high - low == 1:
+            return leaves[low - first]
+        middle = low + _split(high - low)
+        return node_hash(root(low, middle), root(middle, high))
+
+    return root(0, size)
+
+
+def consistency_proof(leaves: Sequence[Digest], earlier: int) -> tuple[Digest, ...]:
+    """Hashes that show that the tree of the first `earlier` leaves is the beginning of this tree (RFC 9162, 2.1.4.1).
+
+    `MalformedValue` if the tree has fewer leaves. From an empty or an equal tree the proof is empty.
+    """
+    if not 0 <= earlier <= len(leaves):
+        raise MalformedValue("earlier size", f"{earlier} of {len(leaves)} leaves")
+    return tuple(_subtree(leaves, low, high) for low, high in _consistency(earlier, len(leaves)))
+
+
+def is_consistent(earlier: int, earlier_root: Digest, size: int, root: Digest, proof: Sequence[Digest]) -> bool:
+    """Whether the proof shows that the tree with `earlier_root` is the beginning of the tree with `root`."""
+    if not 0 <= earlier <= size:
+        return False
+    parts = list(_consistency(earlier, size))
+    if len(proof) != len(parts):
+        return False
+    if earlier in (0, size):
+        return earlier_root == (root if earlier == size else EMPTY_ROOT)
+    known = dict(zip(parts, proof, strict=True))
+    if earlier & (earlier - 1) == 0:
+        known[0, earlier] = earlier_root
+    return _joined(known, 0, earlier) == earlier_root and _joined(known, 0, size) == root
+
+
+def _joined(known: dict[tuple[int, int], Digest], low: int, high: int) -> Digest:
+    """Hash of a subtree whose parts are known."""
+    if (low, high) in known:
+        return known[low, high]
+    middle = low + _split(high - low)
+    return node_hash(_joined(known, low, middle), _joined(known, middle, high))
+
+
+def _consistency(earlier: int, size: int) -> Iterator[tuple[int, int]]:
+    """Subtrees of a consistency proof in its order: from the deepest up."""
+    if earlier in (0, size):
+        return
+    path: list[tuple[int, int]] = []
+    low, high = 0, size
+    while high != earlier:
+        middle = low + _split(high - low)
+        if earlier <= middle:
+            path.append((middle, high))
+            high = middle
+        else:
+            path.append((low, middle))
+            low = middle
+    if low:
+        yield low, high
+    yield from reversed(path)
+
+
+def _outside(low: int, high: int, first: int, end: int) -> Iterator[tuple[int, int]]:
+    """The largest subtrees of [low, high) without a leaf of [first, end), from left to right."""
+    if end <= low or high <= first:
+        yield low, high
+    elif not (first <= low and high <= end):
+        middle = low + _split(high - low)
+        yield from _outside(low, middle, first, end)
+        yield from _outside(middle, high, first, end)
+
+
+def _subtree(leaves: Sequence[Digest], low: int, high: int) -> Digest:
+    if high - low == 1:
+        return leaves[low]
+    middle = low + _split(high - low)
+    return node_hash(_subtree(leaves, low, middle), _subtree(leaves, middle, high))
+
+
+def _split(width: int) -> int:
+    """The largest power of two below `width`."""
+    return 1 << (width - 1).bit_length() - 1
+
+
+def _verify_range(first: int, end: int, size: int) -> None:
+    if not 0 <= first < end <= size:
+        raise MalformedValue("range", f"leaves {first} to {end - 1} of {size}")

@@ -1,0 +1,124 @@
+"""Makes, keeps and compares signed checkpoints of a journal. They are files: a copy of the folder is a copy of the evidence."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from bytewise.crypto.checkpoint import CheckpointKeys, JournalKeys, SignedCheckpoint, parse_checkpoint, signed_by
+from bytewise.crypto.signed_note import MAX_NOTE_BYTES
+from bytewise.crypto.tree_hash import root_of, roots_at
+from bytewise.ports import Clock
+from bytewise.protocol.errors.actors import StoreCorrupt
+from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.units import Digest
+from bytewise.service import telemetry
+from bytewise.service.checkpoints import CheckpointSettings
+from bytewise.service.files import replace_file
+from bytewise.service.schedule import PeriodicJob
+from bytewise.storage.journal import Journal, journal_key
+
+SUFFIX = ".checkpoint"
+
+
+class CheckpointFolder:
+    """Checkpoints of one journal, as files."""
+
+    def __init__(self, folder: Path, keys: JournalKeys) -> None:
+        self._folder, self._keys = folder, keys
+
+    def newest(self) -> SignedCheckpoint | None:
+        """The checkpoint of the most entries; None if there is none."""
+        files = self._files()
+        return self._read(files[-1]) if files else None
+
+    def all(self) -> list[SignedCheckpoint]:
+        """All, by their number of entries. `StoreCorrupt` names a file that is no valid checkpoint of this journal."""
+        return [self._read(file) for file in self._files()]
+
+    def add(self, signed: SignedCheckpoint, most: int) -> None:
+        """Stores a checkpoint and deletes all but the newest `most`."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        replace_file(self._folder / f"{signed.checkpoint.size:016d}{SUFFIX}", signed.note.encode().encode())
+        for file in self._files()[:-most]:
+            file.unlink(missing_ok=True)
+
+    def _files(self) -> list[Path]:
+        return sorted(each for each in self._folder.glob(f"[0-9]*{SUFFIX}") if each.is_file())
+
+    def _read(self, file: Path) -> SignedCheckpoint:
+        try:
+            found = read_checkpoint(file)
+            valid = all(signed_by(self._keys, found)) and file.stem == f"{found.checkpoint.size:016d}"
+        except MalformedValue as error:
+            raise StoreCorrupt("checkpoints", f"{file.name} is no checkpoint: {error}") from None
+        if not valid:
+            raise StoreCorrupt("checkpoints", f"{file.name} is not signed by this journal, or was renamed")
+        return found
+
+
+class CheckpointKeeper:
+    """Makes the checkpoints of a running node."""
+
+    def __init__(self, journal: Journal, keys: CheckpointKeys, settings: CheckpointSettings, clock: Clock) -> None:
+        self._journal, self._keys, self._settings, self._clock = journal, keys, settings, clock
+        self._folder = CheckpointFolder(settings.folder, keys.public)
+
+    def job(self) -> PeriodicJob:
+        """The job, for `run_ticks`."""
+        return PeriodicJob("checkpoints", self.run, self._settings.every_s)
+
+    def run(self) -> None:
+        """Makes a checkpoint. A journal that lacks what it signed before gets none: the log says so, and the node goes on."""
+        try:
+            made = self.make()
+        except StoreCorrupt as error:
+            telemetry.log_error("checkpoint.refused", error)
+            return
+        if made is not None:
+            telemetry.log("checkpoint.signed", entries=made.checkpoint.size, root=made.checkpoint.root)
+
+    def make(self) -> SignedCheckpoint | None:
+        """A checkpoint of all entries; None if there is nothing new. `StoreCorrupt` if the newest one is not continued."""
+        leaves, newest = self._journal.leaves(), self._folder.newest()
+        if newest is not None:
+            verify_continued(leaves, [newest])
+            if newest.checkpoint.size == len(leaves):
+                return None
+        if not leaves:
+            return None
+        signed = self._keys.sign(len(leaves), root_of(leaves), self._clock.now())
+        self._folder.add(signed, self._settings.most)
+        return signed
+
+
+def checkpoint_jobs(
+    engine: Engine, journal_key_file: Path, settings: CheckpointSettings | None, clock: Clock
+) -> tuple[PeriodicJob, ...]:
+    """The job of a node whose settings have the section; else none."""
+    if settings is None:
+        return ()
+    key = journal_key(journal_key_file)
+    return (CheckpointKeeper(Journal(engine, key, clock), CheckpointKeys(key), settings, clock).job(),)
+
+
+def verify_continued(leaves: Sequence[Digest], checkpoints: Sequence[SignedCheckpoint]) -> None:
+    """`StoreCorrupt` if the journal with these leaves does not begin with the entries of each checkpoint."""
+    roots = roots_at(leaves, {each.checkpoint.size for each in checkpoints})
+    for each in checkpoints:
+        size = each.checkpoint.size
+        if size not in roots:
+            raise StoreCorrupt("journal", f"has {len(leaves)} entries, but signed a checkpoint of {size}: its end was cut off")
+        if roots[size] != each.checkpoint.root:
+            raise StoreCorrupt("journal", f"its first {size} entries are not those of its checkpoint: it was rewritten")
+
+
+def read_checkpoint(file: Path) -> SignedCheckpoint:
+    """The checkpoint in a file; nothing of it is verified. `MalformedValue` if the file is none, or cannot be read."""
+    try:
+        with file.open("rb") as opened:
+            return parse_checkpoint(opened.read(MAX_NOTE_BYTES + 1).decode())
+    except OSError as error:
+        raise MalformedValue(file.name, f"{error.strerror}") from None
+    except UnicodeDecodeError:
+        raise MalformedValue(file.name, "not UTF-8") from None

@@ -1,0 +1,120 @@
+"""Checkpoints of a journal: made once for each state, kept within a bound, and never signed over a changed history."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, delete, update
+
+from bytewise.crypto.checkpoint import CheckpointKeys, signed_by
+from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt
+from bytewise.protocol.errors.records import MalformedValue
+from bytewise.service.checkpoints import CheckpointSettings
+from bytewise.storage.checkpoints import CheckpointFolder, CheckpointKeeper, checkpoint_jobs, read_checkpoint, verify_continued
+from bytewise.storage.engine import write_transaction
+from bytewise.storage.journal import Journal, journal_key
+from bytewise.storage.tables import JournalRow
+from tests.fixtures.storage.children import JOURNAL_KEY
+from tests.fixtures.storage.hand_clock import HandClock
+
+KEYS = CheckpointKeys(JOURNAL_KEY)
+
+
+@pytest.fixture
+def journal(engine: Engine, clock: HandClock) -> Journal:
+    return Journal(engine, JOURNAL_KEY, clock)
+
+
+@pytest.fixture
+def keeper(journal: Journal, clock: HandClock, tmp_path: Path) -> CheckpointKeeper:
+    return CheckpointKeeper(journal, KEYS, CheckpointSettings(tmp_path / "points", most=2), clock)
+
+
+def test_one_checkpoint_for_each_state_of_the_journal(
+    keeper: CheckpointKeeper, journal: Journal, clock: HandClock, tmp_path: Path
+) -> None:
+    folder = CheckpointFolder(tmp_path / "points", KEYS.public)
+    assert keeper.make() is None and folder.newest() is None, "an empty journal has none"
+    for number in range(3):
+        journal.append("intent", b"", {"number": number})
+        made = keeper.make()
+        assert made is not None and all(signed_by(KEYS.public, made))
+        assert (made.checkpoint.size, made.checkpoint.at) == (number + 1, clock.now())
+        assert keeper.make() is None and folder.newest() == made
+    assert [each.checkpoint.size for each in folder.all()] == [2, 3], "only the newest two are kept"
+    verify_continued(journal.leaves(), folder.all())
+
+
+def test_rewritten_or_cut_journal_gets_no_checkpoint(
+    keeper: CheckpointKeeper, journal: Journal, engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(3):
+        journal.append("intent", b"", {"number": number})
+    keeper.run()
+    files = sorted((tmp_path / "points").iterdir())
+    with write_transaction(engine) as connection:
+        connection.execute(delete(JournalRow).where(JournalRow.number == 2))
+    with pytest.raises(StoreCorrupt, match="its end was cut off"):
+        keeper.make()
+    for number in (7, 8):
+        journal.append("intent", b"", {"number": number})
+    journal.verify_journal()
+    with pytest.raises(StoreCorrupt, match="was rewritten"):
+        keeper.make()
+    keeper.run()
+    assert sorted((tmp_path / "points").iterdir()) == files, "the duty logs it and signs nothing"
+
+
+def test_altered_file_is_found(keeper: CheckpointKeeper, journal: Journal, tmp_path: Path) -> None:
+    journal.append("intent", b"", {})
+    keeper.run()
+    (file,) = (tmp_path / "points").iterdir()
+    good, folder = file.read_text(), CheckpointFolder(tmp_path / "points", KEYS.public)
+    for changed in (good.replace("\n1\n", "\n2\n"), good[:-1], "", good.rpartition("— ")[0], good.replace("time 1", "time 2")):
+        file.write_text(changed)
+        with pytest.raises(StoreCorrupt):
+            folder.all()
+    file.write_text(good)
+    file.rename(file.with_name("0000000000000005.checkpoint"))
+    with pytest.raises(StoreCorrupt, match="renamed"):
+        folder.newest()
+    other = CheckpointKeys(journal_key(tmp_path / "other.key"))
+    with pytest.raises(StoreCorrupt):
+        CheckpointFolder(tmp_path / "points", other.public).newest()
+
+
+def test_files_that_are_no_checkpoints_are_refused(tmp_path: Path) -> None:
+    for name, data in (("binary", b"\xff\xfe"), ("long", b"x" * 2**18), ("empty", b"")):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(MalformedValue):
+            read_checkpoint(tmp_path / name)
+    with pytest.raises(MalformedValue, match="No such file"):
+        read_checkpoint(tmp_path / "missing")
+
+
+def test_node_without_the_section_makes_none(engine: Engine, clock: HandClock, tmp_path: Path) -> None:
+    assert checkpoint_jobs(engine, tmp_path / "journal.key", None, clock) == ()
+    (job,) = checkpoint_jobs(engine, tmp_path / "journal.key", CheckpointSettings(tmp_path / "points", every_s=7), clock)
+    assert (job.name, job.every_s) == ("checkpoints", 7)
+    Journal(engine, journal_key(tmp_path / "journal.key"), clock).append("intent", b"", {})
+    job.run()
+    assert [each.name for each in (tmp_path / "points").iterdir()] == ["0000000000000001.checkpoint"]
+    for wrong in ({"every_s": 0}, {"most": 0}):
+        with pytest.raises(ConfigurationError, match="checkpoints"):
+            CheckpointSettings(tmp_path, **wrong)
+
+
+def test_post_quantum_key_does_not_follow_from_public_values(tmp_path: Path) -> None:
+    first, again = CheckpointKeys(JOURNAL_KEY), CheckpointKeys(JOURNAL_KEY)
+    assert first.public == again.public and len(first.public.ml_dsa_65) == 1952
+    assert CheckpointKeys(journal_key(tmp_path / "key")).public.ml_dsa_65 != first.public.ml_dsa_65
+
+
+def test_altered_digest_changes_the_tree(journal: Journal, engine: Engine, keeper: CheckpointKeeper) -> None:
+    for number in range(2):
+        journal.append("intent", b"", {"number": number})
+    made = keeper.make()
+    assert made is not None
+    with write_transaction(engine) as connection:
+        connection.execute(update(JournalRow).where(JournalRow.number == 0).values(digest=bytes(32)))
+    with pytest.raises(StoreCorrupt, match="was rewritten"):
+        verify_continued(journal.leaves(), [made])
