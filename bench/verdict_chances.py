@@ -1,11 +1,19 @@
-"""Chances of a dispute under two verdict rules, as tails of binomials in exact fractions (`docs/evidence/verdict-rules.md`)."""
+"""Chances of a dispute under two verdict rules with the deployed quorum and a second round (`docs/evidence/verdict-rules.md`)."""
 
-import math
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from functools import cache
 from typing import Any
 
+from bytewise.protocol.economics.chances import (
+    DisputeChances,
+    Level,
+    Population,
+    RoundChances,
+    chances_by_paper_rule,
+    chances_by_quorum,
+    quorum_chance,
+    round_chances,
+)
 from bytewise.protocol.units import ZERO_DIGEST
 from tests.reference.verdict_rules import tally
 
@@ -26,31 +34,10 @@ class Setting:
     tries: int = 1
     """Seeds that the hostile choose among, in each round anew."""
 
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """How one round ends; the three sum to 1."""
-
-    taken: float
-    """The hostile hold a quorum."""
-    stalled: float
-    """Nobody holds one."""
-    kept: float
-    """The honest hold a quorum."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chances:
-    """How a dispute ends."""
-
-    honest_slashed: float
-    """The claim is true and its operator is slashed."""
-    fraud_passes: float
-    """The claim is false and upheld."""
-    void: float
-    """No verdict: a true claim loses its receipt, a false one goes without a slash."""
-    rounds: float
-    """Expected number of rounds."""
+    @property
+    def people(self) -> Population:
+        """Who holds the stake."""
+        return Population(self.hostile, self.absent, self.tries)
 
 
 def second(seats: int) -> int:
@@ -63,36 +50,29 @@ def quorum(seats: int) -> int:
     return tally(seats, *TAU, (), ZERO_DIGEST, ZERO_DIGEST).quorum
 
 
-@cache
+def level(seats: int) -> Level:
+    """A committee of this size."""
+    return Level(seats, quorum(seats))
+
+
 def tail(seats: int, share: Fraction) -> Fraction:
-    """Chance that at least a quorum of `seats` seats, drawn with replacement, falls to `share` of the stake."""
-    hit, miss, whole = share.numerator, share.denominator - share.numerator, share.denominator
-    ways = (math.comb(seats, n) * hit**n * miss ** (seats - n) for n in range(quorum(seats), seats + 1))
-    return Fraction(sum(ways), whole**seats)
+    """Chance that at least a quorum of `seats` seats falls to `share` of the stake."""
+    return quorum_chance(level(seats), share)
 
 
-def best_of_tries(seats: int, setting: Setting) -> Round:
-    """One round of `seats` seats, in which the hostile take the seed that suits them best: their quorum before a stall."""
-    taken = tail(seats, setting.hostile)
-    kept = tail(seats, (1 - setting.hostile) * (1 - setting.absent))
-    # In logarithms: most of these are far below what 1 - p can show in a float.
-    never = setting.tries * math.log1p(-float(taken))
-    always_kept = setting.tries * math.log1p(-float(1 - kept))
-    stalled = math.exp(never) * -math.expm1(setting.tries * math.log1p(-float((1 - taken - kept) / (1 - taken))))
-    return Round(-math.expm1(never), stalled, math.exp(always_kept))
+def best_of_tries(seats: int, setting: Setting) -> RoundChances:
+    """One round of `seats` seats."""
+    return round_chances(level(seats), setting.people)
 
 
-def paper(setting: Setting) -> Chances:
+def paper(setting: Setting) -> DisputeChances:
     """The paper's rule: one round, and silence convicts."""
-    only = best_of_tries(setting.seats, setting)
-    return Chances(honest_slashed=only.taken + only.stalled, fraud_passes=only.taken, void=0.0, rounds=1.0)
+    return chances_by_paper_rule(level(setting.seats), setting.people)
 
 
-def symmetric(setting: Setting) -> Chances:
-    """Ours: two rounds at most, and only a quorum convicts. What a true and a false claim risk is the same number."""
-    first, last = (best_of_tries(seats, setting) for seats in (setting.seats, second(setting.seats)))
-    wrong = first.taken + first.stalled * last.taken
-    return Chances(honest_slashed=wrong, fraud_passes=wrong, void=first.stalled * last.stalled, rounds=1 + first.stalled)
+def symmetric(setting: Setting) -> DisputeChances:
+    """Ours: two rounds at most, and only a quorum convicts."""
+    return chances_by_quorum((level(setting.seats), level(second(setting.seats))), setting.people)
 
 
 def row(setting: Setting) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from bench.verdict_chances import TAU, Chances, Setting, row, second
+from bench.verdict_chances import TAU, Setting, row, second
 from bytewise.protocol.court.sortition import draw_seats
 from bytewise.protocol.digests import out_hash
+from bytewise.protocol.economics.chances import DisputeChances
 from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.units import Address, Digest
 from tests.reference.verdict_rules import RevealedVote, tally
@@ -90,7 +91,7 @@ def end(votes: Votes, seats: int, claim_is_true: bool, paper_rule: bool) -> int:
     return KEPT if (verdict is Verdict.UPHELD) == claim_is_true else TAKEN
 
 
-def simulate(setting: Setting, trials: int, seed: int) -> dict[str, Chances]:
+def simulate(setting: Setting, trials: int, seed: int) -> dict[str, DisputeChances]:
     """Shares of `trials` disputes for each rule; equal seeds give equal results."""
     people, source = Population(setting), random.Random(seed)
     counts = {"paper": Counter[str](), "symmetric": Counter[str]()}
@@ -102,8 +103,8 @@ def simulate(setting: Setting, trials: int, seed: int) -> dict[str, Chances]:
             count["fraud_passes"] += fraud[-1] == TAKEN
             count["void"] += fraud[-1] == STALLED
             count["rounds"] += len(fraud)
-    names = Chances.__dataclass_fields__
-    return {rule: Chances(**{name: count[name] / trials for name in names}) for rule, count in counts.items()}
+    names = DisputeChances.__dataclass_fields__
+    return {rule: DisputeChances(**{name: count[name] / trials for name in names}) for rule, count in counts.items()}
 
 
 def surprise(trials: int, hits: int, chance: float) -> float:

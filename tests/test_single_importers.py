@@ -54,6 +54,8 @@ CONCEPTS = {
     "bytewise.inference.convert.equalise": "equalisation of channels",
     "bytewise.inference.convert.make": "small models from a seed",
     "bytewise.inference.dispatch_guard": "which torch operations may run",
+    "bytewise.protocol.court.param_law": "the law of parameters",
+    "bytewise.protocol.economics.incentives": "what fraud, attacks and watching pay",
     "bytewise.protocol.decisions.stake": "a pure decision",
     "bytewise.protocol.errors.catalogue": "all errors by name, which also the reference pages list",
     "bytewise_client.verification": "what applications import",
@@ -87,7 +89,7 @@ CONCEPTS = {
 }
 """Modules that one other imports, and of what whole concept each is."""
 
-MOST_CONCEPTS = 35
+MOST_CONCEPTS = 37
 
 
 def importers() -> dict[str, set[str]]:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from bench import verdict_rules, verdict_simulation
-from bench.verdict_chances import Round, Setting, best_of_tries, paper, quorum, row, symmetric, tail
+from bench.verdict_chances import Setting, best_of_tries, paper, quorum, row, symmetric, tail
 from bench.verdict_simulation import agreement, simulate, surprise
+from bytewise.protocol.economics.chances import RoundChances
 
 THIRD = Fraction(33, 100)
 PUBLISHED = json.loads(Path(verdict_rules.RESULTS).read_text())
@@ -35,7 +36,7 @@ def test_a_round_ends_in_one_of_three_ways(hostile: Fraction, absent: Fraction, 
     if tries == 2:
         # The best of two seeds, from what one seed gives.
         one = best_of_tries(31, Setting(31, hostile, absent))
-        wanted = Round(1 - (1 - one.taken) ** 2, (one.stalled + one.kept) ** 2 - one.kept**2, one.kept**2)
+        wanted = RoundChances(1 - (1 - one.taken) ** 2, (one.stalled + one.kept) ** 2 - one.kept**2, one.kept**2)
         assert asdict(found) == pytest.approx(asdict(wanted), rel=1e-6, abs=1e-15)
 
 

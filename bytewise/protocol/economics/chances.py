@@ -1,0 +1,256 @@
+"""Chances of a dispute and of the light audits, given who holds which share of the stake.
+
+The hostile are one party: they know each other's votes and take the seed that suits them best. Seats are drawn with replacement
+in proportion to stake (`bytewise.protocol.court.sortition`), so that the seats of a party are binomial. The chances of a round
+are exact fractions until the last step.
+"""
+
+import bisect
+import enum
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from bytewise.protocol.court.params import BPS, ParamSet
+from bytewise.protocol.errors.records import MalformedValue
+
+MOST_MEAN = 1_000.0
+"""Means are searched up to this, which leaves nothing to chance."""
+LEAST_MASS = 1e-18
+"""Chances below this are left out at the ends of a distribution."""
+STEPS = 10_000
+"""Shares are searched in parts of this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """Who holds the stake of a pool. `MalformedValue` for shares outside [0, 1], or no seed."""
+
+    hostile: Fraction
+    """Share of all stake that acts as one against the truth."""
+    absent: Fraction = Fraction(0)
+    """Share of the other stake that never votes."""
+    tries: int = 1
+    """Seeds that the hostile choose among, in each round anew."""
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.hostile <= 1 and 0 <= self.absent <= 1 and self.tries >= 1):
+            raise MalformedValue("population", f"hostile {self.hostile}, absent {self.absent}, {self.tries} seeds")
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of committees."""
+
+    seats: int
+    """Seats."""
+    quorum: int
+    """Seats that make a verdict: more than half."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundChances:
+    """How one round ends. The three chances sum to 1."""
+
+    taken: float
+    """The hostile have a quorum."""
+    stalled: float
+    """Neither side has a quorum."""
+    kept: float
+    """The honest have a quorum."""
+
+
+@dataclass(frozen=True, slots=True)
+class DisputeChances:
+    """How a dispute ends."""
+
+    honest_slashed: float
+    """The claim is true and its operator is slashed."""
+    fraud_passes: float
+    """The claim is false and upheld."""
+    void: float
+    """No verdict: a true claim loses its receipt, a false one costs no slash."""
+    rounds: float
+    """Expected number of rounds."""
+
+    @property
+    def convicted(self) -> float:
+        """The claim is false and its operator is slashed."""
+        return max(0.0, 1 - self.fraud_passes - self.void)
+
+
+def levels_of(params: ParamSet) -> tuple[Level, ...]:
+    """The levels of a dispute under these parameters."""
+    seats = params.committee.seats[: params.committee.rounds]
+    return tuple(Level(count, params.quorum(count)) for count in seats)
+
+
+@lru_cache(8192)
+def quorum_chance(level: Level, share: Fraction) -> Fraction:
+    """Chance that a quorum of the level's seats, drawn with replacement, falls to `share` of the stake."""
+    hit, miss, whole = share.numerator, share.denominator - share.numerator, share.denominator
+    ways = (
+        math.comb(level.seats, n) * hit**n * miss ** (level.seats - n) for n in range(level.quorum, level.seats + 1)
+    )  # fmt: skip
+    return Fraction(sum(ways), whole**level.seats)
+
+
+def round_chances(level: Level, people: Population) -> RoundChances:
+    """One round, in which the hostile take the seed that suits them best: their own quorum before a stall."""
+    taken = quorum_chance(level, people.hostile)
+    kept = quorum_chance(level, (1 - people.hostile) * (1 - people.absent))
+    if taken == 1:
+        return RoundChances(1.0, 0.0, 0.0)
+    # In logarithms: most of these are far below what 1 - p can show in a float.
+    never = people.tries * _log_of(1 - taken)
+    always_kept = people.tries * _log_of(kept)
+    stalled = math.exp(never) * -math.expm1(people.tries * _log_of(1 - (1 - taken - kept) / (1 - taken)))
+    return RoundChances(-math.expm1(never), stalled, math.exp(always_kept))
+
+
+def _log_of(chance: Fraction) -> float:
+    missing = float(1 - chance)
+    return math.log1p(-missing) if missing < 1 else -math.inf
+
+
+def chances_by_quorum(levels: Sequence[Level], people: Population) -> DisputeChances:
+    """The rule of the network: only a quorum convicts, else the next level decides. A true and a false claim risk the same."""
+    wrong, rounds, reached = 0.0, 0.0, 1.0
+    for level in levels:
+        one = round_chances(level, people)
+        rounds += reached
+        wrong += reached * one.taken
+        reached *= one.stalled
+    return DisputeChances(honest_slashed=wrong, fraud_passes=wrong, void=reached, rounds=rounds)
+
+
+def chances_by_paper_rule(level: Level, people: Population) -> DisputeChances:
+    """The paper's rule: one round, and a claim that has no quorum is convicted."""
+    only = round_chances(level, people)
+    return DisputeChances(honest_slashed=only.taken + only.stalled, fraud_passes=only.taken, void=0.0, rounds=1.0)
+
+
+# --- capture ---
+
+
+class Aim(enum.StrEnum):
+    """What the hostile want of a dispute."""
+
+    CONTROL = "control"
+    """The verdict that they choose."""
+    STALL = "stall"
+    """Anything but the right verdict: theirs, or none."""
+
+
+def success(aim: Aim, levels: Sequence[Level], people: Population) -> float:
+    """Chance that the hostile reach their aim in one dispute."""
+    found = chances_by_quorum(levels, people)
+    return found.honest_slashed if aim is Aim.CONTROL else min(1.0, found.honest_slashed + found.void)
+
+
+def least_share(aim: Aim, levels: Sequence[Level], absent: Fraction, tries: int, chance: float) -> Fraction:
+    """The least share of the stake, in 1/10,000, with which the aim is reached in a dispute with at least this chance.
+
+    1 if no smaller share suffices.
+    """
+
+    def suffices(steps: int) -> bool:
+        return success(aim, levels, Population(Fraction(steps, STEPS), absent, tries)) >= chance
+
+    return Fraction(bisect.bisect_left(range(STEPS), True, key=suffices), STEPS)
+
+
+def stake_owned(share: Fraction, total_wei: int) -> int:
+    """Stake of a party that owns this share of all that is there now, rounded up."""
+    return math.ceil(share * total_wei)
+
+
+def stake_added(share: Fraction, others_wei: int) -> float:
+    """Stake that a newcomer adds to own this share beside the others: others · h / (1 - h). Infinite for the whole."""
+    return float(others_wei * share / (1 - share)) if share < 1 else math.inf
+
+
+# --- light audits ---
+
+
+def drawn_chance(rate_bps: int, seats: int) -> float:
+    """Chance that a verifier with so many audit seats is drawn for one receipt (`sortition.audit_is_drawn`)."""
+    return min(1.0, rate_bps * seats / BPS)
+
+
+def auditors_at_least(mean: float, count: int) -> float:
+    """Chance of at least `count` (1 or 2) auditors, if many small verifiers send `mean` auditors on average (Poisson)."""
+    one = -math.expm1(-mean)
+    return one if count == 1 else one - mean * math.exp(-mean)
+
+
+def mean_auditors_for(chance: float, count: int) -> float:
+    """The mean number of auditors at which at least `count` (1 or 2) come with this chance."""
+    low, high = 0.0, MOST_MEAN
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if auditors_at_least(middle, count) < chance else (low, middle)
+    return high
+
+
+@dataclass(frozen=True, slots=True)
+class CountDistribution:
+    """Distribution of a number of auditors."""
+
+    start: int
+    """The smallest number."""
+    masses: tuple[float, ...]
+    """Chances of `start` and of the numbers after it."""
+
+    def mean(self) -> float:
+        """Expected number."""
+        return math.fsum(number * mass for number, mass in enumerate(self.masses, self.start))
+
+    def at_least(self, count: int) -> float:
+        """Chance of `count` or more."""
+        return min(1.0, math.fsum(self.masses[max(0, count - self.start) :]))
+
+
+def auditor_count(rate_bps: int, seats: Sequence[int]) -> CountDistribution:
+    """How many of the verifiers with these audit seats are drawn for one receipt: exact, each is drawn independently."""
+    total = CountDistribution(0, (1.0,))
+    for own, verifiers in Counter(seats).items():
+        total = _sum_of(total, _binomial(verifiers, drawn_chance(rate_bps, own)))
+    return total
+
+
+def _binomial(trials: int, chance: float) -> CountDistribution:
+    if chance in (0.0, 1.0):
+        return CountDistribution(trials if chance else 0, (1.0,))
+    hit, miss = math.log(chance), math.log1p(-chance)
+    whole = math.lgamma(trials + 1)
+    logs = (
+        whole - math.lgamma(n + 1) - math.lgamma(trials - n + 1) + n * hit + (trials - n) * miss for n in range(trials + 1)
+    )  # fmt: skip
+    return _trimmed(0, [math.exp(each) for each in logs])
+
+
+def _sum_of(one: CountDistribution, other: CountDistribution) -> CountDistribution:
+    masses = [0.0] * (len(one.masses) + len(other.masses))
+    for place, mass in enumerate(one.masses):
+        for step, factor in enumerate(other.masses, place):
+            masses[step] += mass * factor
+    return _trimmed(one.start + other.start, masses)
+
+
+def _trimmed(start: int, masses: list[float]) -> CountDistribution:
+    kept = [place for place, mass in enumerate(masses) if mass > LEAST_MASS]
+    return CountDistribution(start + kept[0], tuple(masses[kept[0] : kept[-1] + 1]))
+
+
+def audits_convince(honest: CountDistribution, hostile: CountDistribution, mismatches: int) -> float:
+    """Chance that posted results of a false receipt make a watchtower dispute it (`decisions.audits.decide_watchtower`).
+
+    Every drawn honest auditor reports a mismatch and every drawn hostile one a match. A watchtower wants at least `mismatches`
+    mismatches, and more of them than matches.
+    """
+    pairs = enumerate(hostile.masses, hostile.start)
+    return min(1.0, math.fsum(mass * honest.at_least(max(mismatches, number + 1)) for number, mass in pairs))
