@@ -43,6 +43,7 @@ BOUNDARIES = {
     "serving.api": "HTTP",
     "serving.chain_view": "chain",
     "verifier.audits.hint_server": "HTTP",
+    "verifier.disputes.strategy_process": "a process",
     "verifier.jobs.enclave_client": "a socket",
     "verifier.jobs.enclave_readiness": "a socket",
 }

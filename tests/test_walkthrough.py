@@ -18,8 +18,9 @@ from bytewise.protocol.court.sortition import audit_is_drawn, round_seed
 from bytewise.protocol.court.tally import Count, RoundVerdict, judge, vote_content
 from bytewise.protocol.decisions import snapshot
 from bytewise.protocol.decisions.actions import OpenDispute
-from bytewise.protocol.decisions.audits import AuditedReceipt, WatchPolicy, decide_watchtower
+from bytewise.protocol.decisions.audits import AuditedReceipt
 from bytewise.protocol.decisions.snapshot import Seat
+from bytewise.protocol.decisions.strategies import WatchPolicy
 from bytewise.protocol.digests import keccak256, out_hash
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.records.compare import Generated
@@ -37,6 +38,7 @@ from tests.fixtures.builders import ANCHOR, CHAIN_ID, DISPUTES, NOW, World, word
 from tests.fixtures.in_memory_network import CONTRACTS, ETHER, PARAMS, Village
 from tests.fixtures.snapshot_builders import case as a_case
 from tests.fixtures.snapshot_builders import holdings
+from tests.fixtures.watch_strategies import defended
 from tests.reference.stake_tree import StakeTree
 from verifier.audits.auditor import conclude
 from verifier.jobs.tickets import JobCase, audit_right, run_job, vote_right
@@ -169,10 +171,10 @@ def the_watchtower_opens_a_dispute(village: Village, header: BatchHeader, result
     rate, bond = PARAMS.shares.audit_rate_bps, PARAMS.required_bond
     audited = AuditedReceipt(results[0].receipt_id, header.batch_id, village.chain.beacon, seats, rate, results, bond)
     rich, poor = (village.chain.snapshot(me=holdings(balance_wei=wei)) for wei in (bond, bond - 1))
-    assert decide_watchtower(rich, [audited], set(), WatchPolicy()) == (OpenDispute(audited.receipt_id, bond),)
+    assert defended(rich, [audited], set(), WatchPolicy()) == (OpenDispute(audited.receipt_id, bond),)
     alone = dataclasses.replace(audited, results=results[:1])
-    assert decide_watchtower(rich, [alone], set(), WatchPolicy()) == ()
-    assert decide_watchtower(poor, [audited], set(), WatchPolicy()) == ()
+    assert defended(rich, [alone], set(), WatchPolicy()) == ()
+    assert defended(poor, [audited], set(), WatchPolicy()) == ()
 
 
 def a_committee_is_drawn(village: Village, case: JobCase) -> snapshot.Dispute:

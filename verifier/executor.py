@@ -249,7 +249,7 @@ class ActionExecutor:
 
 
 class ObservingExecutor:
-    """Logs the actions that a watchtower would take, and takes none: for a watchtower without the strategy `challenge`."""
+    """Logs the actions that a watchtower would take, and takes none: for the strategy `observe` and for `dry_run`."""
 
     def __init__(self) -> None:
         self._told: OrderedDict[Action, None] = OrderedDict()

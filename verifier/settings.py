@@ -1,12 +1,13 @@
 """Settings of a duty process: `bytewise verifier run` and `bytewise member run` read the same file format."""
 
 import enum
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bytewise.protocol.decisions.audits import WatchPolicy
 from bytewise.protocol.decisions.demands import DemandPolicy
 from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
+from bytewise.protocol.decisions.strategies import BUILT_IN, OBSERVE, WatchPolicy
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.capsules import CapsuleSettings
 from bytewise.service.checkpoints import CheckpointSettings
@@ -43,31 +44,44 @@ class HintListener:
     """Address to listen on."""
 
 
-class Strategy(enum.StrEnum):
-    """What a watchtower does about what it finds."""
-
-    OBSERVE = "observe"
-    """The watchtower reports findings in its log and metrics, and sends no transaction."""
-    CHALLENGE = "challenge"
-    """The watchtower also opens disputes, demands withheld data, and reports equivocation, within the limits of its sections."""
+LONGEST_DEADLINE_S = 5.0
+"""Longest deadline of a strategy. A tick waits for it, and other duties wait for the tick."""
+_CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySettings:
     """Section `[policy]`: the node's own initiatives."""
 
-    strategy: Strategy = Strategy.OBSERVE
-    """Strategy of a watchtower. A verifier's duties do not depend on it."""
+    strategy: str = OBSERVE
+    """Strategy of a watchtower: `observe` decides as `defend` and sends nothing; `defend` disputes what two drawn auditors
+    contradict; `hunt` disputes at the first contradiction; `module:Class` is a strategy of your own. All but `observe` also
+    demand withheld data and report equivocation. A verifier's duties do not depend on it."""
+    strategy_folder: Path | None = None
+    """Folder of the module of your own strategy, unless it is installed."""
+    strategy_deadline_s: float = 1.0
+    """Seconds of wall clock after which your own strategy is killed and started again if it has not answered an event."""
+    dry_run: bool = False
+    """Whether a watchtower only logs what it would do, with any strategy, and sends nothing."""
     audits: bool = True
     """Whether a verifier runs and posts the light audits for which it is drawn."""
     challenges: bool = True
-    """Whether a watchtower that challenges opens disputes."""
+    """Whether a watchtower asks its strategy and opens disputes."""
     demands: bool = True
-    """Whether a watchtower that challenges also demands withheld data. Every other node only ends unanswered demands."""
+    """Whether a watchtower also demands withheld data. Every other node only ends unanswered demands."""
     fetch_deadline_s: int = 60
     """Seconds of chain time after anchoring after which missing bytes become the finding `Withheld`."""
     audit_margin_s: int = 5
     """Seconds of chain time before the end of the window in which no audit starts any more."""
+
+    def __post_init__(self) -> None:
+        if self.strategy not in BUILT_IN and not _CLASS.fullmatch(self.strategy):
+            known = ", ".join(BUILT_IN)
+            raise ConfigurationError(
+                "policy.strategy", f"{self.strategy[:80]!r}: use one of {known}, or module:Class of your own"
+            )
+        if not 0 < self.strategy_deadline_s <= LONGEST_DEADLINE_S:
+            raise ConfigurationError("policy.strategy_deadline_s", f"must be above 0 and at most {LONGEST_DEADLINE_S}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,4 +171,5 @@ class NodeSettings:
     @property
     def observes(self) -> bool:
         """Whether the process sends no transaction, for any finding."""
-        return self.role is Role.MONITOR or (self.role is Role.WATCHTOWER and self.policy.strategy is Strategy.OBSERVE)
+        only_looks = self.policy.dry_run or self.policy.strategy == OBSERVE
+        return self.role is Role.MONITOR or (self.role is Role.WATCHTOWER and only_looks)

@@ -16,9 +16,8 @@ from bytewise.da.client import DaClient
 from bytewise.ports import EnclaveJobs
 from bytewise.protocol.decisions.actions import Action
 from bytewise.protocol.decisions.snapshot import Snapshot
-from bytewise.protocol.errors.actors import (
-    ConfigurationError,
-)
+from bytewise.protocol.decisions.strategies import BUILT_IN, built_in
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import EpochOnChain
 from bytewise.protocol.units import Digest
@@ -55,6 +54,8 @@ from verifier.audits.auditor import Auditor
 from verifier.audits.hint_server import HintServer, KnownVerifiers
 from verifier.demands.demander import Demander, DemandOptions
 from verifier.disputes.equivocation_reporter import EquivocationReporter
+from verifier.disputes.strategist import LocalStrategy, Strategist, StrategyRunner
+from verifier.disputes.strategy_process import StrategyProcess
 from verifier.disputes.watchtower import Watchtower
 from verifier.executor import ActionExecutor, ObservingExecutor, VoteExecutor
 from verifier.guards import Guards
@@ -156,6 +157,7 @@ class NodeContext:
         self.horizon = HorizonWatch(self.chain)
         self.hints: HintServer | None = None
         self.members: KnownVerifiers | None = None
+        self.strategist: Strategist | None = None
 
     def enclave(self) -> EnclaveJobs:
         """Client of the node's own enclave, or the choice between two."""
@@ -204,7 +206,14 @@ class NodeContext:
             self.members = KnownVerifiers(self.chain, self.records)
             box = HintBox(self.network.disputes_domain, self.members)
             self.hints = HintServer(box, listen.host, listen.port, listen.certificate_file, listen.tls_key_file)
-        return Watchtower(self.chain, self.network, self.records, self.signer, self.settings.watch, box)
+        self.strategist = Strategist(self._strategy())
+        return Watchtower(self.chain, self.network, self.records, self.signer, self.settings.watch, box, self.strategist)
+
+    def _strategy(self) -> StrategyRunner:
+        policy = self.settings.policy
+        if policy.strategy in BUILT_IN:
+            return LocalStrategy(built_in(policy.strategy, self.settings.watch.mismatches))
+        return StrategyProcess(policy.strategy, policy.strategy_folder, policy.strategy_deadline_s)
 
     def demander(self, disputes: bool, audits: bool) -> Demander:
         """The part that handles demands. Only a watchtower makes any; a node that needs no envelopes fetches none."""
@@ -222,9 +231,11 @@ class NodeContext:
         return EquivocationReporter(self.chain, first_block, me, self.leaves, self.archive, self.given)
 
     def close(self) -> None:
-        """Ends the threads that run beside the ticks."""
+        """Ends the threads and processes that run beside the ticks."""
         if self.hints is not None:
             self.hints.close()
+        if self.strategist is not None:
+            self.strategist.close()
         self.worker.stop()
 
     def _hint_sender(self) -> HintSender | None:

@@ -187,14 +187,14 @@ def members(site: Site, options: Options) -> list[DemoProcess]:
         "host": site.listen, "port": site.ports.hints, "certificate_file": site.certificate("watchtower"),
         "tls_key_file": site.of("watchtower") / "tls.key",
     }  # fmt: skip
-    policy = {"strategy": "challenge", "challenges": options.watchtower}
+    policy = {"strategy": "defend", "challenges": options.watchtower}
     extra = {"policy": policy, "hint_listener": hints}
     return [*found, _node(site, "watchtower", "verifier", "watchtower", site.rpc_url, extra)]
 
 
 def start_challenger(site: Site, network: ProcessGroup, receipt_id: str) -> None:
     """Starts an actor that disputes one honest receipt."""
-    extra = {"policy": {"strategy": "challenge"}}
+    extra = {"policy": {"strategy": "defend"}}
     node = _node(site, "challenger", "adversaries.frivolous_challenger", "watchtower", site.rpc_url, extra, (receipt_id,))
     start([node], network)
 

@@ -150,5 +150,5 @@ def _next_steps(role: NodeRole, folder: Path) -> list[str]:
     if role is NodeRole.OPERATOR:
         steps.append(f"stake and register: bytewise operator register {config} --stake WEI --endpoint URL --dry-run")
     if role is NodeRole.WATCHTOWER:
-        steps.append('it observes and sends nothing until you set strategy = "challenge" under [policy]')
+        steps.append('it observes and sends nothing until you set strategy = "defend" under [policy]')
     return [*steps, f"start it: bytewise run {config}", f"look at it: bytewise status {config}"]

@@ -4,7 +4,7 @@ section 9).
 An `Unavailable` error accuses nobody. The node demands bytes, with a small bond, only if DA failed to give them several times
 past the fetch deadline while it gave other bytes. The chain's state of the demand then shows whether the operator answered.
 `DemandIndex` knows all demands on the chain. `DemandFollower` fetches demanded envelopes from the place that the answer names.
-`UnpaidPenalties` takes the rest of a penalty once the operator has stake again. `WithholdingDisputes` reads own disputes from the
+`UnpaidPenalties` takes the rest of a penalty once the operator has stake again. `OwnDisputes` reads own disputes from the
 chain, so that their cost still counts after a restart.
 """
 
@@ -14,10 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from bytewise.ports import AccountView, AuditView, BlockView, DemandSender, DemandView, TermsView
+from bytewise.ports import AccountView, AuditView, BlockView, DemandSender, DemandView, SnapshotView, TermsView
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.court.commitments import dispute_id
-from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.decisions.actions import Action, DemandAnchor, DemandEnvelope, DemandList, Expire, OpenDispute
 from bytewise.protocol.decisions.demands import (
     Demand,
@@ -38,6 +36,7 @@ from bytewise.protocol.records.receipt import BatchHeader, SignedReceipt, anchor
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import metrics, telemetry
 from verifier.audits.auditor import AuditSortition
+from verifier.disputes.own_disputes import OwnDisputes
 from verifier.stake.refusals import Refusals
 from verifier.watch.absence_check import HAND_IN_S, AbsenceCheck, DaHealth
 from verifier.watch.backlog import Backlog
@@ -139,7 +138,7 @@ OTHERS_PAUSE_S = 60
 is half of the rest."""
 
 
-class DemanderChain(BlockView, TermsView, AuditView, DemandView, AccountView, Protocol):
+class DemanderChain(BlockView, SnapshotView, TermsView, AuditView, DemandView, AccountView, Protocol):
     """The part of the chain that a demander reads."""
 
 
@@ -251,39 +250,6 @@ class UnpaidPenalties:
         return why
 
 
-class WithholdingDisputes:
-    """Disputes that this account opened."""
-
-    def __init__(self, chain: DemanderChain, network: Network, me: Address) -> None:
-        self._chain = chain
-        self._domain = network.disputes_domain
-        self._me = me
-        self._events = EventFollower(chain, int(network.deploy_block), "disputes")
-        self._ours: set[Digest] = set()
-        self._won: set[Digest] = set()
-
-    def follow(self, snapshot: Snapshot) -> None:
-        """Reads the disputes opened since the last snapshot. After a reorganisation it reads all of them again."""
-        if self._events.is_reset():
-            self._ours.clear()
-            self._won.clear()
-        if self._events.next_block <= snapshot.number:
-            self._ours |= self._chain.alt_commits(self._me, self._events.next_block, snapshot.number).keys()
-            self._events.mark_read(snapshot.number, snapshot.block_hash)
-        self._won |= {
-            case.id for case in snapshot.disputes if case.ended and case.verdict in CONVICTIONS and case.id in self._ours
-        }
-
-    def has(self, receipt_id: Digest) -> bool:
-        """Whether this account opened a dispute about a receipt."""
-        return dispute_id(self._domain, receipt_id) in self._ours
-
-    def is_unwon(self, receipt_id: Digest) -> bool:
-        """Whether this account opened a dispute about a receipt and has not seen it won."""
-        dispute = dispute_id(self._domain, receipt_id)
-        return dispute in self._ours and dispute not in self._won
-
-
 NO_END = 2**63
 """End of the time in which an anchor can be demanded: there is none until the receipt's number is anchored."""
 
@@ -319,7 +285,7 @@ class Demander:
         self._certainty = AbsenceCheck(control)
         self._refusals = Refusals()
         self._arrears = UnpaidPenalties(chain, self._book, int(network.deploy_block), means.me, means.moves)
-        self._own = WithholdingDisputes(chain, network, means.me)
+        self._own = OwnDisputes(chain, network, means.me)
         self._beyond: set[Digest] = set()
         """Subjects for which the log already says that their bond exceeds the budget or the balance."""
         self._ordered: set[Digest] = set()

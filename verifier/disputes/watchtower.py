@@ -1,30 +1,49 @@
-"""The watchtower: challenges receipts on the posted results of publicly drawn auditors (design section 3). It has no key share
-and runs no model."""
+"""The watchtower: shows a strategy what it sees, checks what the strategy proposes, and disputes receipts (design section 3).
 
+It has no key share and runs no model. It judges receipts by the posted results of publicly drawn auditors.
+"""
+
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from bytewise.ports import AccountView, AuditView, BlockView, CourtSender, TermsView
+from bytewise.ports import AccountView, AuditView, BlockView, CourtSender, SnapshotView, TermsView
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.commitments import alt_commit, dispute_id
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, seats_in_audit_draw
 from bytewise.protocol.decisions.actions import Action, OpenDispute
-from bytewise.protocol.decisions.audits import AuditedReceipt, WatchPolicy, decide_watchtower
+from bytewise.protocol.decisions.audits import AuditedReceipt, count_audits
 from bytewise.protocol.decisions.disputes import Alternative, decide_challenger
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Dispute, Snapshot
+from bytewise.protocol.decisions.strategies import (
+    DEFEND,
+    AuditEvent,
+    DisputeEvent,
+    ReceiptEvent,
+    ReceiptTerms,
+    Refusal,
+    RefusedProposal,
+    Spending,
+    WatchEvent,
+    WatchPolicy,
+    built_in,
+    decide_proposals,
+)
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult
 from bytewise.protocol.signing import ALTERNATIVE, Signer, labelled_preimage
-from bytewise.protocol.units import Address, Digest
+from bytewise.protocol.units import U256, Address, Digest
 from bytewise.service import telemetry
 from verifier.audits.audit_hints import HintBox
+from verifier.disputes.own_disputes import OwnDisputes
+from verifier.disputes.strategist import LocalStrategy, Strategist
 from verifier.watch.absence_check import HAND_IN_S
 from verifier.watch.event_follower import EventFollower
 from verifier.watch.records import LiveReceipt, Records
 
 
-class WatchtowerChain(BlockView, TermsView, AuditView, AccountView, Protocol):
+class WatchtowerChain(BlockView, SnapshotView, TermsView, AuditView, AccountView, Protocol):
     """The part of the chain that a watchtower reads."""
 
 
@@ -49,7 +68,9 @@ class Watchtower:
         signer: Signer,
         policy: WatchPolicy,
         hints: HintBox | None = None,
+        strategist: Strategist | None = None,
     ) -> None:
+        """Without a strategist the strategy is `defend`."""
         self._chain = chain
         self._network = network
         self._records = records
@@ -58,6 +79,12 @@ class Watchtower:
         self._first_block = int(network.deploy_block)
         self._events = EventFollower(chain, self._first_block, "audits")
         self._policy = policy
+        self._strategist = strategist or Strategist(LocalStrategy(built_in(DEFEND, policy.mismatches)))
+        self._own = OwnDisputes(chain, network, signer.address)
+        self._ordered: dict[Digest, int] = {}
+        """Bonds of disputes that were decided and are not on the chain yet."""
+        self._refused: set[tuple[Digest, Refusal]] = set()
+        """Refusals that were logged."""
         self._posted: dict[Digest, list[PostedResult]] = {}
         self._beacons: dict[int, Digest] = {}
         self._seats: dict[tuple[int, Address], int] = {}
@@ -65,12 +92,85 @@ class Watchtower:
         self._committed: dict[Digest, Digest] = {}
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Reads new audit results, then decides which receipts to challenge and which committed answers to open."""
+        """Reads new audit results, asks the strategy, then decides which receipts to challenge and which committed answers to
+        open."""
         self._read(snapshot)
         self._forget_closed(snapshot)
+        self._own.follow(snapshot)
         self._disputed |= {case.receipt_id for case in snapshot.disputes if case.receipt_id in self._posted}
-        challenges = decide_watchtower(snapshot, self._audited(snapshot), self._disputed, self._policy)
-        return (*challenges, *decide_challenger(snapshot, self._signer.address, self._alternatives(snapshot)))
+        self._strategist.show(self._events_at(snapshot))
+        openings = decide_challenger(snapshot, self._signer.address, self._alternatives(snapshot))
+        return (*self._challenges(snapshot), *openings)
+
+    def _challenges(self, snapshot: Snapshot) -> tuple[OpenDispute, ...]:
+        proposals = self._strategist.proposals
+        named = {each.receipt_id for each in proposals}
+        live = {each.seen.receipt_id: each for each in self._records.live if each.seen.receipt_id in named}
+        terms = {name: found for name, each in live.items() if (found := self._terms(each, snapshot)) is not None}
+        known = self._disputed | {case.receipt_id for case in snapshot.disputes}
+        self._ordered = {
+            name: bond for name, bond in self._ordered.items() if name not in known and snapshot.is_open(self._batch_of(name))
+        }
+        spending = Spending(self._opened_wei(snapshot), self._ordered)
+        decision = decide_proposals(snapshot, proposals, terms, self._disputed, spending, self._policy)
+        self._ordered |= {each.receipt_id: each.bond_wei for each in decision.actions}
+        self._report(decision.refused)
+        return decision.actions
+
+    def _report(self, refused: tuple[RefusedProposal, ...]) -> None:
+        """Logs each refusal once, while it lasts. A proposal that was acted on is no longer reported as disputed."""
+        current = {(each.proposal.receipt_id, each.refusal): each.proposal for each in refused}
+        for key in current.keys() - self._refused:
+            receipt, refusal = key
+            if not (refusal is Refusal.DISPUTED and self._own.has(receipt)):
+                fields = {"receipt": receipt, "reason": current[key].reason, "advice": refusal.value}
+                telemetry.log("proposal.refused", refusal=refusal.name.lower(), **fields)
+        self._refused = set(current)
+
+    def _batch_of(self, receipt_id: Digest) -> int:
+        live = self._records.find(receipt_id)
+        return -1 if live is None else live.header.batch_id
+
+    def _terms(self, live: LiveReceipt, snapshot: Snapshot) -> ReceiptTerms | None:
+        batch = snapshot.batch(live.header.batch_id)
+        if batch is None:
+            return None
+        return ReceiptTerms(batch.batch_id, self._chain.params(batch.params_version, snapshot.number).required_bond)
+
+    def _opened_wei(self, snapshot: Snapshot) -> int:
+        """Bonds of own disputes within the budget's period that are not won. A dispute that is over and was not seen before has
+        today's bond."""
+        versions = {case.id: case.params_version for case in snapshot.disputes}
+        since = snapshot.number - self._policy.budget_blocks
+        return sum(
+            self._chain.params(versions[each], snapshot.number).required_bond if each in versions else snapshot.required_bond_wei
+            for each in self._own.unwon_since(since)
+        )
+
+    def _events_at(self, snapshot: Snapshot) -> Iterator[WatchEvent]:
+        """The present state as events, the most urgent first. Disputes come before them: they say what happened earlier."""
+        if self._strategist.wants(DisputeEvent):
+            me = self._signer.address
+            for case in snapshot.disputes:
+                yield DisputeEvent(
+                    case.id, case.receipt_id, case.operator, case.phase.name, case.verdict.name, case.challenger.account == me
+                )
+        for audited in self._audited(snapshot):
+            live, batch = self._records.find(audited.receipt_id), snapshot.batch(audited.batch_id)
+            if live is not None and batch is not None:
+                mismatches, matches = count_audits(audited)
+                yield AuditEvent(
+                    audited.receipt_id, audited.batch_id, live.header.operator, mismatches, matches, batch.window_end,
+                    U256(audited.bond_wei),
+                )  # fmt: skip
+        if self._strategist.wants(ReceiptEvent):
+            for live in self._records.live:
+                batch, terms = snapshot.batch(live.header.batch_id), self._terms(live, snapshot)
+                if batch is not None and terms is not None:
+                    yield ReceiptEvent(
+                        live.seen.receipt_id, batch.batch_id, batch.operator, live.seen.signed.receipt.seq,
+                        live.header.environment, live.seen.finding, batch.window_end, U256(terms.bond_wei),
+                    )  # fmt: skip
 
     def open(self, action: OpenDispute, sender: CourtSender) -> None:
         """Sends the challenge with the receipt and its path to the root."""

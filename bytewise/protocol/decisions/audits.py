@@ -1,11 +1,11 @@
-"""Decisions of drawn auditors and of watchtowers: pure functions of a snapshot and of this process's findings."""
+"""Decisions of drawn auditors, and the count of posted results: pure functions of a snapshot and of this process's findings."""
 
 import enum
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from bytewise.protocol.court.sortition import audit_is_drawn
-from bytewise.protocol.decisions.actions import Action, ClaimBounty, OpenAudit, OpenDispute, PostAudit, RunAudit
+from bytewise.protocol.decisions.actions import Action, ClaimBounty, OpenAudit, PostAudit, RunAudit
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult
 from bytewise.protocol.units import Address, Digest
@@ -57,16 +57,6 @@ class AuditedReceipt:
     """Bond of a dispute under the batch's parameters, which may differ from those in force now."""
 
 
-@dataclass(frozen=True, slots=True)
-class WatchPolicy:
-    """Conditions under which a watchtower risks its bond."""
-
-    mismatches: int = 2
-    """How many distinct drawn verifiers must report MISMATCH."""
-    margin_s: int = 2
-    """Seconds of the protocol clock before the end of the window in which it opens no dispute."""
-
-
 def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set[Digest], margin_s: int) -> tuple[Action, ...]:
     """A drawn auditor judges each drawn receipt once, posts the result inside the window, and opens it after the window.
 
@@ -84,26 +74,6 @@ def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set
                 actions.append(RunAudit(duty.receipt_id))
         elif duty.stage is AuditStage.NOTHING:
             actions.append(PostAudit(result, duty.batch_id))
-    return tuple(actions)
-
-
-def decide_watchtower(
-    snapshot: Snapshot, audited: Sequence[AuditedReceipt], disputed: Set[Digest], policy: WatchPolicy
-) -> tuple[Action, ...]:
-    """Which receipts a watchtower disputes. A watchtower cannot open envelopes, so it relies on the posted results of drawn
-    auditors."""
-    balance = snapshot.me.balance_wei
-    known = disputed | {dispute.receipt_id for dispute in snapshot.disputes}
-    actions: list[Action] = []
-    for receipt in audited:
-        batch = snapshot.batch(receipt.batch_id)
-        closing = batch is None or snapshot.clock + policy.margin_s > batch.window_end
-        if receipt.receipt_id in known or closing or snapshot.paused:
-            continue
-        against, for_it = count_audits(receipt)
-        if against >= policy.mismatches and against > for_it and balance >= receipt.bond_wei:
-            balance -= receipt.bond_wei
-            actions.append(OpenDispute(receipt.receipt_id, receipt.bond_wei))
     return tuple(actions)
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.decisions.audits import WatchPolicy
 from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
+from bytewise.protocol.decisions.strategies import WatchPolicy
 from bytewise.protocol.errors.actors import (
     CannotExecute,
 )

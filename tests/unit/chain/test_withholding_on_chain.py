@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.decisions.audits import WatchPolicy
 from bytewise.protocol.decisions.demands import DemandKind, DemandPolicy, DemandState
+from bytewise.protocol.decisions.strategies import WatchPolicy
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.records.receipt import ReceiptList, list_subject, receipt_id
 from bytewise.protocol.signing import struct_values

@@ -110,7 +110,7 @@ def test_doctor_names_all_that_an_observer_lacks_and_nothing_else(watchtower: No
 
 def test_watchtower_that_challenges_needs_money_for_its_bonds(watchtower: Node, capsys: pytest.CaptureFixture[str]) -> None:
     text = watchtower.config.read_text()
-    watchtower.config.write_text(text.replace('# strategy = "observe"', 'strategy = "challenge"'))
+    watchtower.config.write_text(text.replace('# strategy = "observe"', 'strategy = "defend"'))
     words = ("doctor", "--config", str(watchtower.config))
     lacking = failing(verb(capsys, *words, wanted=Exit.NOT_READY))
     assert set(lacking) - OF_THIS_MACHINE == {"da", "balance"} and watchtower.account in lacking["balance"]["advice"]

@@ -24,7 +24,7 @@ from serving.settings import OperatorSettings
 from tests.fixtures.chain.devnet import ENVIRONMENT
 from tests.fixtures.inference.models import small_artifact
 from tests.fixtures.verifier.verifier_fixture import NETWORK
-from verifier.settings import NodeSettings, Strategy
+from verifier.settings import NodeSettings
 
 KEY = bytes(range(1, 33))
 DUTY_ROLES = (NodeRole.VERIFIER, NodeRole.MEMBER, NodeRole.WATCHTOWER, NodeRole.MONITOR)
@@ -78,7 +78,7 @@ def test_each_process_of_a_new_node_reads_its_settings(place: Path, role: NodeRo
         node = load_settings(NodeSettings, file)
         url = node.db.location
         assert node.role == role and open_signer(node.signer, NETWORK).address in told
-        assert node.policy.strategy is Strategy.OBSERVE and node.observes == (role in ("watchtower", "monitor"))
+        assert node.policy.strategy == "observe" and node.observes == (role in ("watchtower", "monitor"))
         if node.executor is not None:
             assert load_settings(EnclaveSettings, file, "enclave").socket == node.executor.socket
     check_revision(open_database(url))

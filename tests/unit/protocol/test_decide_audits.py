@@ -12,15 +12,15 @@ from bytewise.protocol.decisions.audits import (
     AuditDuty,
     AuditedReceipt,
     AuditStage,
-    WatchPolicy,
     decide_auditor,
-    decide_watchtower,
 )
 from bytewise.protocol.decisions.snapshot import Snapshot
+from bytewise.protocol.decisions.strategies import WatchPolicy
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult
 from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Address, Digest
 from tests.fixtures.builders import signer
 from tests.fixtures.snapshot_builders import NOW, anchored, case, holdings, snapshot, word
+from tests.fixtures.watch_strategies import defended
 
 PEOPLE = tuple(signer(f"verifier {i}").address for i in range(5))
 ME = PEOPLE[2]
@@ -87,12 +87,10 @@ MISMATCHES = ((0, AuditOutcome.MISMATCH), (1, AuditOutcome.MISMATCH))
 
 def test_two_drawn_auditors_that_disagree_with_a_receipt_open_one_dispute() -> None:
     fraud = audited(*MISMATCHES, (2, AuditOutcome.MATCH))
-    assert decide_watchtower(seen(), [fraud], frozenset(), WATCH) == (OpenDispute(fraud.receipt_id, BOND_WEI),), (
-        "the batch's bond"
-    )
-    assert decide_watchtower(seen(), [fraud], {fraud.receipt_id}, WATCH) == ()
-    assert decide_watchtower(replace(seen(), disputes=(case(receipt_id=fraud.receipt_id),)), [fraud], frozenset(), WATCH) == ()
-    assert decide_watchtower(replace(seen(), paused=True), [fraud], frozenset(), WATCH) == ()
+    assert defended(seen(), [fraud], frozenset(), WATCH) == (OpenDispute(fraud.receipt_id, BOND_WEI),), "the batch's bond"
+    assert defended(seen(), [fraud], {fraud.receipt_id}, WATCH) == ()
+    assert defended(replace(seen(), disputes=(case(receipt_id=fraud.receipt_id),)), [fraud], frozenset(), WATCH) == ()
+    assert defended(replace(seen(), paused=True), [fraud], frozenset(), WATCH) == ()
 
 
 @pytest.mark.parametrize(
@@ -106,25 +104,25 @@ def test_two_drawn_auditors_that_disagree_with_a_receipt_open_one_dispute() -> N
     ],
 )
 def test_too_few_or_contradicted_or_repeated_results_open_nothing(words: tuple[tuple[int, AuditOutcome], ...]) -> None:
-    assert decide_watchtower(seen(), [audited(*words)], frozenset(), WATCH) == ()
+    assert defended(seen(), [audited(*words)], frozenset(), WATCH) == ()
 
 
 def test_results_of_undrawn_or_unstaked_auditors_do_not_count() -> None:
     fraud = audited(*MISMATCHES)
-    assert decide_watchtower(seen(), [replace(fraud, rate_bps=0)], frozenset(), WATCH) == ()
-    assert decide_watchtower(seen(), [replace(fraud, seats=tuple((who, 0) for who in PEOPLE))], frozenset(), WATCH) == ()
+    assert defended(seen(), [replace(fraud, rate_bps=0)], frozenset(), WATCH) == ()
+    assert defended(seen(), [replace(fraud, seats=tuple((who, 0) for who in PEOPLE))], frozenset(), WATCH) == ()
     strangers = tuple(result(fraud.receipt_id, signer(f"sybil {i}").address, AuditOutcome.MISMATCH) for i in range(9))
-    assert decide_watchtower(seen(), [replace(fraud, results=strangers)], frozenset(), WATCH) == ()
+    assert defended(seen(), [replace(fraud, results=strangers)], frozenset(), WATCH) == ()
 
 
 def test_opened_disputes_are_bounded_by_window_and_budget() -> None:
     fraud = audited(*MISMATCHES)
-    assert decide_watchtower(seen(NOW + 1), [fraud], frozenset(), WATCH) == ()
-    assert decide_watchtower(replace(seen(), me=holdings(balance_wei=99)), [fraud], frozenset(), WATCH) == ()
+    assert defended(seen(NOW + 1), [fraud], frozenset(), WATCH) == ()
+    assert defended(replace(seen(), me=holdings(balance_wei=99)), [fraud], frozenset(), WATCH) == ()
     two = [fraud, replace(fraud, receipt_id=word("another"))]
-    assert len(decide_watchtower(replace(seen(), me=holdings(balance_wei=199)), two, frozenset(), WATCH)) == 1
+    assert len(defended(replace(seen(), me=holdings(balance_wei=199)), two, frozenset(), WATCH)) == 1
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([AuditOutcome.MATCH, AuditOutcome.NONE])), max_size=8))
 def test_nothing_is_opened_without_a_mismatch(words: list[tuple[int, AuditOutcome]]) -> None:
-    assert decide_watchtower(seen(), [audited(*words)], frozenset(), WATCH) == ()
+    assert defended(seen(), [audited(*words)], frozenset(), WATCH) == ()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.decisions.audits import WatchPolicy
 from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
+from bytewise.protocol.decisions.strategies import WatchPolicy
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.units import Digest
 from bytewise.storage.archive import LightAudits

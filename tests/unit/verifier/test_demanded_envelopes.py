@@ -29,7 +29,8 @@ from tests.fixtures.verifier.withholding import (
     step,
     steps,
 )
-from verifier.demands.demander import OTHERS_PAUSE_S, WithholdingDisputes
+from verifier.demands.demander import OTHERS_PAUSE_S
+from verifier.disputes.own_disputes import OwnDisputes
 from verifier.watch.records import FETCH_BUDGET_S
 
 
@@ -157,7 +158,7 @@ def test_withholding_disputes_have_a_budget_remembered_by_the_chain(tmp_path: Pa
 def test_our_disputes_and_wins_are_read_from_the_chain(tmp_path: Path) -> None:
     setup = VerifierFixture(tmp_path)
     signed = setup.signed(1)
-    name, own = receipt_id(ANCHOR, signed.receipt), WithholdingDisputes(setup.chain, NETWORK, TOWER)
+    name, own = receipt_id(ANCHOR, signed.receipt), OwnDisputes(setup.chain, NETWORK, TOWER)
     case = setup.dispute(signed, id=dispute_id(DISPUTES, name))
     own.follow(setup.chain.now())
     assert not own.has(name) and not own.is_unwon(name), "somebody else's"

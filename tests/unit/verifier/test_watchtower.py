@@ -8,8 +8,8 @@ import pytest
 from bytewise.protocol.court.commitments import alt_commit, dispute_id
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.actions import Action, OpenAlt, OpenDispute
-from bytewise.protocol.decisions.audits import WatchPolicy
 from bytewise.protocol.decisions.snapshot import Challenger
+from bytewise.protocol.decisions.strategies import WatchPolicy
 from bytewise.protocol.errors.actors import CommitmentMismatch, NotAMember
 from bytewise.protocol.errors.records import BadSignature
 from bytewise.protocol.records.receipt import receipt_id

@@ -1,0 +1,154 @@
+"""From posted audits to an opened dispute under the real contracts: less than two blocks, also with the bot of the guide."""
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.court.sortition import audit_is_drawn
+from bytewise.protocol.decisions.strategies import WatchPolicy, built_in
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.records.receipt import ReceiptList, receipt_id
+from bytewise.protocol.records.statements import AuditOutcome, AuditResult, audit_commitment
+from bytewise.protocol.signing import LocalSigner, typed_digest
+from bytewise.protocol.units import U8, U64, Digest
+from bytewise.service.clock import SystemClock
+from bytewise.storage.archive import Archive
+from bytewise.storage.cursor import Cursor
+from bytewise.storage.engine import open_database
+from bytewise.storage.journal import Journal, journal_key
+from chain.deployment.params import DEVNET
+from chain.reads.documents import RegistryDocuments
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, empty_database, mine, word
+from tests.fixtures.court.session import DisputeFixture
+from tests.fixtures.verifier.verifier_fixture import BlobShelf, randomness
+from tests.source import ROOT
+from verifier.disputes.strategist import LocalStrategy, Strategist, StrategyRunner
+from verifier.disputes.strategy_process import StrategyProcess
+from verifier.disputes.watchtower import Watchtower
+from verifier.executor import ActionExecutor, ObservingExecutor
+from verifier.node import Executor
+from verifier.watch.absence_check import ProbedStore
+from verifier.watch.open_windows import SnapshotPages
+from verifier.watch.records import Records
+
+GUIDE = ROOT / "docs" / "guide" / "write-a-watchtower.md"
+
+
+def bot_of_the_guide() -> str:
+    (code,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    return str(code)
+
+
+class Tower:
+    """A watchtower of the challenger's that ticks once for each block."""
+
+    def __init__(self, court: DisputeFixture, folder: Path, runner: StrategyRunner, sends: bool = True) -> None:
+        self.court = court
+        court.anvil.automine(False)
+        (folder / "tower.db").write_bytes(empty_database())
+        database, shelf = open_database(f"sqlite:///{folder / 'tower.db'}"), BlobShelf()
+        clock, network, chain = SystemClock(), court.network, court.reader
+        shelf.blobs[court.batch.header.locator] = encode(ReceiptList(OPERATORS[0].address, U64(1), court.batch.entries))
+        store = ProbedStore(shelf, randomness, lambda: court.anvil.client.head().timestamp)
+        cursor = Cursor(database, "batches")
+        self.records = Records(chain, RegistryDocuments(chain), store, Archive(database, clock), cursor, network, 60)
+        self.watchtower = Watchtower(chain, network, self.records, CHALLENGER, WatchPolicy(), None, Strategist(runner))
+        journal = Journal(database, journal_key(folder / "journal.key"), clock)
+        acting = ActionExecutor(court.of(CHALLENGER), journal, None, self.watchtower, None)
+        self.executor: Executor = acting if sends else ObservingExecutor()
+        self.pages = SnapshotPages(chain, CHALLENGER.address, 0)
+
+    def tick(self) -> None:
+        """One tick at the newest block, then the next block."""
+        snapshot = self.pages.read(self.court.reader.head())
+        self.records.step(snapshot)
+        self.executor.perform_all(tuple(self.watchtower.step(snapshot)), snapshot)
+        self.court.of(CHALLENGER).pump()
+        self.court.anvil.mine()
+
+
+def drawn_for(court: DisputeFixture) -> tuple[Digest, list[LocalSigner]]:
+    """A receipt with at least two drawn auditors, and these."""
+    (header,) = court.reader.batches(0, court.reader.head())
+    beacon, seats = court.reader.block_hash(header.block + 2), STAKE_WEI // DEVNET.money.audit_unit
+    for entry in court.batch.entries:
+        name = receipt_id(court.network.anchor_domain, entry.receipt)
+        found = [v for v in VERIFIERS if audit_is_drawn(beacon, name, v.address, DEVNET.shares.audit_rate_bps, seats)]
+        if len(found) >= 2:
+            return name, found
+    raise AssertionError("nine in ten are drawn")
+
+
+def contradict(court: DisputeFixture, subject: Digest, who: LocalSigner) -> int:
+    """An auditor posts a mismatch; the block of the post."""
+    commitment = audit_commitment(subject, who.address, word("tokens"), word("trace"), word("salt", who.address))
+    at = U64(court.anvil.client.head().timestamp)
+    result = AuditResult(subject, who.address, U8(AuditOutcome.MISMATCH), commitment, at)
+    court.of(who).post_audit(result, who.sign(typed_digest(court.domain, result)), 0)
+    court.of(who).pump()
+    court.anvil.mine()
+    posted = [each for each, _ in court.reader.audits(court.reader.head(), court.reader.head())]
+    assert posted == [result]
+    return court.reader.head()
+
+
+@pytest.fixture
+def bot(tmp_path: Path) -> Iterator[StrategyProcess]:
+    (tmp_path / "bots").mkdir()
+    (tmp_path / "bots" / "bot.py").write_text(bot_of_the_guide())
+    process = StrategyProcess("bot:Suspicious", tmp_path / "bots", 1.0)
+    while True:
+        try:
+            process.methods()
+            break
+        except TryAgain:
+            time.sleep(0.05)
+    yield process
+    process.close()
+
+
+def test_bot_of_the_guide_has_at_most_30_lines() -> None:
+    assert len(bot_of_the_guide().splitlines()) <= 30
+
+
+@pytest.mark.parametrize("name", ["bot", "defend", "hunt"])
+def test_dispute_is_opened_in_the_block_after_the_audits(
+    anvil: Anvil, tmp_path: Path, name: str, request: pytest.FixtureRequest
+) -> None:
+    court = DisputeFixture(anvil, tmp_path, window=900)
+    runner = request.getfixturevalue("bot") if name == "bot" else LocalStrategy(built_in(name, 2))
+    tower = Tower(court, tmp_path, runner)
+    mine(anvil, 3)
+    subject, auditors = drawn_for(court)
+    tower.tick()
+    first = contradict(court, subject, auditors[0])
+    tower.tick()
+    if name != "hunt":
+        assert court.reader.opened(0, court.reader.head()) == (), "one auditor may be wrong"
+        first = contradict(court, subject, auditors[1])
+        tower.tick()
+    ((opened),) = court.reader.opened(0, court.reader.head())
+    assert opened.receipt_id == subject and opened.block - first < 2
+    for _ in range(3):
+        tower.tick()
+    assert len(court.reader.opened(0, court.reader.head())) == 1
+
+
+def test_dry_run_sends_nothing(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    court = DisputeFixture(anvil, tmp_path, window=900)
+    tower = Tower(court, tmp_path, LocalStrategy(built_in("hunt", 2)), sends=False)
+    mine(anvil, 3)
+    subject, auditors = drawn_for(court)
+    tower.tick()
+    nonce = anvil.client.nonce(CHALLENGER.address, "pending")
+    contradict(court, subject, auditors[0])
+    for _ in range(3):
+        tower.tick()
+    assert court.reader.opened(0, court.reader.head()) == ()
+    assert anvil.client.nonce(CHALLENGER.address, "pending") == nonce
+    assert sum("action.foregone" in line for line in capsys.readouterr().err.splitlines()) == 1

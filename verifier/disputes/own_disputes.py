@@ -1,0 +1,56 @@
+"""Disputes that this account opened, read from the chain, so that their cost still counts after a restart."""
+
+from typing import Protocol
+
+from bytewise.ports import AccountView, BlockView, SnapshotView
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.court.commitments import dispute_id
+from bytewise.protocol.court.settlement import CONVICTIONS
+from bytewise.protocol.decisions.snapshot import Snapshot
+from bytewise.protocol.units import Address, Digest
+from verifier.watch.event_follower import EventFollower
+
+
+class OwnDisputesChain(BlockView, AccountView, SnapshotView, Protocol):
+    """The part of the chain that is read."""
+
+
+class OwnDisputes:
+    """Own disputes with the block of each opening, and which of them are won."""
+
+    def __init__(self, chain: OwnDisputesChain, network: Network, me: Address) -> None:
+        self._chain = chain
+        self._domain = network.disputes_domain
+        self._me = me
+        self._events = EventFollower(chain, int(network.deploy_block), "disputes")
+        self._opened: dict[Digest, int] = {}
+        self._won: set[Digest] = set()
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Reads the disputes opened since the last snapshot. After a reorganisation it reads all of them again."""
+        if self._events.is_reset():
+            self._opened.clear()
+            self._won.clear()
+        first = self._events.next_block
+        if first <= snapshot.number:
+            ours = self._chain.alt_commits(self._me, first, snapshot.number)
+            blocks = {each.id: each.block for each in self._chain.opened(first, snapshot.number)} if ours else {}
+            for each in ours:
+                self._opened.setdefault(each, blocks.get(each, snapshot.number))
+            self._events.mark_read(snapshot.number, snapshot.block_hash)
+        self._won |= {
+            case.id for case in snapshot.disputes if case.ended and case.verdict in CONVICTIONS and case.id in self._opened
+        }
+
+    def has(self, receipt_id: Digest) -> bool:
+        """Whether this account opened a dispute about a receipt."""
+        return dispute_id(self._domain, receipt_id) in self._opened
+
+    def is_unwon(self, receipt_id: Digest) -> bool:
+        """Whether this account opened a dispute about a receipt and has not seen it won."""
+        dispute = dispute_id(self._domain, receipt_id)
+        return dispute in self._opened and dispute not in self._won
+
+    def unwon_since(self, block: int) -> tuple[Digest, ...]:
+        """Ids of own disputes that were opened in or after a block and were not seen to be won."""
+        return tuple(each for each, opened in self._opened.items() if opened >= block and each not in self._won)
