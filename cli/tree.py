@@ -258,6 +258,15 @@ TREE = Noun(
                 ),
             },
         ),
+        "evidence": Noun(
+            "Evidence of the whole network.\n\nExample: bytewise evidence fork-pack --verify fork-pack.zip",
+            {
+                "fork-pack": Verb(
+                    "cli.evidence:fork_pack",
+                    "Write what people need who go on without this deployment to one file, or verify such a file.",
+                )
+            },
+        ),
         "dashboard": Noun(
             "Pages and a read API about the verdicts of a network.\n\nExample: bytewise dashboard run --config dashboard.toml",
             {"run": Verb("cli.actors:run_dashboard", "Run a dashboard until SIGTERM: an index of events, a read API and pages.")},

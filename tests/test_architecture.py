@@ -71,6 +71,7 @@ NETWORK_CALLS = re.compile(
 
 BOOK_ASKED_ELSEWHERE = {
     "cli/capsule.py trust_of": "names a deployment; a capsule is verified without a chain, and proves each code",
+    "cli/evidence.py _verify": "a pack is verified without a chain, and its capsules prove each code",
     "cli/demo/containers.py _check_chain": "asks only whether the chain of a finished setup is still there",
     "cli/backup.py _verify_network": "compares two books; a restore must work while no node does",
     "cli/node/folder.py make_node_folder": "copies it; the node's processes and `doctor` check it",

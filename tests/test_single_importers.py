@@ -21,6 +21,7 @@ BOUNDARIES = {
     "chain.capsule.keeper": "files",
     "chain.acts.proposals": "chain",
     "chain.client.layout": "a foreign format",
+    "chain.fork_pack.maker": "chain",
     "chain.client.quorum": "JSON-RPC",
     "chain.deployment.draft": "a file",
     "chain.reads.earnings": "chain",
