@@ -32,6 +32,7 @@ BOUNDARIES = {
     "dashboard.chain_view": "chain",
     "dashboard.web.api": "HTTP",
     "dashboard.web.app": "HTTP",
+    "dashboard.web.charts": "a foreign format",
     "dashboard.web.limits": "HTTP",
     "dashboard.web.pages": "HTTP",
     "dashboard.web.stream": "HTTP",
@@ -56,8 +57,6 @@ CONCEPTS = {
     "bytewise.inference.convert.equalise": "equalisation of channels",
     "bytewise.inference.convert.make": "small models from a seed",
     "bytewise.inference.dispatch_guard": "which torch operations may run",
-    "bytewise.protocol.court.param_law": "the law of parameters",
-    "bytewise.protocol.economics.incentives": "what fraud, attacks and watching pay",
     "bytewise.protocol.decisions.stake": "a pure decision",
     "bytewise.protocol.errors.catalogue": "all errors by name, which also the reference pages list",
     "bytewise_client.verification": "what applications import",
@@ -76,6 +75,7 @@ CONCEPTS = {
     "dashboard.index.indexer": "following the chain",
     "dashboard.index.receipts": "facts of receipts",
     "dashboard.index.self_check": "comparison with the contracts",
+    "dashboard.views.console_sections": "what parameters are worth, in sentences and tables",
     "dashboard.views.next_acts": "what anybody may do in a dispute",
     "dashboard.wiring": "how a dashboard is put together",
     "enclave.cross_check": "the second backend",
@@ -91,7 +91,7 @@ CONCEPTS = {
 }
 """Modules that one other imports, and of what whole concept each is."""
 
-MOST_CONCEPTS = 37
+MOST_CONCEPTS = 36
 
 
 def importers() -> dict[str, set[str]]:

@@ -8,9 +8,13 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import BaseModel
 
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import hex0x
 from bytewise.storage.index.tables import BatchFact, DemandFact, DisputeFact, OperatorFact, VerifierFact
 from dashboard.views import disputes, network, parties
+from dashboard.views.console import question
+from dashboard.views.console_records import ConsolePage
+from dashboard.views.console_sections import console_page
 from dashboard.views.network_records import DisputePage, ItemsPage, OperatorPage, Overview, VerifierPage
 from dashboard.views.scene import Scene
 from dashboard.web import lists
@@ -33,7 +37,7 @@ from dashboard.web.parameters import (
     VerdictName,
     span_of,
 )
-from dashboard.web.problems import CODES, not_found
+from dashboard.web.problems import CODES, bad_request, not_found
 from dashboard.web.render import Renderer
 
 EVENTS_OF_DISPUTE = 200
@@ -91,6 +95,7 @@ def page_routes(site: DashboardSite, renderer: Renderer) -> APIRouter:
     _add_parties(pages)
     _add_network(pages)
     _add_statistics(pages)
+    _add_console(pages)
     _add_search(pages, site)
     return pages.router
 
@@ -271,6 +276,21 @@ def _add_statistics(pages: _Pages) -> None:
         span = span_of(since, until)
         chosen = {"since": since or "", "until": until or ""}
         return pages.show(request, "statistics.html", block, lambda scene: lists.statistics_page(scene, *span), chosen=chosen)
+
+
+def _add_console(pages: _Pages) -> None:
+    @pages.get("/console", ".json", ".csv")
+    def console(request: Request, block: BlockQuery = None) -> Response:
+        """What the parameters are worth, under the reader's assumptions."""
+        query = {name: text.strip() for name, text in request.query_params.items() if name != "block"}
+
+        def build(scene: Scene) -> ConsolePage:
+            try:
+                return console_page(scene, question(scene, query))
+            except MalformedValue as error:
+                raise bad_request(str(error), "bad_parameter") from None
+
+        return pages.show(request, "console.html", block, build)
 
 
 IdEvent = Annotated[str | None, Query(pattern=r"^[0-9]{1,18}\.[0-9]{1,9}\.[0-9a-f]{16}$")]

@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from dashboard.views.records import Amount, Party, Time
+from dashboard.web.charts import draw
 from dashboard.web.problems import Refused
 
 FOLDER = Path(__file__).parent
@@ -19,7 +20,7 @@ FIRST = ("id", "subject", "receiptId", "batchId", "operator", "account", "verdic
 SECTIONS = (
     ("/", "Overview"), ("/disputes", "Disputes"), ("/batches", "Batches"), ("/demands", "Demands"), ("/audits", "Audits"),
     ("/operators", "Operators"), ("/verifiers", "Verifiers"), ("/models", "Models"), ("/keys", "Keys"), ("/params", "Rules"),
-    ("/money", "Money"), ("/statistics", "Statistics"), ("/log", "Log"), ("/about", "About"),
+    ("/money", "Money"), ("/statistics", "Statistics"), ("/console", "Console"), ("/log", "Log"), ("/about", "About"),
 )  # fmt: skip
 """Navigation: path and title."""
 
@@ -35,7 +36,7 @@ class Renderer:
         )  # fmt: skip
         self._environment.filters |= {
             "short": short, "eth": eth, "exact": exact, "party": self.party, "when": when, "grouped": grouped, "seconds": seconds,
-            "shown": shown_arguments, "percent": percent,
+            "shown": shown_arguments, "percent": percent, "chart": draw,
         }  # fmt: skip
 
     def page(self, template: str, request: Request, **values: Any) -> str:

@@ -42,9 +42,9 @@ MONTH_S = 30 * 86_400
 MISMATCHES = 2
 """Mismatches that a watchtower wants (`decisions.audits.WatchPolicy`)."""
 MAX_VERIFIERS = 10_000
-RATES = tuple(range(0, BPS + 1, 500))
+RATES = (0, 100, 250, 500, *range(1_000, BPS + 1, 1_000))
 """Audit rates of the curves, in 1/10,000."""
-SHARES = tuple(Fraction(percent, 100) for percent in range(0, 51, 2))
+SHARES = tuple(Fraction(percent, 100) for percent in range(0, 51, 5))
 """Hostile shares of the curves."""
 SLASH_FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 GRID_RATES = (250, 500, 1_000, 2_500, 5_000, 9_000)
@@ -213,6 +213,8 @@ def deterrence_at(p: ParamSet, a: Assumptions, rate_bps: int, convicted: float) 
     """Deterrence under the parameters with another audit rate."""
     honest, hostile = audit_counts(p, a, rate_bps)
     loss = effective_slash(p.money.slash_amount, p.shares.alpha_bps, p.shares.beta_bps, a.own_challenger, float(a.people.hostile))
+    if loss < 0:
+        raise MalformedValue("parameters", "alpha_bps and beta_bps would give an operator more back than its slash")
     audits = audits_convince(honest, hostile, MISMATCHES)
     return RatePoint(rate_bps, honest.mean(), deterrence(a.client, audits, convicted, loss, a.gain))
 

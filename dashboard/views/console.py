@@ -1,0 +1,227 @@
+"""The economics console: parameters and assumptions of a query, weighed by `bytewise.protocol.economics`."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from bytewise.protocol.court.param_law import LARGEST
+from bytewise.protocol.court.params import Committee, Durations, Money, ParamSet, RewardShares
+from bytewise.protocol.economics.chances import Population
+from bytewise.protocol.economics.incentives import Prices
+from bytewise.protocol.economics.scenario import MAX_VERIFIERS, Assumptions
+from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.signing import camel
+from bytewise.service.field_texts import field_texts
+from bytewise.storage.index.tables import SettingFact, StakeFact, VerifierFact
+from dashboard.views.console_records import ConsoleField
+from dashboard.views.scene import WEI_PER_ETHER, Scene, amount
+
+GROUPS = (("times", Durations), ("committee", Committee), ("money", Money), ("shares", RewardShares))
+LEVELS = ("seats_1", "seats_2", "seats_3")
+_NUMBER = re.compile(r"[0-9]{1,30}(\.[0-9]{1,18})?(e-?[0-9]{1,2})?")
+_MAX_TEXT = 4_000
+
+
+class Assumed(NamedTuple):
+    """One assumption: label, unit, default text, largest value, factor to the unit of computation, meaning."""
+
+    label: str
+    unit: str
+    default: str
+    most: int
+    factor: Fraction
+    meaning: str
+
+
+_ONE, _PERCENT, _GWEI, _ETHER = Fraction(1), Fraction(1, 100), Fraction(10**9), Fraction(WEI_PER_ETHER)
+ASSUMED = {
+    "gain": Assumed("Gain by one fraud", "ETH", "0.001", 10**9, _ETHER, "what an operator saves or earns by one false answer"),
+    "receipts": Assumed("Receipts", "per month", "100000", 10**15, _ONE, "receipts that are anchored"),
+    "client": Assumed("Clients who dispute", "%", "0", 100, _PERCENT, "chance that the client of a fraud disputes it"),
+    "fraud": Assumed("Frauds", "% of receipts", "0.001", 100, _PERCENT, "share of receipts that are false"),
+    "hostile": Assumed("Hostile stake", "%", "10", 100, _PERCENT, "stake of one party that lies"),
+    "absent": Assumed("Absent stake", "% of the rest", "0", 100, _PERCENT, "other stake that never votes"),
+    "seeds": Assumed("Seeds to choose from", "", "1", 2**20, _ONE, "seeds that the hostile choose among in each round"),
+    "own_challenger": Assumed("Own challenger wins", "%", "100", 100, _PERCENT, "chance that an operator convicts itself first"),
+    "risk": Assumed("Capture counts from", "% of disputes", "0.0001", 99, _PERCENT, "chance per dispute"),
+    "gas": Assumed("Gas price", "gwei", "5", 10**9, _GWEI, "price of one unit of gas"),
+    "work": Assumed("Re-execution", "gwei", "1000", 10**15, _GWEI, "cost of judging one receipt in an enclave"),
+    "interest": Assumed("Yield", "% per year", "3", 10_000, _PERCENT, "what locked capital earns elsewhere"),
+    "lost_disputes": Assumed("Disputes that are lost", "per month", "1", 10**9, _ONE, "disputes of true receipts"),
+    "tower_seats": Assumed("Watchtower's audit seats", "", "1", 10_000, _ONE, "whole audit units of its stake"),
+    "tower_share": Assumed("Watchtower's share", "% of frauds", "10", 100, _PERCENT, "frauds that it is the first to dispute"),
+    "tower_fixed": Assumed("Watchtower's fixed cost", "ETH per month", "0.01", 10**9, _ETHER, "machine and operator"),
+}  # fmt: skip
+"""Assumptions and their bounds. None of them is a parameter of the network."""
+WHOLE = ("seeds", "tower_seats")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleQuestion:
+    """What is weighed."""
+
+    version: int
+    """Version of the parameters in force."""
+    in_force: ParamSet
+    params: ParamSet
+    assumptions: Assumptions
+    chosen: Mapping[str, str]
+    """Texts of the query."""
+    live_stakes: int
+    """Verifiers of the network that have stake."""
+
+
+def read_params(scene: Scene) -> tuple[int, ParamSet] | None:
+    """The version in force, and its parameters; None if the index knows none."""
+    found = scene.index.find(SettingFact, "params")
+    if found is None:
+        return None
+    content = found["content"]
+    parts = {
+        name: cls(**{each: _stored(content[name][camel(each)]) for each in cls.__dataclass_fields__}) for name, cls in GROUPS
+    }
+    return found["version"], ParamSet(**parts)  # type: ignore[arg-type]
+
+
+def _stored(value: Any) -> Any:
+    return tuple(int(each) for each in value) if isinstance(value, list | tuple) else int(value)
+
+
+def question(scene: Scene, query: Mapping[str, str]) -> ConsoleQuestion | None:
+    """The parameters in force with the changes of a query, and its assumptions; None if no parameters are in force.
+
+    `MalformedValue` for an unknown name, for text that is no number in its bounds, and for one that is out of reach of the
+    contract's type.
+    """
+    found = read_params(scene)
+    if found is None:
+        return None
+    names = {each for _, cls in GROUPS for each in cls.__dataclass_fields__} - {"seats"}
+    unknown = query.keys() - names - ASSUMED.keys() - {*LEVELS, "stakes"}
+    if unknown:
+        raise MalformedValue("console", f"{sorted(unknown)[0][:40]}: no such parameter or assumption")
+    live = _live_stakes(scene)
+    stakes = _stakes(query["stakes"]) if "stakes" in query else live
+    return ConsoleQuestion(found[0], found[1], _changed(found[1], query), _assumptions(query, stakes), query, len(live))
+
+
+def _live_stakes(scene: Scene) -> tuple[int, ...]:
+    members = {row["account"] for row in scene.index.all(VerifierFact) if row["pool"] is not None}
+    return tuple(row["active"] for row in scene.index.all(StakeFact) if row["account"] in members and row["active"])[
+        :MAX_VERIFIERS
+    ]
+
+
+def _changed(p: ParamSet, query: Mapping[str, str]) -> ParamSet:
+    for group, cls in GROUPS:
+        part = getattr(p, group)
+        changes = {name: _parameter(group, name, query[name]) for name in cls.__dataclass_fields__ if name in query}
+        if group == "committee":
+            seats = tuple(
+                _parameter(group, name, query[name], "seats") if name in query else now
+                for name, now in zip(LEVELS, part.seats, strict=True)
+            )
+            changes["seats"] = seats
+        p = replace(p, **{group: replace(part, **changes)})
+    return p
+
+
+def _parameter(group: str, name: str, text: str, kind: str = "") -> Any:
+    value = _number(name, text) * (_ETHER if group == "money" else 1)
+    if value.denominator != 1 or value > LARGEST[kind or name]:
+        least = "a whole number of wei" if group == "money" else "a whole number"
+        raise MalformedValue("console", f"{name}: {least}, at most {LARGEST[kind or name]}")
+    return int(value)
+
+
+def _number(name: str, text: str) -> Fraction:
+    if not _NUMBER.fullmatch(text):
+        raise MalformedValue("console", f"{name}: a number like 12, 0.5 or 1e-6 that is not negative")
+    return Fraction(text)
+
+
+def _stakes(text: str) -> tuple[int, ...]:
+    parts = text.replace(",", " ").split()
+    if len(text) > _MAX_TEXT:
+        raise MalformedValue("console", f"stakes: at most {_MAX_TEXT} characters")
+    amounts = [_number("stakes", each) for each in parts]
+    if any(each > 10**9 for each in amounts):
+        raise MalformedValue("console", "stakes: ether of each verifier, at most 1000000000")
+    return tuple(int(each * _ETHER) for each in amounts)
+
+
+def _assumptions(query: Mapping[str, str], stakes: tuple[int, ...]) -> Assumptions:
+    values = {name: _assumed(name, query) for name in ASSUMED}
+    people = Population(_grid(values["hostile"]), _grid(values["absent"]), int(values["seeds"]))
+    prices = Prices(float(values["gas"]), float(values["work"]), float(values["interest"]))
+    own = {name: float(values[name]) for name in (
+        "gain", "receipts", "client", "fraud", "own_challenger", "risk", "lost_disputes", "tower_share", "tower_fixed",
+    )}  # fmt: skip
+    return Assumptions(people=people, stakes=stakes, prices=prices, tower_seats=int(values["tower_seats"]), **own)
+
+
+def _grid(share: Fraction) -> Fraction:
+    """Shares in parts of 10,000: finer ones only make the fractions long."""
+    return Fraction(round(share * 10_000), 10_000)
+
+
+def _assumed(name: str, query: Mapping[str, str]) -> Fraction:
+    of = ASSUMED[name]
+    value = _number(name, query.get(name, of.default))
+    wrong = value > of.most or (name in WHOLE and value.denominator != 1) or (name in ("seeds", "risk") and not value)
+    if wrong:
+        raise MalformedValue("console", f"{name}: {'a whole number' if name in WHOLE else 'a number'} up to {of.most}{_unit(of)}")
+    return value * of.factor
+
+
+def _unit(of: Assumed) -> str:
+    return f" {of.unit}" if of.unit else ""
+
+
+# --- fields of the form ---
+
+
+def form_fields(asked: ConsoleQuestion) -> dict[str, tuple[ConsoleField, ...]]:
+    """Inputs by group, each beside the value in force."""
+    groups = {group: tuple(_parameter_fields(asked, group, cls)) for group, cls in GROUPS}
+    return {"assumptions": tuple(_assumption_fields(asked)), **groups}
+
+
+def _assumption_fields(asked: ConsoleQuestion) -> Iterator[ConsoleField]:
+    for name, of in ASSUMED.items():
+        yield ConsoleField(
+            name=name,
+            label=of.label,
+            unit=of.unit,
+            in_force=of.default,
+            chosen=asked.chosen.get(name, ""),
+            meaning=f"{of.meaning[0].upper()}{of.meaning[1:]}.",
+        )
+    yield ConsoleField(
+        name="stakes", label="Stakes of verifiers", unit="ETH each", in_force=f"those of {asked.live_stakes} verifiers",
+        chosen=asked.chosen.get("stakes", ""), meaning="Other stakes, with a space between them.",
+    )  # fmt: skip
+
+
+def _parameter_fields(asked: ConsoleQuestion, group: str, cls: type) -> Iterator[ConsoleField]:
+    texts = field_texts(cls)
+    for name, now in parameter_values(asked.in_force, group):
+        unit = "1/10,000" if name.endswith("_bps") else {"times": "s", "money": "ETH"}.get(group, "")
+        shown = amount(now).eth if group == "money" else str(now)
+        meaning = texts.get("seats" if name in LEVELS else name, "").replace("`", "")
+        yield ConsoleField(
+            name=name, label=name.replace("_", " "), unit=unit, in_force=shown, chosen=asked.chosen.get(name, ""), meaning=meaning
+        )
+
+
+def parameter_values(p: ParamSet, group: str = "") -> Iterator[tuple[str, int]]:
+    """Parameters with their values in the contracts' units, of one group or of all; the seats of each level by themselves."""
+    for each in fields(p):
+        part = getattr(p, each.name)
+        if not is_dataclass(part) or group not in ("", each.name):
+            continue
+        for one in fields(part):
+            value = getattr(part, one.name)
+            yield from zip(LEVELS, value, strict=True) if one.name == "seats" else [(one.name, value)]
