@@ -74,6 +74,8 @@ class DashboardSettings:
     """Where metrics and probes are served; without the section, nowhere."""
     names: tuple[str, ...] = ()
     """Names that pages show beside accounts, each as `ADDRESS NAME`. They are the owner's word, and nobody else's."""
+    capsules: Path | None = None
+    """Folder in which a node keeps capsules (its section `[capsules]`): pages of disputes offer them and say what they show."""
     role: str = "dashboard"
     """What this file is for."""
     schema_version: int = SCHEMA_VERSION

@@ -22,8 +22,11 @@ from bytewise.service.schedule import PeriodicJob, run_ticks
 from bytewise.storage.engine import open_database
 from bytewise.storage.index.reader import IndexReader
 from bytewise.storage.index.store import IndexWriter, NetworkName
+from chain.capsule.deployment import deployment_of
+from chain.capsule.verification import Trust
 from chain.client.access import Chain, open_chain
 from chain.client.address_book import read_network, verify_code
+from dashboard.capsules import CapsuleShelf
 from dashboard.chain_view import ChainEvents, ChainState
 from dashboard.index.fold import RULES
 from dashboard.index.indexer import Indexer
@@ -67,6 +70,7 @@ class DashboardProcess:
             SystemClock(),
             self._settings.api.stale_s,
             package_version(),
+            CapsuleShelf(self._settings.capsules, Trust(frozenset({deployment_of(self._network).digest}))),
         )
         return build_app(site, self._settings.api)
 

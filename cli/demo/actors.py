@@ -20,6 +20,8 @@ from cli.demo.site import HOST, Site, write_toml
 ANVIL = "@foundry-rs/anvil-linux-amd64"
 """npm package of Foundry's development chain."""
 ANVIL_VERSION = "1.7.1"
+CAPSULES_S = 10
+"""Seconds between two looks of the watchtower for disputes that are over."""
 STATES = 600
 """How many of the newest blocks have a state that can be read: ten minutes, well above every window of the demo."""
 READY_S = 180.0
@@ -103,6 +105,8 @@ def dashboard(site: Site, accounts: Mapping[str, Address]) -> DemoProcess:
         "chain": {"rpc_url": site.rpc_url, "timeout_s": 20, "poll_s": 2}, "db": {"url": site.database("dashboard")},
         "api": {"host": site.listen, "port": site.ports.dashboard}, **site.metrics("dashboard"),
     }  # fmt: skip
+    if site.capsules is not None:
+        settings["capsules"] = site.capsules
     return DemoProcess("dashboard", "dashboard", ("run",), site.of("dashboard") / "dashboard.toml", settings)
 
 
@@ -188,8 +192,10 @@ def members(site: Site, options: Options) -> list[DemoProcess]:
         "tls_key_file": site.of("watchtower") / "tls.key",
     }  # fmt: skip
     policy = {"strategy": "defend", "challenges": options.watchtower}
-    extra = {"policy": policy, "hint_listener": hints}
-    return [*found, _node(site, "watchtower", "verifier", "watchtower", site.rpc_url, extra)]
+    own: dict[str, Any] = {"policy": policy, "hint_listener": hints}
+    if site.capsules is not None:
+        own["capsules"] = {"folder": site.capsules, "every_s": CAPSULES_S}
+    return [*found, _node(site, "watchtower", "verifier", "watchtower", site.rpc_url, own)]
 
 
 def start_challenger(site: Site, network: ProcessGroup, receipt_id: str) -> None:

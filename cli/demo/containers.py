@@ -76,6 +76,11 @@ class ContainerSite(Site):
         """The memory of the chain's container: it ends with the container, and so does the chain."""
         return Path("/tmp") / "chain-states"
 
+    @property
+    def capsules(self) -> None:
+        """Each container has a disk of its own."""
+        return None
+
     def certificate(self, name: str) -> Path:
         """The certificate, which every actor can read."""
         return self.public / f"{name}.pem"

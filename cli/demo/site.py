@@ -163,6 +163,11 @@ class Site:
         """Folder of the states that the development chain takes out of its memory."""
         return self.folder / "chain-states"
 
+    @property
+    def capsules(self) -> Path | None:
+        """Folder of capsules, which the watchtower writes and the dashboard reads; None: they share no folder."""
+        return self.folder / "capsules"
+
     def of(self, actor: str) -> Path:
         """An actor's own folder."""
         return self.folder / actor

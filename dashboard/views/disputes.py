@@ -68,7 +68,7 @@ def detail(scene: Scene, row: Row, addresses: Mapping[str, str]) -> DisputeDetai
         knew=row["knew"], replacement=hex_or_none(row["replacement"]), ended=row["ended"], paid=row["paid"],
         steps=tuple(_steps(scene, phase, row, current)), rounds=tuple(told), money_in=tuple(money_in),
         money_out=tuple(money_out), penalties=amount(row["penalties"]), sums=not row["ended"] or total_in == total_out,
-        acts=tuple(next_acts(scene, row, rounds, phase, addresses)),
+        acts=tuple(next_acts(scene, row, rounds, phase, addresses)), capsule=None,
     )  # fmt: skip
 
 

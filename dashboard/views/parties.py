@@ -102,7 +102,7 @@ def receipt(scene: Scene, receipt_id: bytes) -> ReceiptDetail | None:
         id=hex0x(receipt_id), level=level, words=words, replacement=hex_or_none(dispute["replacement"]) if dispute else None,
         operator=scene.somebody(operator), batch_id=dispute["batch_id"] if dispute else None,
         dispute_id=hex0x(dispute["id"]) if dispute else None, demand=demand(scene, asked) if asked else None,
-        audits=tuple(audits(scene, checks)), finality=scene.finality(newest(dispute, asked, *checks)),
+        audits=tuple(audits(scene, checks)), capsule=None, finality=scene.finality(newest(dispute, asked, *checks)),
     )  # fmt: skip
 
 

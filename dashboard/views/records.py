@@ -223,6 +223,36 @@ class EventLine(Record):
     finality: FinalityState
 
 
+class PreflightLine(Record):
+    """One of the eleven points about whether a record is complete (design section 11)."""
+
+    point: str
+    words: str
+    """What must be so."""
+    result: str
+    """`pass`, `fail` or `unknown`."""
+
+
+class CapsuleNote(Record):
+    """A file that proves how a dispute ended without this dashboard, chain or DA, and what a verification of it said here."""
+
+    url: str
+    """Where it is downloaded."""
+    size: int
+    """Bytes."""
+    sha256: str
+    is_wrong: bool
+    """Whether a proof in it fails, or it is of another dispute."""
+    shows: tuple[str, ...]
+    """What it shows; empty if it is wrong."""
+    conditions: tuple[str, ...]
+    """What a reader must still compare, or what is wrong."""
+    preflight: tuple[PreflightLine, ...]
+    """The eleven points; empty if they are not proven."""
+    claim: str | None
+    """The largest claim that the record supports."""
+
+
 class DisputeDetail(DisputeSummary):
     """A dispute with everything that the index has of it."""
 
@@ -251,6 +281,8 @@ class DisputeDetail(DisputeSummary):
     sums: bool
     """Whether both sides of the money are equal, to the wei."""
     acts: tuple[NextAct, ...]
+    capsule: CapsuleNote | None
+    """None while there is no capsule here."""
 
 
 class BatchSummary(Record):
@@ -321,6 +353,8 @@ class ReceiptDetail(Record):
     dispute_id: str | None
     demand: DemandSummary | None
     audits: tuple[AuditSummary, ...]
+    capsule: CapsuleNote | None
+    """Of its dispute; None while there is none here."""
     finality: FinalityState
 
 

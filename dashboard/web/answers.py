@@ -8,7 +8,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from fastapi import Request, Response
@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from bytewise.ports import Clock
 from bytewise.storage.index.reader import IndexReader, Page, Row, sort_types
 from bytewise.storage.index.tables import Fact
+from dashboard.capsules import CapsuleShelf
 from dashboard.views.records import Amount, IndexMeta, Party, Record, Time
 from dashboard.views.scene import Scene
 from dashboard.web.problems import bad_request
@@ -56,6 +57,8 @@ class DashboardSite:
     clock: Clock
     stale_s: int
     version: str
+    capsules: CapsuleShelf = field(default_factory=CapsuleShelf)
+    """Capsules that a node keeps here."""
 
     @contextmanager
     def scene(self, block: int | None = None) -> Iterator[Scene]:

@@ -111,7 +111,7 @@ def _add_receipts(router: APIRouter, site: DashboardSite) -> None:
     @router.get("/receipts/{id}", response_model=FoundObject[ReceiptDetail], tags=["receipts"], responses=_MISSING)
     def get_receipt(request: Request, id: IdPath, block: BlockQuery = None) -> Response:  # noqa: A002  the URL's name
         """What the chain says about a receipt that was disputed, audited or demanded."""
-        return answer(site, request, block, lambda scene: _found(scene, lists.receipt(scene, id)))
+        return answer(site, request, block, lambda scene: _found(scene, lists.receipt(scene, site, id)))
 
     @router.get("/batches", response_model=Listing[BatchSummary], tags=["receipts"])
     def list_batches(

@@ -67,15 +67,17 @@ def dispute(scene: Scene, site: DashboardSite, id_: str) -> DisputeDetail:
     row = scene.index.find(DisputeFact, digest_of(id_))
     if row is None:
         raise not_found(f"dispute {id_}")
-    return disputes.detail(scene, row, site.addresses)
+    return disputes.detail(scene, row, site.addresses).model_copy(update={"capsule": site.capsules.note(row["id"])})
 
 
-def receipt(scene: Scene, id_: str) -> ReceiptDetail:
+def receipt(scene: Scene, site: DashboardSite, id_: str) -> ReceiptDetail:
     """One receipt."""
     found = parties.receipt(scene, digest_of(id_))
     if found is None:
         raise not_found(f"receipt {id_}")
-    return found
+    if found.dispute_id is None:
+        return found
+    return found.model_copy(update={"capsule": site.capsules.note(digest_of(found.dispute_id))})
 
 
 def batch_list(

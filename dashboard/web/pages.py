@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import hex0x
 from bytewise.storage.index.tables import BatchFact, DemandFact, DisputeFact, OperatorFact, VerifierFact
+from dashboard.capsules import file_name
 from dashboard.views import disputes, network, parties
 from dashboard.views.console import question
 from dashboard.views.console_records import ConsolePage
@@ -35,6 +36,7 @@ from dashboard.web.parameters import (
     SinceQuery,
     UntilQuery,
     VerdictName,
+    digest_of,
     span_of,
 )
 from dashboard.web.problems import CODES, bad_request, not_found
@@ -91,7 +93,7 @@ def page_routes(site: DashboardSite, renderer: Renderer) -> APIRouter:
     pages = _Pages(site, renderer)
     _add_overview(pages, site)
     _add_disputes(pages, site)
-    _add_receipts(pages)
+    _add_receipts(pages, site)
     _add_parties(pages)
     _add_network(pages)
     _add_statistics(pages)
@@ -150,13 +152,22 @@ def _add_disputes(pages: _Pages, site: DashboardSite) -> None:
 
         return pages.show(request, "dispute.html", block, build)
 
+    @pages.router.get("/disputes/{id}/capsule")
+    def capsule(id: IdPath) -> Response:  # noqa: A002  the URL's name
+        """The file that proves how it ended."""
+        data = site.capsules.read(digest_of(id))
+        if data is None:
+            raise not_found(f"a capsule of dispute {id}")
+        headers = {"Content-Disposition": f'attachment; filename="{file_name(digest_of(id))}"', "Cache-Control": "no-cache"}
+        return Response(data, media_type=site.capsules.media_type, headers=headers)
 
-def _add_receipts(pages: _Pages) -> None:
+
+def _add_receipts(pages: _Pages, site: DashboardSite) -> None:
     @pages.get("/receipts/{id}", ".json")
     def one_receipt(request: Request, id: IdPath, block: BlockQuery = None) -> Response:  # noqa: A002  the URL's name
         """One receipt."""
         return pages.show(
-            request, "receipt.html", block, lambda scene: FoundObject(meta=scene.meta(), data=lists.receipt(scene, id))
+            request, "receipt.html", block, lambda scene: FoundObject(meta=scene.meta(), data=lists.receipt(scene, site, id))
         )
 
     @pages.get("/batches", ".json", ".csv")

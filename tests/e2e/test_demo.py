@@ -58,6 +58,10 @@ class Run(NamedTuple):
     pids: dict[str, int]
     director: int
     canary: str
+    cases: list[dict[str, Any]]
+    """The disputes as the dashboard tells them."""
+    differences: list[str]
+    """What the dashboard found different from the contracts."""
     health: dict[str, int]
     """What each operator says of itself when the story is over: HTTP status of `/health`."""
 
@@ -79,14 +83,29 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         folder = ROOT / document["folder"]
         canary = (folder / "client" / "canary.txt").read_text()
         health = {name: _health(folder, document["endpoints"][f"operator {name}"], name) for name in OPERATORS}
+        cases, differences = _shown(document["endpoints"]["dashboard"])
         actors = [pid for name, pid in document["processes"].items() if name not in ANSWERING]
         with _still(actors):
-            yield Run(document, folder, document["processes"], process.pid, canary, health)
+            yield Run(document, folder, document["processes"], process.pid, canary, cases, differences, health)
     finally:
         process.send_signal(signal.SIGTERM)
         code = process.wait(60)
     assert code == 0, log.read_text()
     assert not (folder / "chain-states").exists(), "gigabytes that nobody reads again"
+
+
+def _shown(dashboard: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """The disputes, once the watchtower has a capsule of each, and what the dashboard's own check found."""
+    deadline, pause = time.monotonic() + BOUND_S, threading.Event()
+    with httpx2.Client(base_url=f"{dashboard}/api/v1", timeout=60) as client:
+        while True:
+            listed = client.get("/disputes").json()["items"]
+            cases = [client.get(f"/disputes/{each['id']}").json()["data"] for each in listed]
+            meta = client.get("/meta").json()
+            if all(each["capsule"] for each in cases) and meta["checked_block"]:
+                return cases, meta["differences"]
+            assert time.monotonic() < deadline, [(each["phase"], bool(each["capsule"])) for each in cases]
+            pause.wait(1)
 
 
 def _health(folder: Path, url: str, operator: str) -> int:
@@ -113,6 +132,15 @@ def test_every_fact_is_read_back_from_the_chain(demo: Run) -> None:
     assert demo.report["money"]["sums"] is True
     assert demo.report["peak_pss_mb"] < 6000
     assert len(demo.report["disputes"]) == 5, "four frauds and the frivolous one: no other honest receipt is disputed"
+
+
+def test_dashboard_tells_the_same_and_keeps_the_proof(demo: Run) -> None:
+    assert demo.differences == [] and len(demo.cases) == len(demo.report["disputes"])
+    told = {each["id"]: each for each in demo.cases}
+    for dispute in demo.report["disputes"]:
+        case = told[dispute["dispute"]]
+        assert (case["verdict"], case["phase"]) == (dispute["verdict"].lower(), "final") and case["sums"]
+        assert not case["capsule"]["is_wrong"] and any(dispute["verdict"] in line for line in case["capsule"]["shows"])
 
 
 def test_both_operators_take_requests_at_the_end_of_the_demo(demo: Run) -> None:

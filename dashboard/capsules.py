@@ -1,0 +1,87 @@
+"""Capsules that a node keeps (`[capsules]` of its settings), shown beside the disputes that they prove."""
+
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+from bytewise.protocol.digests import sha256
+from bytewise.protocol.units import hex0x
+from chain.capsule.conclusion import conclude, preflight_of
+from chain.capsule.report import Result
+from chain.capsule.schema import MAX_BYTES, MEDIA_TYPE, SUFFIX
+from chain.capsule.verification import Trust, verify_capsule
+from dashboard.views.records import CapsuleNote, PreflightLine
+
+REMEMBERED = 256
+"""Notes that are kept in memory, so that a capsule is verified once and not for each visitor."""
+
+
+class CapsuleShelf:
+    """A folder of capsules, named after their disputes. It may be another process's and change at any time. Thread-safe."""
+
+    media_type = MEDIA_TYPE
+    """Of the files."""
+
+    def __init__(self, folder: Path | None = None, trust: Trust | None = None) -> None:
+        """Without a folder there is no capsule."""
+        self._folder = folder
+        self._trust = trust or Trust()
+        self._lock = threading.Lock()
+        self._notes: OrderedDict[tuple[bytes, int, int], CapsuleNote] = OrderedDict()
+
+    def read(self, dispute: bytes) -> bytes | None:
+        """The bytes of a dispute's capsule; None if there is none, or none that a verification would read."""
+        file = self._file(dispute)
+        if file is None:
+            return None
+        try:
+            with file.open("rb") as stream:
+                data = stream.read(MAX_BYTES + 1)
+        except OSError:
+            return None
+        return data if len(data) <= MAX_BYTES else None
+
+    def note(self, dispute: bytes) -> CapsuleNote | None:
+        """What a verification says about a dispute's capsule; None if there is none."""
+        file = self._file(dispute)
+        try:
+            found = file.stat() if file is not None else None
+        except OSError:
+            found = None
+        if found is None:
+            return None
+        key = (dispute, found.st_mtime_ns, found.st_size)
+        # One verification at a time: visitors who ask for the same one wait for it.
+        with self._lock:
+            if key not in self._notes:
+                data = self.read(dispute)
+                if data is None:
+                    return None
+                self._notes[key] = _note(dispute, data, self._trust)
+                while len(self._notes) > REMEMBERED:
+                    self._notes.popitem(last=False)
+            return self._notes[key]
+
+    def _file(self, dispute: bytes) -> Path | None:
+        return None if self._folder is None else self._folder / file_name(dispute)
+
+
+def file_name(dispute: bytes) -> str:
+    """Name of the file of a dispute's capsule."""
+    return f"{hex0x(dispute)}{SUFFIX}"
+
+
+def _note(dispute: bytes, data: bytes, trust: Trust) -> CapsuleNote:
+    report = verify_capsule(data, trust)
+    end, checklist = conclude(report), preflight_of(report)
+    is_wrong, conditions = report.result is Result.FAIL, end.conditions
+    if report.capsule is not None and report.capsule.claim.dispute != dispute:
+        is_wrong, conditions = True, ("It is of another dispute than its name says.",)
+    return CapsuleNote(
+        url=f"/disputes/{hex0x(dispute)}/capsule", size=len(data), sha256=hex0x(sha256(data)), is_wrong=is_wrong,
+        shows=() if is_wrong else end.shows, conditions=conditions,
+        preflight=() if checklist is None or is_wrong else tuple(
+            PreflightLine(point=point.name.lower(), words=point.value, result=mark.value) for point, mark in checklist.marks
+        ),
+        claim=None if checklist is None or is_wrong else checklist.claim,
+    )  # fmt: skip
