@@ -1,18 +1,19 @@
-"""`bytewise dispute`: shows disputes, and appeals a verdict for an operator."""
+"""`bytewise dispute`: shows disputes, opens one for a watchtower, and appeals a verdict for an operator."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from rich.console import Console
 
+from bytewise.protocol.court.params import BPS
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import Address, Digest, digest, hex0x, unhex
 from bytewise.service.settings import load_settings
 from cli.assurance import warn_of
 from cli.network import dispute_entry, read_rows, seat_entry
-from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
+from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, receipt_argument
 from cli.output import (
     LIMIT,
     LimitOption,
@@ -28,8 +29,12 @@ from cli.output import (
 )
 
 if TYPE_CHECKING:
+    from bytewise.protocol.address_book import Network
     from bytewise.protocol.decisions.snapshot import Dispute
+    from bytewise.storage.archive import SeenReceipt
+    from chain.deployment.calls import ContractCall
     from chain.reads.reader import SnapshotReader
+    from verifier.settings import NodeSettings
 
 
 OperatorOption = Annotated[
@@ -88,6 +93,110 @@ def _print(rows: list[Row], members: bool = False) -> None:
         console.print("members of its committee", style="bold")
         print_entries((seat_entry(each) for row in rows for each in row["members"]), "members", console)
     warn_of(console, rows)
+
+
+def open_(
+    receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help="Receipt id, 0x-hex.")],
+    config: Annotated[Path, typer.Option("--config", help="Settings file of the watchtower (`bytewise init`).")],
+    dry: Annotated[bool, typer.Option("--dry-run", help="Only try it on the chain, and say what it costs and may pay.")] = False,
+) -> None:
+    """Dispute a receipt with the bond of your watchtower.
+
+    The node must have checked the receipt. The running watchtower opens the dispute at its next tick, within its budget. The
+    bond is lost if the committee confirms the answer.
+
+    Exit codes: 0 ordered or possible, 5 the node does not answer, 64 wrong input, or refused by the contract (window over,
+    disputed before).
+    """
+    from verifier.settings import NodeSettings
+
+    identifier = receipt_argument(receipt)
+    settings = load_settings(NodeSettings, config)
+    if not settings.watches:
+        raise ConfigurationError("--config", f"is of a {settings.role}: only a watchtower opens disputes by order")
+    if settings.observes and not dry:
+        advice = 'set policy.strategy = "defend", and policy.dry_run = false, or add --dry-run'
+        raise ConfigurationError("--config", f"this node only observes: {advice}")
+    terms = _opening_terms(settings, identifier)
+    print(terms.text)
+    if not dry:
+        _order_dispute(settings.db.location, identifier, terms.window_end)
+        print("ordered; the running watchtower opens it")
+
+
+class _OpeningTerms(NamedTuple):
+    text: str
+    window_end: int
+
+
+def _opening_terms(settings: "NodeSettings", receipt: Digest) -> _OpeningTerms:
+    """What a dispute costs and may pay. `ConfigurationError` says why it cannot be opened now."""
+    from chain.client.access import open_chain
+    from chain.client.address_book import read_network, verify_code
+    from chain.deployment.calls import dry_run as try_call
+    from chain.deployment.calls import request_of
+    from chain.reads.reader import SnapshotReader
+    from chain.sending.keys import open_signer
+
+    seen, network = _checked_receipt(settings, receipt), read_network(settings.network_file)
+    me = open_signer(settings.signer, network).address
+    client = open_chain(*settings.chain.rpc, network.chain_id, settings.chain.timeout_s)
+    reader = SnapshotReader(client, verify_code(client, network))
+    head = reader.head()
+    batch, snapshot = reader.anchored(seen.batch_id, head)[0], reader.snapshot(me, head)
+    params = reader.params(batch.params_version, head)
+    bond, balance = params.required_bond, snapshot.me.balance_wei
+    if balance < bond:
+        raise ConfigurationError("balance", f"{me} has {balance} wei, a dispute takes {bond}: send ether to it")
+    call = _opening_call(seen, me, network, bond)
+    try:
+        try_call(client, network, me, call)
+        gas = client.estimate(request_of(network, me, call))
+    except Fault as error:
+        raise ConfigurationError("RECEIPT", f"cannot be disputed now: {error}") from None
+    end = reader.window_end(receipt, seen.batch_id, head)
+    alpha = params.money.slash_amount * params.shares.alpha_bps // BPS
+    text = (
+        f"bond {bond} wei of {balance}, gas {gas} (about {gas * client.head().base_fee_wei} wei now), "
+        f"time left {max(0, end - snapshot.clock)} s\n"
+        f"if the operator is convicted: the bond back, and {alpha} wei if the node committed to the right answer; "
+        f"if the answer is confirmed: minus {bond} wei"
+    )
+    return _OpeningTerms(text, end)
+
+
+def _checked_receipt(settings: "NodeSettings", receipt: Digest) -> "SeenReceipt":
+    from bytewise.service.clock import SystemClock
+    from bytewise.storage.archive import Archive
+    from bytewise.storage.engine import check_revision, open_database
+
+    database = open_database(settings.db.location)
+    check_revision(database)
+    seen = Archive(database, SystemClock()).receipt(receipt)
+    if seen is None:
+        raise ConfigurationError("RECEIPT", f"this node has not checked {hex0x(receipt)}: wait until it has read its batch")
+    return seen
+
+
+def _opening_call(seen: "SeenReceipt", me: Address, network: "Network", bond_wei: int) -> "ContractCall":
+    """The opening as the node would send it, but for the commitment: the node's own has what auditors told it."""
+    from bytewise.protocol.court.commitments import alt_commit, dispute_id
+    from bytewise.protocol.signing import struct_values
+    from chain.deployment.calls import ContractCall
+
+    domain, receipt, signed = network.disputes_domain, seen.receipt_id, seen.signed
+    commitment = alt_commit(domain, dispute_id(domain, receipt), me, receipt, receipt)
+    arguments = (struct_values(signed.receipt), signed.signature, seen.batch_id, seen.proof, commitment)
+    return ContractCall("Disputes", "open", arguments, bond_wei)
+
+
+def _order_dispute(database_url: str, receipt: Digest, window_end: int) -> None:
+    from bytewise.service.clock import SystemClock
+    from bytewise.storage.duties import Duties
+    from bytewise.storage.engine import open_database
+    from verifier.disputes.watchtower import DISPUTE
+
+    Duties(open_database(database_url), SystemClock()).order(DISPUTE, receipt, window_end)
 
 
 def appeal(

@@ -194,6 +194,7 @@ TREE = Noun(
                     "List disputes, the newest first: operator, phase, verdict and payments.",
                 ),
                 "show": Verb("cli.dispute:show", "Show one dispute with the seats and votes of its committee."),
+                "open": Verb("cli.dispute:open_", "Dispute a receipt with the bond of your watchtower."),
                 "appeal": Verb("cli.dispute:appeal", "Appeal a verdict against your operator, once."),
             },
         ),

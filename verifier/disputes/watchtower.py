@@ -19,6 +19,7 @@ from bytewise.protocol.decisions.strategies import (
     DEFEND,
     AuditEvent,
     DisputeEvent,
+    DisputeProposal,
     ReceiptEvent,
     ReceiptTerms,
     Refusal,
@@ -35,12 +36,16 @@ from bytewise.protocol.records.statements import AuditOutcome, AuditResult
 from bytewise.protocol.signing import ALTERNATIVE, Signer, labelled_preimage
 from bytewise.protocol.units import U256, Address, Digest
 from bytewise.service import telemetry
+from bytewise.storage.duties import Duties
 from verifier.audits.audit_hints import HintBox
 from verifier.disputes.own_disputes import OwnDisputes
 from verifier.disputes.strategist import LocalStrategy, Strategist
 from verifier.watch.absence_check import HAND_IN_S
 from verifier.watch.event_follower import EventFollower
 from verifier.watch.records import LiveReceipt, Records
+
+DISPUTE = "dispute"
+"""Kind of the duty that `bytewise dispute open` writes; the subject is the receipt, the deadline the end of its window."""
 
 
 class WatchtowerChain(BlockView, SnapshotView, TermsView, AuditView, AccountView, Protocol):
@@ -69,8 +74,10 @@ class Watchtower:
         policy: WatchPolicy,
         hints: HintBox | None = None,
         strategist: Strategist | None = None,
+        orders: Duties | None = None,
     ) -> None:
-        """Without a strategist the strategy is `defend`."""
+        """Without a strategist the strategy is `defend`. `orders` has the disputes that a person ordered."""
+        self._orders = orders
         self._chain = chain
         self._network = network
         self._records = records
@@ -103,7 +110,7 @@ class Watchtower:
         return (*self._challenges(snapshot), *openings)
 
     def _challenges(self, snapshot: Snapshot) -> tuple[OpenDispute, ...]:
-        proposals = self._strategist.proposals
+        proposals = (*self._ordered_by_hand(snapshot), *self._strategist.proposals)
         named = {each.receipt_id for each in proposals}
         live = {each.seen.receipt_id: each for each in self._records.live if each.seen.receipt_id in named}
         terms = {name: found for name, each in live.items() if (found := self._terms(each, snapshot)) is not None}
@@ -116,6 +123,25 @@ class Watchtower:
         self._ordered |= {each.receipt_id: each.bond_wei for each in decision.actions}
         self._report(decision.refused)
         return decision.actions
+
+    def _ordered_by_hand(self, snapshot: Snapshot) -> tuple[DisputeProposal, ...]:
+        """Disputes that a person ordered and that are not on the chain yet. Policy and budget apply to them, too."""
+        if self._orders is None:
+            return ()
+        disputed = {case.receipt_id for case in snapshot.disputes}
+        found = []
+        for order in self._orders.pending():
+            receipt = Digest(order.subject)
+            if order.kind != DISPUTE:
+                continue
+            if receipt in disputed or self._own.has(receipt):
+                self._orders.done(DISPUTE, order.subject, "on the chain")
+            elif snapshot.clock > order.deadline:
+                self._orders.miss(DISPUTE, order.subject, "the window was over")
+                telemetry.log("dispute.missed", receipt=receipt)
+            else:
+                found.append(DisputeProposal(receipt, "ordered by a person"))
+        return tuple(found)
 
     def _report(self, refused: tuple[RefusedProposal, ...]) -> None:
         """Logs each refusal once, while it lasts. A proposal that was acted on is no longer reported as disputed."""

@@ -14,22 +14,28 @@ from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.records.receipt import ReceiptList, receipt_id
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, audit_commitment
 from bytewise.protocol.signing import LocalSigner, typed_digest
-from bytewise.protocol.units import U8, U64, Digest
+from bytewise.protocol.units import U8, U64, Digest, hex0x
 from bytewise.service.clock import SystemClock
+from bytewise.service.exit_codes import Exit
 from bytewise.storage.archive import Archive
 from bytewise.storage.cursor import Cursor
+from bytewise.storage.duties import DONE, MISSED, Duties
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
+from chain.client.address_book import write_network
 from chain.deployment.params import DEVNET
 from chain.reads.documents import RegistryDocuments
+from chain.sending.keys import save_signer
+from cli.__main__ import main
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, empty_database, mine, word
 from tests.fixtures.court.session import DisputeFixture
+from tests.fixtures.verifier.node_file import node_file
 from tests.fixtures.verifier.verifier_fixture import BlobShelf, randomness
 from tests.source import ROOT
 from verifier.disputes.strategist import LocalStrategy, Strategist, StrategyRunner
 from verifier.disputes.strategy_process import StrategyProcess
-from verifier.disputes.watchtower import Watchtower
+from verifier.disputes.watchtower import DISPUTE, Watchtower
 from verifier.executor import ActionExecutor, ObservingExecutor
 from verifier.node import Executor
 from verifier.watch.absence_check import ProbedStore
@@ -53,11 +59,14 @@ class Tower:
         (folder / "tower.db").write_bytes(empty_database())
         database, shelf = open_database(f"sqlite:///{folder / 'tower.db'}"), BlobShelf()
         clock, network, chain = SystemClock(), court.network, court.reader
+        self.orders = Duties(database, clock)
         shelf.blobs[court.batch.header.locator] = encode(ReceiptList(OPERATORS[0].address, U64(1), court.batch.entries))
         store = ProbedStore(shelf, randomness, lambda: court.anvil.client.head().timestamp)
         cursor = Cursor(database, "batches")
         self.records = Records(chain, RegistryDocuments(chain), store, Archive(database, clock), cursor, network, 60)
-        self.watchtower = Watchtower(chain, network, self.records, CHALLENGER, WatchPolicy(), None, Strategist(runner))
+        self.watchtower = Watchtower(
+            chain, network, self.records, CHALLENGER, WatchPolicy(), None, Strategist(runner), self.orders
+        )
         journal = Journal(database, journal_key(folder / "journal.key"), clock)
         acting = ActionExecutor(court.of(CHALLENGER), journal, None, self.watchtower, None)
         self.executor: Executor = acting if sends else ObservingExecutor()
@@ -152,3 +161,69 @@ def test_dry_run_sends_nothing(anvil: Anvil, tmp_path: Path, capsys: pytest.Capt
     assert court.reader.opened(0, court.reader.head()) == ()
     assert anvil.client.nonce(CHALLENGER.address, "pending") == nonce
     assert sum("action.foregone" in line for line in capsys.readouterr().err.splitlines()) == 1
+
+
+class Command:
+    """`bytewise dispute open` with the database of a tower."""
+
+    def __init__(self, tower: Tower, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.url, self.capsys = folder, tower.court.anvil.url, capsys
+        write_network(folder / "network.json", tower.court.network)
+        save_signer(folder / "account.key", CHALLENGER)
+
+    def run(self, receipt: str, *options: str, role: str = "watchtower", strategy: str = "defend") -> tuple[int, str]:
+        """Exit code and everything that was printed."""
+        executor = None if role == "watchtower" else {"socket": "s"}
+        file = node_file(
+            self.folder, f"sqlite:///{self.folder / 'tower.db'}", self.url, role=role, executor=executor,
+            policy={"strategy": strategy},
+        )  # fmt: skip
+        code = main(["dispute", "open", receipt, "--config", str(file), *options])
+        printed = self.capsys.readouterr()
+        return code, " ".join((printed.out + printed.err).split())
+
+
+def test_ordered_dispute_is_tried_then_opened_by_the_watchtower(
+    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    court = DisputeFixture(anvil, tmp_path, window=900)
+    tower = Tower(court, tmp_path, LocalStrategy(built_in("defend", 2)))
+    command, subject = Command(tower, tmp_path, capsys), receipt_id(court.network.anchor_domain, court.batch.entries[0].receipt)
+    name, bond = hex0x(subject), DEVNET.required_bond
+    mine(anvil, 3)
+    code, said = command.run(name)
+    assert code == Exit.USAGE and "has not checked" in said and "wait until" in said
+    tower.tick()
+    code, said = command.run(name, "--dry-run")
+    alpha = DEVNET.money.slash_amount * DEVNET.shares.alpha_bps // 10_000
+    assert (
+        code == Exit.OK and f"bond {bond} wei" in said and "gas " in said and f"and {alpha} wei" in said and "time left " in said
+    )
+    assert tower.orders.pending() == (), "a dry run orders nothing"
+    assert command.run(name, "--dry-run", strategy="observe")[0] == Exit.OK
+    code, said = command.run(name, strategy="observe")
+    assert code == Exit.USAGE and "only observes" in said
+    code, said = command.run(name, role="verifier")
+    assert code == Exit.USAGE and "only a watchtower" in said
+    assert command.run("0x12")[0] == Exit.USAGE
+    assert command.run(name)[0] == Exit.OK
+    tower.tick()
+    tower.tick()
+    (opened,) = court.reader.opened(0, court.reader.head())
+    assert opened.receipt_id == subject
+    (order,) = tower.orders.all()
+    assert order.state == DONE
+    code, said = command.run(name)
+    assert code == Exit.USAGE and "cannot be disputed now" in said
+
+
+def test_ordered_dispute_is_missed_after_the_window(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    court = DisputeFixture(anvil, tmp_path, window=900)
+    tower = Tower(court, tmp_path, LocalStrategy(built_in("defend", 2)))
+    tower.tick()
+    name = receipt_id(court.network.anchor_domain, court.batch.entries[0].receipt)
+    tower.orders.order(DISPUTE, name, anvil.client.head().timestamp + 100)
+    anvil.pass_time(1000)
+    tower.tick()
+    assert [each.state for each in tower.orders.all()] == [MISSED]
+    assert "dispute.missed" in capsys.readouterr().err and court.reader.opened(0, court.reader.head()) == ()
