@@ -195,6 +195,7 @@ TREE = Noun(
                 ),
                 "show": Verb("cli.dispute:show", "Show one dispute with the seats and votes of its committee."),
                 "open": Verb("cli.dispute:open_", "Dispute a receipt with the bond of your watchtower."),
+                "plan": Verb("cli.watch_plan:plan", "Plan a watchtower: bonds, balance and audits that a coverage needs."),
                 "appeal": Verb("cli.dispute:appeal", "Appeal a verdict against your operator, once."),
             },
         ),

@@ -6,6 +6,7 @@ from cli.tree import verbs
 from tests.source import name_of, product_files, tree_of
 
 BOUNDARIES = {
+    "bytewise.protocol.economics.coverage": "formulas without I/O; the command reads the chain",
     "bytewise.crypto.bls_points": "cryptography",
     "bytewise.crypto.reconstruction": "cryptography",
     "bytewise.da.certificate": "a foreign format",
