@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAMS = ("promtool", "chromium")
+PROGRAMS = ("promtool", "chromium", "firefox-esr")
 """Programs without which some tests are skipped."""
 
 EXPECTED = Path(__file__).parent / "expected_skips.txt"

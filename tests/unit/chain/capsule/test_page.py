@@ -1,4 +1,4 @@
-"""`capsule.html`: one file without a network, whose results in a real browser are Python's on the whole corpus."""
+"""`capsule.html`: one file without a network, whose results in real browsers are Python's on the whole corpus."""
 
 import base64
 import hashlib
@@ -15,17 +15,24 @@ from chain.capsule.conclusion import conclude
 from chain.capsule.report import Result
 from chain.capsule.verification import PAGE, Trust, verify_capsule
 from docs.tools.capsule_page import MAX_PAGE_BYTES, source_digest
-from tests.fixtures.capsule.chromium import PROGRAM, Browser, browser
+from tests.fixtures.capsule import chromium, firefox
+from tests.fixtures.capsule.chromium import Browser
+from tests.fixtures.capsule.firefox import Firefox
 from tests.fixtures.capsule.good_capsules import KINDS, made_capsule
 from tests.fixtures.capsule.liars import liars, witnessed
 
-needs_browser = pytest.mark.skipif(PROGRAM is None, reason="no chromium")
+needs_chromium = pytest.mark.skipif(chromium.PROGRAM is None, reason="no chromium")
+needs_firefox = pytest.mark.skipif(firefox.PROGRAM is None, reason="no firefox")
+in_chromium = pytest.mark.parametrize("page", [pytest.param("chromium", marks=needs_chromium)], indirect=True)
+in_both = pytest.mark.parametrize(
+    "page", [pytest.param("chromium", marks=needs_chromium), pytest.param("firefox", marks=needs_firefox)], indirect=True
+)
 
 
 @pytest.fixture(scope="module")
-def page() -> Iterator[Browser]:
+def page(request: pytest.FixtureRequest) -> Iterator[Browser | Firefox]:
     """The page as a reader opens it: from a file."""
-    with browser(Browser) as opened:
+    with chromium.browser(Browser) if request.param == "chromium" else firefox.firefox() as opened:
         opened.open(PAGE)
         yield opened
 
@@ -67,15 +74,15 @@ VERIFY = """
 TYPE = "(e => { e.value = %s; e.dispatchEvent(new Event('input')); })(document.getElementById('%s'))"
 
 
-def in_browser(page: Browser, data: bytes, trust: Trust) -> dict[str, Any]:
+def in_browser(page: Browser | Firefox, data: bytes, trust: Trust) -> dict[str, Any]:
     """The page's report."""
     found = page.value(VERIFY % (json.dumps(base64.b64encode(data).decode()), json.dumps(as_json(trust))))
     report: dict[str, Any] = json.loads(found)
     return report
 
 
-@needs_browser
-def test_browser_and_program_agree_on_the_corpus(page: Browser) -> None:
+@in_both
+def test_browser_and_program_agree_on_the_corpus(page: Browser | Firefox) -> None:
     good = [(kind, made_capsule(kind).data, made_capsule(kind).trust) for kind in KINDS]
     cases = [*good, ("witnessed", *witnessed("overturned", 2)), *((each.name, each.data, each.trust) for each in liars())]
     cases += [(f"{kind}, nothing known", data, Trust()) for kind, data, _ in good]
@@ -93,8 +100,8 @@ def test_browser_and_program_agree_on_the_corpus(page: Browser) -> None:
     assert differing == [] and len(cases) > 160
 
 
-@needs_browser
-def test_reader_opens_a_file_and_names_the_block(page: Browser, tmp_path: Path) -> None:
+@in_both
+def test_reader_opens_a_file_and_names_the_block(page: Browser | Firefox, tmp_path: Path) -> None:
     made = made_capsule("overturned")
     file = tmp_path / "verdict.capsule.json"
     file.write_bytes(made.data)
@@ -119,7 +126,7 @@ def test_reader_opens_a_file_and_names_the_block(page: Browser, tmp_path: Path) 
     assert "capsule.malformed" in page.value("document.getElementById('report').textContent")
 
 
-@needs_browser
+@in_chromium
 def test_page_fits_a_narrow_screen_and_hides_its_form_on_paper(page: Browser, tmp_path: Path) -> None:
     file = tmp_path / "verdict.capsule.json"
     file.write_bytes(made_capsule("escalated").data)
