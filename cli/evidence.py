@@ -1,7 +1,7 @@
 """`bytewise evidence fork-pack`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -96,8 +96,12 @@ def _verify(file: Path, network_file: Path | None, output: OutputFormat) -> None
         "chain_id": str(manifest.chain_id), "block": str(manifest.block), "block_hash": hex0x(manifest.block_hash),
         "accounts": len(pack.stake.accounts), "capsules": len(pack.files) - len(FIXED), "sha256": hex0x(sha256(data)),
     }  # fmt: skip
-    lines = "\n".join(f"{name:<11}{value}" for name, value in result.items())
-    emit(output, result, lambda: Console().print(plain(lines), soft_wrap=True))
+    emit(output, result, lambda: _print(result))
+
+
+def _print(result: dict[str, Any]) -> None:
+    for name, value in result.items():
+        Console().print(plain(f"{name:<11}{value}"), soft_wrap=True)
 
 
 def _refuse(line: str) -> None:

@@ -146,26 +146,37 @@ def witness(
     """
     from bytewise.crypto.checkpoint import cosign, witness_key
     from bytewise.service.clock import SystemClock
+    from bytewise.service.key_lock import hold_key
     from bytewise.storage.checkpoints import SUFFIX
     from bytewise.storage.journal import journal_key
 
     _refuse_existing(out)
-    data = _read_export(file)
-    signed = _verified(data, None, []).checkpoint
+    signed = _verified(data := _read_export(file), None, []).checkpoint
     place = memory / f"{signed.checkpoint.origin.rpartition('/')[2]}{SUFFIX}"
-    if place.exists():
-        _verified(data, None, [_read_kept(place)])
     secret = journal_key(key)
     try:
         public = witness_key(name, secret)
     except MalformedValue as error:
         raise ConfigurationError("--name", str(error)) from None
-    made = cosign(signed, name, secret, SystemClock().now()).note.encode().encode()
-    memory.mkdir(parents=True, exist_ok=True)
-    # The memory first: a stop between the two loses a signature, and never the memory of one.
-    _write(place, made)
-    _write(out, made)
+    # Two at once would both find nothing in the memory, and sign two histories.
+    with hold_key(key):
+        _verified(data, None, [_read_kept(place)] if place.exists() else [])
+        try:
+            made = cosign(signed, name, secret, SystemClock().now()).note.encode().encode()
+        except MalformedValue as error:
+            _refuse(f"nobody could read the checkpoint with another signature: {error}")
+        _remember(place, made)
+        _write(out, made)
     print(f"{out}: checkpoint of {signed.checkpoint.size} entries, signed by {public.text}")
+
+
+def _remember(place: Path, made: bytes) -> None:
+    """Writes what a witness signs into its memory, first: a stop then loses a signature, and never the memory of one."""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError("--memory", f"{error.strerror}: name a folder") from None
+    _write(place, made)
 
 
 class _NodeJournal(NamedTuple):
@@ -240,7 +251,11 @@ def _verify_export(
     fingerprint = None if keys is None else digest_argument("--keys", keys)
     found = _verified(_read_export(file), fingerprint, kept)
     for each in witnesses:
-        if not any(note.note.is_signed_by(each) for note in kept):
+        try:
+            is_signed = any(note.note.is_signed_by(each) for note in kept)
+        except MalformedValue as error:
+            _refuse(f"a --checkpoint of the witness {each.name}: {error}")
+        if not is_signed:
             _refuse(f"no --checkpoint has a valid signature of the witness {each.name}")
     emit(output, _export_json(found), lambda: _print_export(found))
     if fingerprint is None:

@@ -1,5 +1,6 @@
 """Capsules that a node keeps (`[capsules]` of its settings), shown beside the disputes that they prove."""
 
+import os
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -27,7 +28,18 @@ class CapsuleShelf:
         self._folder = folder
         self._trust = trust or Trust()
         self._lock = threading.Lock()
-        self._notes: OrderedDict[tuple[bytes, int, int], CapsuleNote] = OrderedDict()
+        self._notes: OrderedDict[tuple[object, ...], CapsuleNote] = OrderedDict()
+
+    def state(self) -> str:
+        """Names what is in the folder now: another text whenever a file came, went or changed."""
+        if self._folder is None:
+            return ""
+        try:
+            with os.scandir(self._folder) as entries:
+                found = sorted((each.name, *_version(each.stat())) for each in entries)
+        except OSError:
+            return "unreadable"
+        return sha256(repr(found).encode()).hex()
 
     def read(self, dispute: bytes) -> bytes | None:
         """The bytes of a dispute's capsule; None if there is none, or none that a verification would read."""
@@ -50,7 +62,7 @@ class CapsuleShelf:
             found = None
         if found is None:
             return None
-        key = (dispute, found.st_mtime_ns, found.st_size)
+        key = (dispute, *_version(found))
         # One verification at a time: visitors who ask for the same one wait for it.
         with self._lock:
             if key not in self._notes:
@@ -64,6 +76,10 @@ class CapsuleShelf:
 
     def _file(self, dispute: bytes) -> Path | None:
         return None if self._folder is None else self._folder / file_name(dispute)
+
+
+def _version(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def file_name(dispute: bytes) -> str:

@@ -133,8 +133,11 @@ def witness_key(name: str, key: Ed25519PrivateKey) -> NoteKey:
 
 
 def cosign(signed: SignedCheckpoint, name: str, key: Ed25519PrivateKey, at: int) -> SignedCheckpoint:
-    """The checkpoint with the cosignature of a witness in the place of an earlier one of it."""
+    """The checkpoint with the cosignature of a witness in the place of an earlier one of it.
+
+    `MalformedValue` if nobody could read the result, because it has too many other signatures.
+    """
     public = witness_key(name, key)
     line = public.line(at.to_bytes(8, "big") + key.sign(cosigned(signed.note.text, at)))
     others = (each for each in signed.note.signatures if (each.name, each.value[:4]) != (public.name, public.id))
-    return SignedCheckpoint(signed.checkpoint, SignedNote(signed.note.text, (*others, line)))
+    return parse_checkpoint(SignedNote(signed.note.text, (*others, line)).encode())

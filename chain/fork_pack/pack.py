@@ -167,13 +167,18 @@ def read_pack(data: bytes, network: Network | None = None) -> ForkPack:
             encoding.parse(files[name])
     except (KeyError, Fault) as error:
         raise PackRejected(False, f"a document is missing or malformed: {error}") from None
-    if manifest.chain_id != book.chain_id or (network is not None and encode(book.addresses) != encode(network.addresses)):
+    if manifest.chain_id != book.chain_id:
         raise PackRejected(True, f"it is of another network, on chain {book.chain_id}")
-    if network is not None and network.chain_id != book.chain_id:
-        raise PackRejected(True, f"it is of chain {book.chain_id}, the address book is of chain {network.chain_id}")
+    if network is not None and _identity(book) != _identity(network):
+        raise PackRejected(True, f"it is of another network than the address book, which is of chain {network.chain_id}")
     _verify_stake(book, stake)
     _verify_capsules(book, manifest, files)
     return ForkPack(manifest, book, stake, files)
+
+
+def _identity(book: Network) -> tuple[object, ...]:
+    """What two address books of one network have in common. Key epochs come and go."""
+    return book.chain_id, book.deploy_block, encode(book.addresses), book.pools, book.code
 
 
 def _verify_files(manifest: PackManifest, files: Mapping[str, bytes]) -> None:
@@ -209,6 +214,8 @@ def _verify_capsules(network: Network, manifest: PackManifest, files: Mapping[st
             raise PackRejected(True, f"{name} does not verify: {wrong.failure if wrong else report.result}")
         if name != capsule_name(report.capsule.claim.dispute):
             raise PackRejected(True, f"{name} is the capsule of another dispute")
+        if report.capsule.claim.block != manifest.block:
+            raise PackRejected(True, f"{name} is of block {report.capsule.claim.block}, the pack of block {manifest.block}")
 
 
 def capsule_name(dispute: Digest) -> str:
@@ -226,6 +233,12 @@ def _zipped(files: Mapping[str, bytes]) -> bytes:
     return made.getvalue()
 
 
+_UNREADABLE = (
+    zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError, OverflowError,
+)  # fmt: skip
+"""What `zipfile` raises on bytes that are no ZIP file."""
+
+
 def _unzipped(data: bytes) -> dict[str, bytes]:
     if len(data) > MAX_BYTES:
         raise PackRejected(False, f"larger than {MAX_BYTES} bytes")
@@ -241,7 +254,16 @@ def _unzipped(data: bytes) -> dict[str, bytes]:
             if sum(each.file_size for each in entries) > MAX_BYTES:
                 raise PackRejected(False, f"its files have more than {MAX_BYTES} bytes")
             files = {name: archive.read(name) for name in names}
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError) as error:
+    except (
+        zipfile.BadZipFile,
+        zipfile.LargeZipFile,
+        NotImplementedError,
+        RuntimeError,
+        ValueError,
+        EOFError,
+        OSError,
+        OverflowError,
+    ) as error:
         raise PackRejected(False, f"no whole ZIP file: {error}") from None
     if _zipped(files) != data:
         raise PackRejected(False, "it has bytes beside its files: only what `bytewise evidence fork-pack` writes is read")

@@ -79,22 +79,23 @@ def answer(
 ) -> Response:
     """A record as JSON; 304 if the visitor has it. With `csv_items`, the list of this field as CSV."""
     with site.scene(block) as scene:
-        tag = entity_tag(scene, request)
+        tag = entity_tag(site, scene, request)
+        headers = caching_of(scene, request, block, tag)
         if has_tag(request, tag):
-            return Response(status_code=304, headers=caching_of(scene, block, tag))
+            return Response(status_code=304, headers=headers)
         found = build(scene)
-        headers = caching_of(scene, block, tag)
     if csv_items is not None:
         return Response(csv_of(getattr(found, csv_items)), media_type="text/csv; charset=utf-8", headers=headers)
     return Response(found.model_dump_json(), media_type="application/json", headers=headers)
 
 
-def entity_tag(scene: Scene, request: Request) -> str:
-    """Names an answer without making it: everything that an answer depends on is in the index's state and in the URL."""
+def entity_tag(site: DashboardSite, scene: Scene, request: Request) -> str:
+    """Names an answer without making it: all that it depends on is in the index's state, the URL, and the kept capsules."""
     meta = scene.meta()
     parts = (
         request.url.path, request.url.query, meta.block.hash, meta.block.number, meta.head, meta.safe, meta.finalized,
         meta.is_stale, meta.checked_block, meta.differences, meta.version,
+        site.capsules.state() if _shows_capsule(request) else "",
     )  # fmt: skip
     return f'W/"{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}"'
 
@@ -109,10 +110,15 @@ def has_tag(request: Request, tag: str) -> bool:
     return tag in {each.strip() for each in request.headers.get("if-none-match", "").split(",")}
 
 
-def caching_of(scene: Scene, block: int | None, tag: str) -> dict[str, str]:
+def _shows_capsule(request: Request) -> bool:
+    return "/disputes/" in request.url.path or "/receipts/" in request.url.path
+
+
+def caching_of(scene: Scene, request: Request, block: int | None, tag: str) -> dict[str, str]:
     """Headers about caches."""
-    # What was true at a final block stays so.
+    # What was true at a final block stays so. A capsule may come, and the index may turn out to be wrong.
     is_final = block is not None and block <= scene.state.finalized
+    is_final = is_final and not _shows_capsule(request) and not scene.state.differences
     return {"ETag": tag, "Cache-Control": "public, max-age=86400, immutable" if is_final else "no-cache"}
 
 

@@ -35,7 +35,7 @@ class FilledFields:
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """One request."""
         given = scope.get("query_string", b"")
-        filled = b"&".join(field for field in given.split(b"&") if field and not field.endswith(b"="))
+        filled = b"&".join(field for field in given.split(b"&") if field and field.find(b"=") != len(field) - 1)
         return self._app({**scope, "query_string": filled} if filled != given else scope, receive, send)
 
 

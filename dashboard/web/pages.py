@@ -68,8 +68,8 @@ class _Pages:
         if request.url.path.endswith(".csv"):
             return answer(self._site, request, block, build, csv_items="items")
         with self._site.scene(block) as scene:
-            tag = entity_tag(scene, request)
-            headers = caching_of(scene, block, tag)
+            tag = entity_tag(self._site, scene, request)
+            headers = caching_of(scene, request, block, tag)
             if has_tag(request, tag):
                 return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
             page, meta = build(scene), scene.meta()

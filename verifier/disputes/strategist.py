@@ -112,6 +112,9 @@ class Strategist:
         for kept in (self._answers, self._failed):
             for key in kept.keys() - current.keys():
                 kept.pop(key, None)
+        # What the strategy said about an earlier state may be wrong now, also while nobody can ask it again.
+        for key in [key for key, answer in self._answers.items() if answer.event != current[key]]:
+            del self._answers[key]
         try:
             self._wanted = self._runner.methods()
         except (Fault, Unavailable) as error:
@@ -157,7 +160,6 @@ class Strategist:
             before = self._failed.get(key)
             tries = 1 + (before.tries if before is not None and before.event == event else 0)
             self._failed[key] = _Failures(event, tries)
-            # What the strategy said about an earlier state may be wrong now.
             self._answers.pop(key, None)
             _report(error, method=METHODS[type(event)], subject=key[1], tries=tries)
             if tries == TRIES:

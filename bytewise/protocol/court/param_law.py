@@ -22,7 +22,7 @@ _MAX_BREAKER_TIME = 90 * DAY
 _MAX_ROUNDS = 3
 _MAX_RERUNS = 7
 _MIN_SEATS = 3
-_MAX_SEATS = 255
+MAX_SEATS = 255
 _MAX_POOL = 10_000
 _DEMANDS_IN_A_SLASH = 10
 _BOUNTIES_IN_A_SLASH = 100
@@ -167,7 +167,7 @@ def _committee(c: Committee) -> Iterator[Violation]:
         if place >= c.rounds:
             yield from _within(name, seats, 0, 0, "seats")
             continue
-        yield from _within(name, seats, before + 1, _MAX_SEATS, "seats")
+        yield from _within(name, seats, before + 1, MAX_SEATS, "seats")
         if seats % 2 == 0:
             yield Violation("seats", f"{name} are {seats}, and must be an odd number")
         before = seats

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from bytewise.protocol.court.param_law import TimeBudget, Violation, time_budget, violations
+from bytewise.protocol.court.param_law import MAX_SEATS, TimeBudget, Violation, time_budget, violations
 from bytewise.protocol.court.params import BPS, ParamSet
 from bytewise.protocol.court.sortition import seats_in_audit_draw
 from bytewise.protocol.economics.chances import (
@@ -250,8 +250,9 @@ def weigh(p: ParamSet, a: Assumptions, is_test_chain: bool) -> Weighing:
 def _levels(p: ParamSet) -> tuple[Level, ...]:
     """The levels, if their chances can be computed: the law says more."""
     c = p.committee
-    if not (1 <= c.rounds <= len(c.seats) and all(1 <= seats <= BPS for seats in c.seats[: c.rounds])):
-        raise MalformedValue("parameters", f"{c.rounds} levels of {list(c.seats)} seats: each level needs seats")
+    if not (1 <= c.rounds <= len(c.seats) and all(1 <= seats <= MAX_SEATS for seats in c.seats[: c.rounds])):
+        told = f"{c.rounds} levels of {list(c.seats)} seats: each level needs 1 to {MAX_SEATS}"
+        raise MalformedValue("parameters", told)
     if not (c.tau_den and c.tau_den < 2 * c.tau_num <= 2 * c.tau_den):
         raise MalformedValue("parameters", f"the quorum {c.tau_num}/{c.tau_den} is not above one half and at most 1")
     if p.money.audit_unit < 1:

@@ -9,8 +9,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import delete, update
 
 from bytewise.crypto.checkpoint import witness_key
+from bytewise.crypto.signed_note import MAX_NOTE_BYTES
+from bytewise.protocol.encoding import encode
 from bytewise.protocol.units import hex0x
 from bytewise.service.clock import SystemClock
+from bytewise.service.key_lock import hold_key
 from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.migrate import migrate
@@ -118,6 +121,37 @@ def test_rewritten_journal_gets_no_signature_of_its_witness(node: Node, capsys: 
     forked = node.export("forked.json")
     assert main(["journal", "witness", forked, *witness, "--out", str(node.folder / "forked.checkpoint")]) == 2
     assert "journal.unproven" in capsys.readouterr().err and not (node.folder / "forked.checkpoint").exists()
+
+
+def test_two_witnesses_of_one_key_do_not_sign_two_histories(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    node.append(1)
+    key = node.folder / "w.key"
+    witness = ["--name", "example.org/w1", "--key", str(key), "--memory", str(node.folder / "seen")]
+    journal_key(key)
+    with hold_key(key):
+        assert main(["journal", "witness", node.export("first.json"), *witness, "--out", str(node.folder / "a.checkpoint")]) == 6
+    assert not (node.folder / "a.checkpoint").exists() and not (node.folder / "seen").exists()
+
+
+def test_witness_writes_nothing_that_it_could_not_read(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    node.append(1)
+    first = Path(node.export("first.json"))
+    told = json.loads(first.read_text())
+    junk = "\u2014 a.example/x " + "A" * 1000 + "\n"
+    told["checkpoint"] += junk * ((MAX_NOTE_BYTES - len(told["checkpoint"].encode())) // len(junk.encode()))
+    (node.folder / "big.json").write_bytes(encode(told))
+    witness = ["--name", "example.org/" + "w" * 80, "--key", str(node.folder / "w.key"), "--memory", str(node.folder / "seen")]
+    code = main(["journal", "witness", str(node.folder / "big.json"), *witness, "--out", str(node.folder / "a.checkpoint")])
+    assert code in (2, 64) and not (node.folder / "seen").exists() and "Traceback" not in capsys.readouterr().err
+    assert main(["journal", "witness", str(first), *witness, "--out", str(node.folder / "b.checkpoint")]) == 0
+
+
+def test_memory_that_is_a_file_is_named(node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    node.append(1)
+    (node.folder / "file").write_text("")
+    witness = ["--name", "example.org/w1", "--key", str(node.folder / "w.key"), "--memory", str(node.folder / "file")]
+    assert main(["journal", "witness", node.export("first.json"), *witness, "--out", str(node.folder / "a.checkpoint")]) == 64
+    assert "--memory" in capsys.readouterr().err
 
 
 def test_checkpoint_is_signed_once_for_each_state(node: Node, capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,6 +106,19 @@ def test_no_other_file_is_served(client: httpx2.Client, name: str) -> None:
     assert client.get(f"/disputes/{name}/capsule").status_code in (400, 404)
 
 
+def test_no_cache_keeps_what_a_capsule_was(client: httpx2.Client, folder: Path) -> None:
+    case = dispute(client)
+    paths = [f"/disputes/{case['id']}", f"/api/v1/disputes/{case['id']}", f"/receipts/{case['receipt_id']}"]
+    for data in (recorded().capsule, _cut(recorded().capsule)):
+        tags = {path: client.get(path).headers["etag"] for path in paths}
+        assert all(client.get(path, headers={"if-none-match": tags[path]}).status_code == 304 for path in paths)
+        keep(folder, case["id"], data)
+        assert all(client.get(path, headers={"if-none-match": tags[path]}).status_code == 200 for path in paths)
+    final = client.get("/api/v1/meta").json()["finalized"]
+    assert "immutable" not in client.get(f"{paths[1]}?block={final}").headers["cache-control"]
+    assert "immutable" in client.get(f"/money?block={final}").headers["cache-control"]
+
+
 def test_replaced_capsule_is_verified_again(client: httpx2.Client, folder: Path) -> None:
     case = dispute(client)
     keep(folder, case["id"], recorded().capsule)

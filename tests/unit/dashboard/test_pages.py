@@ -169,6 +169,11 @@ def test_hostile_search_is_answered_with_a_page(client: httpx2.Client, hostile: 
     assert answer.status_code == 404 and hostile not in answer.text and "49" not in answer.text.partition("<main")[2][:200]
 
 
+@pytest.mark.parametrize("path", ["/disputes?block=abc=", "/disputes?block=1=", "/disputes?verdict==upheld"])
+def test_malformed_field_is_refused_and_not_dropped(client: httpx2.Client, path: str) -> None:
+    assert client.get(path).status_code == 400
+
+
 def test_search_goes_to_what_it_finds(client: httpx2.Client) -> None:
     dispute = client.get("/disputes.json").json()["items"][0]
     for text_, where in (

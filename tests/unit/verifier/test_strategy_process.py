@@ -188,6 +188,16 @@ def test_answer_is_replaced_by_the_next_and_forgotten_with_its_subject(bench: Be
     assert strategist.proposals == ()
 
 
+def test_answer_about_an_earlier_state_falls_while_nobody_can_be_asked() -> None:
+    runner = Scripted()
+    strategist = Strategist(runner)
+    strategist.show([audit("one"), audit("two")])
+    assert len(strategist.proposals) == 2
+    runner.away = True
+    strategist.show([audit("one", mismatches=9), audit("two")])
+    assert len(strategist.proposals) == 1
+
+
 class Scripted:
     """A runner whose answers a test chooses."""
 

@@ -1,8 +1,10 @@
 """Fork packs of a real chain: the stake table of a fork is rebuilt from the pack alone, and altered packs are refused."""
 
+import dataclasses
 import functools
 import io
 import json
+import struct
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -170,8 +172,34 @@ LIES: dict[str, tuple[Callable[[], bytes], bool, str]] = {
     "capsule altered": (
         lambda: packed().changed(capsules()[0], packed().files[capsules()[0]].replace(b'"upheld"', b'"overturned"')), True,
         "does not verify"),
+    "capsule of another block": (lambda: other_block(), True, "is of block"),
+    "offset of 2^64": (lambda: endless(), False, "no whole ZIP file"),
     "other file": (lambda: packed().changed("virus.exe", b"MZ"), True, "does not verify"),
 }  # fmt: skip
+
+
+def other_block() -> bytes:
+    """The same files, said to be of another block of the same hash."""
+    files = {name: data for name, data in packed().files.items() if name != MANIFEST}
+    with zipfile.ZipFile(io.BytesIO(packed().data)) as archive:
+        manifest = decode(PackManifest, archive.read(MANIFEST))
+    return write_pack(manifest.chain_id, manifest.block + 1, manifest.block_hash, files)
+
+
+def endless() -> bytes:
+    """A ZIP64 file whose first entry is said to begin at byte 2^64 - 1."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("a", b"")
+    raw = bytearray(made.getvalue())
+    central = raw.index(b"PK\x01\x02")
+    extra = struct.pack("<HHQ", 1, 8, 2**64 - 1)
+    raw[central + 30 : central + 32] = struct.pack("<H", len(extra))
+    raw[central + 42 : central + 46] = b"\xff" * 4
+    raw[central + 47 : central + 47] = extra
+    end = raw.index(b"PK\x05\x06")
+    raw[end + 12 : end + 16] = struct.pack("<I", 47 + len(extra))
+    return bytes(raw)
 
 
 def zipped(how: int = zipfile.ZIP_STORED, double: bool = False, without: str = "") -> bytes:
@@ -206,7 +234,10 @@ def test_altered_file_under_the_old_manifest_is_refused() -> None:
 def test_pack_of_another_network_is_refused() -> None:
     network = packed().network
     other = decode(Network, encode(network).replace(network.addresses.disputes.encode(), signer(0).address.lower().encode()))
-    assert rejected(packed().data, other) == (True, f"it is of another network, on chain {CHAIN_ID}")
+    told = (True, f"it is of another network than the address book, which is of chain {CHAIN_ID}")
+    assert rejected(packed().data, other) == told
+    for changed in ({"deploy_block": 0}, {"pools": ()}, {"code": network.code[1:]}):
+        assert rejected(packed().data, dataclasses.replace(network, **changed)) == told, changed
 
 
 @given(st.data())
