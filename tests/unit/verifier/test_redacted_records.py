@@ -27,6 +27,11 @@ NO_SECRETS = {
         "length", "keys", "repair_key", "kem_keys", "commits", "deals", "polynomials", "bodies", "revealed", "repair_values",
         "partials", "signatures", "consents",
     },
+    # Public keys, signatures and counts of checkpoints.
+    "bytewise.crypto.checkpoint.JournalKeys": {"ed25519", "ml_dsa_65"},
+    "bytewise.crypto.checkpoint.JournalCheckpoint": {"size", "at"},
+    "bytewise.crypto.signed_note.NoteSignature": {"value"},
+    "bytewise.crypto.signed_note.NoteKey": {"raw"},
     "bytewise.crypto.hpke.Psk": {"id"},
     "bytewise.crypto.hybrid.EnvelopeContext": {"key_epoch"},
     "bytewise.crypto.hybrid.Recipients": {"threshold", "keys"},
