@@ -254,16 +254,7 @@ def _unzipped(data: bytes) -> dict[str, bytes]:
             if sum(each.file_size for each in entries) > MAX_BYTES:
                 raise PackRejected(False, f"its files have more than {MAX_BYTES} bytes")
             files = {name: archive.read(name) for name in names}
-    except (
-        zipfile.BadZipFile,
-        zipfile.LargeZipFile,
-        NotImplementedError,
-        RuntimeError,
-        ValueError,
-        EOFError,
-        OSError,
-        OverflowError,
-    ) as error:
+    except _UNREADABLE as error:
         raise PackRejected(False, f"no whole ZIP file: {error}") from None
     if _zipped(files) != data:
         raise PackRejected(False, "it has bytes beside its files: only what `bytewise evidence fork-pack` writes is read")

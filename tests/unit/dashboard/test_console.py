@@ -5,6 +5,7 @@ import io
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from dataclasses import replace
 
 import httpx2
 import pytest
@@ -14,6 +15,7 @@ from dashboard.views.console import ASSUMED, parameter_values
 from dashboard.views.console_records import Chart, Series
 from dashboard.views.console_sections import chance, ether, ratio, seconds
 from dashboard.web.charts import draw
+from tests.fixtures.dashboard.indexed import TIMES
 from tests.fixtures.dashboard.site import RecordedSite, empty_database, served
 
 WAIT_S = 120.0
@@ -38,8 +40,9 @@ def rows_of(page: dict[str, object], section: str) -> list[dict[str, str]]:
 
 
 def test_console_weighs_the_parameters_in_force(client: httpx2.Client) -> None:
+    params = replace(DEVNET, times=replace(DEVNET.times, **TIMES))
     page = client.get("/console.json").json()
-    assert page["parameters"] == {name: str(value) for name, value in parameter_values(DEVNET)}
+    assert page["parameters"] == {name: str(value) for name, value in parameter_values(params)}
     assert (page["params_version"], page["changed"], page["violations"]) == (1, [], [])
     assert [each["id"] for each in page["sections"]] == list(SECTIONS)
     assert page["meta"]["version"] == "0.1.0" and page["meta"]["block"]["number"] > 0

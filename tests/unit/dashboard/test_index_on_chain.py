@@ -17,7 +17,7 @@ from chain.client.blocks import encode_receipt
 from chain.client.rpc import ChainClient, hex_bytes
 from dashboard.chain_view import ChainEvents
 from dashboard.index.source import ChainEvent
-from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
+from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
 from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, mine, word
 from tests.fixtures.court.claimed_receipts import claimed
 from tests.fixtures.court.session import DisputeFixture
@@ -27,7 +27,7 @@ from tests.fixtures.dashboard.indexed import (
     Indexed,
     found_differences,
     index_of,
-    play_overturned,
+    overturned_chain,
 )
 
 UNSEEN = {
@@ -54,10 +54,8 @@ ADDED = {
 @pytest.fixture(scope="module")
 def overturned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Anvil, Network]]:
     """A chain on which an operator was convicted."""
-    with running_anvil() as anvil:
-        court = DisputeFixture(anvil, tmp_path_factory.mktemp("overturned"))
-        play_overturned(court)
-        yield anvil, court.network
+    with overturned_chain(tmp_path_factory.mktemp("overturned")) as court:
+        yield court.anvil, court.network
 
 
 def test_index_of_an_upheld_dispute_equals_the_contracts(anvil: Anvil, tmp_path: Path) -> None:
