@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
+from urllib.parse import urlencode
 
 from fastapi import Request, Response
 from pydantic import BaseModel
@@ -85,8 +86,16 @@ def answer(
             return Response(status_code=304, headers=headers)
         found = build(scene)
     if csv_items is not None:
+        cursor = getattr(found, "next_cursor", None)
+        if cursor is not None:
+            headers["Link"] = f'<{request.url.path}?{_with_cursor(request, cursor)}>; rel="next"'
         return Response(csv_of(getattr(found, csv_items)), media_type="text/csv; charset=utf-8", headers=headers)
     return Response(found.model_dump_json(), media_type="application/json", headers=headers)
+
+
+def _with_cursor(request: Request, cursor: str) -> str:
+    kept = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor"]
+    return urlencode([*kept, ("cursor", cursor)])
 
 
 def entity_tag(site: DashboardSite, scene: Scene, request: Request) -> str:

@@ -76,6 +76,8 @@ class VisitorLimits:
         if refusal is not None:
             await _refuse(scope, send, *refusal)
             return
+        # The server sends no body of an answer to HEAD.
+        scope = {**scope, "method": "GET"}
         if scope["path"] == STREAM_PATH:
             await self._stream(scope, receive, send, visitor)
             return
@@ -92,7 +94,7 @@ class VisitorLimits:
         return headers.get(b"x-forwarded-for", peer.encode()).decode("latin-1").rpartition(",")[2].strip()[:64] or peer
 
     def _refusal(self, scope: Message, headers: dict[bytes, bytes], visitor: str) -> tuple[Refused, int] | None:
-        if scope["method"] not in ("GET", "HEAD"):
+        if scope["method"] not in ("GET", "HEAD") or (scope["method"] == "HEAD" and scope["path"] == STREAM_PATH):
             return Refused(HTTPStatus.METHOD_NOT_ALLOWED, "bad_request", "only GET and HEAD are answered here"), 0
         if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
             return Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "bad_request", "no body is taken here"), 0

@@ -228,6 +228,12 @@ def test_only_reads_are_answered(client: httpx2.Client, method: str) -> None:
     assert answer.status_code == 405 and answer.headers["allow"] == "GET, HEAD"
 
 
+def test_head_has_the_headers_and_no_body(client: httpx2.Client) -> None:
+    whole, head = client.get("/disputes"), client.head("/disputes")
+    assert head.status_code == 200 and head.content == b"" and head.headers["etag"] == whole.headers["etag"]
+    assert client.head("/events").status_code == 405
+
+
 def test_body_is_refused(client: httpx2.Client) -> None:
     assert client.request("GET", "/disputes", content=b"x").status_code == 413
 

@@ -144,6 +144,24 @@ def test_page_json_and_csv_have_the_same_rows(client: httpx2.Client, path: str) 
         assert all(row[name] == str(item[name]) for name in row if isinstance(item.get(name), str))
 
 
+def test_csv_names_where_its_list_goes_on(client: httpx2.Client) -> None:
+    whole = list(csv.DictReader(io.StringIO(client.get("/verifiers.csv").text)))
+    found, path = [], "/verifiers.csv?limit=2"
+    while path:
+        page = client.get(path)
+        found += list(csv.DictReader(io.StringIO(page.text)))
+        path = page.links.get("next", {}).get("url", "")
+    assert found == whole and len(whole) == 5
+
+
+@pytest.mark.parametrize("path", ["/disputes", "/statistics", "/console"])
+def test_forms_keep_the_block_of_their_page(client: httpx2.Client, path: str) -> None:
+    block = client.get("/api/v1/meta").json()["block"]["number"] - 1
+    (fields,) = (fields for action, fields in Outline(client.get(f"{path}?block={block}").text).forms if action == path)
+    assert fields["block"] == str(block)
+    assert f"State at block {block}" in client.get(path, params=fields).text
+
+
 def test_spreadsheet_computes_no_cell_of_an_operator() -> None:
     zero = amount(0)
     row = OperatorSummary(
