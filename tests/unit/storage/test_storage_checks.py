@@ -69,3 +69,14 @@ def test_full_disk_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(disk, "MIN_FREE_BYTES", 2**62)
     found = next(check for check in registry.checks() if check.name == "disk")
     assert not found.ok and "Free space" in found.advice
+
+
+def test_lost_folder_fails_its_check_and_hides_no_metric(tmp_path: Path) -> None:
+    registry, folder = ReadinessRegistry(), tmp_path / "data"
+    folder.mkdir()
+    watch_disk(registry, folder)
+    folder.rmdir()
+    found = next(check for check in registry.checks() if check.name == "disk")
+    assert not found.ok and str(folder) in found.value
+    free = value_of("bytewise_disk_free_bytes", path="data")
+    assert free != free
