@@ -78,11 +78,15 @@ def read_params(scene: Scene) -> tuple[int, ParamSet] | None:
     found = scene.index.find(SettingFact, "params")
     if found is None:
         return None
-    content = found["content"]
+    return found["version"], params_of(found["content"])
+
+
+def params_of(content: Mapping[str, Any]) -> ParamSet:
+    """A version of the parameters, as the index stores it."""
     parts = {
         name: cls(**{each: _stored(content[name][camel(each)]) for each in cls.__dataclass_fields__}) for name, cls in GROUPS
     }
-    return found["version"], ParamSet(**parts)  # type: ignore[arg-type]
+    return ParamSet(**parts)  # type: ignore[arg-type]
 
 
 def _stored(value: Any) -> Any:
@@ -104,7 +108,7 @@ def question(scene: Scene, query: Mapping[str, str]) -> ConsoleQuestion | None:
         raise MalformedValue("console", f"{sorted(unknown)[0][:40]}: no such parameter or assumption")
     live = _live_stakes(scene)
     stakes = _stakes(query["stakes"]) if "stakes" in query else live
-    return ConsoleQuestion(found[0], found[1], _changed(found[1], query), _assumptions(query, stakes), query, len(live))
+    return ConsoleQuestion(found[0], found[1], with_changes(found[1], query), _assumptions(query, stakes), query, len(live))
 
 
 def _live_stakes(scene: Scene) -> tuple[int, ...]:
@@ -114,7 +118,8 @@ def _live_stakes(scene: Scene) -> tuple[int, ...]:
     ]
 
 
-def _changed(p: ParamSet, query: Mapping[str, str]) -> ParamSet:
+def with_changes(p: ParamSet, query: Mapping[str, str]) -> ParamSet:
+    """The parameters with the values that a query names. `MalformedValue` for text that is no value of the contract's type."""
     for group, cls in GROUPS:
         part = getattr(p, group)
         changes = {name: _parameter(group, name, query[name]) for name in cls.__dataclass_fields__ if name in query}

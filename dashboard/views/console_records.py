@@ -76,6 +76,8 @@ class ConsolePage(Record):
     violations: tuple[str, ...]
     """Rules that the parameters break, in words."""
     headline: str
+    replay: str
+    """Path of the replay of past disputes under these parameters."""
     sections: tuple[ConsoleTable, ...]
     items: tuple[ConsoleFigure, ...]
     """The figures of all sections as a list, for CSV."""

@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from urllib.parse import urlencode
 
 from bytewise.protocol.economics.incentives import Attack
+from bytewise.protocol.economics.replay import check_replayable
 from bytewise.protocol.economics.scenario import (
     FRAUD_RATES,
     GRID_RATES,
@@ -13,9 +15,11 @@ from bytewise.protocol.economics.scenario import (
     Weighing,
     weigh,
 )
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
 from dashboard.views.console import ConsoleQuestion, form_fields, parameter_values
 from dashboard.views.console_records import Chart, ConsoleFigure, ConsolePage, ConsoleTable, Series
+from dashboard.views.replay import NAMES
 from dashboard.views.scene import WEI_PER_ETHER, Scene
 
 BOLD_RATIO = 6.46
@@ -35,6 +39,7 @@ def console_page(scene: Scene, asked: ConsoleQuestion | None) -> ConsolePage:
             fields={},
             violations=(),
             headline="",
+            replay="/console/replay",
             sections=(),
             items=(),
         )
@@ -50,9 +55,20 @@ def console_page(scene: Scene, asked: ConsoleQuestion | None) -> ConsolePage:
         fields=form_fields(asked),
         violations=tuple(each.words for each in found.violations),
         headline=_headline(found),
+        replay=_replay_path(asked),
         sections=sections,
         items=tuple(_figures(asked, sections)),
     )
+
+
+def _replay_path(asked: ConsoleQuestion) -> str:
+    """The replay of past disputes under the values that were chosen, or as it was if they compute no dispute."""
+    chosen = {name: asked.chosen[name] for name in NAMES if asked.chosen.get(name)}
+    try:
+        check_replayable(asked.params)
+    except MalformedValue:
+        chosen = {}
+    return f"/console/replay?{urlencode(chosen)}" if chosen else "/console/replay"
 
 
 def _assumptions(asked: ConsoleQuestion) -> dict[str, str]:

@@ -17,6 +17,8 @@ from dashboard.views.console import question
 from dashboard.views.console_records import ConsolePage
 from dashboard.views.console_sections import console_page
 from dashboard.views.network_records import DisputePage, ItemsPage, OperatorPage, Overview, VerifierPage
+from dashboard.views.replay import replay_page
+from dashboard.views.replay_records import ReplayPage
 from dashboard.views.scene import Scene
 from dashboard.web import lists
 from dashboard.web.answers import DashboardSite, FoundObject, Listing, answer, caching_of, entity_tag, has_tag
@@ -302,6 +304,19 @@ def _add_console(pages: _Pages) -> None:
                 raise bad_request(str(error), "bad_parameter") from None
 
         return pages.show(request, "console.html", block, build)
+
+    @pages.get("/console/replay", ".json", ".csv")
+    def replay(request: Request, block: BlockQuery = None) -> Response:
+        """What past disputes had been under other parameters."""
+        query = {name: text.strip() for name, text in request.query_params.items() if name != "block"}
+
+        def build(scene: Scene) -> ReplayPage:
+            try:
+                return replay_page(scene, query)
+            except MalformedValue as error:
+                raise bad_request(str(error), "bad_parameter") from None
+
+        return pages.show(request, "replay.html", block, build)
 
 
 IdEvent = Annotated[str | None, Query(pattern=r"^[0-9]{1,18}\.[0-9]{1,9}\.[0-9a-f]{16}$")]

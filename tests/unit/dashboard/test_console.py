@@ -59,6 +59,13 @@ def test_changed_parameter_changes_what_follows_and_is_named(client: httpx2.Clie
     assert "2.64 ETH after its own rewards" in section["sentence"]
 
 
+def test_console_links_to_the_replay_of_the_same_values(client: httpx2.Client) -> None:
+    page = client.get("/console.json", params={"slash_amount": "4", "gas": "3", "fee_per_seat": "0.1"}).json()
+    assert page["replay"] == "/console/replay?fee_per_seat=0.1&slash_amount=4"
+    assert client.get(page["replay"]).status_code == 200
+    assert client.get("/console.json", params={"alpha_bps": "9000"}).json()["replay"] == "/console/replay"
+
+
 def test_broken_law_is_shown_with_the_figures(client: httpx2.Client) -> None:
     page = client.get("/console", params={"alpha_bps": "9000", "unbond_delay": "60"}).text
     assert "The contracts would refuse these parameters" in page

@@ -60,7 +60,7 @@ def every_page(client: httpx2.Client) -> list[str]:
     items = client.get("/disputes.json").json()["items"]
     return [
         *(path for path, _ in SECTIONS), *(f"/disputes/{each['id']}" for each in items), f"/receipts/{items[0]['receipt_id']}",
-        "/console?alpha_bps=9000&stakes=64+64+64",
+        "/console?alpha_bps=9000&stakes=64+64+64", "/console/replay", "/console/replay?slash_amount=9&seats_1=17&rounds=1",
         "/batches/0", f"/operators/{OPERATORS[0].address}", f"/verifiers/{VERIFIERS[0].address}",
     ]  # fmt: skip
 
