@@ -13,7 +13,9 @@ class Range:
     """Least and largest possible value; equal if the value is known."""
 
     low: int
+    """Least possible value."""
     high: int
+    """Largest possible value."""
 
     @property
     def is_exact(self) -> bool:
@@ -97,16 +99,27 @@ class DisputeMoney:
     """Every amount of an ended dispute, in wei: what went in, what went out, and the penalties of seats."""
 
     bond: int
+    """Bond of the challenger."""
     appeal_bond: int
+    """Bond of the appellant; zero without an appeal."""
     advanced: int
+    """What the treasury advanced for further rounds."""
     slashed: int
+    """What the operator lost."""
     to_challenger: int
+    """Reward and returned bond of the challenger."""
     to_appellant: int
+    """Bond that the appellant gets back."""
     to_operator: int
+    """The operator's share of a lost bond."""
     to_verifiers: int
+    """Fees and rewards of right seats."""
     repaid: int
+    """What the treasury got back of its advance."""
     burned: int
+    """What nobody gets."""
     penalties: int
+    """What seats were charged."""
 
 
 FLOWS = tuple(each.name for each in fields(DisputeMoney))

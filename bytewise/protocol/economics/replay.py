@@ -75,29 +75,29 @@ def possible_verdicts(r: PastRound, seats: int, quorum: int) -> frozenset[Verdic
     return frozenset(found | ({Verdict.NONE} if undecided >= seats else set()))
 
 
-@dataclass(slots=True)
 class _Course:
-    """How far the recorded rounds carry a dispute under a set of parameters."""
+    """How far the recorded rounds carry a dispute under a set of parameters; filled while they are followed."""
 
-    verdicts: frozenset[Verdict] = frozenset()
-    rounds: int = 0
-    """Recorded rounds that are held."""
-    standing: Verdict = Verdict.NONE
-    """Verdict that stands so far."""
-    decided: int | None = None
-    """Place of the round whose verdict stands."""
-    appealed: Verdict = Verdict.NONE
-    appeal_level: int = 0
-    reruns: int = 0
-    fees: int = 0
-    """Fees that the treasury is asked to advance, wei."""
-    more_fees: int = 0
-    """Further ones that it may be asked for in rounds that nobody knows."""
-    more_seats: int = 0
-    """Seats of those rounds."""
-    obstacle: str = ""
-    """Why nothing can be said."""
-    note: str = ""
+    def __init__(self) -> None:
+        self.verdicts: frozenset[Verdict] = frozenset()
+        self.rounds = 0
+        """Recorded rounds that are held."""
+        self.standing = Verdict.NONE
+        """Verdict that stands so far."""
+        self.decided: int | None = None
+        """Place of the round whose verdict stands."""
+        self.appealed = Verdict.NONE
+        self.appeal_level = 0
+        self.reruns = 0
+        self.fees = 0
+        """Fees that the treasury is asked to advance, wei."""
+        self.more_fees = 0
+        """Further ones that it may be asked for in rounds that nobody knows."""
+        self.more_seats = 0
+        """Seats of those rounds."""
+        self.obstacle = ""
+        """Why nothing can be said."""
+        self.note = ""
 
     @property
     def last(self) -> Verdict:
