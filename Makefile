@@ -66,6 +66,9 @@ PLOTS_READY := $(PEERS)/.plots
 # What proves properties of the contracts, in an environment of its own too.
 PROVERS := build/prove-venv
 PROVERS_READY := $(PROVERS)/.installed
+# The gossip process, in an environment of its own: libp2p pins what other packages need in newer versions.
+GOSSIP := build/gossip-venv
+GOSSIP_READY := $(GOSSIP)/.installed
 # A fuzzer, which sees what the project's own environment has beside it.
 FUZZER := build/fuzz-site
 FUZZER_READY := $(FUZZER)/.installed
@@ -75,7 +78,7 @@ NO_AMX := -mno-amx-tile -mno-amx-int8 -mno-amx-bf16
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF $(if $(shell grep -swm 1 amx_int8 $(CPUINFO)), \
 	-DCMAKE_C_FLAGS='$(NO_AMX)' -DCMAKE_CXX_FLAGS='$(NO_AMX)')
 
-.PHONY: help install demo test compiled check quick changed fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check campaign networks units static soak-determinism soak-kms soak-contracts soak-node prove slither compose compose-test clean contracts
+.PHONY: help install demo test compiled check quick changed fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check campaign networks units static soak-determinism soak-kms soak-contracts soak-node prove slither compose compose-test gossip-venv clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -242,6 +245,14 @@ prove: install $(PROVERS_READY) $(ANALYSERS_READY) ## prove the sums of the ledg
 	@PATH="$(NODE_BIN):$$PATH" Z3="$(CURDIR)/$(PROVERS)/bin/z3" node $(CONTRACTS)/tools/prove.js
 	@cd $(CONTRACTS) && PATH="$(CURDIR)/$(ANALYSERS)/bin:$(NODE_BIN):$(FORGE_BIN):$$PATH" FOUNDRY_PROFILE=proofs \
 		halmos --forge-build-out out-proofs --solver yices --loop 60 --solver-timeout-assertion 120s
+
+$(GOSSIP_READY): gossip/requirements.txt
+	$(call environment,$(GOSSIP))
+	@echo '==> libp2p into $(GOSSIP) (once; one of its packages is compiled, with the headers of GMP)'
+	@$(GOSSIP)/bin/python -m pip install --quiet --progress-bar off --no-deps -r $<
+	@touch $@
+
+gossip-venv: $(GOSSIP_READY) ## the environment of the gossip process
 
 bench-chain: install $(PLOTS_READY) ## gas of every step of a dispute, of draws and certificates; writes bench/results/gas.json and .png (ARGS=--check)
 	@PATH="$(NODE_BIN):$$PATH" $(PY) -m bench.chain $(ARGS)

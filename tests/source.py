@@ -10,7 +10,7 @@ PUBLISHED_VECTORS = ROOT / "tests" / "vectors" / "published"
 """Vectors that others published; the README there names their sources."""
 PACKAGES = (
     "bytewise", "bytewise_client", "chain", "serving", "verifier", "committee", "kms", "enclave", "dashboard", "cli",
-    "adversaries",
+    "gossip", "adversaries",
 )  # fmt: skip
 """Root folders that are Python packages of ours."""
 

@@ -1,0 +1,107 @@
+"""Which messages a gossip process takes and passes on: those of registered peers, within limits, of this network and epoch.
+
+Everything that costs nothing comes first: the origin, its rate, the size. Only then is the message parsed. Nothing here asks the
+chain, so a lie inside a well-formed body of a registered peer passes, and the duty process refuses it.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Hashable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Generic, TypeVar
+
+from gossip.messages import HAVE, HINT, ROOT, GossipMessage, GossipRefused, is_digest, read_message
+from gossip.peers import PeersFile
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """At most `count` messages in `seconds`."""
+
+    count: int
+    seconds: float
+
+
+RATES = {HINT: Rate(20, 10.0), ROOT: Rate(50, 10.0), HAVE: Rate(50, 10.0)}
+"""Rate of one origin on each topic."""
+PER_ROUND = 8
+"""Most messages of one origin about one round: a commitment, an opened vote, three signatures, and as many for a restart."""
+MAX_SEEN = 10_000
+"""Messages that are remembered as seen."""
+
+
+class Memory(Generic[K]):
+    """The newest keys, at most `size`, each with a count."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._counts: OrderedDict[K, int] = OrderedDict()
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._counts
+
+    def count(self, key: K) -> int:
+        """Counts a key once more, and returns its count."""
+        self._counts[key] = self._counts.get(key, 0) + 1
+        self._counts.move_to_end(key)
+        if len(self._counts) > self._size:
+            self._counts.popitem(last=False)
+        return self._counts[key]
+
+
+class Admission:
+    """The check of every message that arrives or is published here."""
+
+    def __init__(self, peers: PeersFile) -> None:
+        self.peers = peers
+        """The file's newest content. The process replaces it when the file changes."""
+        self._times: dict[tuple[str, str], deque[float]] = {}
+        self._seen: Memory[bytes] = Memory(MAX_SEEN)
+        self._rounds: Memory[tuple[str, str, int]] = Memory(MAX_SEEN)
+
+    def admit(self, topic: str, key: str, data: bytes, now: float) -> GossipMessage:
+        """The message of an origin's peer key at a monotonic time. `GossipRefused` if it is not taken."""
+        account = self.peers.account_of(key)
+        if account is None:
+            raise GossipRefused("unregistered", f"{key[:18]} is no registered peer")
+        if topic not in RATES:
+            raise GossipRefused("topic", f"{topic[:40]!r} is none of ours")
+        self._limit(topic, key, now)
+        message = read_message(data)
+        if message.chain != self.peers.chain:
+            raise GossipRefused("chain", f"is of chain {message.chain[:20]}, this one is {self.peers.chain}")
+        if message.epoch not in (self.peers.epoch, self.peers.epoch - 1):
+            raise GossipRefused("epoch", f"is of epoch {message.epoch}, this one is {self.peers.epoch}")
+        if topic == ROOT:
+            self._limit_round(account, key, message)
+        if topic == HAVE and not self._may_have(account, message):
+            raise GossipRefused("no_seat", "no open dispute of its seats names this envelope")
+        if self._seen.count(sha256(topic.encode() + data).digest()) > 1:
+            raise GossipRefused("seen", "was taken before")
+        return message
+
+    def _limit(self, topic: str, key: str, now: float) -> None:
+        rate, times = RATES[topic], self._times.setdefault((topic, key), deque())
+        while times and now - times[0] >= rate.seconds:
+            times.popleft()
+        if len(times) >= rate.count:
+            raise GossipRefused("rate", f"more than {rate.count} on {topic} in {rate.seconds:g} s")
+        times.append(now)
+
+    def _limit_round(self, account: str, key: str, message: GossipMessage) -> None:
+        named = message.dispute
+        if named is None or account not in self.peers.disputes.get(named[0], ()):
+            raise GossipRefused("no_seat", "names no open dispute in which its account has seats")
+        if self._rounds.count((key, *named)) > PER_ROUND:
+            raise GossipRefused("rate", f"more than {PER_ROUND} about one round")
+
+    def _may_have(self, account: str, message: GossipMessage) -> bool:
+        digest = message.body.get("envelope")
+        return is_digest(digest) and account in self.peers.envelopes.get(str(digest), ())
+
+    def forget_removed(self) -> None:
+        """Drops the counters of peers that are registered no more."""
+        known = {each.key for each in self.peers.peers}
+        self._times = {key: kept for key, kept in self._times.items() if key[1] in known}

@@ -1,0 +1,126 @@
+"""Which messages a gossip process takes: origin, rate, size, network, epoch, seats, repetition."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gossip.admission import PER_ROUND, RATES, Admission
+from gossip.messages import MAX_MESSAGE_BYTES, TOPICS, GossipRefused, canonical, read_message, write_message
+from gossip.peers import Peer, PeersFile
+
+KEY, OTHER, UNKNOWN = ("0x" + f"{n:064x}" for n in (1, 2, 3))
+ACCOUNT, SECOND = "0x" + "11" * 20, "0x" + "22" * 20
+DISPUTE, ENVELOPE = "0x" + "dd" * 32, "0x" + "ee" * 32
+PEERS = PeersFile(
+    "31337", 5, (Peer(ACCOUNT, KEY), Peer(SECOND, OTHER)), {DISPUTE: (ACCOUNT,)}, {ENVELOPE: (ACCOUNT,)}
+)  # fmt: skip
+
+
+def message(epoch: int = 5, chain: str = "31337", **body: object) -> bytes:
+    return write_message(chain, epoch, body)
+
+
+def reason(data: bytes, topic: str = "hint", key: str = KEY) -> str:
+    with pytest.raises(GossipRefused) as refused:
+        Admission(PEERS).admit(topic, key, data, 0.0)
+    return refused.value.reason
+
+
+def test_message_of_a_registered_peer_is_taken() -> None:
+    assert Admission(PEERS).admit("hint", KEY, message(n=1), 0.0).body == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    ("data", "topic", "key", "why"),
+    [
+        (message(n=1), "hint", UNKNOWN, "unregistered"),
+        (message(n=1), "gossip", KEY, "topic"),
+        (message(n=1, chain="1"), "hint", KEY, "chain"),
+        (message(n=1, epoch=3), "hint", KEY, "epoch"),
+        (message(n=1, epoch=6), "hint", KEY, "epoch"),
+        (b"x" * (MAX_MESSAGE_BYTES + 1), "hint", KEY, "too_large"),
+        (b"[" * 65, "hint", KEY, "malformed"),
+        (b"not json", "hint", KEY, "malformed"),
+        (b'{"body":{},"chain":"31337","epoch":5} ', "hint", KEY, "malformed"),
+        (b'{"body":{"a":1,"a":2},"chain":"31337","epoch":5}', "hint", KEY, "malformed"),
+        (canonical({"body": {}, "chain": "31337"}), "hint", KEY, "malformed"),
+        (canonical({"body": [], "chain": "31337", "epoch": 5}), "hint", KEY, "malformed"),
+        (canonical({"body": {}, "chain": "31337", "epoch": True}), "hint", KEY, "malformed"),
+        (message(n=1), "root", KEY, "no_seat"),
+        (message(dispute=DISPUTE, round=1), "root", OTHER, "no_seat"),
+        (message(dispute=DISPUTE, round="1"), "root", KEY, "no_seat"),
+        (message(envelope=ENVELOPE), "have", OTHER, "no_seat"),
+        (message(envelope=DISPUTE), "have", KEY, "no_seat"),
+    ],
+)
+def test_message_is_refused_by_name(data: bytes, topic: str, key: str, why: str) -> None:
+    assert reason(data, topic, key) == why
+
+
+def test_epoch_before_the_active_one_is_taken() -> None:
+    Admission(PEERS).admit("hint", KEY, message(n=1, epoch=4), 0.0)
+
+
+def test_unregistered_peer_is_refused_before_its_bytes_are_parsed() -> None:
+    assert reason(b"[" * 4000, key=UNKNOWN) == "unregistered"
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_rate_of_one_peer_leaves_room_for_another(topic: str) -> None:
+    seats = PeersFile("31337", 5, PEERS.peers, {DISPUTE: (ACCOUNT, SECOND)}, {ENVELOPE: (ACCOUNT, SECOND)})
+    admission = Admission(seats)
+    body: dict[str, Any] = {"dispute": DISPUTE, "envelope": ENVELOPE}
+    taken = 0
+    for number in range(200):
+        try:
+            admission.admit(topic, KEY, message(**body, n=number, round=number), 0.0)
+            taken += 1
+        except GossipRefused as refused:
+            assert refused.reason == "rate"
+    assert taken == RATES[topic].count
+    admission.admit(topic, OTHER, message(**body, n=-1, round=1), 0.0)
+    admission.admit(topic, KEY, message(**body, n=-2, round=1), RATES[topic].seconds)
+
+
+def test_refused_messages_count_against_the_rate() -> None:
+    admission = Admission(PEERS)
+    for _ in range(RATES["hint"].count):
+        with pytest.raises(GossipRefused, match="malformed"):
+            admission.admit("hint", KEY, b"junk", 0.0)
+    with pytest.raises(GossipRefused, match="rate"):
+        admission.admit("hint", KEY, message(n=1), 0.0)
+
+
+def test_one_peer_says_only_so_much_about_one_round() -> None:
+    admission = Admission(PEERS)
+    for number in range(PER_ROUND):
+        admission.admit("root", KEY, message(dispute=DISPUTE, round=1, n=number), 0.0)
+    with pytest.raises(GossipRefused, match="one round"):
+        admission.admit("root", KEY, message(dispute=DISPUTE, round=1, n=-1), 0.0)
+    admission.admit("root", KEY, message(dispute=DISPUTE, round=2), 0.0)
+
+
+def test_same_message_is_taken_once() -> None:
+    admission = Admission(PEERS)
+    admission.admit("hint", KEY, message(n=1), 0.0)
+    with pytest.raises(GossipRefused, match="seen"):
+        admission.admit("hint", OTHER, message(n=1), 0.0)
+
+
+def test_removed_peer_is_refused_at_once() -> None:
+    admission = Admission(PEERS)
+    admission.peers = PeersFile("31337", 5, PEERS.peers[1:])
+    admission.forget_removed()
+    with pytest.raises(GossipRefused, match="unregistered"):
+        admission.admit("hint", KEY, message(n=1), 0.0)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_refused_or_reencode_to_themselves(data: bytes) -> None:
+    try:
+        found = read_message(data)
+    except GossipRefused:
+        return
+    assert write_message(found.chain, found.epoch, found.body) == data
