@@ -107,6 +107,16 @@ def run_dashboard(config: ConfigOption) -> None:
     _become("dashboard", config, "run")
 
 
+def run_monitor(config: ConfigOption) -> None:
+    """Run a monitor until SIGTERM: invariants as metrics and log lines.
+
+    It holds no key and sends nothing. `bytewise monitor check` shows the same on the terminal.
+
+    Example: bytewise monitor run --config bytewise-monitor/bytewise.toml
+    """
+    _become("dashboard.monitor", config, "run")
+
+
 def _become(module: str, config: Path, *command: str) -> None:
     # -P: Python imports the installed module, not one in the current folder.
     os.execv(sys.executable, [sys.executable, "-P", "-m", module, *command, "--config", str(config)])

@@ -140,27 +140,6 @@ _MEMBER = Noun(
     },
 )
 
-_POOL = Noun(
-    "Bond pools: several accounts pay the bond of one challenge together, and share what comes back.\n\n"
-    "Example: bytewise pool show 0x5fbd… --from 0x7099…",
-    {
-        "create": Verb("cli.pool:create", "Deploy a pool that collects the bond of one challenge."),
-        "show": Verb("cli.pool:show", "Show a pool: receipt, bond, what is missing, its dispute, and your part of it (--from)."),
-        "join": Verb("cli.pool:join", "Pay a part of the pool's bond."),
-        "leave": Verb("cli.pool:leave", "Take your whole part back, as long as the pool has not challenged."),
-        "challenge": Verb(
-            "cli.pool:challenge", "Open the dispute with the pool's bond; what the bond still lacks is paid by you."
-        ),
-        "reveal": Verb(
-            "cli.pool:reveal",
-            "Show that the pool knew the answer that won: a conviction then pays it the challenger's share of the slash.",
-        ),
-        "claim": Verb(
-            "cli.pool:claim", "Take your share of what came back, once the dispute is over and the ledger's delay has passed."
-        ),
-    },
-)
-
 TREE = Noun(
     "Signed receipts for answers of language models, which anybody may question.\n\nExample: bytewise demo",
     {
@@ -220,7 +199,6 @@ TREE = Noun(
                 "appeal": Verb("cli.dispute:appeal", "Appeal a verdict against your operator, once."),
             },
         ),
-        "pool": _POOL,
         "operator": Noun(
             "Operators, which serve a model and sign a receipt for each answer.\n\n"
             "Example: bytewise operator run --config operator.toml",
@@ -294,6 +272,21 @@ TREE = Noun(
         "dashboard": Noun(
             "Pages and a read API about the verdicts of a network.\n\nExample: bytewise dashboard run --config dashboard.toml",
             {"run": Verb("cli.actors:run_dashboard", "Run a dashboard until SIGTERM: an index of events, a read API and pages.")},
+        ),
+        "monitor": Noun(
+            "A monitor, which checks the invariants of a network; it holds no key and sends nothing.\n\n"
+            "Example: bytewise monitor check --once --config bytewise-monitor/bytewise.toml",
+            {
+                "list": Verb(
+                    "cli.monitor:list_invariants",
+                    "List the invariants that a monitor checks: severity, purpose, and the page with formula and advice.",
+                ),
+                "check": Verb(
+                    "cli.monitor:check",
+                    "Check every invariant of a network at one block, and again after each pause of the settings until Ctrl-C.",
+                ),
+                "run": Verb("cli.actors:run_monitor", "Run a monitor until SIGTERM: invariants as metrics and log lines."),
+            },
         ),
         "init": Verb(
             "cli.node.init:init",

@@ -29,7 +29,8 @@ PLANTS = {
     "keyless": [
         ("dashboard/planted.py", "import chain.sending.keys"),
         ("dashboard/planted.py", "import bytewise.storage.outbox"),
-        ("dashboard/planted.py", "import kms"),
+        ("dashboard/planted.py", "import kms.storage.keyring"),
+        ("dashboard/planted.py", "import kms.shard.release"),
     ],
     "pure": [
         ("bytewise/protocol/planted.py", "from time import time"),

@@ -14,6 +14,8 @@ import pytest
 import yaml
 
 from bytewise.service.metrics import DECLARED
+from dashboard.monitor.findings import Severity
+from dashboard.monitor.invariants import INVARIANTS
 from tests.fixtures import promql
 from tests.source import ROOT
 
@@ -196,3 +198,11 @@ def test_configuration_scrapes_the_default_port_and_sends_to_a_webhook() -> None
     assert manager["receivers"][0]["webhook_configs"][0]["send_resolved"] is True
     quiet = {name for rule in manager["inhibit_rules"] for name in re.findall(r'^alertname="(\w+)"$', rule["source_matchers"][0])}
     assert quiet <= RULES.keys()
+
+
+def test_alerts_of_invariants_name_each_by_its_severity() -> None:
+    alerts = {Severity.CRITICAL: "BytewiseInvariantBroken", Severity.WARNING: "BytewiseInvariantAtRisk"}
+    for severity, alert in alerts.items():
+        found = re.search(r'invariant=~"([^"]+)"', RULES[alert]["expr"])
+        assert found is not None and RULES[alert]["labels"]["severity"] == severity
+        assert found[1].split("|") == [each.name for each in INVARIANTS if each.severity is severity]

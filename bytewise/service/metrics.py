@@ -67,6 +67,8 @@ OPERATOR, MEMBER = frozenset({Actor.OPERATOR}), frozenset({Actor.MEMBER})
 WATCHTOWER = frozenset({Actor.WATCHTOWER, Actor.MONITOR})
 SHARD, DA_STORE = frozenset({Actor.SHARD}), frozenset({Actor.DA})
 DASHBOARD = frozenset({Actor.DASHBOARD})
+INVARIANTS = frozenset({Actor.MONITOR})
+"""The actor that checks invariants."""
 FOLLOWERS = DUTY | DASHBOARD
 """Actors that follow the blocks of the chain."""
 
@@ -274,6 +276,19 @@ INDEX_EVENTS = _counter("bytewise_index_events_total", "Events of contracts that
 PAGES_SERVED = _counter("bytewise_pages_total", "Answers of pages and API, by status.", DASHBOARD,
                         status=("2xx", "3xx", "4xx", "5xx"))  # fmt: skip
 STREAMS_OPEN = _gauge("bytewise_event_streams", "Event streams that are open.", DASHBOARD)
+
+# --- monitor ---
+
+INVARIANT_STATE = _gauge("bytewise_invariant_state", "1 for the state of an invariant at the last check, 0 for the other states.",
+                         INVARIANTS, invariant=(), state=("holds", "broken", "unknown"))  # fmt: skip
+INVARIANT_FINDINGS = _gauge("bytewise_invariant_findings", "Places where an invariant was broken at the last check.", INVARIANTS,
+                            invariant=())  # fmt: skip
+MONEY_DRIFT = _gauge(
+    "bytewise_money_drift_wei", "Balance of a contract without what it owes, keeps and has burned; below 0: money is missing.",
+    INVARIANTS, contract=("Ledger", "StakeVault"),
+)  # fmt: skip
+RELEASE_LOG_RECORDS = _gauge("bytewise_release_log_records", "Records of a shard's release log that the monitor has.", INVARIANTS,
+                             epoch=(), shard=())  # fmt: skip
 
 # --- storage ---
 

@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from bytewise.protocol.address_book import Network, ShareHolder
-from bytewise.protocol.errors.actors import ConfigurationError, ReleaseLogBroken, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import SignedRelease
-from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import ZERO_ADDRESS
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
@@ -19,7 +18,7 @@ from chain.client.address_book import verify_code
 from chain.client.rpc import OtherChain
 from chain.reads.reader import SnapshotReader
 from chain.reads.share_history import share_history
-from kms.release_log.copies import ReleaseLogCopy, log_client, ordering_problems, page_reader
+from kms.release_log.copies import ReleaseLogCopy, read_log
 from kms.release_log.entitlement import RETRYABLE, AuditBlock, LogFindings, UnjudgedReason, judge_log, prefetch, unjudged_log
 from kms.release_log.opening_report import CopiedLog, SharesHistory, releases_out_of_force, share_index, shares_history
 
@@ -118,26 +117,9 @@ def known_or_booked(book: Network, record: EpochRecord, client: Chain | None) ->
 
 def look(book: Network, history: SharesHistory, holder: ShareHolder, copy: ReleaseLogCopy) -> Looked:
     """Adds the new records of a shard's log to the copy and checks the log. Errors are part of the result."""
-    broken, silent, unusable = [], "", ""
-    entries: tuple[SignedRelease, ...] = ()
-    last_read_at = 0
-    try:
-        _extend(holder, copy, book.epochs_domain)
-    except ReleaseLogBroken as error:
-        broken.append(str(error))
-    except (ConfigurationError, OSError) as error:
-        unusable = str(error)
-    except (Fault, Unavailable) as error:
-        silent = str(error)
-    try:
-        entries, _ = copy.read(book.epochs_domain)
-        last_read_at = copy.last_read_at()
-    except (ConfigurationError, OSError) as error:
-        unusable = str(error)
-    # A broken log already has these problems in its list, or a worse one.
-    broken.extend([] if broken else ordering_problems(entries))
-    broken.extend(releases_out_of_force(entries, history))
-    return _looked(history, CopiedLog(holder.address, entries, last_read_at), broken, silent, unusable)
+    read = read_log(holder, copy, book.epochs_domain, TIMEOUT_S)
+    broken = [*read.broken, *releases_out_of_force(read.entries, history)]
+    return _looked(history, CopiedLog(holder.address, read.entries, read.last_read_at), broken, read.silent, read.unusable)
 
 
 def court_of(known: Known, ahead: Chain | None = None, tell: Callable[[int], object] = lambda _: None) -> Court:
@@ -188,13 +170,6 @@ def worst(exits: Iterable[Exit]) -> Exit:
 
 class _LabelInDoubt(ConfigurationError):
     """Address book and chain have different labels for a key epoch."""
-
-
-def _extend(holder: ShareHolder, copy: ReleaseLogCopy, domain: Domain) -> None:
-    if not holder.url:
-        raise TryAgain("network.json", "it does not say where this log is; get the newest book")
-    with log_client(holder) as client:
-        copy.extend(page_reader(client, copy.epoch, TIMEOUT_S), domain)
 
 
 def _looked(history: SharesHistory, kept: CopiedLog, broken: list[str], silent: str, unusable: str) -> Looked:

@@ -15,6 +15,7 @@ from bytewise.storage.index.tables import (
     CreditFact,
     DemandFact,
     DisputeFact,
+    Fact,
     ItemFact,
     KeyEpochFact,
     LedgerFact,
@@ -37,6 +38,11 @@ from dashboard.index.source import StateSource
 PER_CALL = 25
 """Disputes, batches or accounts of one view."""
 MOST_DIFFERENCES = 20
+_OF_DISPUTES = (
+    *(("Disputes", name) for name in ("SeedNamed", "SeatsDrawn", "CommitOpened", "Settled", "Decided", "Finalized")),
+    ("Rounds", "Committed"), ("Rounds", "Revealed"), ("Settlement", "Ended"), ("Settlement", "Paid"),
+)  # fmt: skip
+"""Events of which the first argument is a dispute."""
 
 
 def differences(state: StateSource, index: IndexSnapshot) -> list[str]:
@@ -48,6 +54,14 @@ def differences(state: StateSource, index: IndexSnapshot) -> list[str]:
             if len(found) == MOST_DIFFERENCES:
                 return found
     return found
+
+
+def differences_of(state: StateSource, index: IndexSnapshot, table: type[Fact], keys: Sequence[tuple[Any, ...]]) -> list[str]:
+    """What differs in some disputes, batches, demands or audits, by key. Both sources must be at one block."""
+    compare = {DisputeFact: _disputes_of, BatchFact: _batches_of, DemandFact: _demands_of, AuditFact: _audits_of}[table]
+    found = [(key, index.find(table, *key)) for key in keys]
+    missing = [f"{table.__tablename__} {plain(list(key))}: is not in the index" for key, row in found if row is None]
+    return [*missing, *compare(state, index, [row for _, row in found if row is not None])]
 
 
 def _differ(row: str, pairs: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
@@ -79,7 +93,14 @@ def _totals(state: StateSource, index: IndexSnapshot) -> Iterator[str]:
 
 
 def _disputes(state: StateSource, index: IndexSnapshot) -> Iterator[str]:
-    for page in _pages(index.all(DisputeFact)):
+    known = {f"0x{row['id'].hex()}" for row in index.all(DisputeFact)}
+    for missing in sorted(index.subjects(_OF_DISPUTES) - known):
+        yield f"dispute {missing}: is not in the index, and an event names it"
+    yield from _disputes_of(state, index, index.all(DisputeFact))
+
+
+def _disputes_of(state: StateSource, index: IndexSnapshot, rows: Sequence[Row]) -> Iterator[str]:
+    for page in _pages(rows):
         for row, view in zip(page, state.view("Lens", "disputes", [row["id"] for row in page]), strict=True):
             yield from _dispute(index, row, view)
 
@@ -163,14 +184,27 @@ def _batches(state: StateSource, index: IndexSnapshot) -> Iterator[str]:
             if mine is None:
                 yield f"batch {view['id']}: is not in the index"
                 continue
-            names = {"operator": "operator", "first_seq": "firstSeq", "receipts": "count", "root": "root", "is_void": "isVoid",
-                     "released": "released", "params_version": "paramsVersion"}  # fmt: skip
-            yield from _differ(f"batch {view['id']}", {ours: (mine[ours], batch[theirs]) for ours, theirs in names.items()})
+            yield from _batch(mine, batch)
         start += PER_CALL
 
 
+def _batches_of(state: StateSource, index: IndexSnapshot, rows: Sequence[Row]) -> Iterator[str]:
+    for row, (view,) in zip(rows, state.views([("Lens", "batches", (row["id"], 1)) for row in rows]), strict=True):
+        yield from _batch(row, view["batch"])
+
+
+def _batch(mine: Row, batch: Mapping[str, Any]) -> Iterator[str]:
+    names = {"operator": "operator", "first_seq": "firstSeq", "receipts": "count", "root": "root", "is_void": "isVoid",
+             "released": "released", "params_version": "paramsVersion"}  # fmt: skip
+    yield from _differ(f"batch {mine['id']}", {ours: (mine[ours], batch[theirs]) for ours, theirs in names.items()})
+
+
 def _demands(state: StateSource, index: IndexSnapshot) -> Iterator[str]:
-    for page in _pages(index.all(DemandFact)):
+    yield from _demands_of(state, index, index.all(DemandFact))
+
+
+def _demands_of(state: StateSource, index: IndexSnapshot, rows: Sequence[Row]) -> Iterator[str]:
+    for page in _pages(rows):
         for row, view in zip(page, state.view("Lens", "demands", [row["subject"] for row in page]), strict=True):
             pairs = {"state": (row["state"], view["state"]), "operator": (row["operator"], view["operator"])}
             yield from _differ(f"demand 0x{row['subject'].hex()}", pairs)
@@ -244,7 +278,11 @@ def _epochs(state: StateSource, index: IndexSnapshot) -> Iterator[str]:
 
 
 def _audits(state: StateSource, index: IndexSnapshot) -> Iterator[str]:
-    for page in _pages(index.all(AuditFact)):
+    yield from _audits_of(state, index, index.all(AuditFact))
+
+
+def _audits_of(state: StateSource, index: IndexSnapshot, rows: Sequence[Row]) -> Iterator[str]:
+    for page in _pages(rows):
         views = state.views([("Audits", "audit", (row["receipt_id"], row["verifier"])) for row in page])
         for row, view in zip(page, views, strict=True):
             name = f"audit of 0x{row['receipt_id'].hex()} by {row['verifier']}"

@@ -27,6 +27,7 @@ from bytewise.service.field_texts import field_texts
 from bytewise.service.metrics import DECLARED, Actor, DeclaredMetric
 from cli.__main__ import app
 from cli.tree import LazyCommand
+from dashboard.monitor.settings import MonitorSettings
 from dashboard.settings import DashboardSettings
 from enclave.settings import EnclaveSettings
 from kms.settings import ApproveSettings, CeremonySettings, ShardSettings
@@ -66,6 +67,7 @@ ACTORS: Mapping[str, tuple[type, str]] = {
     "Approval of an appraisal policy": (ApproveSettings, "kms/settings.py"),
     "DA store": (StoreSettings, "bytewise/da/settings.py"),
     "Dashboard": (DashboardSettings, "dashboard/settings.py"),
+    "Monitor": (MonitorSettings, "dashboard/monitor/settings.py"),
 }
 """Actor → the class of its settings file, and where that is."""
 

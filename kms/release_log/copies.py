@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from bytewise.protocol.address_book import ShareHolder
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, ReleaseLogBroken, TryAgain
-from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.release_evidence import ReleaseEvidence
 from bytewise.protocol.keys.epochs import ReleaseLog, SignedRelease
@@ -211,6 +212,47 @@ class ReleaseLogCopy:
             file.write(b"".join(encode(each) + b"\n" for each in page))
             file.flush()
             os.fsync(file.fileno())
+
+
+class LogReading(NamedTuple):
+    """What came of one attempt to read a shard's log to its end."""
+
+    entries: tuple[SignedRelease, ...]
+    """The records of the copy, in order."""
+    last_read_at: int
+    """Unix seconds when the log was last read to its end; 0 if never."""
+    broken: list[str]
+    """Provable faults of the log."""
+    silent: str
+    """Why the shard did not show its whole log; empty if it did."""
+    unusable: str
+    """Error of this machine, in a copy or setting; empty if there was none."""
+
+
+def read_log(holder: ShareHolder, copy: ReleaseLogCopy, domain: Domain, timeout_s: float) -> LogReading:
+    """Adds the new records of a shard's log to the copy. Errors are part of the result. One page may take `timeout_s` seconds."""
+    broken, silent, unusable = list[str](), "", ""
+    entries: tuple[SignedRelease, ...] = ()
+    last_read_at = 0
+    try:
+        if not holder.url:
+            raise TryAgain("network.json", "it does not say where this log is; get the newest book")
+        with log_client(holder) as client:
+            copy.extend(page_reader(client, copy.epoch, timeout_s), domain)
+    except ReleaseLogBroken as error:
+        broken.append(str(error))
+    except (ConfigurationError, OSError) as error:
+        unusable = str(error)
+    except (Fault, Unavailable) as error:
+        silent = str(error)
+    try:
+        entries, _ = copy.read(domain)
+        last_read_at = copy.last_read_at()
+    except (ConfigurationError, OSError) as error:
+        unusable = str(error)
+    # A broken log already has these problems in its list, or a worse one.
+    broken.extend([] if broken else ordering_problems(entries))
+    return LogReading(entries, last_read_at, broken, silent, unusable)
 
 
 def _release_evidence(signed: SignedRelease) -> ReleaseEvidence | None:

@@ -23,7 +23,7 @@ from bytewise.protocol.keys.release_log import LAG_S
 from bytewise.protocol.records.statements import Release, Ticket, TicketKind
 from bytewise.protocol.units import ZERO_ADDRESS, Address, Digest, hex0x
 from kms.shard import release_policy
-from kms.shard.chain_view import AuditDrawChain, audit_draw_at
+from kms.shard.audit_draw import AuditDrawChain, audit_draw_at
 
 PREFETCH_ENTRIES = 200
 """Number of entries whose reads go into one round trip."""

@@ -2,14 +2,12 @@
 
 from typing import Protocol
 
-from bytewise.protocol.court.params import ParamSet
-from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, seats_in_audit_draw
-from bytewise.protocol.decisions.snapshot import AnchoredBatch, Holdings, Snapshot
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.actors import TryAgain
-from bytewise.protocol.keys.epochs import AuditDraw, ChainFacts, EpochOnChain, ReleaseView
-from bytewise.protocol.records.receipt import BatchHeader
+from bytewise.protocol.keys.epochs import ChainFacts, EpochOnChain, ReleaseView
 from bytewise.protocol.records.statements import Ticket, TicketKind
 from bytewise.protocol.units import Address, Digest
+from kms.shard.audit_draw import AuditDrawChain, audit_draw_at
 from kms.shard.share_rotation import SharesInForce
 
 
@@ -26,30 +24,6 @@ class KeyView(Protocol):
 
     def time(self) -> int:
         """Time of the newest block, unix seconds; `Unavailable` if the chain cannot be read."""
-        ...
-
-
-class AuditDrawChain(Protocol):
-    """Reads of the chain, at named blocks, that decide an audit draw."""
-
-    def block_hash(self, number: int) -> Digest:
-        """Hash of a block."""
-        ...
-
-    def batch(self, batch_id: int, block: int) -> tuple[BatchHeader, AnchoredBatch] | None:
-        """A batch by its number, without its locator; None if there is none."""
-        ...
-
-    def params(self, version: int, block: int) -> ParamSet:
-        """A version of all parameters."""
-        ...
-
-    def stake_at(self, account: Address, stake_block: int, block: int) -> int:
-        """Wei that counted for an account at the end of an earlier block."""
-        ...
-
-    def pool_of(self, environment: Digest, block: int) -> Digest:
-        """Pool whose verifiers judge an environment; zero if there is no such environment."""
         ...
 
 
@@ -138,24 +112,3 @@ class ChainKeyView:
     def time(self) -> int:
         """Wall time of the newest final block, unix seconds."""
         return self._chain.snapshot(self._own, self._chain.head()).timestamp
-
-
-def audit_draw_at(chain: AuditDrawChain, who: Address, voter: Holdings, batch_id: int, block: int) -> AuditDraw | None:
-    """The inputs of a batch's audit draw at a block, with the seats of `voter`; None if there is no such batch, or no beacon yet.
-
-    A voter has seats only if its pool is the pool of the batch's environment.
-    """
-    found = chain.batch(batch_id, block)
-    if found is None or found[0].block + BEACON_DELAY_BLOCKS > block:
-        return None
-    header, anchored = found
-    params = chain.params(anchored.params_version, block)
-    stake = chain.stake_at(who, header.block, block)
-    is_member = any(voter.pool) and voter.pool == chain.pool_of(header.environment, block)
-    return AuditDraw(
-        batch=header,
-        window_end=anchored.window_end,
-        beacon=chain.block_hash(header.block + BEACON_DELAY_BLOCKS),
-        rate_bps=params.shares.audit_rate_bps,
-        seats=seats_in_audit_draw(stake, params.money.audit_unit, is_member),
-    )

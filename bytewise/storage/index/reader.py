@@ -151,6 +151,15 @@ class IndexSnapshot:
         found = self._connection.execute(query).mappings()
         return [StoredEvent(**{name: row[name] for name in StoredEvent._fields}) for row in found]
 
+    def subjects(self, names: Sequence[tuple[str, str]]) -> set[str]:
+        """Subjects of the events of these (contract, name)."""
+        query = (
+            select(EventRow.subject).distinct().where(or_(*(and_(EventRow.contract == c, EventRow.name == n) for c, n in names)))
+        )
+        if self._at is not None:
+            query = query.where(EventRow.block <= self._at)
+        return set(self._connection.execute(query).scalars())
+
     def count_events(self) -> int:
         """How many events the index has."""
         return int(self._connection.execute(select(func.count()).select_from(EventRow)).scalar_one())

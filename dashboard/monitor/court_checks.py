@@ -1,0 +1,149 @@
+"""Invariants of the court: votes and audits agree, members take part, disputes advance and end."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.settlement import CONVICTIONS
+from bytewise.protocol.records.statements import Outcome, Verdict
+from bytewise.protocol.units import hex0x
+from bytewise.storage.index.reader import Row
+from bytewise.storage.index.tables import AuditFact, DisputeFact, ItemFact, PoolFact, RoundFact, VoteFact
+from dashboard.monitor.findings import CheckReport
+from dashboard.monitor.observation import Observation
+from dashboard.views.disputes import detail, open_disputes, phase_of
+from dashboard.views.records import MemberVote
+from dashboard.views.words import AUDIT_RESULTS
+
+JUDGING = frozenset({Outcome.EXECUTED, Outcome.INVALID, Outcome.UNAVAILABLE})
+"""What a vote says about the receipt. The other outcomes say only that the machine or the key was not there."""
+MATCH, MISMATCH = 1, 2
+"""Results of audits (`AuditResult`)."""
+ABSENT = {"did not commit": "did not commit", "did not reveal": "committed and did not reveal"}
+
+
+def votes_agree(seen: Observation, report: CheckReport) -> None:
+    """No member voted against the verdict of its round."""
+    for row, number, member in _members(seen):
+        vote = seen.scene.index.find(VoteFact, row["id"], number, member.voter.account)
+        if member.agrees is False and vote is not None and vote["said"] in JUDGING:
+            text = f"round {number}: {member.voter.account} ({_seats(member)}) {member.said}, and the round says otherwise"
+            report.note(row["id"], text, (DisputeFact, (row["id"],)))
+
+
+def members_present(seen: Observation, report: CheckReport) -> None:
+    """Every member of a counted round committed and revealed."""
+    for row, number, member in _members(seen):
+        if member.did in ABSENT:
+            text = f"round {number}: {member.voter.account} ({_seats(member)}) {ABSENT[member.did]}"
+            report.note(row["id"], text, (DisputeFact, (row["id"],)))
+
+
+def _members(seen: Observation) -> Iterator[tuple[Row, int, MemberVote]]:
+    """Members of every counted round of recent disputes."""
+    for row in seen.recent_disputes():
+        for told in detail(seen.scene, row, {}).rounds:
+            if told.settled:
+                yield from ((row, told.number, member) for member in told.members)
+
+
+def _seats(member: MemberVote) -> str:
+    return f"{member.seats} seat{'s' if member.seats > 1 else ''}"
+
+
+def audits_agree(seen: Observation, report: CheckReport) -> None:
+    """Audits of one receipt say the same, and whoever finds a mismatch is followed by a dispute."""
+    index = seen.scene.index
+    blocks = index.blocks_of(seen.timestamp - seen.limits.recent_s, None)
+    by_receipt: dict[bytes, list[Row]] = {}
+    for row in index.between(AuditFact, "posted_block", blocks):
+        by_receipt.setdefault(row["receipt_id"], []).append(row)
+    for receipt, rows in by_receipt.items():
+        _compare_audits(report, receipt, rows, bool(index.all(DisputeFact, receipt_id=receipt)))
+
+
+def _compare_audits(report: CheckReport, receipt: bytes, rows: list[Row], disputed: bool) -> None:
+    said = {row["result"] for row in rows}
+    opened = {row["out_hash"] for row in rows if row["out_hash"]}
+    key = (AuditFact, (receipt, rows[-1]["verifier"]))
+    if {MATCH, MISMATCH} <= said:
+        told = ", ".join(f"{row['verifier']} {AUDIT_RESULTS.get(row['result'], row['result'])}" for row in rows)
+        report.note(receipt, f"audits contradict each other: {told}", key)
+    elif len(opened) > 1:
+        report.note(receipt, f"auditors opened {len(opened)} different digests", key)
+    elif MISMATCH in said and not disputed:
+        finder = next(row["verifier"] for row in rows if row["result"] == MISMATCH)
+        report.note(receipt, f"{finder} found a mismatch, and nobody disputes the receipt", (AuditFact, (receipt, finder)))
+
+
+def disputes_advance(seen: Observation, report: CheckReport) -> None:
+    """A phase whose time is over is left by somebody's move, and an ended dispute is paid."""
+    if seen.is_paused:
+        return
+    for row in open_disputes(seen.scene):
+        if due := _overdue(seen, row):
+            report.note(row["id"], due, (DisputeFact, (row["id"],)))
+    for row in seen.scene.index.all(DisputeFact, phase=int(Phase.FINAL), ended=True, paid=False):
+        late = seen.timestamp - seen.changed_at(DisputeFact, row["id"], ended=True) - seen.limits.grace_s
+        if late > 0:
+            report.note(
+                row["id"], f"ended {late + seen.limits.grace_s} s ago and nobody paid it out", (DisputeFact, (row["id"],))
+            )
+
+
+def _overdue(seen: Observation, row: Row) -> str:
+    """What is overdue in a dispute; empty if nothing is."""
+    round_ = seen.scene.index.find(RoundFact, row["id"], row["round"])
+    phase, grace, times = phase_of(seen.scene, row, round_), seen.limits.grace_s, seen.times(row)
+    if phase in (Phase.SEED, Phase.DRAWING) and round_ is not None and times:
+        named = seen.changed_at(RoundFact, row["id"], row["round"], seed_block=round_["seed_block"])
+        late = seen.timestamp - named - times["seedTime"] - times["drawTime"]
+        return f"round {row['round']}: its seats should be drawn since {late} s" if late > grace else ""
+    if phase is Phase.REVEAL and round_ is not None:
+        late = seen.scene.clock - round_["reveal_end"]
+        return f"round {row['round']}: the reveals ended {late} s ago, and nobody counted the seats" if late > grace else ""
+    if phase is Phase.AIRGAP and not _waits_for_breaker(seen, row):
+        late = seen.scene.clock - row["airgap_end"]
+        return f"its airgap ended {late} s ago, and nobody finished it" if late > grace else ""
+    return ""
+
+
+def _waits_for_breaker(seen: Observation, row: Row) -> bool:
+    item = seen.scene.index.find(ItemFact, row["environment"])
+    return bool(item and item["held"]) and Verdict(row["verdict"]) in CONVICTIONS
+
+
+def disputes_end(seen: Observation, report: CheckReport) -> None:
+    """No dispute is open for longer than the longest one that its parameters allow, and none waits for a stopped pool."""
+    for row in open_disputes(seen.scene):
+        params = seen.scene.params(row["params_version"])
+        if not params:
+            report.doubts.append(f"dispute {hex0x(row['id'])}: the index lacks its parameters")
+            continue
+        item = seen.scene.index.find(ItemFact, row["environment"])
+        longest = longest_dispute_s(params, bool(item and item["tripped"]))
+        late = seen.timestamp - row["opened_at"] - longest - seen.limits.grace_s
+        if late > 0:
+            text = f"open for {seen.timestamp - row['opened_at']} s, and the longest dispute takes {longest} s"
+            report.note(row["id"], text, (DisputeFact, (row["id"],)))
+        elif (since := _stopped_since(seen, row, item)) is not None:
+            report.note(row["id"], f"its pool is too small to judge since {since} (protocol clock)", (DisputeFact, (row["id"],)))
+
+
+def _stopped_since(seen: Observation, row: Row, item: Row | None) -> int | None:
+    if Phase(row["phase"]) not in (Phase.SEED, Phase.DRAWING) or item is None or item["pool"] is None:
+        return None
+    pool = seen.scene.index.find(PoolFact, item["pool"])
+    since: int | None = None if pool is None else pool["stopped_since"]
+    return since
+
+
+def longest_dispute_s(params: Mapping[str, Any], may_be_held: bool) -> int:
+    """Longest time from the opening of a dispute to its end, in seconds of wall time: every round, a rerun, a pause, the airgap.
+
+    A conviction in an environment whose breaker tripped may wait for `breakerTime` in addition.
+    """
+    times, rounds = params["times"], params["committee"]["rounds"]
+    one = sum(times[name] for name in ("seedTime", "drawTime", "commitTime", "revealTime", "appealTime"))
+    rest = sum(times[name] for name in ("rerunTime", "airgap", "maxPause"))
+    return int(rounds * one + rest + (times["breakerTime"] if may_be_held else 0))

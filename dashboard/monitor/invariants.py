@@ -1,0 +1,100 @@
+"""The invariants that the monitor checks, in the order of display. `docs/reference/invariants/NAME.md` explains each."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from bytewise.protocol.errors.branches import Fault, Unavailable
+from dashboard.monitor import court_checks, log_checks, money, receipt_checks
+from dashboard.monitor.findings import CheckReport, InvariantResult, InvariantState, Severity, conclude
+from dashboard.monitor.observation import Observation
+
+Check = Callable[[Observation, CheckReport], None]
+"""Adds what it finds to the report. An `Unavailable` or `Fault` of a source means that nothing is known."""
+
+
+class Invariant(NamedTuple):
+    """Something that must always be true of a network."""
+
+    name: str
+    """Name in commands, metrics and of its page."""
+    severity: Severity
+    purpose: str
+    """What it protects, in one sentence; also on its page."""
+    check: Check
+
+    @property
+    def page(self) -> str:
+        """Path of its page, from the root of the repository."""
+        return f"docs/reference/invariants/{self.name}.md"
+
+
+INVARIANTS = (
+    Invariant(
+        "votes-agree", Severity.WARNING,
+        "Members that re-execute one receipt find the same, so a vote against its round shows a broken or dishonest machine.",
+        court_checks.votes_agree,
+    ),
+    Invariant(
+        "audits-agree", Severity.CRITICAL,
+        "Audits of one receipt say the same, and a mismatch that somebody found is disputed before its window ends.",
+        court_checks.audits_agree,
+    ),
+    Invariant(
+        "members-present", Severity.WARNING,
+        "Drawn members commit and reveal, because a round that lacks a quorum of seats decides nothing.",
+        court_checks.members_present,
+    ),
+    Invariant(
+        "disputes-advance", Severity.WARNING,
+        "Somebody makes each move that is due, because the chain moves no dispute by itself.",
+        court_checks.disputes_advance,
+    ),
+    Invariant(
+        "disputes-end", Severity.CRITICAL,
+        "Every dispute ends within the longest time that its parameters allow, so that stake, keys and data outlast it.",
+        court_checks.disputes_end,
+    ),
+    Invariant(
+        "money-sums", Severity.CRITICAL,
+        "The contracts hold at least what they owe, so that every account can be paid to the wei.",
+        money.money_sums,
+    ),
+    Invariant(
+        "batches-follow", Severity.WARNING,
+        "Operators anchor their receipts without gaps and without unusual silence, because only anchored receipts can be judged.",
+        receipt_checks.batches_follow,
+    ),
+    Invariant(
+        "demands-end", Severity.WARNING,
+        "A demand without an answer is made to expire, because only then does withheld data cost the operator.",
+        receipt_checks.demands_end,
+    ),
+    Invariant(
+        "logs-extend", Severity.CRITICAL,
+        "A shard's release log only grows, and every release in it had a right, so that nobody reads requests in secret.",
+        log_checks.logs_extend,
+    ),
+    Invariant(
+        "logs-cover", Severity.CRITICAL,
+        "Every vote that needed a key is in enough release logs, because a log that stands still hides what its shard released.",
+        log_checks.logs_cover,
+    ),
+)  # fmt: skip
+"""Every invariant."""
+
+NAMES = tuple(each.name for each in INVARIANTS)
+
+
+def evaluate(invariant: Invariant, seen: Observation) -> InvariantResult:
+    """Checks one invariant. A source that does not answer, or answers nonsense, makes it unknown."""
+    report = CheckReport()
+    try:
+        invariant.check(seen, report)
+        return conclude(invariant.name, report, seen.confirm)
+    except (Unavailable, Fault) as error:
+        return InvariantResult(invariant.name, InvariantState.UNKNOWN, (), str(error))
+
+
+def all_unknown(reason: str) -> tuple[InvariantResult, ...]:
+    """Every invariant unknown for one reason."""
+    return tuple(InvariantResult(each, InvariantState.UNKNOWN, (), reason) for each in NAMES)

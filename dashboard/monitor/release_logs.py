@@ -1,0 +1,54 @@
+"""Reads the shards' release logs for the monitor: copies that only grow, and each release judged once by the chain."""
+
+from bytewise.protocol.address_book import Network, ShareHolder
+from bytewise.protocol.errors.branches import Fault, Unavailable
+from bytewise.protocol.suites import is_rebuilt
+from bytewise.protocol.units import Address
+from chain.client.access import Chain
+from chain.reads.reader import SnapshotReader
+from chain.reads.share_history import share_history
+from dashboard.monitor.observation import EpochLogs, ShardLog
+from dashboard.monitor.settings import ReleaseLogSettings
+from kms.release_log.copies import LogReading, ReleaseLogCopy, read_log
+from kms.release_log.entitlement import RETRYABLE, AuditBlock, judge_log
+from kms.release_log.opening_report import SharesHistory, releases_out_of_force
+
+
+class ReleaseLogReader:
+    """The release logs of one network."""
+
+    def __init__(self, client: Chain, network: Network, settings: ReleaseLogSettings) -> None:
+        self._client, self._network, self._settings = client, network, settings
+        self._reader = SnapshotReader(client, network)
+        self._judged: dict[tuple[int, Address], int] = {}
+        self._wrong: dict[tuple[int, Address], tuple[str, ...]] = {}
+
+    def read(self, epoch: int, seen: AuditBlock) -> EpochLogs:
+        """The logs of one key epoch, judged by the chain at a block."""
+        try:
+            history = SharesHistory(share_history(self._client, self._network, epoch, seen.block))
+        except (Fault, Unavailable) as error:
+            return EpochLogs(epoch, 0, False, (), str(error))
+        if not history.versions:
+            return EpochLogs(epoch, 0, False, (), "the chain has no shares of it")
+        logs = [self._log(history, epoch, place, each, seen) for place, each in enumerate(history.holders().values(), 1)]
+        threshold = min(each.threshold for each in history.versions)
+        return EpochLogs(epoch, threshold, is_rebuilt(epoch), tuple(logs), "")
+
+    def _log(self, history: SharesHistory, epoch: int, place: int, holder: ShareHolder, seen: AuditBlock) -> ShardLog:
+        copy = ReleaseLogCopy(self._settings.folder, epoch, holder.address)
+        read = read_log(holder, copy, self._network.epochs_domain, self._settings.timeout_s)
+        wrong, unjudged = self._judge(epoch, holder.address, read, seen)
+        broken = (*read.broken, *releases_out_of_force(read.entries, history), *wrong)
+        return ShardLog(epoch, place, holder.address, read.entries, broken, read.silent or read.unusable or unjudged)
+
+    def _judge(self, epoch: int, shard: Address, read: LogReading, seen: AuditBlock) -> tuple[tuple[str, ...], str]:
+        """Judges the records that were not judged before. Returns what is wrong in the whole log, and why some are not judged."""
+        key = (epoch, shard)
+        done = self._judged.get(key, 0)
+        found = judge_log(read.entries[done:], self._reader, seen)
+        self._wrong[key] = (*self._wrong.get(key, ()), *(each for each in found.wrong if each not in self._wrong.get(key, ())))
+        if waiting := sum(found.unjudged[reason] for reason in RETRYABLE):
+            return self._wrong[key], f"{waiting} releases are not judged yet {found.failure}".rstrip()
+        self._judged[key] = len(read.entries)
+        return self._wrong[key], ""

@@ -1,0 +1,168 @@
+"""Connects the parts of a monitor: it follows the chain, pins one block, and checks every invariant at it."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from bytewise.ports import Clock
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.branches import Fault, Unavailable
+from bytewise.protocol.units import Digest, hex0x
+from bytewise.service import metrics, telemetry
+from bytewise.service.clock import SystemClock, monotonic_s
+from bytewise.service.installation import package_version
+from bytewise.service.listener import serve_metrics
+from bytewise.service.metrics import Actor
+from bytewise.service.readiness import Check, ReadinessRegistry
+from bytewise.service.schedule import run_ticks
+from bytewise.storage.engine import open_database
+from bytewise.storage.index.reader import IndexReader, IndexSnapshot
+from bytewise.storage.index.store import IndexWriter, NetworkName
+from bytewise.storage.index.tables import KeyEpochFact
+from chain.client.access import open_chain
+from chain.client.address_book import read_network, verify_code
+from dashboard.chain_view import ChainEvents, ChainState
+from dashboard.index.fold import RULES
+from dashboard.index.indexer import Indexer
+from dashboard.index.self_check import differences
+from dashboard.monitor.findings import InvariantResult, InvariantState
+from dashboard.monitor.invariants import INVARIANTS, all_unknown, evaluate
+from dashboard.monitor.money import read_money
+from dashboard.monitor.observation import EpochLogs, Observation
+from dashboard.monitor.release_logs import ReleaseLogReader
+from dashboard.monitor.settings import MonitorSettings
+from dashboard.views.scene import Scene
+from dashboard.wiring import book_digest
+from kms.release_log.entitlement import AuditBlock
+
+STEPS = 200
+"""Most steps of the indexer in one pass."""
+IN_USE = (2, 3)
+"""States of key epochs that are active or draining: receipts of them can still be opened."""
+
+
+class MonitorReport(NamedTuple):
+    """The results of one pass."""
+
+    block: int
+    """-1 if no block could be read."""
+    block_hash: str
+    results: tuple[InvariantResult, ...]
+
+    def document(self) -> dict[str, Any]:
+        """The report as an object of JSON."""
+        return {
+            "block": self.block, "block_hash": self.block_hash, "invariants": [each.document() for each in self.results],
+        }  # fmt: skip
+
+
+class Monitor:
+    """The monitor of one network."""
+
+    def __init__(self, settings: MonitorSettings, clock: Clock | None = None) -> None:
+        """Opens chain and index. `ConfigurationError` for an index of another network, or a book that the chain does not have."""
+        self._settings, self._clock = settings, clock or SystemClock()
+        self.readiness = ReadinessRegistry()
+        book = read_network(settings.network_file)
+        rpc = settings.chain.rpc
+        self._client = open_chain(rpc.urls, rpc.quorum, book.chain_id, settings.chain.timeout_s)
+        self._network = verify_code(self._client, book)
+        location = settings.db.location
+        self._indexer: Indexer | None = None
+        if settings.follow:
+            self._writer = IndexWriter(open_database(location))
+            self._writer.claim(NetworkName(book.chain_id, book_digest(book), RULES))
+            trees = [pool.tree for pool in book.pools]
+            source = ChainEvents(self._client, book)
+            self._indexer = Indexer(source, self._writer, book.deploy_block, self._clock, trees, settings.db.check_history)
+        self._index = IndexReader(open_database(location, read_only=True))
+        self._logs = None if settings.release_logs is None else ReleaseLogReader(self._client, book, settings.release_logs)
+        self._check_due_s = 0.0
+
+    def run(self, stop: threading.Event) -> int:
+        """Checks until `stop`; the exit code."""
+        metrics.CONFIG_INFO.labels(network=str(self._network.chain_id), role="monitor").set(1)
+        with serve_metrics(self._settings.metrics, Actor.MONITOR, self.readiness):
+            return run_ticks(lambda: self.note(self.look()), float(self._settings.check_s), stop, name="monitor")
+
+    def look(self) -> MonitorReport:
+        """One pass: every invariant at one block. A source that does not answer makes invariants unknown."""
+        try:
+            self._follow()
+            with self.observed() as seen:
+                if doubts := "; ".join(seen.doubts(self._clock.now())):
+                    return _report(seen, all_unknown(doubts))
+                _set_figures(seen)
+                return _report(seen, tuple(evaluate(each, seen) for each in INVARIANTS))
+        except (Unavailable, Fault) as error:
+            return MonitorReport(-1, "", all_unknown(str(error)))
+
+    def note(self, report: MonitorReport) -> None:
+        """Sets metrics, logs broken invariants, and records whether the process can do its work."""
+        for each in report.results:
+            for state in InvariantState:
+                metrics.INVARIANT_STATE.labels(invariant=each.name, state=state.value).set(each.state is state)
+            metrics.INVARIANT_FINDINGS.labels(invariant=each.name).set(len(each.findings))
+            for finding in each.findings:
+                telemetry.log("invariant.broken", invariant=each.name, subject=finding.subject, found=finding.text)
+        unknown = [each for each in report.results if each.state is InvariantState.UNKNOWN]
+        told = f"{len(unknown)} of {len(report.results)} unknown" + (f": {unknown[0].reason[:200]}" if unknown else "")
+        do = "Read the reasons with `bytewise monitor check --once`: a node, a shard or the index does not answer."
+        self.readiness.record([Check("invariants", not unknown, told, "all known", do)], 3.0 * self._settings.check_s)
+        self.readiness.started()
+
+    def _follow(self) -> None:
+        if self._indexer is None:
+            return
+        for _ in range(STEPS):
+            done = self._indexer.step()
+            metrics.INDEXED_BLOCK.set(done.tip)
+            if done.is_done:
+                break
+
+    @contextmanager
+    def observed(self) -> Iterator[Observation]:
+        """Everything that the checks read, at the newest block of the index. `TryAgain` if the index is empty."""
+        self._self_check()
+        with self._index.snapshot() as index:
+            at = index.state()
+            if at.number < 0:
+                raise TryAgain("index", "has no block yet")
+            state = ChainState(self._client, self._network, at.hash)
+            scene = Scene(index, {}, self._clock.now(), self._settings.invariants.stale_s, package_version())
+            money = read_money(self._client, self._network, state.view("Lens", "money"), at.number, Digest(at.hash))
+            yield Observation(scene, state, money, self._read_logs(index), self._settings.invariants)
+
+    def _self_check(self) -> None:
+        """Compares the index with the contracts now and then. A dashboard does so with an index of its own."""
+        if self._indexer is None or monotonic_s() < self._check_due_s:
+            return
+        with self._index.snapshot() as index:
+            at = index.state()
+            if at.number < 0:
+                return
+            found = differences(ChainState(self._client, self._network, at.hash), index)
+        self._writer.note_check(at.number, found)
+        metrics.INDEX_DIFFERENCES.set(len(found))
+        # A difference is looked at again at once: it may be the answer of one node to one question.
+        self._check_due_s = monotonic_s() + (0 if found else self._settings.db.check_s)
+
+    def _read_logs(self, index: IndexSnapshot) -> tuple[EpochLogs, ...]:
+        at, rows = index.state(), index.all(KeyEpochFact, state=IN_USE)
+        if self._logs is None:
+            return tuple(EpochLogs(row["epoch"], 0, False, (), "the settings have no [release_logs]") for row in rows)
+        seen = AuditBlock(at.number, at.timestamp, self._clock.now())
+        return tuple(self._logs.read(row["epoch"], seen) for row in rows)
+
+
+def _report(seen: Observation, results: tuple[InvariantResult, ...]) -> MonitorReport:
+    state = seen.scene.state
+    return MonitorReport(state.number, hex0x(state.hash), results)
+
+
+def _set_figures(seen: Observation) -> None:
+    for part in seen.money.proven or seen.money.viewed:
+        metrics.MONEY_DRIFT.labels(contract=part.contract).set(part.drift)
+    for log in (log for epoch in seen.logs for log in epoch.logs):
+        metrics.RELEASE_LOG_RECORDS.labels(epoch=str(log.epoch), shard=str(log.place)).set(len(log.entries))

@@ -1,0 +1,55 @@
+"""The inputs of an audit draw as the chain has them at a block: for a shard's decision, and for auditors of its log."""
+
+from typing import Protocol
+
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, seats_in_audit_draw
+from bytewise.protocol.decisions.snapshot import AnchoredBatch, Holdings
+from bytewise.protocol.keys.epochs import AuditDraw
+from bytewise.protocol.records.receipt import BatchHeader
+from bytewise.protocol.units import Address, Digest
+
+
+class AuditDrawChain(Protocol):
+    """Reads of the chain, at named blocks, that decide an audit draw."""
+
+    def block_hash(self, number: int) -> Digest:
+        """Hash of a block."""
+        ...
+
+    def batch(self, batch_id: int, block: int) -> tuple[BatchHeader, AnchoredBatch] | None:
+        """A batch by its number, without its locator; None if there is none."""
+        ...
+
+    def params(self, version: int, block: int) -> ParamSet:
+        """A version of all parameters."""
+        ...
+
+    def stake_at(self, account: Address, stake_block: int, block: int) -> int:
+        """Wei that counted for an account at the end of an earlier block."""
+        ...
+
+    def pool_of(self, environment: Digest, block: int) -> Digest:
+        """Pool whose verifiers judge an environment; zero if there is no such environment."""
+        ...
+
+
+def audit_draw_at(chain: AuditDrawChain, who: Address, voter: Holdings, batch_id: int, block: int) -> AuditDraw | None:
+    """The inputs of a batch's audit draw at a block, with the seats of `voter`; None if there is no such batch, or no beacon yet.
+
+    A voter has seats only if its pool is the pool of the batch's environment.
+    """
+    found = chain.batch(batch_id, block)
+    if found is None or found[0].block + BEACON_DELAY_BLOCKS > block:
+        return None
+    header, anchored = found
+    params = chain.params(anchored.params_version, block)
+    stake = chain.stake_at(who, header.block, block)
+    is_member = any(voter.pool) and voter.pool == chain.pool_of(header.environment, block)
+    return AuditDraw(
+        batch=header,
+        window_end=anchored.window_end,
+        beacon=chain.block_hash(header.block + BEACON_DELAY_BLOCKS),
+        rate_bps=params.shares.audit_rate_bps,
+        seats=seats_in_audit_draw(stake, params.money.audit_unit, is_member),
+    )
