@@ -140,6 +140,27 @@ _MEMBER = Noun(
     },
 )
 
+_POOL = Noun(
+    "Bond pools: several accounts pay the bond of one challenge together, and share what comes back.\n\n"
+    "Example: bytewise pool show 0x5fbd… --from 0x7099…",
+    {
+        "create": Verb("cli.pool:create", "Deploy a pool that collects the bond of one challenge."),
+        "show": Verb("cli.pool:show", "Show a pool: receipt, bond, what is missing, its dispute, and your part of it (--from)."),
+        "join": Verb("cli.pool:join", "Pay a part of the pool's bond."),
+        "leave": Verb("cli.pool:leave", "Take your whole part back, as long as the pool has not challenged."),
+        "challenge": Verb(
+            "cli.pool:challenge", "Open the dispute with the pool's bond; what the bond still lacks is paid by you."
+        ),
+        "reveal": Verb(
+            "cli.pool:reveal",
+            "Show that the pool knew the answer that won: a conviction then pays it the challenger's share of the slash.",
+        ),
+        "claim": Verb(
+            "cli.pool:claim", "Take your share of what came back, once the dispute is over and the ledger's delay has passed."
+        ),
+    },
+)
+
 TREE = Noun(
     "Signed receipts for answers of language models, which anybody may question.\n\nExample: bytewise demo",
     {
@@ -199,6 +220,7 @@ TREE = Noun(
                 "appeal": Verb("cli.dispute:appeal", "Appeal a verdict against your operator, once."),
             },
         ),
+        "pool": _POOL,
         "operator": Noun(
             "Operators, which serve a model and sign a receipt for each answer.\n\n"
             "Example: bytewise operator run --config operator.toml",

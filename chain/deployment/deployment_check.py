@@ -1,19 +1,17 @@
 """Checks that contracts belong to this deployment: reads from each the values that options decide.
 
 The address of an account's next contract does not depend on its code, so a run with other options leaves its contracts at the
-same addresses. Contracts beside a deployment are checked too: EigenLayer's before anything is sent, a bond pool before it gets
-money.
+same addresses. EigenLayer's contracts are checked too, before anything is sent.
 """
 
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
-from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError
 from bytewise.protocol.units import ZERO_ADDRESS, Address
 from chain.client.access import Chain
-from chain.client.artifacts import View, interface
+from chain.client.artifacts import interface
 from chain.client.rpc import BrokenAnswer, reading_answer
 from chain.client.structs import from_struct
 from chain.deployment.plan import TREE, DeploymentPlan, EigenLayerSettings, code
@@ -112,33 +110,6 @@ def _ask(client: Chain, option: str, contract: str, at: Address, function: str, 
     except (ChainReverted, BrokenAnswer):
         what = f"{at} does not answer {function}, so it is no {contract.removeprefix('I')} of EigenLayer"
         raise ConfigurationError(option, f"{what}: {_LISTED}") from None
-
-
-# Check that a contract is a bond pool of this network: its code and its constructor arguments.
-
-CONTRACT = "BondPool"
-_IMMUTABLES = ("DISPUTES", "LEDGER", "RECEIPT", "BOND", "ALT_COMMIT")
-"""Names of immutable values, in the order of their declarations."""
-
-
-def verify_bond_pool(client: Chain, network: Network, pool: Address) -> None:
-    """`ConfigurationError` unless the code is that of this build, and court and ledger are those of the address book."""
-    try:
-        court, ledger, receipt, bond, commitment = client.views([View(CONTRACT, pool, name) for name in _IMMUTABLES], "latest")
-    except (ChainReverted, BrokenAnswer):
-        raise _no_pool(pool) from None
-    words = (bytes.fromhex(court[2:]), bytes.fromhex(ledger[2:]), receipt, bond.to_bytes(32, "big"), commitment)
-    if client.codes([pool]) != [interface(CONTRACT).deployed(*words)]:
-        raise _no_pool(pool)
-    at = network.addresses
-    for name, found, wanted in (("court", court, at.disputes), ("ledger", ledger, at.ledger)):
-        if found != wanted:
-            what = f"the {name} of pool {pool} is {found}, that of this network is {wanted}: send it no money"
-            raise ConfigurationError("--at", what)
-
-
-def _no_pool(pool: Address) -> ConfigurationError:
-    return ConfigurationError("--at", f"{pool} has not the code of a {CONTRACT} of this build: send it no money")
 
 
 _ROLE = {name: number for number, name in ROLES.items()}

@@ -51,15 +51,14 @@ def call(
 
     A guardian pauses for an hour: `bytewise chain call Guardian pause 3600`. Without --from or --key the call is tried as the
     account that holds the role for it. Calls that need a timelock's role are made by a vote (`bytewise chain proposal create`).
-    To pay a part of a challenge's bond: `bytewise chain call BondPool contribute --at POOL --value WEI`; the command first checks
-    the pool's code, court and ledger.
+    A bond pool is of no address book: give --at, or use `bytewise pool`. Its code, court and ledger are checked first.
 
     Exit codes: 0 the contract accepts the call (or accepted it), 5 the node does not answer, 64 wrong input, or refused by the
     contract.
     """
     from chain.client.arguments import signature
     from chain.client.artifacts import BESIDE
-    from chain.deployment.deployment_check import verify_bond_pool
+    from chain.deployment.bond_pool import verify_bond_pool
 
     interface = interface_of(contract, BESIDE)
     if function is None:

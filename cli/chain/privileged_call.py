@@ -101,6 +101,34 @@ def deliver(of: CallContext, act: "ContractCall", more: Mapping[str, Any] | None
         print(f"done in block {done.number}, transaction {hex0x(done.transaction)}")
 
 
+def send_creation(of: CallContext, contract: str, code: bytes, more: Mapping[str, Any]) -> None:
+    """Tries the deployment of a contract that belongs to no network, prints it with `more`, and sends it if the user asked.
+
+    `ConfigurationError` if the chain would refuse it now.
+    """
+    from chain.sending.fees import fees_at
+    from chain.sending.transactions import TransactionCall, send_all
+
+    who = of.named()
+    request = {"from": who, "data": "0x" + code.hex(), "value": "0x0"}
+    try:
+        gas = of.client.estimate(request)
+        told: dict[str, Any] = {"chain_id": of.network.chain_id, **more, "from": who, "gas": gas, "data": request["data"]}
+        if of.send and of.signer is not None:
+            gas += gas // 2
+            _verify_balance(of, who, gas * fees_at(of.client.head().base_fee_wei).max_fee, "may go for its gas")
+            (done,) = send_all(of.client, [TransactionCall(of.signer, None, code, 0, gas)], SEND_TIMEOUT_S)
+            told |= {"block": done.number, "transaction": hex0x(done.transaction)}
+    except (Fault, RpcRefused) as error:
+        raise ConfigurationError(contract, f"not deployed: {error}") from None
+    if of.output is not OutputFormat.TABLE:
+        print(json.dumps(told))
+        return
+    print(f"{who} may deploy a {contract}" if "block" not in told else f"deployed in block {told['block']}")
+    for name, value in told.items():
+        print(printable(f"{name} {value}"))
+
+
 def signer_of(chain_id: int, key: Path | None, devnet_account: int | None) -> "LocalSigner":
     """The key of a file, or of an account of anvil. `ConfigurationError` if neither or both are given."""
     from chain.sending.keys import devnet_signer, load_signer

@@ -128,7 +128,7 @@ def test_command_contributes_to_pools_of_its_network_only(
         return said
 
     for place in (altered, at.ledger, SECOND.address):
-        assert f"--at: {place} has not the code of a BondPool of this build" in call("BondPool", "contribute", "--at", place)
+        assert f"pool: {place} has not the code of a BondPool of this build" in call("BondPool", "contribute", "--at", place)
     said = call("BondPool", "contribute", "--at", other)
     assert f"the ledger of pool {other} is {at.guardian}, that of this network is {at.ledger}: send it no money" in said
     assert "no address book has it" in call("BondPool", "contribute")

@@ -1,0 +1,237 @@
+"""`bytewise pool`: several accounts pay the bond of one challenge together, and share what comes back."""
+
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.units import Address, Digest, hex0x
+from bytewise.service.secret import read_secret, write_secret
+from cli.chain.privileged_call import CallContext, account_option, call_context, deliver, send_creation
+from cli.options import DA_URLS, CallOptions, DaOption, ReceiptArgument, digest_argument, with_call_options
+from cli.output import Fields, emit, ether, print_entries, progress_bars
+
+if TYPE_CHECKING:
+    from bytewise_client.receipt_search import Found
+    from chain.deployment.bond_pool import BondPoolState, PoolShare
+
+PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="Address of the pool, as `pool create` printed it.")]
+AnswerOption = Annotated[
+    str | None, typer.Option("--answer", help="out_hash that a right execution gives, 0x-hex: a conviction then pays α too.")
+]
+SecretOption = Annotated[Path | None, typer.Option("--secret", help="With --answer: new file for the salt of its commitment.")]
+SaltOption = Annotated[Path, typer.Option("--secret", help="File that `pool create --answer` wrote.")]
+
+
+@with_call_options
+def create(
+    asked: CallOptions,
+    receipt_id: ReceiptArgument,
+    da: DaOption = DA_URLS,
+    answer: AnswerOption = None,
+    secret: SecretOption = None,
+) -> None:
+    """Deploy a pool that collects the bond of one challenge.
+
+    Anybody joins it with `bytewise pool join`, and takes its money back until the pool challenges. If you know the right answer,
+    commit to it with --answer: keep the secret file, and show it with `bytewise pool reveal` when votes are in.
+
+    Exit codes: 0 the chain accepts the pool (or has it), 4 no such receipt, 5 a service is down, 64 wrong input.
+
+    Example: bytewise pool create 0x71e0… --key me.key --send
+    """
+    from chain.deployment.bond_pool import committed_terms, creation_code
+    from chain.deployment.deploy import created_address
+
+    if (answer is None) != (secret is None):
+        raise ConfigurationError("--secret", "goes with --answer: without the salt nobody can show that the pool knew the answer")
+    expected = None if answer is None else digest_argument("--answer", answer)
+    of, found = _with_receipt(asked, receipt_id, da)
+    who, bond = of.named(), _bond_of(of, found)
+    at = created_address(who, of.client.nonce(who))
+    # The file comes before the pool: one whose salt is lost can win no alpha.
+    salt = Digest(secrets.token_bytes(32)) if secret is None else _kept_salt(secret)
+    terms = committed_terms(of.network, at, found.checked.receipt_id, bond, expected, salt)
+    send_creation(of, "BondPool", creation_code(of.network, terms), {"pool": at, "bond_wei": str(bond)})
+
+
+@with_call_options
+def show(asked: CallOptions, pool: PoolArgument) -> None:
+    """Show a pool: receipt, bond, what is missing, its dispute, and your part of it (--from).
+
+    The pool's code, court and ledger are checked first: a false pool pays whom it likes.
+
+    Exit codes: 0 shown, 5 the node does not answer, 64 wrong input, or no pool of this network.
+
+    Example: bytewise pool show 0x5fbd… --from 0x7099…
+    """
+    from chain.deployment.bond_pool import read_bond_pool, read_share
+
+    of, at = call_context(asked), account_option("POOL", pool)
+    found = read_bond_pool(of.client, of.network, at)
+    share = None if of.account is None else read_share(of.client, at, of.account)
+    told = _told(of, at, found, share)
+    emit(of.output, told, lambda: print_entries([_entry(told)], "pools"))
+
+
+@with_call_options
+def join(
+    asked: CallOptions, pool: PoolArgument, value: Annotated[int, typer.Option("--value", min=1, help="Wei that you pay.")]
+) -> None:
+    """Pay a part of the pool's bond.
+
+    What exceeds the bond comes back in the same transaction. The part comes back with its share of a reward if the operator is
+    convicted, and is lost if the answer is confirmed.
+
+    Exit codes: 0 the pool accepts it (or has it), 5 the node does not answer, 64 wrong input, or refused by the contract.
+
+    Example: bytewise pool join 0x5fbd… --value 20000000000000000 --key me.key --send
+    """
+    _call(asked, pool, "contribute", value_wei=value)
+
+
+@with_call_options
+def leave(asked: CallOptions, pool: PoolArgument) -> None:
+    """Take your whole part back, as long as the pool has not challenged.
+
+    Exit codes: 0 the pool pays it (or paid it), 5 the node does not answer, 64 wrong input, or refused by the contract.
+    """
+    _call(asked, pool, "takeBack")
+
+
+@with_call_options
+def challenge(asked: CallOptions, pool: PoolArgument, da: DaOption = DA_URLS) -> None:
+    """Open the dispute with the pool's bond; what the bond still lacks is paid by you.
+
+    The receipt is looked up in the lists of the data availability store. From here on nobody can leave.
+
+    Exit codes: 0 the court accepts it (or has it), 4 no such receipt, 5 a service is down, 64 wrong input, or refused.
+    """
+    from bytewise.protocol.signing import struct_values
+    from chain.deployment.bond_pool import verify_bond_pool
+
+    at = account_option("POOL", pool)
+    of = call_context(asked)
+    terms = verify_bond_pool(of.client, of.network, at)
+    _, found = _with_receipt(asked, hex0x(terms.receipt_id), da)
+    state = _state(of, at)
+    signed = found.checked.signed
+    arguments = (struct_values(signed.receipt), signed.signature, found.header.batch_id, found.checked.proof)
+    _call(asked, pool, "challenge", arguments, state.missing_wei)
+
+
+@with_call_options
+def reveal(asked: CallOptions, pool: PoolArgument, secret: SaltOption) -> None:
+    """Show that the pool knew the answer that won: a conviction then pays it the challenger's share of the slash.
+
+    It is possible from the round's verdict until the airgap ends. Before the verdict members could copy the answer.
+
+    Exit codes: 0 the court accepts it (or has it), 5 the node does not answer, 64 wrong input, or refused by the court.
+    """
+    from chain.deployment.calls import ContractCall
+
+    at = account_option("POOL", pool)
+    of = call_context(asked)
+    deliver(of, ContractCall("Disputes", "openAlt", (_state(of, at).dispute, _salt_of(secret))))
+
+
+@with_call_options
+def claim(asked: CallOptions, pool: PoolArgument) -> None:
+    """Take your share of what came back, once the dispute is over and the ledger's delay has passed.
+
+    Exit codes: 0 the pool pays it (or paid it), 5 the node does not answer, 64 wrong input, or nothing is owed to you now.
+    """
+    _call(asked, pool, "claim")
+
+
+def _call(asked: CallOptions, pool: str, function: str, arguments: tuple[Any, ...] = (), value_wei: int = 0) -> None:
+    """Calls a checked pool."""
+    from chain.deployment.bond_pool import CONTRACT, verify_bond_pool
+    from chain.deployment.calls import ContractCall
+
+    of, at = call_context(asked), account_option("POOL", pool)
+    verify_bond_pool(of.client, of.network, at)
+    deliver(of, ContractCall(CONTRACT, function, arguments, value_wei, at))
+
+
+def _state(of: CallContext, at: Address) -> "BondPoolState":
+    from chain.deployment.bond_pool import read_bond_pool
+
+    return read_bond_pool(of.client, of.network, at)
+
+
+def _with_receipt(asked: CallOptions, text: str, da: list[str]) -> "tuple[CallContext, Found]":
+    """The caller, and the receipt that a user named. `typer.Exit` says how the search ended if it found none."""
+    from bytewise_client.checks import not_found
+    from bytewise_client.connection import connected
+    from bytewise_client.receipt_search import find_receipt
+    from cli.receipt import receipt_named, search_bar
+
+    of = call_context(asked)
+    with connected(asked.network, asked.rpc, da) as connection, progress_bars() as bars, search_bar(bars) as tell:
+        search = find_receipt(connection, receipt_named(connection, text), tell)
+    if search.found is None:
+        end = not_found(search)
+        print(f"{end.word}: {end.reason}")
+        raise typer.Exit(int(end.exit))
+    return of, search.found
+
+
+def _kept_salt(file: Path) -> Digest:
+    """The salt of a secret file, which is made if it does not exist."""
+    if not file.exists():
+        write_secret(file, hex0x(secrets.token_bytes(32)).encode() + b"\n")
+    return _salt_of(file)
+
+
+def _salt_of(file: Path) -> Digest:
+    return digest_argument(file.name, read_secret(file).reveal().decode("ascii", "replace"))
+
+
+def _bond_of(of: CallContext, found: "Found") -> int:
+    """Bond of a challenge of the receipt, under the parameters of its batch."""
+    head = of.reader.head()
+    batch = of.reader.batch(found.header.batch_id, head)
+    assert batch is not None, "the receipt was found in it"
+    return of.reader.params(batch[1].params_version, head).required_bond
+
+
+def _told(of: CallContext, at: Address, found: "BondPoolState", share: "PoolShare | None") -> dict[str, Any]:
+    """A pool as plain data."""
+    case = of.reader.dispute(found.dispute, of.reader.head(), found.terms.receipt_id)
+    by_other = case is not None and not found.is_challenged
+    told: dict[str, Any] = {
+        "pool": at, "receipt": hex0x(found.terms.receipt_id), "dispute": hex0x(found.dispute),
+        "state": "challenged" if found.is_challenged else "challenged by another" if by_other else "collecting",
+        "bond_wei": str(found.terms.bond_wei), "contributed_wei": str(found.contributed_wei),
+        "missing_wei": str(found.missing_wei), "phase": None if case is None else case.phase.name,
+        "verdict": None if case is None else case.verdict.name,
+    }  # fmt: skip
+    if share is not None:
+        told |= {
+            "account": of.account,
+            "your_part_wei": str(share.contributed_wei),
+            "your_claim_wei": str(share.claimable_wei),
+        }
+    return told
+
+
+_NEXT = {
+    "collecting": "anybody may join, leave, or challenge",
+    "challenged by another": "every contributor takes its money back: bytewise pool leave",
+    "challenged": "contributors claim what came back, after the end and the ledger's delay: bytewise pool claim",
+}
+
+
+def _entry(told: dict[str, Any]) -> tuple[str, Fields]:
+    fields: dict[str, object] = {
+        "state": f"{told['state']}: {_NEXT[told['state']]}", "receipt": told["receipt"], "dispute": told["dispute"],
+        "bond": ether(told["bond_wei"]), "contributed": ether(told["contributed_wei"]), "missing": ether(told["missing_wei"]),
+    }  # fmt: skip
+    if told["phase"] is not None:
+        fields |= {"phase": told["phase"], "verdict": told["verdict"]}
+    if "account" in told:
+        fields |= {"your part": ether(told["your_part_wei"]), "your claim": ether(told["your_claim_wei"])}
+    return told["pool"], fields
