@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.commitments import claim_of
+from bytewise.protocol.court.params import BPS, ParamSet
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Dispute, Seat, Snapshot
 from bytewise.protocol.digests import out_hash
@@ -203,7 +204,11 @@ def _disputes(
         ends, policies, reader.network, ChainClaimHistory(reader, block), labels,
     )  # fmt: skip
     money = {ending.dispute: ending for ending in endings}
-    return [_dispute(each, votes, money.get(each.id)) for each in snapshot.disputes]
+    params = functools.cache(lambda version: reader.params(version, block))
+    return [
+        _dispute(each, votes, money.get(each.id)) | _outlook(each, params(each.params_version), snapshot.clock)
+        for each in snapshot.disputes
+    ]
 
 
 class _Votes(NamedTuple):
@@ -242,6 +247,28 @@ def _dispute(case: Dispute, votes: _Votes, ending: DisputeEndedEvent | None) -> 
         "members": [_member(case, member, votes) for member in case.members],
         "paid_out": case.paid and all(each.settled == each.seats for each in case.rounds),
         "money": None if ending is None else _ending(ending),
+    }
+
+
+def phase_end(case: Dispute) -> int | None:
+    """Last second of the phase on the protocol clock; None for one that lasts until somebody acts, and after the end."""
+    ends = {
+        Phase.COMMIT: case.commit_end,
+        Phase.REVEAL: case.reveal_end,
+        Phase.APPEAL: case.appeal_end,
+        Phase.AIRGAP: case.airgap_end,
+    }
+    return ends.get(case.phase)
+
+
+def _outlook(case: Dispute, params: ParamSet, clock: int) -> dict[str, Any]:
+    """What is at stake for the challenger, and how long the phase lasts. A conviction pays the reward if it knew the answer."""
+    end = phase_end(case)
+    return {
+        "bond_wei": str(params.required_bond),
+        "reward_wei": str(params.money.slash_amount * params.shares.alpha_bps // BPS),
+        "phase_end": end,
+        "time_left_s": None if end is None else max(0, end - clock),
     }
 
 

@@ -63,14 +63,24 @@ def dispute_entry(row: Mapping[str, Any], names: Mapping[str, str]) -> tuple[str
 
     quotes = [member["quote"] for member in row["members"] if member["quote"] is not None]
     absent = sum(member["seats"] for member in row["members"] if member["commitments"] == 0)
-    money = row["money"] or {}
+    money = row["money"]
     return row["dispute"], {
         "receipt": row["receipt"], "verdict": row["verdict"], "phase": row["phase"], "round": row["round"],
         "assurance": row["assurance"], "operator": names.get(row["operator"], row["operator"]),
         "challenger": names.get(row["challenger"], row["challenger"]),
         "seats for it": f"{seats_for(row)} of {row['seats']}", "absent": absent,
         "quotes that hold": f"{quotes.count(HOLDS)} of {len(quotes)}",
-        **{name: brief(money.get(key, "0")) for name, key in _MONEY.items()},
+        **(_outlook(row) if money is None else {name: brief(money[key]) for name, key in _MONEY.items()}),
+    }  # fmt: skip
+
+
+def _outlook(row: Mapping[str, Any]) -> Fields:
+    """Stake and time of a dispute that runs."""
+    left = row["time_left_s"]
+    return {
+        "phase ends": "when somebody acts" if left is None else f"in {left} s", "bond": brief(row["bond_wei"]),
+        "back if convicted": brief(row["bond_wei"]), "and if it knew the answer": f"{brief(row['reward_wei'])} more",
+        "back if upheld": "nothing",
     }  # fmt: skip
 
 

@@ -72,7 +72,7 @@ def show(asked: CallOptions, pool: PoolArgument) -> None:
     of, at = call_context(asked), account_option("POOL", pool)
     found = read_bond_pool(of.client, of.network, at)
     share = None if of.account is None else read_share(of.client, at, of.account)
-    told = _told(of, at, found, share)
+    told = _pool_record(of, at, found, share)
     emit(of.output, told, lambda: print_entries([_entry(told)], "pools"))
 
 
@@ -198,7 +198,7 @@ def _bond_of(of: CallContext, found: "Found") -> int:
     return of.reader.params(batch[1].params_version, head).required_bond
 
 
-def _told(of: CallContext, at: Address, found: "BondPoolState", share: "PoolShare | None") -> dict[str, Any]:
+def _pool_record(of: CallContext, at: Address, found: "BondPoolState", share: "PoolShare | None") -> dict[str, Any]:
     """A pool as plain data."""
     case = of.reader.dispute(found.dispute, of.reader.head(), found.terms.receipt_id)
     by_other = case is not None and not found.is_challenged

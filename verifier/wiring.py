@@ -207,6 +207,7 @@ class NodeContext:
             box = HintBox(self.network.disputes_domain, self.members)
             self.hints = HintServer(box, listen.host, listen.port, listen.certificate_file, listen.tls_key_file)
         self.strategist = Strategist(self._strategy())
+        self.readiness.add("strategy", self.strategist.check)
         orders = Duties(self.database, self.clock)
         return Watchtower(self.chain, self.network, self.records, self.signer, self.settings.watch, box, self.strategist, orders)
 

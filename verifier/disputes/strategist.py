@@ -22,6 +22,7 @@ from bytewise.protocol.decisions.strategies import (
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.units import Digest
 from bytewise.service import metrics, telemetry
+from bytewise.service.readiness import Check
 
 TICK_BUDGET_S = 2.0
 """Seconds of wall time in one tick after which no further event is sent; the rest waits for the next block."""
@@ -131,6 +132,12 @@ class Strategist:
                 return
             if not self._ask(key, current[key]):
                 return
+
+    def check(self) -> Check:
+        """Whether the strategy answers: it can be asked, and no present event was skipped."""
+        skipped = sum(each.tries >= TRIES for each in tuple(self._failed.values()))
+        value = self._problem or (f"{skipped} events skipped after {TRIES} failures each" if skipped else "answers")
+        return Check("strategy", value == "answers", value, "answers to every event", ADVICE)
 
     def close(self) -> None:
         """Ends what runs the strategy."""

@@ -28,7 +28,7 @@ from tests.fixtures.chain.devnet import OPERATORS, batch, deployed, mine, word
 from tests.fixtures.court.session import TRUE, DisputeFixture
 from tests.fixtures.dashboard.site import served
 
-BOND = DEVNET.required_bond
+BOND, REWARD = DEVNET.required_bond, DEVNET.money.slash_amount * DEVNET.shares.alpha_bps // 10_000
 STARTER, SECOND, STRANGER = 14, 15, 16
 """Accounts of anvil."""
 
@@ -61,6 +61,18 @@ class PoolCommands(DisputeFixture):
     def told(self, verb: str, *options: object, **more: Any) -> dict[str, Any]:
         """The same as JSON."""
         found = json.loads(self.run(verb, *options, "--output", "json", **more))
+        assert isinstance(found, dict)
+        return found
+
+    def shown(self) -> dict[str, Any]:
+        """What `bytewise dispute show` says."""
+        self._capsys.readouterr()
+        where = ["--network", str(self._book), "--rpc", self.anvil.url]
+        assert main(["dispute", "show", hex0x(self.dispute)[:10], *where]) == Exit.OK
+        table = self._capsys.readouterr().out
+        assert ("back if convicted" in table) == ("FINAL" not in table)
+        assert main(["dispute", "show", hex0x(self.dispute)[:10], *where, "--output", "json"]) == Exit.OK
+        found = json.loads(self._capsys.readouterr().out)
         assert isinstance(found, dict)
         return found
 
@@ -99,11 +111,16 @@ def test_pool_is_made_filled_used_and_shared_by_commands(court: PoolCommands, tm
     assert (state["state"], state["missing_wei"], state["your_part_wei"]) == ("collecting", str(BOND - BOND // 2), "0")
     court.run("challenge", pool, who=SECOND)
     assert court.told("show", pool)["state"] == "challenged"
+    court.until(Phase.COMMIT)
+    case = court.shown()
+    end = court.case().commit_end
+    assert (case["phase"], case["phase_end"], case["bond_wei"]) == ("COMMIT", end, str(BOND))
+    assert case["time_left_s"] == max(0, end - court.snapshot().clock) and case["reward_wei"] == str(REWARD)
     assert "refused" in court.run("leave", pool, code=Exit.USAGE)
     assert "refused" in court.run("reveal", pool, "--secret", secret, code=Exit.USAGE), "before the verdict"
     court.overturned(lambda: court.run("reveal", pool, "--secret", secret, who=STRANGER))
     court.anvil.pass_time(DEVNET.times.withdraw_delay + 3600)
-    back = BOND + DEVNET.money.slash_amount * DEVNET.shares.alpha_bps // 10_000
+    assert court.shown()["money"]["to_challenger_wei"] == str(back := BOND + REWARD)
     for who, part in ((STARTER, BOND // 2), (SECOND, BOND - BOND // 2)):
         assert court.told("show", pool, who=who)["your_claim_wei"] == str(part * back // BOND)
         court.run("claim", pool, who=who)

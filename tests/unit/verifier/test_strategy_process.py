@@ -172,6 +172,10 @@ def test_event_on_which_a_strategy_raises_is_tried_again_then_skipped(bench: Ben
     assert sum("strategy.failed" in line for line in lines) == TRIES
     assert all("Repair the strategy" in line for line in lines if "strategy.failed" in line)
     assert sum("strategy.event_skipped" in line for line in lines) == 1
+    check = strategist.check()
+    assert (check.ok, check.value) == (False, "1 events skipped after 3 failures each") and "Repair" in check.advice
+    strategist.show([])
+    assert strategist.check().ok, "the event is gone"
     once = Strategist(bench.ready("RaisingOnce"))
     once.show([audit()])
     once.show([audit()])
@@ -193,9 +197,10 @@ def test_answer_about_an_earlier_state_falls_while_nobody_can_be_asked() -> None
     strategist = Strategist(runner)
     strategist.show([audit("one"), audit("two")])
     assert len(strategist.proposals) == 2
+    assert strategist.check().ok
     runner.away = True
     strategist.show([audit("one", mismatches=9), audit("two")])
-    assert len(strategist.proposals) == 1
+    assert len(strategist.proposals) == 1 and not strategist.check().ok
 
 
 class Scripted:
