@@ -1,5 +1,6 @@
 """`bytewise capsule`: make, verify, show and print an evidence capsule, and sign for its block."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from cli.output import OutputFormat, OutputOption, by_prefix, emit, moment, plai
 
 if TYPE_CHECKING:
     from bytewise.protocol.keys.epochs import SignedRelease
+    from bytewise.storage.journal_export import VerifiedExport
     from bytewise_client.connection import Connection
     from chain.capsule.maker import AnchoredReceipt, Enclosed
     from chain.capsule.report import CapsuleReport
@@ -42,6 +44,25 @@ OpeningOption = Annotated[
 ReleasesOption = Annotated[
     list[Path] | None, typer.Option("--releases", help="Release log of a shard (JSON of `GET /v1/log`); repeatable.")
 ]
+JournalOption = Annotated[
+    list[Path] | None,
+    typer.Option("--journal", help="File of `bytewise journal export`; its entries about the receipt are taken. Repeatable."),
+]
+SignedOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--checkpoint", help="Checkpoint with signatures of witnesses, of which --journal exports the entries; repeatable."
+    ),
+]
+JournalKeysOption = Annotated[
+    list[str] | None, typer.Option("--journal-keys", help="Fingerprint of the keys of a journal that you know; repeatable.")
+]
+JournalWitnessOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--journal-witness", help="Key of a witness. One of them must have signed each journal's checkpoint; repeatable."
+    ),
+]
 OutOption = Annotated[Path | None, typer.Option("--out", help="File to write; by default named after the receipt.")]
 
 
@@ -53,6 +74,8 @@ def make(
     finality: FinalityOption = "finalized",
     opening: OpeningOption = None,
     releases: ReleasesOption = None,
+    journal: JournalOption = None,
+    checkpoint: SignedOption = None,
     logs: Annotated[bool, typer.Option("--logs/--no-logs", help="Whether to prove the votes' events, with their quotes.")] = True,
     out: OutOption = None,
 ) -> None:
@@ -76,6 +99,7 @@ def make(
     with connected(network, rpc, da) as connection:
         member = _member(connection, subject)
         enclosed = _enclosed(connection, member, opening, releases or [], logs)
+        enclosed = enclosed._replace(journals=_exported(journal or [], checkpoint or []))
         data = make_capsule(connection.reader.client, connection.network, member, enclosed, finality)
     file = out or Path(f"{hex0x(receipt_id(connection.network.anchor_domain, member.receipt))[:18]}{SUFFIX}")
     if file.exists():
@@ -124,7 +148,7 @@ def _enclosed(
     except UnknownEnvironment:
         environment = None
     records = tuple(each for file in releases for each in _records(file) if each.record.receipt_id == identifier)
-    return Enclosed(environment, payload, records, with_logs)
+    return Enclosed(environment, payload, records, with_logs=with_logs)
 
 
 def _records(file: Path) -> "tuple[SignedRelease, ...]":
@@ -141,9 +165,29 @@ def _records(file: Path) -> "tuple[SignedRelease, ...]":
         raise ConfigurationError(file.name, f"is no release log: {error}") from None
 
 
+def _exported(files: list[Path], points: list[Path]) -> "tuple[VerifiedExport, ...]":
+    """The verified exports of journals in files, with these checkpoints in the place of equal ones with fewer signatures."""
+    from bytewise.protocol.encoding import encode
+    from bytewise.storage.journal_export import ExportRejected, verify_export
+    from cli.journal import read_export, read_kept
+
+    found, signed = list["VerifiedExport"](), {each.note.text: each.note.encode() for each in map(read_kept, points)}
+    for file in files:
+        try:
+            export = verify_export(read_export(file))
+            note = signed.pop(export.checkpoint.note.text, export.export.checkpoint)
+            found.append(verify_export(encode(replace(export.export, checkpoint=note))))
+        except ExportRejected as error:
+            raise ConfigurationError(file.name, f"is no export that verifies: {': '.join(error.args)}") from None
+    if signed:
+        raise ConfigurationError("--checkpoint", "is of no --journal: export the entries again, up to that checkpoint")
+    return tuple(found)
+
+
 def verify(
     file: FileArgument, network: BookOption = None, deployment: DeploymentOption = None, block_hash: BlockHashOption = None,
-    witness: WitnessOption = None, witnesses: ThresholdOption = 1, output: OutputOption = OutputFormat.TABLE,
+    witness: WitnessOption = None, witnesses: ThresholdOption = 1, journal_keys: JournalKeysOption = None,
+    journal_witness: JournalWitnessOption = None, output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
     """Verify a capsule offline: neither chain nor DA is asked.
 
@@ -154,14 +198,15 @@ def verify(
 
     Example: bytewise capsule verify 0x5f1c.capsule.json --network network.json --block-hash 0x9a3e…
     """
-    report = verified(file, trust_of(network, deployment, block_hash, witness, witnesses))
+    report = verified(file, trust_of(network, deployment, block_hash, witness, witnesses, journal_keys, journal_witness))
     show_report(report, output)
     raise typer.Exit(int(exit_of_report(report)))
 
 
 def show(
     file: FileArgument, network: BookOption = None, deployment: DeploymentOption = None, block_hash: BlockHashOption = None,
-    witness: WitnessOption = None, witnesses: ThresholdOption = 1, output: OutputOption = OutputFormat.TABLE,
+    witness: WitnessOption = None, witnesses: ThresholdOption = 1, journal_keys: JournalKeysOption = None,
+    journal_witness: JournalWitnessOption = None, output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
     """Tell on one screen what a capsule shows, on what that rests, and what it does not show.
 
@@ -172,7 +217,7 @@ def show(
     from chain.capsule.conclusion import report_json
     from chain.capsule.report import Result
 
-    report = verified(file, trust_of(network, deployment, block_hash, witness, witnesses))
+    report = verified(file, trust_of(network, deployment, block_hash, witness, witnesses, journal_keys, journal_witness))
     emit(output, report_json(report), lambda: _summary(report))
     code = exit_of_report(report)
     raise typer.Exit(int(Exit.OK if report.result is not Result.FAIL else code))
@@ -182,7 +227,8 @@ def print_(
     file: FileArgument,
     out: Annotated[Path, typer.Option("--out", help="HTML file to write.")],
     network: BookOption = None, deployment: DeploymentOption = None, block_hash: BlockHashOption = None,
-    witness: WitnessOption = None, witnesses: ThresholdOption = 1,
+    witness: WitnessOption = None, witnesses: ThresholdOption = 1, journal_keys: JournalKeysOption = None,
+    journal_witness: JournalWitnessOption = None,
 ) -> None:  # fmt: skip
     """Write a capsule's report as one HTML page for paper: no scripts, nothing fetched.
 
@@ -194,7 +240,7 @@ def print_(
 
     if out.exists():
         raise ConfigurationError(out.name, "exists; name a new file")
-    report = verified(file, trust_of(network, deployment, block_hash, witness, witnesses))
+    report = verified(file, trust_of(network, deployment, block_hash, witness, witnesses, journal_keys, journal_witness))
     _write(out, report_page(report).encode())
     print(f"{out}: print it, or open it in a browser")
 
@@ -265,12 +311,19 @@ def verified(file: Path, trust: "Trust") -> "CapsuleReport":
 
 
 def trust_of(
-    network: Path | None, deployments: list[str] | None, block_hash: str | None, witnesses: list[str] | None, threshold: int
+    network: Path | None,
+    deployments: list[str] | None,
+    block_hash: str | None,
+    witnesses: list[str] | None,
+    threshold: int,
+    journals: list[str] | None = None,
+    journal_witnesses: list[str] | None = None,
 ) -> "Trust":
     """What the options name."""
     from chain.capsule.deployment import deployment_of
     from chain.capsule.verification import Trust
     from chain.client.address_book import read_network
+    from cli.journal import named_witness
 
     accepted = {digest_argument("--deployment", each) for each in deployments or []}
     if network is not None:
@@ -279,7 +332,9 @@ def trust_of(
     accounts = frozenset(map(_account, witnesses or []))
     if threshold > max(1, len(accounts)):
         raise ConfigurationError("--witnesses", f"{threshold} of {len(accounts)} accounts: name as many by --witness")
-    return Trust(frozenset(accepted), block, accounts, threshold)
+    known = frozenset(digest_argument("--journal-keys", each) for each in journals or [])
+    seers = frozenset(named_witness("--journal-witness", each) for each in journal_witnesses or [])
+    return Trust(frozenset(accepted), block, accounts, threshold, known, seers)
 
 
 def exit_of_report(report: "CapsuleReport") -> Exit:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from html import escape
 
 from bytewise.protocol.digests import sha256
+from bytewise.protocol.keys.epochs import Decision
 from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.units import hex0x
 from chain.capsule.conclusion import conclude, preflight_of
@@ -34,6 +35,9 @@ code { font: .85em/1.4 ui-monospace, "Liberation Mono", monospace; overflow-wrap
 @media print { body { margin: 0; padding: 0; max-width: none; font-size: 10pt; } h1 { font-size: 16pt; } }
 """
 
+LAST_SECOND = 253_402_300_799
+"""The last second of the year 9999."""
+
 _MEANING = {
     "VALID": "every proof holds",
     "INVALID": "a proof does not hold",
@@ -42,8 +46,11 @@ _MEANING = {
 
 
 def report_page(report: CapsuleReport) -> str:
-    """The page. Order: conclusion, what it rests on, what it does not show, facts, votes, checks, completeness."""
-    end, sections = conclude(report), [_facts(report), _votes(report), _checks(report), _completeness(report)]
+    """The page. Order: conclusion, what it rests on, what it does not show, facts, votes, releases, journals, checks."""
+    end, sections = (
+        conclude(report),
+        [_facts(report), _votes(report), _releases(report), _journals(report), _checks(report), _completeness(report)],
+    )
     running = _running(report, end.word)
     body = [
         f"<header><h1>Evidence capsule: {_text(end.word)}</h1>{running}"
@@ -126,6 +133,40 @@ def _said(vote: RevealedVote | CertifiedVote | None) -> str:
     return _text(f"{outcome}, code {vote.code}" if vote.code else outcome)
 
 
+def _releases(report: CapsuleReport) -> str:
+    """Who asked the key shards to open the receipt."""
+    if report.capsule is None or not report.capsule.releases or not report.passes(Group.RELEASES):
+        return ""
+    rows = [
+        (
+            _hash(each.record.shard),
+            _hash(each.record.voter),
+            Decision(each.record.decision).name.lower().replace("_", " "),
+            _moment(each.record.decided_at),
+            str(each.record.index),
+        )
+        for each in report.capsule.releases
+    ]
+    headings = ("Shard", "Asked by", "Decision", "Time, by the shard", "Record")
+    return f"<section><h2>Release records</h2>{_table('Who asked the key shards to open the receipt', headings, rows)}</section>"
+
+
+def _journals(report: CapsuleReport) -> str:
+    """What nodes recorded about the receipt."""
+    if report.capsule is None or not report.capsule.journals or not report.passes(Group.JOURNALS):
+        return ""
+    headings = ("Entry", "Time, by the node", "Kind", "What it recorded")
+    tables = [
+        _table(
+            f"Journal {i}: {part.keys.fingerprint.hex()}",
+            headings,
+            [(str(each.number), _moment(each.at), _text(each.kind), f"<code>{_text(each.body)}</code>") for each in part.entries],
+        )
+        for i, part in enumerate(report.capsule.journals, 1)
+    ]
+    return f"<section><h2>Journals</h2>{''.join(tables)}</section>"
+
+
 def _checks(report: CapsuleReport) -> str:
     rows = [
         (
@@ -161,6 +202,9 @@ def _hash(text: str) -> str:
 
 
 def _moment(seconds: int) -> str:
+    # Whoever signs a record chooses its time, so it may be beyond every calendar.
+    if seconds > LAST_SECOND:
+        return f"{seconds} s"
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

@@ -59,11 +59,11 @@ def verify(
 
     Example: bytewise journal verify --export entries.json --keys 0x5f1c… --checkpoint kept.checkpoint
     """
-    notes = [_read_kept(file) for file in kept or []]
+    notes = [read_kept(file) for file in kept or []]
     if export is not None:
         if head is not None:
             raise ConfigurationError("--head", "is for a node's database: give --checkpoint with --export")
-        _verify_export(export, keys, notes, [_witness_key(each) for each in witnesses or []], output)
+        _verify_export(export, keys, notes, [named_witness("--witness", each) for each in witnesses or []], output)
         return
     if keys is not None or witnesses:
         raise ConfigurationError("--keys", "and --witness belong to --export")
@@ -113,7 +113,7 @@ def export(
     from bytewise.storage.journal_export import ExportRejected, make_export, verify_export
 
     _refuse_existing(out)
-    node, earlier = _open(config), [_read_kept(file) for file in since or []]
+    node, earlier = _open(config), [read_kept(file) for file in since or []]
     signed = node.newest_checkpoint()
     end = signed.checkpoint.size if last is None else last + 1
     try:
@@ -151,7 +151,7 @@ def witness(
     from bytewise.storage.journal import journal_key
 
     _refuse_existing(out)
-    signed = _verified(data := _read_export(file), None, []).checkpoint
+    signed = _verified(data := read_export(file), None, []).checkpoint
     place = memory / f"{signed.checkpoint.origin.rpartition('/')[2]}{SUFFIX}"
     secret = journal_key(key)
     try:
@@ -160,7 +160,7 @@ def witness(
         raise ConfigurationError("--name", str(error)) from None
     # Two at once would both find nothing in the memory, and sign two histories.
     with hold_key(key):
-        _verified(data, None, [_read_kept(place)] if place.exists() else [])
+        _verified(data, None, [read_kept(place)] if place.exists() else [])
         try:
             made = cosign(signed, name, secret, SystemClock().now()).note.encode().encode()
         except MalformedValue as error:
@@ -249,7 +249,7 @@ def _verify_export(
     file: Path, keys: str | None, kept: list["SignedCheckpoint"], witnesses: list["NoteKey"], output: OutputFormat
 ) -> None:
     fingerprint = None if keys is None else digest_argument("--keys", keys)
-    found = _verified(_read_export(file), fingerprint, kept)
+    found = _verified(read_export(file), fingerprint, kept)
     for each in witnesses:
         try:
             is_signed = any(note.note.is_signed_by(each) for note in kept)
@@ -310,7 +310,7 @@ def _refuse_existing(file: Path | None) -> None:
         raise ConfigurationError(file.name, "exists; evidence is never overwritten: name a new file")
 
 
-def _read_export(file: Path) -> bytes:
+def read_export(file: Path) -> bytes:
     """The bytes of a file, as far as an export may be long."""
     from bytewise.protocol.encoding import MAX_DOCUMENT_BYTES
 
@@ -321,7 +321,8 @@ def _read_export(file: Path) -> bytes:
         raise ConfigurationError(file.name, f"{error.strerror}: name a file of `bytewise journal export`") from None
 
 
-def _read_kept(file: Path) -> "SignedCheckpoint":
+def read_kept(file: Path) -> "SignedCheckpoint":
+    """The checkpoint in a file."""
     from bytewise.storage.checkpoints import read_checkpoint
 
     try:
@@ -330,15 +331,16 @@ def _read_kept(file: Path) -> "SignedCheckpoint":
         raise ConfigurationError(file.name, f"is no checkpoint: {error}") from None
 
 
-def _witness_key(text: str) -> "NoteKey":
+def named_witness(option: str, text: str) -> "NoteKey":
+    """The key of a witness that an option names."""
     from bytewise.crypto.signed_note import SignatureType, parse_key
 
     try:
         key = parse_key(text)
     except MalformedValue as error:
-        raise ConfigurationError("--witness", str(error)) from None
+        raise ConfigurationError(option, str(error)) from None
     if key.kind is not SignatureType.COSIGNATURE:
-        raise ConfigurationError("--witness", "is no key of a witness: give what `bytewise journal witness` prints")
+        raise ConfigurationError(option, "is no key of a witness: give what `bytewise journal witness` prints")
     return key
 
 

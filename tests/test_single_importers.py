@@ -17,7 +17,6 @@ BOUNDARIES = {
     "bytewise.tee.snp": "a foreign format",
     "bytewise_client.endpoint": "HTTP",
     "bytewise.storage.database_copy": "programs of PostgreSQL, files",
-    "bytewise.storage.journal_export": "a file format",
     "chain.acts.epochs": "chain",
     "chain.capsule.keeper": "files",
     "chain.acts.proposals": "chain",

@@ -125,6 +125,11 @@ def signed_by(keys: JournalKeys, signed: SignedCheckpoint) -> tuple[bool, bool]:
     return ed25519, mldsa
 
 
+def entry_digest(number: int, at: int, kind: str, subject: bytes, body: bytes, previous: Digest) -> Digest:
+    """Digest of an entry; `body` is canonical JSON."""
+    return digests.labelled(Label.JOURNAL, number, at, kind.encode(), subject, body, previous)
+
+
 def witness_key(name: str, key: Ed25519PrivateKey) -> NoteKey:
     """The public key of a witness. `MalformedValue` if the name has spaces or plus signs, or none."""
     if not re.fullmatch(r"[^\s+]{1,100}", name) or not name.isprintable():

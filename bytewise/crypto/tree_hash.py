@@ -69,6 +69,17 @@ def root_of_range(leaves: Sequence[Digest], first: int, size: int, proof: Sequen
     return root(0, size)
 
 
+def narrowed_proof(
+    leaves: Sequence[Digest], first: int, size: int, proof: Sequence[Digest], index: int
+) -> tuple[Digest, ...]:  # fmt: skip
+    """Range proof of the one leaf `index` out of the proof of a range that has it. `MalformedValue` as `root_of_range`."""
+    root_of_range(leaves, first, size, proof)
+    _verify_range(index, index + 1, size)
+    known = dict(zip(_outside(0, size, first, first + len(leaves)), proof, strict=True))
+    known |= {(number, number + 1): leaf for number, leaf in enumerate(leaves, first)}
+    return tuple(_joined(known, low, high) for low, high in _outside(0, size, index, index + 1))
+
+
 def consistency_proof(leaves: Sequence[Digest], earlier: int) -> tuple[Digest, ...]:
     """Hashes that show that the tree of the first `earlier` leaves is the beginning of this tree (RFC 9162, 2.1.4.1).
 

@@ -12,10 +12,10 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from sqlalchemy import Connection, Engine, Row, insert, select
 
+from bytewise.crypto.checkpoint import entry_digest
 from bytewise.crypto.tree_hash import leaf_hash
 from bytewise.ports import Clock
-from bytewise.protocol import digests, encoding
-from bytewise.protocol.digests import Label
+from bytewise.protocol import encoding
 from bytewise.protocol.errors.actors import StoreCorrupt
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import ZERO_DIGEST, Digest
@@ -151,8 +151,3 @@ def _verify_row(row: Row[Any], number: int, previous: Digest, public: Ed25519Pub
     if row.digest != entry_digest(row.number, row.recorded_at, row.kind, row.subject, row.body, previous):
         raise StoreCorrupt("journal", f"entry {number} was altered")
     return Digest(row.digest)
-
-
-def entry_digest(number: int, at: int, kind: str, subject: bytes, body: bytes, previous: Digest) -> Digest:
-    """Digest of an entry; `body` is canonical JSON."""
-    return digests.labelled(Label.JOURNAL, number, at, kind.encode(), subject, body, previous)

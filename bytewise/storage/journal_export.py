@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 
-from bytewise.crypto.checkpoint import JournalKeys, SignedCheckpoint, parse_checkpoint, signed_by
+from bytewise.crypto.checkpoint import JournalKeys, SignedCheckpoint, entry_digest, parse_checkpoint, signed_by
 from bytewise.crypto.tree_hash import consistency_proof, is_consistent, leaf_hash, range_proof, root_of_range
 from bytewise.protocol import encoding
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import MAX_SAFE_INTEGER, Blob, Digest
-from bytewise.storage.journal import Journal, JournalEntry, entry_digest
+from bytewise.storage.journal import Journal, JournalEntry
 
 FORMAT = "bytewise/journal-export/v1"
 MAX_ENTRIES = 100_000

@@ -1,8 +1,14 @@
-"""What a capsule may have beside its proofs of a verdict: the opening, logs with quotes, release records of key shards."""
+"""What a capsule may have beside its proofs of a verdict: the opening, logs with quotes, release records, parts of journals."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from cryptography.exceptions import InvalidSignature
+
+from bytewise.crypto.checkpoint import SignedCheckpoint, entry_digest, parse_checkpoint, signed_by
+from bytewise.crypto.signed_note import NoteKey
+from bytewise.crypto.tree_hash import leaf_hash, root_of_range
+from bytewise.protocol import encoding
 from bytewise.protocol.court.tally import vote_content
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import decode
@@ -15,12 +21,12 @@ from bytewise.protocol.records.opening import verify_hashes, verify_opening
 from bytewise.protocol.records.seal import Payload, client_digest, pad
 from bytewise.protocol.records.statements import Verdict, Vote
 from bytewise.protocol.signing import camel, verify_signature
-from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest
+from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest, hex0x
 from chain.capsule.deployment import address_in, domain_of
 from chain.capsule.facts import Facts
 from chain.capsule.header import ProvenHeader, header_of
 from chain.capsule.report import Failure, Stop
-from chain.capsule.schema import Capsule, LogProof
+from chain.capsule.schema import Capsule, JournalPart, LogProof
 from chain.capsule.trie import BrokenProof, Item, ProofNodes, decode_rlp, index_path
 from chain.capsule.votes import Said
 from chain.client.artifacts import interface
@@ -189,6 +195,79 @@ def releases_text(capsule: Capsule, facts: Facts) -> str:
             Failure.RELEASES_SHARD, f"{former} records are by accounts that are no shards of the epoch now", unverifiable=True
         )
     return f"{len(capsule.releases)} signed records; nothing here shows that there are no others"
+
+
+def journals_text(capsule: Capsule, known: Collection[Digest], witnesses: Collection[NoteKey]) -> str:
+    """What the parts of journals show; `Stop` names the first that is broken, or of keys that the reader does not know."""
+    if not capsule.journals:
+        raise Stop(Failure.JOURNAL_ABSENT, "no entries of journals are included", unverifiable=True)
+    names = [each.keys.fingerprint for each in capsule.journals]
+    if len(set(names)) < len(names):
+        raise Stop(Failure.JOURNAL_DOUBLED, "a journal is included twice")
+    points = [_checkpoint(part) for part in capsule.journals]
+    for part, point in zip(capsule.journals, points, strict=True):
+        _verify_entries(capsule, part, point)
+    open_names = [hex0x(each) for each in names if each not in known]
+    if open_names:
+        told = f"the reader did not name the keys of these journals: {', '.join(open_names)}"
+        raise Stop(Failure.JOURNAL_OWNER, told, unverifiable=True)
+    unseen = [each for each in points if witnesses and not any(_is_witnessed(each, key) for key in witnesses)]
+    if unseen:
+        told = f"{len(unseen)} checkpoints have no signature of a witness that the reader named"
+        raise Stop(Failure.JOURNAL_UNWITNESSED, told, unverifiable=True)
+    count, told = sum(len(each.entries) for each in capsule.journals), "; a witness signed each" if witnesses else ""
+    return f"{count} entries of {len(names)} journals are in their checkpoints{told}; nothing here shows that there are no others"
+
+
+def _checkpoint(part: JournalPart) -> SignedCheckpoint:
+    """The checkpoint of a part, with both signatures of its journal."""
+    where = f"the checkpoint of {part.keys.origin}"
+    try:
+        signed = parse_checkpoint(part.checkpoint)
+        ed25519, mldsa = signed_by(part.keys, signed)
+    except MalformedValue as error:
+        raise Stop(Failure.JOURNAL_CHECKPOINT, f"{where}: {error}") from None
+    if signed.checkpoint.origin != part.keys.origin:
+        raise Stop(Failure.JOURNAL_KEYS, f"{where} is of other keys")
+    if not ed25519:
+        raise Stop(Failure.JOURNAL_CHECKPOINT, f"{where} has no valid Ed25519 signature")
+    if not mldsa:
+        raise Stop(Failure.JOURNAL_POST_QUANTUM, f"{where} has no valid ML-DSA-65 signature")
+    return signed
+
+
+def _verify_entries(capsule: Capsule, part: JournalPart, signed: SignedCheckpoint) -> None:
+    """`Stop` unless each entry is about this receipt, signed, in order, and under the root."""
+    before, following = -1, ZERO_DIGEST
+    subjects = tuple(map(bytes, (capsule.claim.receipt_id, capsule.claim.dispute)))
+    if not part.entries:
+        raise Stop(Failure.JOURNAL_CHAIN, f"{part.keys.origin} has no entries")
+    for each in part.entries:
+        where, raw = f"entry {each.number} of {part.keys.origin}", each.body.encode()
+        if each.subject not in subjects:
+            raise Stop(Failure.JOURNAL_SUBJECT, f"{where} is about another subject")
+        digest = entry_digest(each.number, each.at, each.kind, each.subject, raw, each.previous)
+        try:
+            encoding.parse(raw)
+            part.keys.verify_entry(each.signature, digest)
+        except (InvalidSignature, ValueError, Fault):
+            raise Stop(Failure.JOURNAL_ENTRY, f"{where} is not signed: it or its predecessor was altered") from None
+        if each.number <= before or (each.number == before + 1 and each.previous != following):
+            raise Stop(Failure.JOURNAL_CHAIN, f"{where} does not follow the entry before it")
+        try:
+            root = root_of_range([leaf_hash(digest)], each.number, signed.checkpoint.size, each.proof)
+        except MalformedValue as error:
+            raise Stop(Failure.JOURNAL_INCLUSION, f"{where}: {error}") from None
+        if root != signed.checkpoint.root:
+            raise Stop(Failure.JOURNAL_INCLUSION, f"{where} is not in the checkpoint")
+        before, following = each.number, digest
+
+
+def _is_witnessed(signed: SignedCheckpoint, key: NoteKey) -> bool:
+    try:
+        return signed.note.is_signed_by(key)
+    except MalformedValue:
+        return False
 
 
 def _first(mask: int) -> int:

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
+from bytewise.crypto.tree_hash import leaf_hash, narrowed_proof
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.commitments import dispute_id
 from bytewise.protocol.court.phases import Phase
@@ -16,6 +17,7 @@ from bytewise.protocol.records.receipt import Receipt, receipt_id
 from bytewise.protocol.records.seal import Payload
 from bytewise.protocol.signing import Signer, typed_preimage
 from bytewise.protocol.units import U8, U64, Address, Blob, Digest, hex0x
+from bytewise.storage.journal_export import VerifiedExport
 from chain.capsule.deployment import deployment_of, domain_of, is_complete
 from chain.capsule.facts import Facts, Storage, read_facts
 from chain.capsule.header import HISTORY, ProvenHeader, header_of, is_kept
@@ -26,6 +28,8 @@ from chain.capsule.schema import (
     BlockWitness,
     Capsule,
     CertifiedVote,
+    JournalPart,
+    JournalRecord,
     Kind,
     LogProof,
     Rejected,
@@ -62,6 +66,8 @@ class Enclosed(NamedTuple):
     """Request and answer. Whoever gets the capsule can read them."""
     releases: tuple[SignedRelease, ...] = ()
     """Release records about the receipt."""
+    journals: tuple[VerifiedExport, ...] = ()
+    """Parts of journals, of which the entries about the receipt and its dispute are taken."""
     with_logs: bool = True
     """Whether to prove the events of the votes, which have the quotes, if they are near enough."""
 
@@ -123,7 +129,26 @@ def gather(chain: Chain, network: Network, member: AnchoredReceipt, enclosed: En
         membership=BatchPlace(U64(member.batch_id), member.proof), environment=enclosed.environment,
         rounds=tuple(_round(each.number, revealed, certified) for each in facts.rounds), opening=enclosed.opening,
         log_headers=log_headers, logs=logs, releases=enclosed.releases,
+        journals=tuple(each for each in (journal_part(found, (identifier, dispute)) for found in enclosed.journals) if each),
     )  # fmt: skip
+
+
+def journal_part(found: VerifiedExport, subjects: Collection[Digest]) -> JournalPart | None:
+    """The entries of an exported journal about these subjects, each with its own proof; None if there are none.
+
+    Other entries of the export stay out: they are about other people's receipts.
+    """
+    export, size = found.export, found.checkpoint.checkpoint.size
+    leaves = [leaf_hash(each.digest) for each in found.entries]
+    records = tuple(
+        JournalRecord(
+            U64(each.number), U64(each.at), each.kind, Blob(each.subject), encode(each.body).decode(), each.previous,
+            Blob(each.signature), narrowed_proof(leaves, export.first, size, export.proof, each.number),
+        )
+        for each in found.entries
+        if each.subject in subjects
+    )  # fmt: skip
+    return JournalPart(export.keys, export.checkpoint, records) if records else None
 
 
 class _NodeWords:

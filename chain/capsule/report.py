@@ -37,9 +37,10 @@ class Group(enum.StrEnum):
     LOGS = "logs"
     QUOTES = "quotes"
     RELEASES = "releases"
+    JOURNALS = "journals"
 
 
-REQUIRED = frozenset(Group) - {Group.OPENING, Group.LOGS, Group.QUOTES, Group.RELEASES}
+REQUIRED = frozenset(Group) - {Group.OPENING, Group.LOGS, Group.QUOTES, Group.RELEASES, Group.JOURNALS}
 """Groups on which the conclusion rests. Any of the others may be UNVERIFIABLE, but none may FAIL."""
 
 
@@ -104,6 +105,17 @@ class Failure(enum.StrEnum):
     RELEASES_SHARD = "releases.shard"
     RELEASES_RECORD = "releases.record"
     RELEASES_ABSENT = "releases.absent"
+    JOURNAL_DOUBLED = "journal.doubled"
+    JOURNAL_KEYS = "journal.keys"
+    JOURNAL_CHECKPOINT = "journal.checkpoint"
+    JOURNAL_POST_QUANTUM = "journal.pq"
+    JOURNAL_SUBJECT = "journal.subject"
+    JOURNAL_ENTRY = "journal.entry"
+    JOURNAL_CHAIN = "journal.chain"
+    JOURNAL_INCLUSION = "journal.inclusion"
+    JOURNAL_OWNER = "journal.owner"
+    JOURNAL_UNWITNESSED = "journal.unwitnessed"
+    JOURNAL_ABSENT = "journal.absent"
     NOT_REACHED = "notReached"
     """A group that it needs did not pass."""
 

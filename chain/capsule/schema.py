@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from bytewise.crypto.checkpoint import JournalKeys
 from bytewise.protocol import digests, encoding
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
@@ -197,6 +198,40 @@ class LogProof:
 
 
 @dataclass(frozen=True, slots=True)
+class JournalRecord:
+    """One entry of a node's journal."""
+
+    number: U64
+    """Its number in the journal."""
+    at: U64
+    """Unix second of the record, by the node's clock."""
+    kind: str
+    """What it is about, such as `vote.protected`."""
+    subject: Blob
+    """Id of the receipt or of its dispute."""
+    body: str
+    """Canonical JSON."""
+    previous: Digest
+    """Digest of the entry before it; zero before entry 0."""
+    signature: Blob
+    """Ed25519 signature of its digest."""
+    proof: tuple[Digest, ...]
+    """Hashes from the entry to the root of the checkpoint, from left to right."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalPart:
+    """What one node recorded about the receipt and its dispute, each intent before the node acted on it."""
+
+    keys: JournalKeys
+    """Public keys of the journal."""
+    checkpoint: str
+    """The signed note of the checkpoint that the entries are proven to, with the signatures of its witnesses."""
+    entries: tuple[JournalRecord, ...]
+    """Entries, ascending by number, at least one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Capsule:
     """The file."""
 
@@ -232,6 +267,8 @@ class Capsule:
     """Proofs of `Revealed` events, in the order of the chain."""
     releases: tuple[SignedRelease, ...]
     """Records of key shards about this receipt."""
+    journals: tuple[JournalPart, ...]
+    """Parts of nodes' journals, each journal once."""
 
 
 class Rejected(Exception):

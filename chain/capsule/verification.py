@@ -9,6 +9,7 @@ from math import ceil, log2
 from pathlib import Path
 from typing import TypeAlias
 
+from bytewise.crypto.signed_note import NoteKey
 from bytewise.protocol import merkle
 from bytewise.protocol.court.commitments import claim_of, dispute_id
 from bytewise.protocol.court.phases import Phase
@@ -18,7 +19,7 @@ from bytewise.protocol.records.receipt import Receipt, receipt_id
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import recover, typed_digest, verify_signature
 from bytewise.protocol.units import U64, ZERO_DIGEST, Address, Digest, hex0x
-from chain.capsule.attachments import ProvenVote, opening_text, proven_votes, quotes_stating, releases_text
+from chain.capsule.attachments import ProvenVote, journals_text, opening_text, proven_votes, quotes_stating, releases_text
 from chain.capsule.deployment import domain_of, is_complete, layout_digest
 from chain.capsule.facts import Facts, ReadWord, Storage, read_facts
 from chain.capsule.header import HISTORY, HISTORY_BLOCKS, HISTORY_CODE, ProvenHeader, header_of, is_kept
@@ -53,6 +54,10 @@ class Trust:
     """Accounts whose word for a block the reader takes."""
     threshold: int = 1
     """How many of them must have signed."""
+    journals: frozenset[Digest] = frozenset()
+    """Fingerprints of the journals' keys that the reader knows."""
+    journal_witnesses: frozenset[NoteKey] = frozenset()
+    """Witnesses of checkpoints; one of them must have signed each checkpoint, if the reader names any."""
 
 
 def verify_capsule(data: bytes, trust: Trust | None = None) -> CapsuleReport:
@@ -337,6 +342,10 @@ def _releases(v: _CapsuleVerifier) -> str:
     return releases_text(v.capsule, v.known[1])
 
 
+def _journals(v: _CapsuleVerifier) -> str:
+    return journals_text(v.capsule, v.trust.journals, v.trust.journal_witnesses)
+
+
 CheckGroup: TypeAlias = Callable[[_CapsuleVerifier], str]
 
 _GROUPS: Mapping[Group, tuple[tuple[Group, ...], CheckGroup]] = {
@@ -353,5 +362,6 @@ _GROUPS: Mapping[Group, tuple[tuple[Group, ...], CheckGroup]] = {
     Group.LOGS: ((Group.STATE,), _logs),
     Group.QUOTES: ((Group.LOGS, Group.VOTES), _quotes),
     Group.RELEASES: ((Group.BATCH,), _releases),
+    Group.JOURNALS: ((Group.BATCH,), _journals),
 }
 """Each group with the groups that it needs."""

@@ -18,6 +18,8 @@ import typing
 from collections.abc import Iterable
 from typing import Any
 
+from bytewise.crypto.checkpoint import ORIGIN
+from bytewise.crypto.signed_note import MAX_NOTE_BYTES, MLDSA_CONTEXT, SignatureType
 from bytewise.protocol.assurance import SIMULATED, warning
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import LATER, MAX_DEPTH, field_types
@@ -62,7 +64,7 @@ def constants() -> dict[str, Any]:
     _describe(ResultQuote, records)
     labels = (
         "REQUEST", "TOKENS", "CLIENT_SIGNATURE", "ENVIRONMENT", "CAPSULE_DEPLOYMENT", "TRANSPORT_KEY", "EVIDENCE",
-        "RELEASE_GROUNDS",
+        "RELEASE_GROUNDS", "JOURNAL", "JOURNAL_KEYS",
     )  # fmt: skip
     return {
         "format": FORMAT, "maxBytes": MAX_BYTES, "maxMarks": MAX_MARKS, "maxQuoteMarks": MAX_QUOTE_MARKS, "maxDepth": MAX_DEPTH,
@@ -72,6 +74,10 @@ def constants() -> dict[str, Any]:
         "contracts": list(CONTRACTS), "tree": TREE, "layout": hex0x(layout_digest()),
         "layouts": {name: _layout(name, used) for name, used in _VARIABLES.items()},
         "history": {"address": HISTORY, "blocks": HISTORY_BLOCKS, "code": hex0x(HISTORY_CODE)},
+        "journal": {
+            "origin": ORIGIN, "maxNote": MAX_NOTE_BYTES, "mldsaContext": MLDSA_CONTEXT.decode(),
+            "mldsaType": SignatureType.MLDSA65.value.decode("latin-1"),
+        },
         "revealed": hex0x(interface("Rounds").topic("Revealed")),
         "verdicts": [each.name for each in Verdict], "outcomes": [each.name for each in Outcome],
         "groups": [each.value for each in Group], "required": [each.value for each in Group if each in REQUIRED],

@@ -1,19 +1,21 @@
 """`bytewise capsule` and `bytewise verify FILE`, from a real dispute to a file that is verified after its chain is gone."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from bytewise.crypto.signed_note import SignedNote
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.units import hex0x
 from chain.client.address_book import write_network
 from cli.__main__ import main
-from tests.fixtures.capsule.good_capsules import made_capsule, upheld
+from tests.fixtures.capsule.good_capsules import JOURNALS, SECRETS, SEER, exported, made_capsule, upheld
 from tests.fixtures.capsule.liars import liars
 from tests.fixtures.chain.anvil import running_anvil
-from tests.fixtures.chain.devnet import signer
+from tests.fixtures.chain.devnet import signer, word
 from tests.fixtures.court.session import DisputeFixture
 
 NOWHERE = "http://127.0.0.1:9"
@@ -41,7 +43,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
         beginning = hex0x(court.dispute)[:14]
         assert main(["capsule", "make", beginning, *where, "--da", NOWHERE, "--out", str(file)]) == 5, "not finalized yet"
         anvil.mine(70)
-        assert main(["capsule", "make", beginning, *where, "--da", NOWHERE, "--out", str(file)]) == 0
+        journal, point = _journal_files(folder, court)
+        recorded = ["--journal", str(journal), "--checkpoint", str(point)]
+        assert main(["capsule", "make", beginning, *where, "--da", NOWHERE, "--out", str(file), *recorded[2:]]) == 64
+        assert main(["capsule", "make", beginning, *where, "--da", NOWHERE, "--out", str(file), *recorded]) == 0
         assert main(["capsule", "make", beginning, *where, "--da", NOWHERE, "--out", str(file)]) == 64, "never overwritten"
         assert main(["capsule", "make", "0x" + "77" * 32, *where, "--da", NOWHERE]) in (4, 5)
         key.write_text(hex0x(signer(15).secret))
@@ -49,6 +54,34 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
         assert main(["capsule", "witness", str(file), "--key", str(key), "--rpc", anvil.url]) == 0
         block_hash = json.loads(file.read_text())["claim"]["block_hash"]
     return Site(file, book, block_hash, signer(15).address)
+
+
+def _journal_files(folder: Path, court: DisputeFixture) -> tuple[Path, Path]:
+    """An export of a member's journal as the node writes it, and its checkpoint as a witness signed it."""
+    found = exported(JOURNALS[1], SECRETS[1], [("tick", word("tick")), ("vote.protected", court.dispute)])
+    note = found.checkpoint.note
+    export, point = folder / "journal.json", folder / "witnessed.checkpoint"
+    alone = SignedNote(note.text, note.signatures[:2]).encode()
+    export.write_bytes(encode(dataclasses.replace(found.export, checkpoint=alone)))
+    point.write_text(note.encode())
+    return export, point
+
+
+def test_journal_of_a_member_is_in_the_capsule(site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    named = ["capsule", "verify", str(site.capsule), "--network", str(site.book), "--block-hash", site.block_hash]
+    keys = ["--journal-keys", hex0x(JOURNALS[1].public.fingerprint)]
+    for more, result, told in (
+        ([], "UNVERIFIABLE", "did not name the keys"), (keys, "PASS", "1 entries of 1 journals"),
+        ([*keys, "--journal-witness", SEER.text], "PASS", "a witness signed each"),
+    ):  # fmt: skip
+        assert main([*named, *more, "--output", "json"]) == 0
+        check = json.loads(capsys.readouterr().out)["checks"][-1]
+        assert (check["group"], check["result"]) == ("journals", result) and told in check["detail"]
+    assert main([*named, "--journal-witness", "example.org/w+00"]) == 64
+    assert main([*named, "--journal-keys", "0x12"]) == 64
+    page = tmp_path / "page.html"
+    assert main(["capsule", "print", str(site.capsule), "--out", str(page), *keys]) == 0
+    assert "vote.protected" in page.read_text() and "<h2>Journals</h2>" in page.read_text()
 
 
 def test_capsule_is_valid_without_its_network(site: Site, capsys: pytest.CaptureFixture[str]) -> None:

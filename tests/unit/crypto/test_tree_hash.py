@@ -12,6 +12,7 @@ from bytewise.crypto.tree_hash import (
     consistency_proof,
     is_consistent,
     leaf_hash,
+    narrowed_proof,
     node_hash,
     range_proof,
     root_of,
@@ -74,6 +75,18 @@ def test_every_range_of_every_small_tree_leads_to_its_root() -> None:
             for wrong in ((*proof, EMPTY_ROOT), proof[:-1] if proof else (EMPTY_ROOT,)):
                 with pytest.raises(MalformedValue):
                     root_of_range(leaves[first:end], first, size, wrong)
+
+
+def test_proof_of_a_range_gives_the_proof_of_each_of_its_leaves() -> None:
+    for size in range(1, 12):
+        leaves = leaves_of(size)
+        for first, end in itertools.combinations(range(size + 1), 2):
+            proof = range_proof(leaves, first, end)
+            for index in range(first, end):
+                narrowed = narrowed_proof(leaves[first:end], first, size, proof, index)
+                assert narrowed == range_proof(leaves, index, index + 1)
+    with pytest.raises(MalformedValue):
+        narrowed_proof(leaves_of(3), 0, 4, (), 1)
 
 
 def test_every_small_tree_is_consistent_with_its_beginnings_alone() -> None:

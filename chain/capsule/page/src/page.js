@@ -2,12 +2,14 @@
 import { C, labelled } from "./bytes.js";
 import { encode } from "./document.js";
 import { lowest, bits } from "./facts.js";
+import { witnessKey } from "./journals.js";
 import { conclude, verifyCapsule } from "./verify.js";
 
 const $ = (id) => document.getElementById(id);
 const MEANING = {
   VALID: "Every proof holds.", INVALID: "A proof does not hold.", UNVERIFIABLE: "Every proof holds, under the conditions below.",
 };
+const DECISIONS = { 1: "released", 2: "refused", 3: "released its share of the key" };
 const RESULTS = { PASS: "passes", FAIL: "FAILS", UNVERIFIABLE: "not decided" };
 let opened = null;
 
@@ -21,7 +23,9 @@ function el(name, attributes = {}, ...children) {
 
 const printable = (text) => String(text).replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu, "\ufffd");
 const hash = (text) => el("code", {}, "0x " + text.slice(2).replace(/(.{4})(?=.)/g, "$1 "));
-const moment = (seconds) => new Date(Number(seconds) * 1000).toISOString().replace("T", " ").replace(".000Z", " UTC");
+const LAST_SECOND = 253402300799;
+// Whoever signs a record chooses its time, so it may be beyond every calendar.
+const moment = (seconds) => Number(seconds) > LAST_SECOND ? `${seconds} s` : new Date(Number(seconds) * 1000).toISOString().replace("T", " ").replace(".000Z", " UTC");
 
 function table(caption, headings, rows) {
   const head = el("thead", {}, el("tr", {}, headings.map((each) => el("th", { scope: "col" }, each))));
@@ -72,6 +76,18 @@ function votes(report) {
   });
 }
 
+function openers({ capsule }) {
+  const rows = capsule.releases.map(({ record }) => [hash(record.shard), hash(record.voter), DECISIONS[record.decision], moment(record.decided_at), String(record.index)]);
+  return table("Who asked the key shards to open the receipt", ["Shard", "Asked by", "Decision", "Time, by the shard", "Record"], rows);
+}
+
+function recorded({ capsule }) {
+  return capsule.journals.map((part, i) => {
+    const rows = part.entries.map((each) => [each.number, moment(each.at), printable(each.kind), el("code", {}, printable(each.body))]);
+    return table(`Journal ${i + 1}: ${part.checkpoint.split("\n")[0].split("/").pop()}`, ["Entry", "Time, by the node", "Kind", "What it recorded"], rows);
+  });
+}
+
 function checks(report) {
   const rows = report.checks.map((each) => {
     const detail = each.failure ? `${each.failure}: ${each.detail}` : each.detail;
@@ -96,6 +112,8 @@ function render(report) {
     list("What it shows", end.shows), list(end.shows.length ? "Conditions" : "Why", end.conditions), list("What it does not show", end.limits))];
   if (report.facts) parts.push(section("Facts", running, facts(report)));
   if (report.facts && report.facts.rounds.length && end.word !== "INVALID") parts.push(section("Votes", running, votes(report)));
+  if (report.facts && report.capsule.releases.length && end.word !== "INVALID") parts.push(section("Release records", running, openers(report)));
+  if (report.facts && report.capsule.journals.length && end.word !== "INVALID") parts.push(section("Journals", running, ...recorded(report)));
   parts.push(section("Checks", running, checks(report)));
   parts.push(el("details", {}, el("summary", {}, "Report as text"), el("pre", { tabindex: "0" }, asText(report, end))));
   $("report").replaceChildren(...parts);
@@ -109,14 +127,17 @@ function trust() {
   const [blockHash = null] = found("block", digest);
   return {
     deployments: found("deployment", digest), blockHash, witnesses: found("witnesses", /0x[0-9a-f]{40}(?![0-9a-f])/g),
+    journals: found("journals", digest), journalWitnesses: $("seers").value.match(/\S+/g) ?? [],
     threshold: Number.isSafeInteger(threshold) && threshold > 0 ? threshold : 1,
   };
 }
 
 function unread() {
-  const fields = [["block", 64, "block hash"], ["deployment", 64, "deployment"], ["witnesses", 40, "witness account"]];
+  const fields = [["block", 64, "block hash"], ["deployment", 64, "deployment"], ["witnesses", 40, "witness account"], ["journals", 64, "journal"]];
   const wrong = fields.filter(([id, digits]) => ($(id).value.match(/\S+/g) ?? []).some((each) => !new RegExp(`^0x[0-9a-fA-F]{${digits}}$`).test(each)));
-  return wrong.map(([, digits, name]) => `${name}: 0x and ${digits} hex digits`).join("; ");
+  const told = wrong.map(([, digits, name]) => `${name}: 0x and ${digits} hex digits`);
+  if (($("seers").value.match(/\S+/g) ?? []).some((each) => !witnessKey(each))) told.push("witness of journals: NAME+ID+KEY");
+  return told.join("; ");
 }
 
 function update() {
@@ -137,7 +158,7 @@ function start() {
   // Or choosing the same file again, altered meanwhile, would change nothing.
   $("file").addEventListener("click", (event) => (event.target.value = ""));
   $("file").addEventListener("change", (event) => event.target.files[0] && open(event.target.files[0]));
-  for (const id of ["block", "deployment", "witnesses", "threshold"]) $(id).addEventListener("input", update);
+  for (const id of ["block", "deployment", "witnesses", "threshold", "journals", "seers"]) $(id).addEventListener("input", update);
   $("print").addEventListener("click", () => window.print());
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => (each.open = true)));
   const area = $("drop");

@@ -4,15 +4,17 @@ import { opening, provenVotes, quotesStating, releases } from "./attachments.js"
 import { Rejected, encode, readCapsule } from "./document.js";
 import { bits, readFacts } from "./facts.js";
 import { headerOf, isKept } from "./header.js";
+import { journals } from "./journals.js";
 import { ProvenWords, Stop, Storage } from "./storage.js";
 import { claimOf, verdictByRule, votesOf } from "./votes.js";
 
 const NEEDS = {
   deployment: [], header: ["deployment"], authenticity: ["header"], receipt: ["header"], state: ["receipt"], batch: ["state"],
   votes: ["batch"], verdict: ["votes"], claim: ["verdict"], opening: ["batch"], logs: ["state"], quotes: ["logs", "votes"], releases: ["batch"],
+  journals: ["batch"],
 };
 
-// trust: {deployments: [digest], blockHash: digest or null, witnesses: [address], threshold: number}
+// trust: {deployments: [digest], blockHash: digest or null, witnesses: [address], threshold: number, journals: [digest], journalWitnesses: [vkey]}
 export function verifyCapsule(bytes, trust = {}) {
   const report = { digest: sha256(bytes), capsule: null, facts: null, attested: null, checks: [] };
   try {
@@ -23,7 +25,7 @@ export function verifyCapsule(bytes, trust = {}) {
     return report;
   }
   report.checks.push({ group: "capsule", result: "PASS", failure: null, detail: `${bytes.length} bytes, ${report.capsule.kind}` });
-  const v = { capsule: report.capsule, report, trust: { deployments: [], blockHash: null, witnesses: [], threshold: 1, ...trust }, events: [] };
+  const v = { capsule: report.capsule, report, trust: { deployments: [], blockHash: null, witnesses: [], threshold: 1, journals: [], journalWitnesses: [], ...trust }, events: [] };
   const passes = (group) => {
     const found = report.checks.find((each) => each.group === group);
     return found && found.result !== "FAIL" && found.failure !== "notReached";
@@ -177,6 +179,8 @@ const CHECKS = {
   },
 
   releases: ({ capsule, facts, storage }) => releases(capsule, facts, storage),
+
+  journals: ({ capsule, trust }) => journals(capsule, trust),
 };
 
 export function conclude(report) {

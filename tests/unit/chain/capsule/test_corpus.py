@@ -1,15 +1,19 @@
 """Capsules that lie in one place each: every lie is found, by the check that is there for it."""
 
+import dataclasses
 import json
 import random
+from typing import Any
 
 import pytest
 
+from bytewise.crypto.signed_note import NoteKey
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.units import Digest
 from chain.capsule.report import Failure, Group, Result
 from chain.capsule.verification import Trust, verify_capsule
-from tests.fixtures.capsule.good_capsules import KINDS, made_capsule
+from tests.fixtures.capsule.good_capsules import JOURNALS, KINDS, SEER, made_capsule
 from tests.fixtures.capsule.liars import MUTATIONS, REPLACED, leaves, liars, lie, witnessed
 
 UNREACHABLE = {
@@ -18,7 +22,7 @@ UNREACHABLE = {
 }  # fmt: skip
 """Failures that no change of a file brings about, because proofs of the state fail first; `test_rules.py` has them."""
 
-ABSENT = {"opening.absent", "logs.absent", "quote.noLog", "quote.notAppraised", "releases.absent", "notReached"}
+ABSENT = {"opening.absent", "logs.absent", "quote.noLog", "quote.notAppraised", "releases.absent", "journal.absent", "notReached"}
 """Results of optional groups that have nothing to check."""
 
 
@@ -33,7 +37,7 @@ def test_every_liar_is_found_by_its_check() -> None:
         seen.add(liar.failure)
         count += 1
     assert wrong == [] and count >= 100
-    planned = {each.value for each in Failure} - UNREACHABLE - ABSENT - {"releases.shard"}
+    planned = {each.value for each in Failure} - UNREACHABLE - ABSENT - {"releases.shard", "journal.owner", "journal.unwitnessed"}
     assert planned - seen == set(), "a failure that no liar brings about"
 
 
@@ -51,7 +55,7 @@ def test_good_capsule_passes_with_its_chain_gone(kind: str) -> None:
     assert report.capsule is not None and report.facts is not None
     verdict = {"opened": "none", "mixed": "unavailable", "escalated": "overturned"}.get(kind, kind)
     assert report.capsule.claim.verdict == verdict
-    assert len(made.data) < (250_000 if kind == "upheld" else 40_000)
+    assert len(made.data) < {"upheld": 250_000, "opened": 70_000}.get(kind, 40_000)
 
 
 @pytest.mark.parametrize("kind", ["opened", "overturned", "escalated"])
@@ -77,6 +81,35 @@ def test_two_witnesses_of_three_stand_for_the_block() -> None:
     assert report.result is Result.PASS
     assert next(each.detail for each in report.checks if each.group is Group.AUTHENTICITY).startswith("WITNESSED: 2 of")
     assert verify_capsule(data, Trust(trust.deployments)).result is Result.UNVERIFIABLE, "witnesses that the reader did not name"
+
+
+@pytest.mark.parametrize(
+    ("known", "failure"),
+    [
+        ({}, None),
+        ({"journals": frozenset[Digest]()}, Failure.JOURNAL_OWNER),
+        ({"journals": frozenset({JOURNALS[0].public.fingerprint})}, Failure.JOURNAL_OWNER),
+        ({"journal_witnesses": frozenset[NoteKey]()}, None),
+        ({"journal_witnesses": frozenset({SEER._replace(name="example.org/other")})}, Failure.JOURNAL_UNWITNESSED),
+        ({"journal_witnesses": frozenset({SEER, SEER._replace(name="example.org/other")})}, None),
+    ],
+)
+def test_journals_are_as_good_as_the_keys_that_the_reader_knows(known: dict[str, Any], failure: Failure | None) -> None:
+    """The group is not required: the verdict stands without it."""
+    made = made_capsule("opened")
+    report = verify_capsule(made.data, dataclasses.replace(made.trust, **known))
+    found = next(each for each in report.checks if each.group is Group.JOURNALS)
+    assert (found.result, found.failure) == (Result.PASS if failure is None else Result.UNVERIFIABLE, failure)
+    assert report.result is Result.PASS
+    assert failure or found.detail.startswith("3 entries of 2 journals are in their checkpoints")
+    assert ("a witness signed each" in found.detail) == (failure is None and known.get("journal_witnesses") != frozenset())
+
+
+def test_entries_about_other_receipts_stay_out_of_a_capsule() -> None:
+    report = verify_capsule(made_capsule("opened").data)
+    assert report.capsule is not None
+    kinds = [[each.kind for each in part.entries] for part in report.capsule.journals]
+    assert kinds == [["receipt.sign", "receipt.skip"], ["audit.sign"]]
 
 
 def test_reader_without_trust_gets_the_conditions() -> None:

@@ -1,6 +1,7 @@
 """`capsule.html`: one file without a network, whose results in real browsers are Python's on the whole corpus."""
 
 import base64
+import dataclasses
 import hashlib
 import json
 import re
@@ -18,7 +19,7 @@ from docs.tools.capsule_page import MAX_PAGE_BYTES, source_digest
 from tests.fixtures.capsule import chromium, firefox
 from tests.fixtures.capsule.chromium import Browser
 from tests.fixtures.capsule.firefox import Firefox
-from tests.fixtures.capsule.good_capsules import KINDS, made_capsule
+from tests.fixtures.capsule.good_capsules import JOURNALS, KINDS, SEER, made_capsule
 from tests.fixtures.capsule.liars import liars, witnessed
 
 needs_chromium = pytest.mark.skipif(chromium.PROGRAM is None, reason="no chromium")
@@ -58,6 +59,7 @@ def as_json(trust: Trust) -> dict[str, Any]:
     return {
         "deployments": [hex0x(each) for each in trust.deployments], "witnesses": sorted(trust.witnesses),
         "blockHash": None if trust.block_hash is None else hex0x(trust.block_hash), "threshold": trust.threshold,
+        "journals": [hex0x(each) for each in trust.journals], "journalWitnesses": [each.text for each in trust.journal_witnesses],
     }  # fmt: skip
 
 
@@ -86,6 +88,8 @@ def test_browser_and_program_agree_on_the_corpus(page: Browser | Firefox) -> Non
     good = [(kind, made_capsule(kind).data, made_capsule(kind).trust) for kind in KINDS]
     cases = [*good, ("witnessed", *witnessed("overturned", 2)), *((each.name, each.data, each.trust) for each in liars())]
     cases += [(f"{kind}, nothing known", data, Trust()) for kind, data, _ in good]
+    unwitnessed = dataclasses.replace(made_capsule("opened").trust, journal_witnesses=frozenset({SEER._replace(name="other")}))
+    cases.append(("journals without a witness", made_capsule("opened").data, unwitnessed))
     differing = []
     for name, data, trust in cases:
         report, shown = verify_capsule(data, trust), in_browser(page, data, trust)
@@ -124,6 +128,25 @@ def test_reader_opens_a_file_and_names_the_block(page: Browser | Firefox, tmp_pa
     page.choose("#file", cut)
     page.until("document.getElementById('status').textContent.startsWith('INVALID')")
     assert "capsule.malformed" in page.value("document.getElementById('report').textContent")
+
+
+@in_chromium
+def test_page_shows_who_opened_the_receipt_and_what_nodes_recorded(page: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "opened.capsule.json"
+    file.write_bytes(made_capsule("opened").data)
+    page.open(PAGE)
+    page.choose("#file", file)
+    page.until("document.getElementById('status').textContent.startsWith('UNVERIFIABLE')")
+    shown = page.value("document.getElementById('report').textContent")
+    assert "Who asked the key shards to open the receipt" in shown and "released" in shown
+    assert "receipt.sign" in shown and "audit.sign" in shown and "journal.owner" in shown
+    names = "\n".join(hex0x(each.public.fingerprint) for each in JOURNALS)
+    page.value(TYPE % (json.dumps(names), "journals"))
+    page.value(TYPE % (json.dumps(SEER.text), "seers"))
+    shown = page.value("document.getElementById('report').textContent")
+    assert "3 entries of 2 journals are in their checkpoints; a witness signed each" in shown
+    page.value(TYPE % ("'example.org/w+00'", "seers"))
+    assert "NAME+ID+KEY" in page.value("document.getElementById('problem').textContent")
 
 
 @in_chromium
