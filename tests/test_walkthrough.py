@@ -35,7 +35,7 @@ from bytewise.tee.appraisal import verify_result_quote
 from serving.openai import read_chat_request
 from serving.request_builder import Offer, make_request
 from tests.fixtures.builders import ANCHOR, CHAIN_ID, DISPUTES, NOW, World, word
-from tests.fixtures.in_memory_network import CONTRACTS, ETHER, PARAMS, Village
+from tests.fixtures.in_memory_network import CONTRACTS, ETHER, PARAMS, SmallNetwork
 from tests.fixtures.snapshot_builders import case as a_case
 from tests.fixtures.snapshot_builders import holdings
 from tests.fixtures.watch_strategies import defended
@@ -61,7 +61,7 @@ class Published(NamedTuple):
 
 
 def test_one_receipt_from_request_to_verdict(tmp_path: Path) -> None:
-    village = Village(tmp_path)
+    village = SmallNetwork(tmp_path)
     request, signature = somebody_asks(village)
 
     liar = AltersOneToken(village.engine)
@@ -89,7 +89,7 @@ def test_one_receipt_from_request_to_verdict(tmp_path: Path) -> None:
 
 
 def test_honest_answer_is_upheld_after_a_challenge(tmp_path: Path) -> None:
-    village = Village(tmp_path)
+    village = SmallNetwork(tmp_path)
     request, signature = somebody_asks(village)
     published = the_operator_publishes(village, request, signature, village.engine.generate(request))
     checked = check_list_as_every_actor(village, published)
@@ -105,7 +105,7 @@ def test_honest_answer_is_upheld_after_a_challenge(tmp_path: Path) -> None:
 # --- the chapters ---
 
 
-def somebody_asks(village: Village) -> tuple[Request, Blob]:
+def somebody_asks(village: SmallNetwork) -> tuple[Request, Blob]:
     """The gateway renders the question, fixes every knob, draws a nonce and signs: now there is exactly one right answer."""
     offer = Offer(
         "lighthouse", village.model.model_id, village.model.template_digest, village.model.tokenizer_digest,
@@ -118,7 +118,7 @@ def somebody_asks(village: Village) -> tuple[Request, Blob]:
     return request, signature
 
 
-def the_operator_publishes(village: Village, request: Request, signature: Blob, claimed: Generated) -> Published:
+def the_operator_publishes(village: SmallNetwork, request: Request, signature: Blob, claimed: Generated) -> Published:
     """It seals question and answer for this one receipt, signs the receipt, and anchors the root of a batch of one."""
     world = World()
     unsealed = world.receipt(1, request, claimed, operator=village.operator.address)
@@ -132,7 +132,7 @@ def the_operator_publishes(village: Village, request: Request, signature: Blob, 
     return Published(signed, envelope, header)
 
 
-def check_list_as_every_actor(village: Village, published: Published) -> CheckedReceipt:
+def check_list_as_every_actor(village: SmallNetwork, published: Published) -> CheckedReceipt:
     """Without any key: the list fits the header, and the receipt its operator, number, environment and epoch."""
     _, listed = World().batch((published.signed,))
     (checked,) = verify_batch(ANCHOR, published.header, encode(listed), village.environment, frozenset({1})).receipts
@@ -140,7 +140,7 @@ def check_list_as_every_actor(village: Village, published: Published) -> Checked
     return checked
 
 
-def drawn_verifiers_audit(village: Village, case: JobCase) -> tuple[AuditResult, ...]:
+def drawn_verifiers_audit(village: SmallNetwork, case: JobCase) -> tuple[AuditResult, ...]:
     """A block draws auditors; each has its enclave open the envelope and verify by one forward pass."""
     checklist = preflight(
         PreflightSubject(
@@ -165,7 +165,7 @@ def drawn_verifiers_audit(village: Village, case: JobCase) -> tuple[AuditResult,
     return tuple(found)
 
 
-def the_watchtower_opens_a_dispute(village: Village, header: BatchHeader, results: tuple[AuditResult, ...]) -> None:
+def the_watchtower_opens_a_dispute(village: SmallNetwork, header: BatchHeader, results: tuple[AuditResult, ...]) -> None:
     """It holds no key and no stake: two drawn verifiers that say MISMATCH are what it needs to risk its bond."""
     seats = tuple((who, stake // PARAMS.money.audit_unit) for who, stake in village.chain.verifiers)
     rate, bond = PARAMS.shares.audit_rate_bps, PARAMS.required_bond
@@ -177,7 +177,7 @@ def the_watchtower_opens_a_dispute(village: Village, header: BatchHeader, result
     assert defended(poor, [audited], set(), WatchPolicy()) == ()
 
 
-def a_committee_is_drawn(village: Village, case: JobCase) -> snapshot.Dispute:
+def a_committee_is_drawn(village: SmallNetwork, case: JobCase) -> snapshot.Dispute:
     """Fifteen seats fall to verifiers in proportion to stake; who holds several votes once, with all of them."""
     dispute, seed = word("dispute", case.receipt_id.hex()), word("mix of the seed block")
     tree = StakeTree(TreeShape(epoch_blocks=10, lookahead_blocks=2, unit_wei=ETHER, max_units=1_000))
@@ -196,7 +196,7 @@ def a_committee_is_drawn(village: Village, case: JobCase) -> snapshot.Dispute:
     return drawn
 
 
-def its_members_vote(village: Village, case: JobCase, dispute: snapshot.Dispute) -> list[Vote]:
+def its_members_vote(village: SmallNetwork, case: JobCase, dispute: snapshot.Dispute) -> list[Vote]:
     """Each commits to a vote that only it can open, then opens it; the quote says which program judged, in how many passes."""
     opened = []
     for member in dispute.members:
@@ -223,7 +223,7 @@ def they_are_counted(votes: list[Vote], receipt: Receipt) -> RoundVerdict:
     return judge(count, receipt.out_hash, PARAMS.quorum(SEATS))
 
 
-def the_client_sees_for_itself(village: Village, request: Request, claimed: Generated) -> None:
+def the_client_sees_for_itself(village: SmallNetwork, request: Request, claimed: Generated) -> None:
     """Who kept the opening needs nobody: one pass shows the first token that the model never gave."""
     verification = village.engine.verify(request, claimed.output, claimed.out_hash)
     assert verification.divergence is not None and verification.verify_passes == 1

@@ -7,9 +7,9 @@ from typing import Any
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.errors.actors import (
     BondMismatch,
+    BreakerHolds,
     ChainReverted,
     CommitmentMismatch,
-    ConvictionsHeld,
     NoProgress,
     NotAMember,
     TooEarly,
@@ -43,7 +43,7 @@ _RULES: Mapping[str, Callable[[Mapping[str, Any]], BytewiseError]] = {
     "WindowClosed": lambda v: WindowClosed("the window", v["end"], v["now_"]),
     "NoProgress": lambda v: NoProgress(v["id"], "nothing is left to do"),
     "BondMismatch": lambda v: BondMismatch("bond", v["have"], v["want"]),
-    "Held": lambda v: ConvictionsHeld(v["environment"]),
+    "Held": lambda v: BreakerHolds(v["environment"]),
     "NotMember": lambda v: NotAMember(v["who"], v["id"], v["round"]),
     "BadReveal": lambda v: CommitmentMismatch("the voter", v["want"]),
     "BadSignature": lambda v: BadSignature("signature", v.get("voter") or v.get("operator") or v["verifier"], v["recovered"]),

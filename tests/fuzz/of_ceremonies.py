@@ -31,8 +31,8 @@ from bytewise.protocol.suites import hybrid_epoch
 from bytewise.protocol.units import Blob
 from kms.ceremony.state import CeremonyState
 from kms.ceremony.state_machine import apply, initial_state
-from tests.fixtures.kms.ceremonies import COORDINATOR, Party, Town, generated, party, plan_for, seat
-from tests.fixtures.kms.dkg_fixture import Office, brought, coordinator_of, offices, plan
+from tests.fixtures.kms.ceremonies import COORDINATOR, CeremonyParties, Party, generated, party, plan_for, seat
+from tests.fixtures.kms.dkg_fixture import CeremonyShard, brought, ceremony_shards, coordinator_of, plan
 from tests.fuzz.edits import mutant
 from tests.fuzz.target import Target, corpus, same, target
 
@@ -45,7 +45,7 @@ class Moment(NamedTuple):
     message: Message
 
 
-class Recorder(Town):
+class Recorder(CeremonyParties):
     """A town that remembers each message with the state before it."""
 
     def __init__(self, plan_: CeremonyPlan, parties: Sequence[Party]) -> None:
@@ -59,7 +59,7 @@ class Recorder(Town):
         super().post(message)
 
 
-def _towns() -> Iterator[Recorder]:
+def _recorders() -> Iterator[Recorder]:
     parties = [party(number) for number in (1, 2, 3)]
     yield Recorder(plan_for(parties, 2, 3), parties)
     yield Recorder(plan_for(parties, 2, 3, epoch=hybrid_epoch(3)), parties)
@@ -74,10 +74,10 @@ def _towns() -> Iterator[Recorder]:
 
 def moments() -> list[Moment]:
     """Every message of a new key of each suite, of a refresh and of a repair."""
-    towns = list(_towns())
-    for town in towns:
-        town.run()
-    return [moment for town in towns for moment in town.moments]
+    towns = list(_recorders())
+    for parties_of_ceremony in towns:
+        parties_of_ceremony.run()
+    return [moment for parties_of_ceremony in towns for moment in parties_of_ceremony.moments]
 
 
 def messages(_folder: Path) -> Target:
@@ -100,7 +100,7 @@ def messages(_folder: Path) -> Target:
 
 def plans(_folder: Path) -> Target:
     """Plans that a coordinator signs, whatever they say."""
-    seeds = [encode(town.plan) for town in _towns()]
+    seeds = [encode(parties_of_ceremony.plan) for parties_of_ceremony in _recorders()]
 
     def read(data: bytes) -> None:
         found = same(decode(CeremonyPlan, data), data)
@@ -110,7 +110,7 @@ def plans(_folder: Path) -> Target:
     return target(read, seeds)
 
 
-class Tapped(Office):
+class Tapped(CeremonyShard):
     """An office that keeps what it was asked and what it answered."""
 
     asked: list[bytes]
@@ -124,8 +124,8 @@ class Tapped(Office):
         return answer
 
 
-def _tapped(folder: Path) -> tuple[Tapped, list[Office]]:
-    parties, chain = offices(folder, 3)
+def _tapped(folder: Path) -> tuple[Tapped, list[CeremonyShard]]:
+    parties, chain = ceremony_shards(folder, 3)
     first = Tapped(folder / "shard-1", 1, chain, folder / "template.sqlite", 7001)
     first.asked, first.answered = [], []
     return first, [first, *parties[1:]]
@@ -157,7 +157,7 @@ def exchanges(folder: Path) -> Target:
 
 def log_copies(folder: Path) -> Target:
     """Files of `bytewise key forks`: a log that its coordinator signed, alone and beside a second one of it."""
-    parties, _ = offices(folder, 2)
+    parties, _ = ceremony_shards(folder, 2)
     agreed = plan(parties, 2, 2)
     words = tuple(message for each in parties for message in each.exchange(brought(agreed)).messages)
     for log, who in ((words[:3], 0), (words[::-1], 1), (words[::-1], 0)):

@@ -8,7 +8,7 @@ from bytewise.protocol.court import commitments
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.court.tally import judge
-from bytewise.protocol.errors.actors import CommitmentMismatch, ConvictionsHeld, TooEarly
+from bytewise.protocol.errors.actors import BreakerHolds, CommitmentMismatch, TooEarly
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 from tests.reference import checks, payment
@@ -79,7 +79,7 @@ def finalize(court: Court, dispute: Digest) -> Court:
     if court.now <= found.airgap_end:
         raise TooEarly("the end", found.airgap_end + 1, court.now)
     if found.verdict in CONVICTIONS and court.breaker(found.claim.environment).held:
-        raise ConvictionsHeld(found.claim.environment.hex())
+        raise BreakerHolds(found.claim.environment.hex())
     return payment.end(court, replace(found, phase=Phase.FINAL))
 
 

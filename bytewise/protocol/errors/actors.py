@@ -164,7 +164,7 @@ class BondMismatch(Fault):
     rule, template = "R-48", "{0}: {1} wei sent, {2} asked"
 
 
-class ConvictionsHeld(Unavailable):
+class BreakerHolds(Unavailable):
     """The breaker holds back convictions in this environment until governance has decided."""
 
     rule, template = "R-49", "convictions in environment {0} are held"

@@ -12,7 +12,7 @@ from bytewise.protocol.court.commitments import Commit
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Seat
-from bytewise.protocol.errors.actors import BondMismatch, ChainReverted, ConvictionsHeld, TooEarly, WindowClosed, WrongPhase
+from bytewise.protocol.errors.actors import BondMismatch, BreakerHolds, ChainReverted, TooEarly, WindowClosed, WrongPhase
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import U16, U256, ZERO_DIGEST, Address, Blob, address
@@ -59,7 +59,7 @@ def test_rules_say_what_was_wrong() -> None:
         ("WrongPhase", {"id": word("d"), "have": 1, "want": 3}, WrongPhase),
         ("TooEarly", {"now_": 1, "notBefore": 2}, TooEarly),
         ("TooLate", {"now_": 2, "end": 1}, WindowClosed),
-        ("Held", {"environment": word("e")}, ConvictionsHeld),
+        ("Held", {"environment": word("e")}, BreakerHolds),
         ("BondMismatch", {"have": 1, "want": 2}, BondMismatch),
     ):
         assert type(as_rule(reverted(name, **values))) is rule

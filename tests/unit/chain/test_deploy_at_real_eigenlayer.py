@@ -46,9 +46,9 @@ class Command:
         options = self.options | {f"--{name.replace('_', '-')}": value for name, value in changes.items()}
         where = ["--rpc", self.anvil.url, "--chain-id", str(CHAIN_ID), "--devnet-account", "0", "--pool", f"0x{POOL.hex()}"]
         listed = [part for pair in options.items() for part in pair]
-        return self.told(["chain", "deploy", *where, "--out", str(self.book), *listed, *more], wanted)
+        return self.printed(["chain", "deploy", *where, "--out", str(self.book), *listed, *more], wanted)
 
-    def told(self, arguments: list[str], wanted: Exit) -> str:
+    def printed(self, arguments: list[str], wanted: Exit) -> str:
         self.capsys.readouterr()
         code = main(arguments)
         captured = self.capsys.readouterr()
@@ -84,7 +84,7 @@ def test_network_of_the_command_slashes_restaked_ether(command: Command) -> None
     assert (network.stake, network.addresses.stake_vault) == (StakeSource.EIGENLAYER, source)
     assert verify_code(anvil.client, network) == network
     look = ["chain", "show", "--rpc", anvil.url, "--network", str(command.book), "--output", "json"]
-    stake = json.loads(command.told(look, Exit.OK))["stake"]
+    stake = json.loads(command.printed(look, Exit.OK))["stake"]
     assert (stake["source"], stake["slasher"], stake["recipient"]) == ("eigenlayer", source, source)
     assert stake["horizon"] == MAX_AGE + DEVNET.longest_dispute <= DELAY_BLOCKS
     joined = populated(anvil, furnished(anvil, network), Restaking(eigen.settle, eigen.stake))

@@ -20,6 +20,7 @@ from tests.fixtures.system.lying_operators import CHALLENGER, OPERATOR, VERIFIER
 from tests.fixtures.system.plays import (
     OUTPUT_FIELDS,
     REQUEST_FIELDS,
+    AskedReceipt,
     Conduct,
     Course,
     Hidden,
@@ -27,11 +28,10 @@ from tests.fixtures.system.plays import (
     Posted,
     Sealed,
     Swap,
-    Told,
     drawn,
     simpler,
 )
-from tests.fixtures.system.receipt_fates import Fate, Story, result_of
+from tests.fixtures.system.receipt_fates import Fate, PlayResult, result_of
 from tests.fixtures.system.whole_system import SEATS, WholeSystem
 
 ENOUGH = 20
@@ -47,7 +47,7 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholeSystem]:
         yield WholeSystem(anvil, tmp_path_factory.mktemp("system"))
 
 
-def violations(system: WholeSystem, story: Story) -> list[str]:
+def violations(system: WholeSystem, story: PlayResult) -> list[str]:
     """What is not as it must be."""
     wrong = [f"{name}: {have} instead of {want}" for name, (have, want) in story.sums.items() if have != want]
     wrong += [f"{each.what}: lost {each.lost}" for each in story.penalties if each.lost < each.least]
@@ -133,7 +133,7 @@ def test_upheld_and_final_answers_are_true_under_any_lie(system: WholeSystem, py
 
 def one(**told: Any) -> Play:
     """A batch of one receipt."""
-    return (Posted((Told(**told),)),)
+    return (Posted((AskedReceipt(**told),)),)
 
 
 FALSE_ANSWER: dict[str, Any] = {"output": frozenset({"token_ids"}), "follows": 2}
@@ -152,7 +152,7 @@ def all_seats(seats: int) -> int:
 
 def test_undisputed_lie_becomes_final(system: WholeSystem) -> None:
     """The boundary: nothing but a question of somebody honest keeps a false receipt from being accepted."""
-    unseen = Posted((Told(**FALSE_ANSWER),), listed=False, demanded=False)
+    unseen = Posted((AskedReceipt(**FALSE_ANSWER),), listed=False, demanded=False)
     story = system.play((*one(**FALSE_ANSWER, questioned=False), unseen, *one(**FALSE_ANSWER)))
     assert violations(system, story) == []
     assert [(fate.verdict, fate.is_final) for fate in story.fates] == [
@@ -203,8 +203,8 @@ def test_judges_that_compare_no_tokens_uphold_a_lie_and_it_is_reported(system: W
 
 @pytest.mark.usefixtures("careless")
 def test_finding_is_shown_with_no_other_finding_beside_it(system: WholeSystem) -> None:
-    false = Told(output=frozenset({"token_ids", "blind"}), follows=2, course=Course(((Conduct.ABSENT,),), appeal=True))
-    play = (Posted((Told(), false)), *one(hidden=Hidden.ENVELOPE))
+    false = AskedReceipt(output=frozenset({"token_ids", "blind"}), follows=2, course=Course(((Conduct.ABSENT,),), appeal=True))
+    play = (Posted((AskedReceipt(), false)), *one(hidden=Hidden.ENVELOPE))
     assert violations(system, system.play(play))
     assert smallest(system, play) in [one(output=frozenset({name}), follows=2) for name in ("blind", "token_ids")]
 
@@ -223,7 +223,7 @@ ALSO = {
 
 def test_every_comparison_of_the_reexecution_is_needed(system: WholeSystem) -> None:
     """Each field false alone: who does not compare it finds a true receipt, convicted for nothing."""
-    told = [replace(Told(), **{record.lower(): frozenset({name})}) for record, name in SIGNED]  # type: ignore[arg-type]
+    told = [replace(AskedReceipt(), **{record.lower(): frozenset({name})}) for record, name in SIGNED]  # type: ignore[arg-type]
     story = system.play(tuple(Posted((each,)) for each in told))
     assert violations(system, story) == []
     for (record, name), fate in zip(SIGNED, story.fates, strict=True):
@@ -238,7 +238,7 @@ def test_every_comparison_of_the_reexecution_is_needed(system: WholeSystem) -> N
 
 def test_times_that_no_execution_determines_are_upheld_and_named(system: WholeSystem) -> None:
     """An operator's times: who reads the list sees that they cannot be true, and no committee is asked about them."""
-    story = system.play(tuple(Posted((Told(receipt=frozenset({name})),)) for name in PROMISED))
+    story = system.play(tuple(Posted((AskedReceipt(receipt=frozenset({name})),)) for name in PROMISED))
     assert violations(system, story) == []
     assert [(fate.verdict, fate.is_final) for fate in story.fates] == [(Verdict.UPHELD, True)] * len(PROMISED)
     assert None not in [system.fault(fate.filed) for fate in story.fates]
@@ -246,7 +246,7 @@ def test_times_that_no_execution_determines_are_upheld_and_named(system: WholeSy
 
 def test_as_many_lazy_as_honest_seats_cost_the_honest_their_pay(system: WholeSystem) -> None:
     """In a round that decides nothing, one group of seats with one result is right: the largest, of equals the first."""
-    told = Told(course=Course(((Conduct.LAZY,) * 5,)))
+    told = AskedReceipt(course=Course(((Conduct.LAZY,) * 5,)))
     story = system.play((Posted((told,) * 6),))
     assert violations(system, story) == []
     lost = [
@@ -260,7 +260,7 @@ def test_as_many_lazy_as_honest_seats_cost_the_honest_their_pay(system: WholeSys
 
 def test_invented_answer_is_paid_where_the_bytes_are_withheld(system: WholeSystem) -> None:
     """Missing bytes and a fault count together, so that withholding is never cheaper than lying: both are then right."""
-    told = Told(hidden=Hidden.ENVELOPE, course=all_of(Conduct.ACCUSES))
+    told = AskedReceipt(hidden=Hidden.ENVELOPE, course=all_of(Conduct.ACCUSES))
     story = system.play((Posted((told,) * 6),))
     assert violations(system, story) == []
     mixed = [fate for fate in story.fates if fate.is_mixed]

@@ -26,7 +26,7 @@ from tests.fixtures.chain.devnet import POOL, signer, word
 DEPLOY = ["chain", "deploy", "--chain-id", str(CHAIN_ID), "--devnet-account", "0", "--pool", f"0x{POOL.hex()}"]
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> str:
+def printed(capsys: pytest.CaptureFixture[str]) -> str:
     captured = capsys.readouterr()
     return " ".join((captured.out + captured.err).split())
 
@@ -35,7 +35,7 @@ def test_deployment_is_planned_made_and_checked(anvil: Anvil, tmp_path: Path, ca
     anvil.mine(2)
     book, rpc = tmp_path / "network.json", ["--rpc", anvil.url]
     assert main([*DEPLOY, *rpc, "--out", str(book), "--plan"]) == Exit.OK
-    assert "35 transactions" in told(capsys) and not book.exists()
+    assert "35 transactions" in printed(capsys) and not book.exists()
     assert anvil.client.nonce(signer(0).address) == 0
     assert main([*DEPLOY, *rpc, "--out", str(book)]) == Exit.OK
     assert main([*DEPLOY, *rpc, "--out", str(book)]) == Exit.USAGE
@@ -49,10 +49,10 @@ def test_deployment_is_planned_made_and_checked(anvil: Anvil, tmp_path: Path, ca
     assert state["money_sums"] and state["params_version"] == 1 and len(state["contracts"]) == 25
     assert state["pools"] == [{"pool": f"0x{POOL.hex()}", "added": False}]
     assert main(["chain", "show", *where]) == Exit.OK
-    assert "what moves stake waits 64 days" in told(capsys)
+    assert "what moves stake waits 64 days" in printed(capsys)
     anvil.rpc("anvil_setCode", network.addresses.disputes, "0x00")
     assert main(["chain", "show", *where]) == Exit.USAGE
-    assert f"disputes at {network.addresses.disputes} has other code" in told(capsys)
+    assert f"disputes at {network.addresses.disputes} has other code" in printed(capsys)
 
 
 def test_address_book_with_exchanged_contracts_is_refused(
@@ -67,7 +67,7 @@ def test_address_book_with_exchanged_contracts_is_refused(
         write_network(book, swapped)
         capsys.readouterr()
         assert main(["chain", "show", "--rpc", anvil.url, "--network", str(book)]) == Exit.USAGE
-        return told(capsys)
+        return printed(capsys)
 
     at, names = network.addresses, [field.name for field in fields(Addresses)]
     for one, two in itertools.combinations(names, 2):
@@ -118,32 +118,32 @@ def test_parameters_are_shown_as_input_and_tried_before_a_vote(
     file.write_text(capsys.readouterr().out)
     for version in ("2", "99999999999999"):
         assert main([*where, "--version", version]) == Exit.USAGE
-        assert f"--version: is {version}: this network has versions 1 to 1" in told(capsys)
+        assert f"--version: is {version}: this network has versions 1 to 1" in printed(capsys)
     assert complete(read_changes(file)) == DEVNET
     file.write_text("[times]\nwindow = 240\n")
-    assert main([*where, "--set", str(file), "--dry-run"]) == Exit.OK and told(capsys) == "legal"
+    assert main([*where, "--set", str(file), "--dry-run"]) == Exit.OK and printed(capsys) == "legal"
     assert main([*where, "--set", str(file)]) == Exit.OK
-    assert f"target {read_network(book).addresses.params} calldata 0x" in told(capsys)
+    assert f"target {read_network(book).addresses.params} calldata 0x" in printed(capsys)
     for content, words in REFUSED:
         file.write_text(content)
         assert main([*where, "--set", str(file), "--dry-run"]) == Exit.USAGE
-        assert words in told(capsys)
+        assert words in printed(capsys)
     anvil.rpc("anvil_mine", hex(MEASURED_BLOCKS), hex(12))
     file.write_text("[times]\nwindow = 120\n")
     assert main([*where[:-2], "--set", str(file), "--dry-run"]) == Exit.USAGE
-    assert "max_anchor_delay + window + cure: is 240, needs 481" in told(capsys)
+    assert "max_anchor_delay + window + cure: is 240, needs 481" in printed(capsys)
 
 
 def test_wrong_input_is_named(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = ["--rpc", anvil.url, "--out", str(tmp_path / "network.json")]
-    assert main([*DEPLOY, *out]) == Exit.USAGE and "needs two blocks" in told(capsys)
+    assert main([*DEPLOY, *out]) == Exit.USAGE and "needs two blocks" in printed(capsys)
     anvil.mine(2)
-    assert main([*DEPLOY, *out, "--curator", "0x12"]) == Exit.USAGE and "0x12 is none" in told(capsys)
-    assert main([*DEPLOY, *out, "--pool", "0x12"]) == Exit.USAGE and "--pool" in told(capsys)
-    assert main([*DEPLOY[:4], *out]) == Exit.USAGE and "--key or --devnet-account" in told(capsys)
+    assert main([*DEPLOY, *out, "--curator", "0x12"]) == Exit.USAGE and "0x12 is none" in printed(capsys)
+    assert main([*DEPLOY, *out, "--pool", "0x12"]) == Exit.USAGE and "--pool" in printed(capsys)
+    assert main([*DEPLOY[:4], *out]) == Exit.USAGE and "--key or --devnet-account" in printed(capsys)
     (tmp_path / "bad.toml").write_text("[committee]\ntau_num = 1\n")
     assert main([*DEPLOY, *out, "--params", str(tmp_path / "bad.toml")]) == Exit.USAGE
-    assert "tau is outside its bounds" in told(capsys)
+    assert "tau is outside its bounds" in printed(capsys)
 
 
 def test_a_chain_with_money_needs_every_parameter(tmp_path: Path) -> None:

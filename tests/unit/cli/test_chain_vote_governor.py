@@ -29,14 +29,14 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Anvil, 
 
 
 @pytest.fixture
-def desk(deployed: tuple[Anvil, Path], capsys: pytest.CaptureFixture[str]) -> GovernanceCli:
+def governance(deployed: tuple[Anvil, Path], capsys: pytest.CaptureFixture[str]) -> GovernanceCli:
     at = GovernanceCli(*deployed, capsys)
     at.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
     at.blocks(1)
     return at
 
 
-def test_vote_changes_the_voting_parameters(desk: GovernanceCli, tmp_path: Path) -> None:
+def test_vote_changes_the_voting_parameters(governance: GovernanceCli, tmp_path: Path) -> None:
     listing = [
         {"contract": "BytewiseGovernor", "function": "setVotingDelay", "arguments": [1]},
         {"contract": "ShortTimelock", "function": "updateDelay", "arguments": [4 * 86_400]},
@@ -44,17 +44,17 @@ def test_vote_changes_the_voting_parameters(desk: GovernanceCli, tmp_path: Path)
         {"contract": "BytewiseGovernor", "function": "updateQuorumNumerator", "arguments": [7]},
     ]
     (tmp_path / "calls.json").write_text(json.dumps(listing))
-    number, listed = passed(desk, ["--calls", str(tmp_path / "calls.json"), "--description", "quicker, and by more"])
+    number, listed = passed(governance, ["--calls", str(tmp_path / "calls.json"), "--description", "quicker, and by more"])
     assert listed["does"][0] == "BytewiseGovernor.setVotingDelay(newVotingDelay=1)"
-    desk.run("proposal", "execute", number, "--devnet-account", "0", "--send")
-    found = [desk.read("BytewiseGovernor", name) for name in ("votingDelay", "proposalThreshold", "quorumNumerator")]
+    governance.run("proposal", "execute", number, "--devnet-account", "0", "--send")
+    found = [governance.read("BytewiseGovernor", name) for name in ("votingDelay", "proposalThreshold", "quorumNumerator")]
     assert found == [1, 10**20, 7], "each call was its own of the queue"
-    timelock = desk.network.addresses.short_timelock
-    assert desk.anvil.client.call("TimelockController", timelock, "getMinDelay", block="latest") == 4 * 86_400
+    timelock = governance.network.addresses.short_timelock
+    assert governance.anvil.client.call("TimelockController", timelock, "getMinDelay", block="latest") == 4 * 86_400
 
 
-def test_every_act_on_the_governor_can_be_proposed(desk: GovernanceCli) -> None:
-    at = desk.network.addresses
+def test_every_act_on_the_governor_can_be_proposed(governance: GovernanceCli) -> None:
+    at = governance.network.addresses
     acts = [
         governed.set_voting_delay(10),
         governed.set_voting_period(100),
@@ -63,15 +63,15 @@ def test_every_act_on_the_governor_can_be_proposed(desk: GovernanceCli) -> None:
         governed.relay_from_governor(at.governance_token, 0, proposals.delegate(VOTER.address).calldata),
     ]
     for act in acts:
-        assert proposals.timelock_for(desk.anvil.client, desk.network, [act]) == "ShortTimelock", act.function
-    several = QuorumClient([ChainClient(desk.anvil.url, CHAIN_ID) for _ in range(3)], 2)
-    assert proposals.timelock_for(several, desk.network, acts[:1]) == "ShortTimelock"
+        assert proposals.timelock_for(governance.anvil.client, governance.network, [act]) == "ShortTimelock", act.function
+    several = QuorumClient([ChainClient(governance.anvil.url, CHAIN_ID) for _ in range(3)], 2)
+    assert proposals.timelock_for(several, governance.network, acts[:1]) == "ShortTimelock"
 
 
-def test_proposal_the_governor_would_refuse_later_is_refused_before_it(desk: GovernanceCli) -> None:
+def test_proposal_the_governor_would_refuse_later_is_refused_before_it(governance: GovernanceCli) -> None:
     def refused(*arguments: str) -> str:
         asked = ["BytewiseGovernor", *arguments, "--description", "why", "--from", VOTER.address]
-        return desk.run("proposal", "create", *asked, wanted=Exit.USAGE)
+        return governance.run("proposal", "create", *asked, wanted=Exit.USAGE)
 
     assert "OutOfBounds(setting=" in refused("setVotingPeriod", "0")
     assert "OutOfBounds" in refused("updateQuorumNumerator", "51") and "OutOfBounds" in refused("setVotingDelay", "302401")
@@ -87,6 +87,6 @@ class Unbending(ChainClient):
         return super().rpc(method, *params[:2])
 
 
-def test_node_that_simulates_on_its_own_state_only_is_named(desk: GovernanceCli) -> None:
+def test_node_that_simulates_on_its_own_state_only_is_named(governance: GovernanceCli) -> None:
     with pytest.raises(ConfigurationError, match="no eth_call on a changed state"):
-        proposals.timelock_for(Unbending(desk.anvil.url, CHAIN_ID), desk.network, [governed.set_voting_delay(10)])
+        proposals.timelock_for(Unbending(governance.anvil.url, CHAIN_ID), governance.network, [governed.set_voting_delay(10)])

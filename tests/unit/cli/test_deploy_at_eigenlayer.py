@@ -75,9 +75,9 @@ class Place:
         options = self.options | {f"--{name.replace('_', '-')}": value for name, value in changes.items()}
         listed = [part for name, value in options.items() if value is not None for part in (name, value)]
         where = ["--rpc", self.anvil.url, "--chain-id", str(CHAIN_ID), "--devnet-account", "0", "--pool", f"0x{POOL.hex()}"]
-        return self.told(["chain", "deploy", *where, "--out", str(self.book), *listed, *more], wanted)
+        return self.printed(["chain", "deploy", *where, "--out", str(self.book), *listed, *more], wanted)
 
-    def told(self, arguments: list[str], wanted: Exit) -> str:
+    def printed(self, arguments: list[str], wanted: Exit) -> str:
         self.capsys.readouterr()
         code = main(arguments)
         captured = self.capsys.readouterr()
@@ -115,18 +115,18 @@ def test_address_book_and_status_name_the_stake_source(place: Place) -> None:
     network = read_network(place.book)
     assert (network.stake, network.addresses.stake_vault) == (StakeSource.EIGENLAYER, place.source)
     look = ["chain", "show", "--rpc", place.anvil.url, "--network", str(place.book)]
-    state = json.loads(place.told([*look, "--output", "json"], Exit.OK))
+    state = json.loads(place.printed([*look, "--output", "json"], Exit.OK))
     assert state["stake"] == {
         "source": "eigenlayer", "allocation_manager": place.eigen.at, "strategy": place.eigen.at,
         "operator_set": f"{place.eigen.at}:7", "max_age": 120, "horizon": 120 + DISPUTE_BLOCKS,
         "longest_s": DISPUTE_BLOCKS * SLOT_S, "slasher": place.source, "recipient": place.source,
     }  # fmt: skip
-    assert f"stake is at EigenLayer: set {place.eigen.at}:7" in place.told(look, Exit.OK)
+    assert f"stake is at EigenLayer: set {place.eigen.at}:7" in place.printed(look, Exit.OK)
     place.eigen.do("name", NOBODY)
-    said = place.told(look, Exit.MISMATCH)
+    said = place.printed(look, Exit.MISMATCH)
     assert f"the slasher of operator set {place.eigen.at}:7 is {NOBODY} from block" in said
     place.eigen.do("create", NOBODY, place.source)
-    said = place.told(look, Exit.MISMATCH)
+    said = place.printed(look, Exit.MISMATCH)
     assert f"the slasher of operator set {place.eigen.at}:7 is {NOBODY}, should be {place.source}" in said
     with pytest.raises(ConfigurationError, match=r"stake is native, and stake_vault is no StakeVault"):
         verify_code(place.anvil.client, replace(network, stake=StakeSource.NATIVE))
@@ -138,11 +138,11 @@ def test_native_address_book_that_names_eigenlayer_is_refused(place: Place) -> N
     network = read_network(place.book)
     assert network.stake is StakeSource.NATIVE
     look = ["chain", "show", "--rpc", place.anvil.url, "--network", str(place.book)]
-    assert "stake is in a vault of the network's own" in place.told(look, Exit.OK)
+    assert "stake is in a vault of the network's own" in place.printed(look, Exit.OK)
     write_network(place.book, replace(network, stake=None))
-    assert json.loads(place.told([*look, "--output", "json"], Exit.OK))["stake"] == {"source": "native"}
+    assert json.loads(place.printed([*look, "--output", "json"], Exit.OK))["stake"] == {"source": "native"}
     write_network(place.book, replace(network, stake=StakeSource.EIGENLAYER))
-    assert "stake is eigenlayer, and stake_vault is no EigenLayerStake" in place.told(look, Exit.USAGE)
+    assert "stake is eigenlayer, and stake_vault is no EigenLayerStake" in place.printed(look, Exit.USAGE)
 
 
 def test_options_too_many_or_too_few_are_named(place: Place) -> None:

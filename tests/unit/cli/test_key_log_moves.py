@@ -44,7 +44,7 @@ def release(site: LogSite, case: Case, index: int, at: int) -> None:
     site.world.release(site.shards[index], case)
 
 
-def told(site: LogSite, case: Case, *arguments: str) -> tuple[int, dict[str, Any]]:
+def printed(site: LogSite, case: Case, *arguments: str) -> tuple[int, dict[str, Any]]:
     """What `show` says of a receipt, and its exit code."""
     site.said()
     code = site.log("show", hex0x(case.id), "--output", "json", *arguments)
@@ -65,12 +65,12 @@ def test_partials_from_before_and_after_a_refresh_do_not_add_up(site: LogSite) -
     release(site, case, 2, now - HOUR)
     with world.serving(*site.shards.items()):
         assert site.log("verify") == Exit.OK
-        code, story = told(site, case)
+        code, story = printed(site, case)
         assert (code, story["opened"], story["untold"], story["openable_together"]) == (Exit.OK, False, False, False)
         assert openings(story) == [(0, [1], False), (1, [2], False)]
         release(site, case, 1, now - HOUR)
         assert site.log("verify") == Exit.OK
-    code, story = told(site, case)
+    code, story = printed(site, case)
     assert (code, story["opened"], openings(story)) == (Exit.OK, True, [(0, [1], False), (1, [1, 2], True)])
     assert site.log("show", hex0x(case.id)) == Exit.OK
     assert "shards [1, 2] of version 1 released, 2 are needed" in (said := site.said())
@@ -90,7 +90,7 @@ def test_receipt_opened_under_a_lower_threshold_stays_opened(site: LogSite) -> N
     book(site, raised, (0, world.document), (now - 2 * HOUR, raised))
     with world.serving(*site.shards.items()):
         assert site.log("verify") == Exit.OK
-    code, story = told(site, case)
+    code, story = printed(site, case)
     assert (code, story["opened"], openings(story)) == (Exit.OK, True, [(0, [1, 2], True)])
     assert [each["threshold"] for each in story["shares"]] == [2, 3]
 
@@ -119,10 +119,10 @@ def test_former_holders_of_a_moved_key_are_asked_and_believed(site: LogSite) -> 
                 (True, [0], 1), (True, [0], 1), (True, [0], 0), (False, [1], 0), (False, [1], 0), (False, [1], 0),
             ]  # fmt: skip
         assert site.log("verify") == Exit.OK, "those before are gone for good, and all that they released is here"
-    code, story = told(site, case)
+    code, story = printed(site, case)
     assert (code, story["opened"], openings(story)) == (Exit.OK, True, [(0, [1, 2], True)])
     assert story["shares"][0]["holders"] == [each.address for each in world.document.record.shards]
-    assert told(site, other)[0] == Exit.NOT_FOUND
+    assert printed(site, other)[0] == Exit.NOT_FOUND
 
 
 def test_missing_logs_are_not_reported_as_nothing_opened(site: LogSite) -> None:
@@ -134,18 +134,18 @@ def test_missing_logs_are_not_reported_as_nothing_opened(site: LogSite) -> None:
     with heirs.serving(*((index, heirs.shard(index)) for index in (1, 2, 3))):
         assert site.log("verify") == Exit.INCONCLUSIVE
         assert "shows no log: what it released of version 0 cannot be told" in site.said()
-        code, story = told(site, case)
+        code, story = printed(site, case)
         assert (code, story["opened"], story["untold"]) == (Exit.INCONCLUSIVE, False, True)
         assert [each["unread"] for each in story["shares"]] == [[1, 2, 3], []]
         with world.serving((1, site.shards[1])):
             assert site.log("verify") == Exit.INCONCLUSIVE
-        code, story = told(site, case)
+        code, story = printed(site, case)
         assert (code, openings(story), story["openings"][0]["untold"]) == (Exit.INCONCLUSIVE, [(0, [1], False)], True)
         assert site.log("show", hex0x(case.id)) == Exit.INCONCLUSIVE
         assert "whether it was opened with shares of version 0 cannot be told: nobody here has the logs until 2" in site.said()
         with world.serving((2, site.shards[2])):
             assert site.log("verify") == Exit.INCONCLUSIVE
-    assert openings(told(site, case)[1]) == [(0, [1, 2], True)]
+    assert openings(printed(site, case)[1]) == [(0, [1, 2], True)]
 
 
 def test_old_book_without_former_holders_does_not_report_not_opened(site: LogSite) -> None:
@@ -160,7 +160,7 @@ def test_old_book_without_former_holders_does_not_report_not_opened(site: LogSit
     book(site, heirs.document)
     with heirs.serving(*((index, heirs.shard(index)) for index in (1, 2, 3))):
         assert site.log("verify") == Exit.OK
-    code, story = told(site, case)
+    code, story = printed(site, case)
     former = sorted(each.address for each in world.document.record.shards[:2])
     assert (code, story["opened"], story["untold"], story["strangers"]) == (Exit.INCONCLUSIVE, False, True, former)
     assert site.log("show", hex0x(case.id)) == Exit.INCONCLUSIVE
@@ -176,7 +176,7 @@ def test_release_with_replaced_share_is_named_and_counted_for_its_version(site: 
     with world.serving(*site.shards.items()), heirs.serving(*((index, heirs.shard(index)) for index in (1, 2, 3))):
         assert site.log("verify") == Exit.MISMATCH
     assert "record 0 released while others held the shares, of version 1" in site.said()
-    code, story = told(site, case)
+    code, story = printed(site, case)
     assert (code, story["opened"], openings(story)) == (Exit.OK, True, [(0, [1, 2], True)])
 
 

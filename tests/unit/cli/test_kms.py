@@ -33,8 +33,8 @@ from tests.fixtures.cli.key_site import (
     signatures,
     site,
 )
-from tests.fixtures.kms.ceremonies import COORDINATOR, Town, party, plan_for
-from tests.fixtures.kms.dkg_fixture import CHANNEL, offices
+from tests.fixtures.kms.ceremonies import COORDINATOR, CeremonyParties, party, plan_for
+from tests.fixtures.kms.dkg_fixture import CHANNEL, ceremony_shards
 from tests.fixtures.kms.memory_chain import NOW
 from tests.fixtures.kms.served_ceremony import serving
 from verifier.wiring import FollowingReader
@@ -168,7 +168,7 @@ def test_interrupted_activation_of_an_epoch_is_resumed(site: KeySite) -> None:
 @pytest.mark.e2e
 @pytest.mark.parametrize(("epoch", "count"), [(2, 2), (hybrid_epoch(1), 3)], ids=["plain", "hybrid"])
 def test_one_command_makes_and_activates_the_next_key_and_is_repeatable(site: KeySite, epoch: int, count: int) -> None:
-    folder, parties = site.folder, offices(site.folder / "next", count)[0]
+    folder, parties = site.folder, ceremony_shards(site.folder / "next", count)[0]
     for each, port in zip(parties, free_ports(count), strict=True):
         each.port, each.key_epochs = port, site.network.addresses.key_epochs
         (each.folder / "entry.json").write_bytes(encode(keyring.shard_entry(each.folder, each.url, CHANNEL)))
@@ -227,5 +227,5 @@ def test_shard_folder_is_restored_without_superseded_shares(site: KeySite) -> No
 def test_ceremony_report_names_shards_without_a_share_proof() -> None:
     parties = [party(n) for n in (1, 2, 3)]
     parties[2].absent = {CeremonyPhase.CONFIRMING}
-    told = public_facts(Town(plan_for(parties, 2, 2), parties).run())
+    told = public_facts(CeremonyParties(plan_for(parties, 2, 2), parties).run())
     assert (told["phase"], told["confirmed"], told["unproven"]) == ("DONE", [1, 2], [3])

@@ -11,10 +11,10 @@ from bytewise.service.exit_codes import Exit
 from cli.__main__ import main
 from tests.fixtures.kms.ceremonies import COORDINATOR
 from tests.fixtures.kms.ceremony_runs import run
-from tests.fixtures.kms.dkg_fixture import Office, brought, coordinator_of, offices, plan
+from tests.fixtures.kms.dkg_fixture import CeremonyShard, brought, ceremony_shards, coordinator_of, plan
 
 
-def show(shard: Office, *more: str) -> int:
+def show(shard: CeremonyShard, *more: str) -> int:
     """As the shard's operator asks; the exit code."""
     (shard.folder / "bytewise.toml").write_text(
         'folder = "."\nepoch_file = "epoch.json"\npolicy_file = "policy.json"\n'
@@ -29,9 +29,9 @@ def verify(*arguments: object) -> int:
     return main(["key", "forks", "verify", *map(str, arguments)])
 
 
-def forked(folder: Path) -> tuple[list[Office], CeremonyPlan]:
+def forked(folder: Path) -> tuple[list[CeremonyShard], CeremonyPlan]:
     """Shard 1 was shown two logs of a ceremony, shard 2 one, shard 3 the other."""
-    shards, _ = offices(folder, 3)
+    shards, _ = ceremony_shards(folder, 3)
     agreed = plan(shards, 2, 3)
     words = tuple(message for each in shards for message in each.exchange(brought(agreed)).messages)
     for shard, log in zip(shards, (words, words[:3], words[::-1]), strict=True):
@@ -62,7 +62,7 @@ def test_shard_shows_the_second_log_and_any_reader_verifies_it(tmp_path: Path, c
 def test_honest_coordinators_logs_convict_nobody_and_bad_files_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shards, _ = offices(tmp_path, 2)
+    shards, _ = ceremony_shards(tmp_path, 2)
     assert show(shards[0]) == Exit.OK
     assert "0 logs of this shard" in capsys.readouterr().out
     assert show(shards[0], "--out", str(shards[0].folder / "bytewise.toml")) == Exit.USAGE

@@ -19,9 +19,9 @@ from kms.storage import keyring
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import reader
 from tests.fixtures.cli.key_site import CURATOR, KeySite
-from tests.fixtures.kms.ceremonies import COORDINATOR, Town, generated, party, plan_for, seat
+from tests.fixtures.kms.ceremonies import COORDINATOR, CeremonyParties, generated, party, plan_for, seat
 from tests.fixtures.kms.ceremony_runs import PHASE_S, numbered, on_chain, run, shares_make_the_key
-from tests.fixtures.kms.dkg_fixture import CHANNEL, Office, Turns, coordinator_of, offices, plan
+from tests.fixtures.kms.dkg_fixture import CHANNEL, CeremonyShard, Turns, ceremony_shards, coordinator_of, plan
 from tests.fixtures.kms.lying_shards import wrong_partial
 
 EPOCH = 2
@@ -32,7 +32,7 @@ class Ceremonies:
 
     def __init__(self, site: KeySite) -> None:
         self.site, self.folder = site, site.folder / "next"
-        self.shards, self.chain = offices(self.folder, 3)
+        self.shards, self.chain = ceremony_shards(self.folder, 3)
         for each in self.shards:
             each.key_epochs = site.network.addresses.key_epochs
             (each.folder / "entry.json").write_bytes(encode(keyring.shard_entry(each.folder, each.url, CHANNEL)))
@@ -48,7 +48,7 @@ class Ceremonies:
             agreed = plan(self.shards, 2, 2, dealers=numbered(self.shards), source=source, epoch=EPOCH)
         return replace(agreed, key_epochs=self.site.network.addresses.key_epochs)
 
-    def hold(self, name: str, agreed: CeremonyPlan, silent: Office, since: CeremonyPhase) -> CeremonyState:
+    def hold(self, name: str, agreed: CeremonyPlan, silent: CeremonyShard, since: CeremonyPhase) -> CeremonyState:
         """A ceremony in which one shard is away from a phase on; its plan and settings are where the verbs look."""
         coordinator, turns = coordinator_of(self.folder, agreed, self.shards), Turns()
 
@@ -113,8 +113,8 @@ def test_key_with_an_unproven_share_is_activated_only_by_naming_the_shard(
     assert chain.epoch_on_chain(EPOCH, chain.head()).version == 1
 
 
-def done(town: Town) -> CeremonyState:
-    state = town.run()
+def done(parties_of_ceremony: CeremonyParties) -> CeremonyState:
+    state = parties_of_ceremony.run()
     assert state.phase is CeremonyPhase.DONE
     return state
 
@@ -123,7 +123,7 @@ def test_each_shard_without_a_share_proof_is_named_with_its_reason() -> None:
     parties = [party(n) for n in range(1, 8)]
     parties[2].absent, parties[3].absent = {CeremonyPhase.CONFIRMING}, {CeremonyPhase.JOINING}
     parties[4].meddle = wrong_partial
-    state = done(Town(plan_for(parties, 2, 4), parties))
+    state = done(CeremonyParties(plan_for(parties, 2, 4), parties))
     assert list(unproven_shares(state)) == [3, 4, 5] and unproven_shares(state)[5].startswith("was found lying: ")
     named: Sequence[int]
     for named in ((), (3,), (3, 4), (4, 5)):
@@ -136,7 +136,7 @@ def test_each_shard_without_a_share_proof_is_named_with_its_reason() -> None:
     held, source = generated(2, 3)
     heir = replace(held[0], share=None)
     mending = plan_for(held[1:], 2, 2, dealers=dict(enumerate(held[1:], 2)), source=source, heir=seat(1, heir))
-    repaired = done(Town(mending, [heir, *held[1:]]))
+    repaired = done(CeremonyParties(mending, [heir, *held[1:]]))
     assert verify_shares_proven(repaired) is repaired
     with pytest.raises(ConfigurationError, match="--without 2: no shard gets a share of this index"):
         verify_shares_proven(repaired, [2])

@@ -66,21 +66,21 @@ def test_nouns_are_listed_and_shown_from_the_chain(tmp_path: Path, capsys: pytes
     with Judged.begun(tmp_path) as judged:
         where = ["--network", str(tmp_path / "network.json"), "--rpc", judged.court.anvil.url]
 
-        def told(*words: str) -> Any:
+        def table_of(*words: str) -> Any:
             capsys.readouterr()
             assert main([*words, *where, "--output", "json"]) == Exit.OK, capsys.readouterr().err
             return json.loads(capsys.readouterr().out)
 
         dispute = "0x" + judged.case.id.hex()
-        assert [each["dispute"] for each in told("dispute", "list")] == [dispute]
-        assert told("dispute", "show", dispute[:12])["dispute"] == dispute
-        assert told("dispute", "list", "--verdict", "draw") == []
-        members = told("member", "list", "--dispute", dispute[:8])
+        assert [each["dispute"] for each in table_of("dispute", "list")] == [dispute]
+        assert table_of("dispute", "show", dispute[:12])["dispute"] == dispute
+        assert table_of("dispute", "list", "--verdict", "draw") == []
+        members = table_of("member", "list", "--dispute", dispute[:8])
         assert {each["voter"] for each in members} == {each.voter for each in judged.case.members}
-        assert {each["voter"] for each in told("member", "show", members[0]["voter"][:12])} == {members[0]["voter"]}
-        verifiers, operators = told("verifier", "list"), told("operator", "list")
-        assert told("verifier", "show", verifiers[0]["account"][:12]) == verifiers[0]
-        assert told("operator", "show", operators[0]["account"])["account"] == operators[0]["account"]
+        assert {each["voter"] for each in table_of("member", "show", members[0]["voter"][:12])} == {members[0]["voter"]}
+        verifiers, operators = table_of("verifier", "list"), table_of("operator", "list")
+        assert table_of("verifier", "show", verifiers[0]["account"][:12]) == verifiers[0]
+        assert table_of("operator", "show", operators[0]["account"])["account"] == operators[0]["account"]
         assert sum(each["receipts"] for each in operators) == 3
         for words in (
             ("dispute", "list"),

@@ -58,7 +58,7 @@ class PoolCommands(DisputeFixture):
         assert ended == code, said
         return " ".join((said.out + said.err).split())
 
-    def told(self, verb: str, *options: object, **more: Any) -> dict[str, Any]:
+    def printed(self, verb: str, *options: object, **more: Any) -> dict[str, Any]:
         """The same as JSON."""
         found = json.loads(self.run(verb, *options, "--output", "json", **more))
         assert isinstance(found, dict)
@@ -99,18 +99,18 @@ def court(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> I
 def test_pool_is_made_filled_used_and_shared_by_commands(court: PoolCommands, tmp_path: Path) -> None:
     secret, answer = tmp_path / "salt", hex0x(digests.out_hash(*TRUE))
     options = (hex0x(court.receipt), "--answer", answer, "--secret", secret)
-    tried = court.told("create", *options, send=False)
+    tried = court.printed("create", *options, send=False)
     assert court.anvil.client.codes([tried["pool"]]) == [b""] and "block" not in tried
-    pool = court.told("create", *options)["pool"]
+    pool = court.printed("create", *options)["pool"]
     assert pool == tried["pool"] and secret.stat().st_mode & 0o777 == 0o600
     assert hex0x(court.receipt) in (shown := court.run("show", pool)) and "collecting" in shown
     court.run("join", pool, "--value", BOND // 2)
     court.run("join", pool, "--value", BOND, who=SECOND)
     court.run("leave", pool, who=SECOND)
-    state = court.told("show", pool, who=SECOND)
+    state = court.printed("show", pool, who=SECOND)
     assert (state["state"], state["missing_wei"], state["your_part_wei"]) == ("collecting", str(BOND - BOND // 2), "0")
     court.run("challenge", pool, who=SECOND)
-    assert court.told("show", pool)["state"] == "challenged"
+    assert court.printed("show", pool)["state"] == "challenged"
     court.until(Phase.COMMIT)
     case = court.shown()
     end = court.case().commit_end
@@ -122,16 +122,16 @@ def test_pool_is_made_filled_used_and_shared_by_commands(court: PoolCommands, tm
     court.anvil.pass_time(DEVNET.times.withdraw_delay + 3600)
     assert court.shown()["money"]["to_challenger_wei"] == str(back := BOND + REWARD)
     for who, part in ((STARTER, BOND // 2), (SECOND, BOND - BOND // 2)):
-        assert court.told("show", pool, who=who)["your_claim_wei"] == str(part * back // BOND)
+        assert court.printed("show", pool, who=who)["your_claim_wei"] == str(part * back // BOND)
         court.run("claim", pool, who=who)
-        assert court.told("show", pool, who=who)["your_claim_wei"] == "0"
+        assert court.printed("show", pool, who=who)["your_claim_wei"] == "0"
     assert "refused" in court.run("claim", pool, who=STRANGER, code=Exit.USAGE)
     assert court.anvil.client.balance(pool, "latest") < 2, "all but rounding"
     court.everything_is_accounted_for()
 
 
 def test_another_challenge_sends_contributors_home(court: PoolCommands) -> None:
-    pool = court.told("create", hex0x(court.receipt))["pool"]
+    pool = court.printed("create", hex0x(court.receipt))["pool"]
     court.run("join", pool, "--value", BOND)
     court.open(0, word("guess"))
     said = court.run("show", pool)
@@ -152,7 +152,7 @@ def test_wrong_input_is_named_and_sends_nothing(court: PoolCommands, tmp_path: P
     assert "--answer: must be 0x and 64" in court.run(
         "create", known, "--answer", "0x1", "--secret", tmp_path / "x", code=Exit.USAGE
     )
-    pool = court.told("create", known)["pool"]
+    pool = court.printed("create", known)["pool"]
     assert "absent" in court.run("reveal", pool, "--secret", tmp_path / "absent", code=Exit.USAGE)
     (tmp_path / "open").write_text("0x00")
     assert "chmod 600" in court.run("reveal", pool, "--secret", tmp_path / "open", code=Exit.USAGE)

@@ -39,8 +39,8 @@ def batch(number: int, operator: Address, receipts: int) -> Made:
     """A batch is anchored."""
     header = {"firstSeq": 1, "count": receipts, "root": digest(5), "listHash": digest(5), "environment": digest(9),
               "modelId": digest(8), "keyEpoch": 1, "locator": b"eigenda"}  # fmt: skip
-    told = {"batchId": number, "operator": operator, "header": header, "batch": {"paramsVersion": 1, "anchoredAt": 5}}
-    return "ReceiptAnchor", "BatchAnchored", told
+    printed = {"batchId": number, "operator": operator, "header": header, "batch": {"paramsVersion": 1, "anchoredAt": 5}}
+    return "ReceiptAnchor", "BatchAnchored", printed
 
 
 def audit(receipt: bytes, verifier: Address, result: int) -> Made:
@@ -56,15 +56,15 @@ def shown(receipt: bytes, verifier: Address, out: bytes) -> Made:
 
 def demand(subject: bytes, kind: int, operator: Address) -> Made:
     """A demand."""
-    told = {"subject": subject, "kind": kind, "operator": operator, "by": BEN, "deadline": 60, "bond": 1}
-    return "Demands", "Demanded", told
+    printed = {"subject": subject, "kind": kind, "operator": operator, "by": BEN, "deadline": 60, "bond": 1}
+    return "Demands", "Demanded", printed
 
 
 def vote(case: bytes, voter: Address, outcome: Outcome) -> Made:
     """A member opens its vote."""
-    told = {"seatMask": 1, "outcome": int(outcome), "code": 0, "tokensHash": ZERO_DIGEST, "traceRoot": ZERO_DIGEST,
+    printed = {"seatMask": 1, "outcome": int(outcome), "code": 0, "tokensHash": ZERO_DIGEST, "traceRoot": ZERO_DIGEST,
             "roundDigest": ZERO_DIGEST, "quoteHash": ZERO_DIGEST}  # fmt: skip
-    return "Rounds", "Revealed", {"id": case, "round": 1, "voter": voter, "vote": told, "quote": b""}
+    return "Rounds", "Revealed", {"id": case, "round": 1, "voter": voter, "vote": printed, "quote": b""}
 
 
 def final(case: bytes, verdict: Verdict) -> list[Made]:
@@ -81,8 +81,8 @@ def final(case: bytes, verdict: Verdict) -> list[Made]:
 
 def opened(case: bytes, receipt: bytes, operator: Address) -> Made:
     """A dispute."""
-    told = {"id": case, "receiptId": receipt, "operator": operator, "challenger": BEN, "batchId": 1, "altCommit": ZERO_DIGEST}
-    return "Disputes", "DisputeOpened", told
+    printed = {"id": case, "receiptId": receipt, "operator": operator, "challenger": BEN, "batchId": 1, "altCommit": ZERO_DIGEST}
+    return "Disputes", "DisputeOpened", printed
 
 
 BLOCKS: tuple[list[Made], ...] = (
@@ -112,14 +112,14 @@ def index(new_database: NewDatabase) -> Indexed:
     return found
 
 
-def told(index: Indexed, since: int | None = None, until: int | None = None, at: int | None = None) -> PeriodStatistics:
+def printed(index: Indexed, since: int | None = None, until: int | None = None, at: int | None = None) -> PeriodStatistics:
     """The statistics of a period."""
     with index.reader.snapshot(at) as snapshot:
         return period_statistics(Scene(snapshot, {}, START, 60, "0"), since, until)
 
 
 def test_figures_are_those_counted_by_hand(index: Indexed) -> None:
-    found = told(index)
+    found = printed(index)
     audits = found.audits
     assert (audits.receipts_anchored, audits.receipts_audited, audits.receipts_audited_twice) == (15, 4, 2)
     assert (audits.coverage_bps, audits.audits, audits.match, audits.mismatch, audits.none) == (2666, 6, 3, 2, 1)
@@ -145,11 +145,11 @@ def test_auditors_of_one_result_and_two_digests_disagree(new_database: NewDataba
     chain.add([audit(ONE, ADA, 2), audit(ONE, BEN, 2), shown(ONE, ADA, digest(40)), shown(ONE, BEN, digest(41))])
     index = Indexed(new_database(), chain)
     index.follow()
-    assert (told(index).audits.agreeing, told(index).audits.disagreeing) == (0, 1)
+    assert (printed(index).audits.agreeing, printed(index).audits.disagreeing) == (0, 1)
 
 
 def test_a_receipt_without_final_verdict_refutes_nobody(index: Indexed) -> None:
-    assert told(index, at=6).audits.matches_refuted == 0 and told(index, at=6).operators[0].convictions == 0
+    assert printed(index, at=6).audits.matches_refuted == 0 and printed(index, at=6).operators[0].convictions == 0
 
 
 @pytest.mark.parametrize(
@@ -162,22 +162,22 @@ def test_a_receipt_without_final_verdict_refutes_nobody(index: Indexed) -> None:
 def test_facts_count_in_the_period_in_which_they_began(
     index: Indexed, since: int | None, until: int | None, batches: int, audits: int
 ) -> None:
-    found = told(index, since, until)
+    found = printed(index, since, until)
     assert (sum(each.batches for each in found.operators), found.audits.audits) == (batches, audits)
     assert (found.period.first_block is None) == (batches == audits == 0 and (since is not None or until != START + 12))
 
 
 def test_periods_side_by_side_sum_to_the_whole(index: Indexed) -> None:
     summed = ("audits", "match", "mismatch", "none", "opened", "receipts_anchored", "mismatches_open", "matches_refuted")
-    whole = told(index).audits
+    whole = printed(index).audits
     for cut in range(START, START + 12 * len(BLOCKS) + 1, 6):
-        parts = told(index, None, cut).audits, told(index, cut, None).audits
+        parts = printed(index, None, cut).audits, printed(index, cut, None).audits
         for name in summed:
             assert sum(getattr(each, name) for each in parts) == getattr(whole, name), (cut, name)
 
 
 def test_lines_have_every_figure(index: Indexed) -> None:
-    found = told(index)
+    found = printed(index)
     lines = {(line.topic, line.subject, line.measure): line.value for line in measures(found)}
     assert lines["operators", A, "median_answer_s"] == 24 and lines["openings", "light audit", "openings"] == 5
     assert lines["audits", "", "coverage_bps"] == 2666 and lines["demands", "anchor", "answered_bps"] is None
@@ -203,8 +203,8 @@ def test_page_api_and_csv_say_the_same(client: httpx2.Client) -> None:
     data = client.get("/api/v1/statistics/period", params=query).json()["data"]
     rows = list(csv.DictReader(io.StringIO(client.get("/statistics.csv", params=query).text)))
     assert page["statistics"] == data and data["audits"]["audits"] == 6 and data["period"]["until"]["unix"] == START + 25
-    told = [{name: "" if value is None else str(value) for name, value in item.items()} for item in page["items"]]
-    assert rows == told
+    printed = [{name: "" if value is None else str(value) for name, value in item.items()} for item in page["items"]]
+    assert rows == printed
     html = client.get("/statistics", params=query).text
     assert "4 receipts were audited and 10 were anchored, 40.0 %" in html and 'value="1970-01-01T00:17:05Z"' in html
 

@@ -21,14 +21,25 @@ from kms.ceremony.coordinator import share_consents
 from kms.ceremony.responses import due_messages, new_share
 from kms.ceremony.state import CeremonyPhase, shares_digest
 from kms.ceremony.state_machine import apply, initial_state, replay
-from tests.fixtures.kms.ceremonies import COORDINATOR, RUNNING, Party, Town, generated, in_force, opens, party, plan_for, seat
+from tests.fixtures.kms.ceremonies import (
+    COORDINATOR,
+    RUNNING,
+    CeremonyParties,
+    Party,
+    generated,
+    in_force,
+    opens,
+    party,
+    plan_for,
+    seat,
+)
 from tests.fixtures.kms.lying_shards import ALL, DEALERS, HELPERS, HOLDERS, RECEIVERS, SILENT
 
 
-def renewing(held: list[Party], source: SharesSource, quorum: int) -> Town:
+def renewing(held: list[Party], source: SharesSource, quorum: int) -> CeremonyParties:
     """The same shards deal their shares again."""
     dealers = dict(enumerate(held, start=1))
-    return Town(plan_for(held, len(source.commitments), quorum, dealers=dealers, source=source), held)
+    return CeremonyParties(plan_for(held, len(source.commitments), quorum, dealers=dealers, source=source), held)
 
 
 def shares_of(held: list[Party]) -> dict[int, int]:
@@ -45,19 +56,22 @@ def made() -> tuple[list[Party], SharesSource]:
 @pytest.mark.parametrize(("threshold", "count"), [(2, 2), (3, 4)])
 def test_honest_shards_make_a_key_that_any_threshold_of_them_opens(threshold: int, count: int) -> None:
     parties = [party(n) for n in range(1, count + 1)]
-    town = Town(plan_for(parties, threshold, count), parties)
-    assert town.run().phase is CeremonyPhase.DONE and town.state.faults == {}
-    opens(town)
-    assert len(set(town.shares().values())) == count
+    parties_of_ceremony = CeremonyParties(plan_for(parties, threshold, count), parties)
+    assert parties_of_ceremony.run().phase is CeremonyPhase.DONE and parties_of_ceremony.state.faults == {}
+    opens(parties_of_ceremony)
+    assert len(set(parties_of_ceremony.shares().values())) == count
 
 
 def test_a_refresh_keeps_the_key_and_changes_every_share(made: tuple[list[Party], SharesSource]) -> None:
     held, source = made
-    town = renewing([replace(each) for each in held], source, 3)
-    assert town.run().phase is CeremonyPhase.DONE
-    assert opens(town) == source.commitments[0]
-    assert town.state.result is not None and town.state.result.commitments[1:] != source.commitments[1:]
-    old, new = shares_of(held), town.shares()
+    parties_of_ceremony = renewing([replace(each) for each in held], source, 3)
+    assert parties_of_ceremony.run().phase is CeremonyPhase.DONE
+    assert opens(parties_of_ceremony) == source.commitments[0]
+    assert (
+        parties_of_ceremony.state.result is not None
+        and parties_of_ceremony.state.result.commitments[1:] != source.commitments[1:]
+    )
+    old, new = shares_of(held), parties_of_ceremony.shares()
     assert not set(old.values()) & set(new.values())
     mixed = {1: old[1], 2: new[2]}
     with pytest.raises(AssertionError):
@@ -72,12 +86,17 @@ def test_resharing_to_other_shards_and_threshold_keeps_the_key(
     held, source = made
     fresh = [party(20 + n) for n in range(count - 1)] + [replace(held[0])]
     dealers = {i: replace(held[i - 1]) for i in dealing if i != 1} | {1: fresh[-1]}
-    town = Town(plan_for(fresh, threshold, count, dealers=dealers, source=source), [*dealers.values(), *fresh])
-    assert town.run().phase is CeremonyPhase.DONE
-    assert opens(town) == source.commitments[0]
+    parties_of_ceremony = CeremonyParties(
+        plan_for(fresh, threshold, count, dealers=dealers, source=source), [*dealers.values(), *fresh]
+    )
+    assert parties_of_ceremony.run().phase is CeremonyPhase.DONE
+    assert opens(parties_of_ceremony) == source.commitments[0]
     # For the chain: each at its place among those who had the shares before, the same digest as the new holders sign.
-    assert town.state.result is not None
-    consents, digest = share_consents(town.state), shares_digest(town.plan, town.state.result)
+    assert parties_of_ceremony.state.result is not None
+    consents, digest = (
+        share_consents(parties_of_ceremony.state),
+        shares_digest(parties_of_ceremony.plan, parties_of_ceremony.state.result),
+    )
     assert [index for index, each in enumerate(consents, start=1) if each] == list(dealing)
     for index in dealing:
         assert verify_signature("shares", digest, consents[index - 1], dealers[index].signer.address)
@@ -90,11 +109,11 @@ def test_key_moves_only_with_the_consent_of_the_former_threshold(made: tuple[lis
         dealers = {
             i: replace(each, absent={CeremonyPhase.CONFIRMING} if i in silent else set()) for i, each in enumerate(held, start=1)
         }
-        town = Town(plan_for(fresh, 2, 3, dealers=dealers, source=source), [*dealers.values(), *fresh])
-        assert town.run().phase is (CeremonyPhase.DONE if len(silent) == 1 else CeremonyPhase.FAILED)
-        assert sorted(town.state.consents) == [i for i in dealers if i not in silent]
-    assert town.state.reason == "1 consents, 2 needed" and town.state.result is None
-    assert share_consents(town.state)[2] and not any(share_consents(town.state)[:2])
+        parties_of_ceremony = CeremonyParties(plan_for(fresh, 2, 3, dealers=dealers, source=source), [*dealers.values(), *fresh])
+        assert parties_of_ceremony.run().phase is (CeremonyPhase.DONE if len(silent) == 1 else CeremonyPhase.FAILED)
+        assert sorted(parties_of_ceremony.state.consents) == [i for i in dealers if i not in silent]
+    assert parties_of_ceremony.state.reason == "1 consents, 2 needed" and parties_of_ceremony.state.result is None
+    assert share_consents(parties_of_ceremony.state)[2] and not any(share_consents(parties_of_ceremony.state)[:2])
 
 
 def test_a_lost_share_is_repaired_by_a_threshold_of_helpers(made: tuple[list[Party], SharesSource]) -> None:
@@ -102,12 +121,12 @@ def test_a_lost_share_is_repaired_by_a_threshold_of_helpers(made: tuple[list[Par
     helpers = [replace(held[0]), replace(held[2])]
     heir = replace(held[1], share=None)
     plan = plan_for(helpers, 2, 2, dealers={1: helpers[0], 3: helpers[1]}, source=source, heir=seat(2, heir))
-    town = Town(plan, [*helpers, heir])
-    assert town.run().phase is CeremonyPhase.DONE
-    assert town.shares() == {2: held[1].share}
+    parties_of_ceremony = CeremonyParties(plan, [*helpers, heir])
+    assert parties_of_ceremony.run().phase is CeremonyPhase.DONE
+    assert parties_of_ceremony.shares() == {2: held[1].share}
     for helper in helpers:
         with pytest.raises(ShareMissing):
-            new_share(town.state, helper.member)
+            new_share(parties_of_ceremony.state, helper.member)
 
 
 @pytest.mark.parametrize("kind", ["wrong share", "garbage hand", "copied hand"])
@@ -116,24 +135,24 @@ def test_lying_helper_can_stop_a_repair_and_not_forge_a_share(kind: str, made: t
     helpers = [replace(held[0]), replace(held[2], meddle={**ALL, **HELPERS}[kind])]
     heir = replace(held[1], share=None)
     plan = plan_for(helpers, 2, 2, dealers={1: helpers[0], 3: helpers[1]}, source=source, heir=seat(2, heir))
-    town = Town(plan, [*helpers, heir])
-    assert town.run().phase is CeremonyPhase.FAILED and town.shares() == {}
+    parties_of_ceremony = CeremonyParties(plan, [*helpers, heir])
+    assert parties_of_ceremony.run().phase is CeremonyPhase.FAILED and parties_of_ceremony.shares() == {}
     # What does not open only the heir could tell, and it says nothing.
-    assert set(town.state.faults) == (set() if kind == "garbage hand" else {helpers[1].signer.address})
+    assert set(parties_of_ceremony.state.faults) == (set() if kind == "garbage hand" else {helpers[1].signer.address})
 
 
 @pytest.mark.parametrize("kind", [*DEALERS, *RECEIVERS])
 def test_every_liar_is_named_and_the_key_is_made_without_them(kind: str) -> None:
     parties = [party(n) for n in range(1, 4)]
     parties[2].meddle = ALL[kind]
-    town = Town(plan_for(parties, 2, 2), parties)
-    assert town.run().phase is CeremonyPhase.DONE
-    assert set(town.state.faults) == {parties[2].signer.address}
-    assert town.state.result is not None
-    assert (3 in town.state.result.qualified) == (kind in ("wrong partial", "unsigned"))
-    assert town.state.revealed == ({3} if kind == "false complaint" else set())
-    assert 3 not in town.state.partials
-    opens(town)
+    parties_of_ceremony = CeremonyParties(plan_for(parties, 2, 2), parties)
+    assert parties_of_ceremony.run().phase is CeremonyPhase.DONE
+    assert set(parties_of_ceremony.state.faults) == {parties[2].signer.address}
+    assert parties_of_ceremony.state.result is not None
+    assert (3 in parties_of_ceremony.state.result.qualified) == (kind in ("wrong partial", "unsigned"))
+    assert parties_of_ceremony.state.revealed == ({3} if kind == "false complaint" else set())
+    assert 3 not in parties_of_ceremony.state.partials
+    opens(parties_of_ceremony)
 
 
 @pytest.mark.parametrize("kind", ["wrong share", "rogue key", "false complaint", *HOLDERS])
@@ -141,43 +160,46 @@ def test_lying_dealer_of_a_resharing_cannot_change_the_key(kind: str, made: tupl
     held, source = made
     parties = [replace(each) for each in held]
     parties[1].meddle = {**ALL, **HOLDERS}[kind]
-    town = renewing(parties, source, 2)
-    assert town.run().phase is CeremonyPhase.DONE
-    assert set(town.state.faults) == {parties[1].signer.address}
-    assert sorted(town.state.consents) == [1, 3]
-    assert opens(town) == source.commitments[0]
+    parties_of_ceremony = renewing(parties, source, 2)
+    assert parties_of_ceremony.run().phase is CeremonyPhase.DONE
+    assert set(parties_of_ceremony.state.faults) == {parties[1].signer.address}
+    assert sorted(parties_of_ceremony.state.consents) == [1, 3]
+    assert opens(parties_of_ceremony) == source.commitments[0]
 
 
 def test_dealer_that_reshares_another_value_than_its_share_is_excluded(made: tuple[list[Party], SharesSource]) -> None:
     held, source = made
     parties = [replace(held[0], share=12345), *(replace(each) for each in held[1:])]
-    town = renewing(parties, source, 2)
-    assert town.run().phase is CeremonyPhase.DONE
-    assert "another value than its share" in town.state.faults[parties[0].signer.address]
-    assert opens(town) == source.commitments[0]
+    parties_of_ceremony = renewing(parties, source, 2)
+    assert parties_of_ceremony.run().phase is CeremonyPhase.DONE
+    assert "another value than its share" in parties_of_ceremony.state.faults[parties[0].signer.address]
+    assert opens(parties_of_ceremony) == source.commitments[0]
 
 
 @pytest.mark.parametrize("kind", SILENT)
 def test_silent_dealer_is_not_called_a_liar(kind: str) -> None:
     parties = [party(n) for n in range(1, 4)]
     parties[0].meddle = SILENT[kind]
-    town = Town(plan_for(parties, 2, 2), parties)
+    parties_of_ceremony = CeremonyParties(plan_for(parties, 2, 2), parties)
     # Who committed, and saw what the others dealt, may be silent as a choice: then there is no key (ADR-034).
-    assert town.run().phase is (CeremonyPhase.FAILED if kind == "silent" else CeremonyPhase.DONE) and town.state.faults == {}
-    if town.state.phase is CeremonyPhase.DONE:
-        assert town.state.result is not None and town.state.result.qualified == (2, 3)
-        opens(town)
+    assert (
+        parties_of_ceremony.run().phase is (CeremonyPhase.FAILED if kind == "silent" else CeremonyPhase.DONE)
+        and parties_of_ceremony.state.faults == {}
+    )
+    if parties_of_ceremony.state.phase is CeremonyPhase.DONE:
+        assert parties_of_ceremony.state.result is not None and parties_of_ceremony.state.result.qualified == (2, 3)
+        opens(parties_of_ceremony)
 
 
 def test_false_complaints_above_the_budget_end_the_ceremony() -> None:
     parties = [party(n) for n in range(1, 4)]
     for each in parties[:2]:
         each.meddle = ALL["false complaint"]
-    town = Town(plan_for(parties, 2, 2, budget=1), parties)
+    parties_of_ceremony = CeremonyParties(plan_for(parties, 2, 2, budget=1), parties)
     with pytest.raises(CeremonyRefused):  # whoever judges after the end is refused
-        town.run()
-    assert town.state.phase is CeremonyPhase.FAILED and "made public" in town.state.reason
-    assert len(town.state.revealed) == 2 and town.state.result is None
+        parties_of_ceremony.run()
+    assert parties_of_ceremony.state.phase is CeremonyPhase.FAILED and "made public" in parties_of_ceremony.state.reason
+    assert len(parties_of_ceremony.state.revealed) == 2 and parties_of_ceremony.state.result is None
 
 
 MIXES = 300 if library_variables(("BYTEWISE_SOAK_KMS",)) else 10
@@ -198,42 +220,46 @@ def test_with_liars_or_partitions_any_threshold_opens_or_nothing_changed(
         replace(each, meddle=ALL.get(kind), absent=set(absent), seed=Secret(os.urandom(32)))
         for each, (kind, absent) in zip(held, kinds, strict=True)
     ]
-    town = Town(plan_for(parties, 2, 2), parties) if fresh else renewing(parties, source, 2)
+    parties_of_ceremony = CeremonyParties(plan_for(parties, 2, 2), parties) if fresh else renewing(parties, source, 2)
     try:
-        town.run()
+        parties_of_ceremony.run()
     except CeremonyRefused:
-        assert town.state.phase is CeremonyPhase.FAILED
+        assert parties_of_ceremony.state.phase is CeremonyPhase.FAILED
     liars = {each.signer.address for each in parties if each.meddle is not None}
-    assert set(town.state.faults) <= liars
-    if town.state.phase is CeremonyPhase.DONE:
-        key = opens(town)
+    assert set(parties_of_ceremony.state.faults) <= liars
+    if parties_of_ceremony.state.phase is CeremonyPhase.DONE:
+        key = opens(parties_of_ceremony)
         assert fresh or key == source.commitments[0]
     else:
-        assert town.state.phase is CeremonyPhase.FAILED and town.state.result is None and town.state.reason
+        assert (
+            parties_of_ceremony.state.phase is CeremonyPhase.FAILED
+            and parties_of_ceremony.state.result is None
+            and parties_of_ceremony.state.reason
+        )
     in_force(shares_of(held), 2, source.commitments[0])
 
 
 def test_ceremony_state_is_a_function_of_the_log_and_of_every_prefix() -> None:
     """A shard that lost all but seed and log, at any message, says the same bytes again."""
     parties = [party(n) for n in range(1, 3)]
-    town = Town(plan_for(parties, 2, 2), parties)
-    town.run()
-    said = {(each.sender, each.kind): each.body for each in town.log}
-    for length in range(len(town.log)):
-        state = replay(town.plan, tuple(town.log[:length]))
+    parties_of_ceremony = CeremonyParties(plan_for(parties, 2, 2), parties)
+    parties_of_ceremony.run()
+    said = {(each.sender, each.kind): each.body for each in parties_of_ceremony.log}
+    for length in range(len(parties_of_ceremony.log)):
+        state = replay(parties_of_ceremony.plan, tuple(parties_of_ceremony.log[:length]))
         for who in parties:
             for body in due_messages(state, who.member):
                 message = sign_message(who.signer, state.id, body)
                 assert said[message.sender, message.kind] == message.body
-    assert replay(town.plan, tuple(town.log)).head == town.state.head
+    assert replay(parties_of_ceremony.plan, tuple(parties_of_ceremony.log)).head == parties_of_ceremony.state.head
 
 
 def test_misplaced_message_is_refused_and_changes_nothing() -> None:
     parties = [party(n) for n in range(1, 4)]
-    town, other = (Town(plan_for(parties, 2, 3), parties) for _ in range(2))
-    town.speak(parties[0])
+    parties_of_ceremony, other = (CeremonyParties(plan_for(parties, 2, 3), parties) for _ in range(2))
+    parties_of_ceremony.speak(parties[0])
     other.speak(parties[1])
-    first, before = town.log[0], town.state
+    first, before = parties_of_ceremony.log[0], parties_of_ceremony.state
     stranger, close = LocalSigner(b"\x99" * 32), Close(CeremonyPhase.JOINING, before.head)
     cases = [
         (other.log[0], CeremonyRefused),
@@ -246,12 +272,15 @@ def test_misplaced_message_is_refused_and_changes_nothing() -> None:
         (sign_message(stranger, before.id, close), CeremonyRefused),
         (sign_message(COORDINATOR, before.id, Close(CeremonyPhase.DEALING, before.head)), CeremonyRefused),
         (sign_message(COORDINATOR, before.id, Close(CeremonyPhase.JOINING, Digest(bytes(32)))), CeremonyRefused),
-        (sign_message(stranger, before.id, due_messages(initial_state(town.plan), parties[2].member)[0]), CeremonyRefused),
+        (
+            sign_message(stranger, before.id, due_messages(initial_state(parties_of_ceremony.plan), parties[2].member)[0]),
+            CeremonyRefused,
+        ),
     ]
     for message, error in cases:
         with pytest.raises(error):
             apply(before, message)
-    assert town.state == before
+    assert parties_of_ceremony.state == before
 
 
 @given(st.binary(max_size=200), st.sampled_from(["join", "commit", "deal", "judgement", "hand", "confirm", "close"]))

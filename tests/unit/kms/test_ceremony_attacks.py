@@ -18,7 +18,7 @@ from kms.ceremony import deals, responses, state_machine
 from kms.ceremony.deals import commitment_digest, draw_polynomial, make_deal, open_deal, open_value, verify_deal, weighted_value
 from kms.ceremony.responses import ParticipantSecrets, _deal_secret, due_messages
 from kms.ceremony.state import CeremonyPhase, CeremonyState
-from tests.fixtures.kms.ceremonies import Meddling, Party, Town, generated, opens, party, plan_for, seat
+from tests.fixtures.kms.ceremonies import CeremonyParties, Meddling, Party, generated, opens, party, plan_for, seat
 from tests.fixtures.kms.dishonest_seals import spying
 from tests.fixtures.kms.lying_shards import ALL, deal_as_hand
 from tests.fixtures.kms.rogue_dealers import OWN, chooser, is_wanted, rogue, silent_judge
@@ -26,45 +26,48 @@ from tests.fixtures.kms.rogue_dealers import OWN, chooser, is_wanted, rogue, sil
 # --- 13: the last dealer, and two deals ---
 
 
-def last_speaks(meddle: Meddling) -> Town:
+def last_speaks(meddle: Meddling) -> CeremonyParties:
     """3 of 4 shards make a key; the third deals last, in its own way, and the fourth is with it."""
     parties = [party(n) for n in range(1, 5)]
     parties[2].meddle, parties[3].meddle = meddle, silent_judge
-    return all_but_closed(Town(plan_for(parties, 3, 3), [*parties[:2], parties[3], parties[2]]))
+    return all_but_closed(CeremonyParties(plan_for(parties, 3, 3), [*parties[:2], parties[3], parties[2]]))
 
 
-def all_but_closed(town: Town) -> Town:
+def all_but_closed(parties_of_ceremony: CeremonyParties) -> CeremonyParties:
     """The ceremony up to its last close: everybody who can has proved its share."""
-    while town.state.phase is not CeremonyPhase.CONFIRMING:
-        for who in town.parties:
-            town.speak(who)
-        town.close()
-    for who in town.parties:
-        town.speak(who)
-    return town
+    while parties_of_ceremony.state.phase is not CeremonyPhase.CONFIRMING:
+        for who in parties_of_ceremony.parties:
+            parties_of_ceremony.speak(who)
+        parties_of_ceremony.close()
+    for who in parties_of_ceremony.parties:
+        parties_of_ceremony.speak(who)
+    return parties_of_ceremony
 
 
 def test_attack_13_last_dealer_chooses_the_key_only_without_the_hash_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    town = last_speaks(chooser)
-    assert "commitments that differ from its posted hash" in town.state.faults[town.plan.dealers[2].address]
-    assert town.state.result is not None and town.state.result.qualified == (1, 2, 4)
+    parties_of_ceremony = last_speaks(chooser)
+    assert (
+        "commitments that differ from its posted hash"
+        in parties_of_ceremony.state.faults[parties_of_ceremony.plan.dealers[2].address]
+    )
+    assert parties_of_ceremony.state.result is not None and parties_of_ceremony.state.result.qualified == (1, 2, 4)
     # Control: who may deal what it chose when it knew the others is no liar, and the key is as it wants it, every time.
     monkeypatch.setattr(state_machine, "verify_deal", verify_uncommitted)
     for _ in range(3):
-        town = last_speaks(chooser)
-        assert not town.state.faults and is_wanted(decode_point(opens(town)))
-        town.close()
-        assert town.state.phase is CeremonyPhase.DONE
+        parties_of_ceremony = last_speaks(chooser)
+        assert not parties_of_ceremony.state.faults and is_wanted(decode_point(opens(parties_of_ceremony)))
+        parties_of_ceremony.close()
+        assert parties_of_ceremony.state.phase is CeremonyPhase.DONE
 
 
 def test_attack_13_without_proofs_and_hash_round_key_is_a_dealers_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    town = last_speaks(rogue)
-    liar, own = town.plan.dealers[2].address, encode_point(GENERATOR * OWN)
-    assert "commitments that differ from its posted hash" in town.state.faults[liar]
+    parties_of_ceremony = last_speaks(rogue)
+    liar, own = parties_of_ceremony.plan.dealers[2].address, encode_point(GENERATOR * OWN)
+    assert "commitments that differ from its posted hash" in parties_of_ceremony.state.faults[liar]
     # Either defence alone names it.
     with monkeypatch.context() as patch:
         patch.setattr(state_machine, "verify_deal", verify_uncommitted)
@@ -76,42 +79,54 @@ def test_attack_13_without_proofs_and_hash_round_key_is_a_dealers_own(
     # is the quorum: who cheats so has no share that it could prove.
     monkeypatch.setattr(state_machine, "verify_deal", verify_uncommitted)
     monkeypatch.setattr(deals, "knows_log", lambda *_: True)
-    town = last_speaks(rogue)
-    assert town.state.result is not None and town.state.result.public_key == own
-    assert not town.state.faults and set(town.state.signatures) == {1, 2}
-    town.close()
-    assert town.state.phase is CeremonyPhase.FAILED and town.state.reason == "2 confirmations, 3 needed"
+    parties_of_ceremony = last_speaks(rogue)
+    assert parties_of_ceremony.state.result is not None and parties_of_ceremony.state.result.public_key == own
+    assert not parties_of_ceremony.state.faults and set(parties_of_ceremony.state.signatures) == {1, 2}
+    parties_of_ceremony.close()
+    assert (
+        parties_of_ceremony.state.phase is CeremonyPhase.FAILED
+        and parties_of_ceremony.state.reason == "2 confirmations, 3 needed"
+    )
 
 
-def ceremony_with(kind: str) -> Town:
+def ceremony_with(kind: str) -> CeremonyParties:
     """2 of 3 shards make a key, the first of them in its own way."""
     parties = [party(n) for n in (1, 2, 3)]
     parties[0].meddle = ALL[kind]
-    return Town(plan_for(parties, 2, 2), parties)
+    return CeremonyParties(plan_for(parties, 2, 2), parties)
 
 
-def two_sound_deals(town: Town, who: Party, body: Body) -> Iterator[Body]:
+def two_sound_deals(parties_of_ceremony: CeremonyParties, who: Party, body: Body) -> Iterator[Body]:
     """Deals twice: both times a sound polynomial, and sealed as it should be."""
     yield body
     if isinstance(body, Deal):
-        other = draw_polynomial(town.state.id, 1, random_scalar(os.urandom), town.plan.threshold, os.urandom)
-        yield make_deal(town.state.id, town.state.phase_head, 1, other, town.state.keys, os.urandom)
+        other = draw_polynomial(
+            parties_of_ceremony.state.id, 1, random_scalar(os.urandom), parties_of_ceremony.plan.threshold, os.urandom
+        )
+        yield make_deal(
+            parties_of_ceremony.state.id,
+            parties_of_ceremony.state.phase_head,
+            1,
+            other,
+            parties_of_ceremony.state.keys,
+            os.urandom,
+        )
 
 
-def dealt_twice() -> Town:
+def dealt_twice() -> CeremonyParties:
     """2 of 3 shards make a key, the first of which deals two polynomials."""
     parties = [party(n) for n in (1, 2, 3)]
     parties[0].meddle = two_sound_deals
-    town = Town(plan_for(parties, 2, 2), parties)
-    town.run()
-    return town
+    parties_of_ceremony = CeremonyParties(plan_for(parties, 2, 2), parties)
+    parties_of_ceremony.run()
+    return parties_of_ceremony
 
 
-def value_in(town: Town, said: Deal, receiver: int) -> int:
+def value_in(parties_of_ceremony: CeremonyParties, said: Deal, receiver: int) -> int:
     """What a deal of dealer 1 has for a receiver."""
     sealed = next(each for each in said.sealed if each.receiver == receiver)
-    point = decode_point(sealed.enc) * _deal_secret(town.state, town.parties[receiver - 1].member)
-    return open_value(town.state.id, 1, sealed, point, town.state.keys[receiver])
+    point = decode_point(sealed.enc) * _deal_secret(parties_of_ceremony.state, parties_of_ceremony.parties[receiver - 1].member)
+    return open_value(parties_of_ceremony.state.id, 1, sealed, point, parties_of_ceremony.state.keys[receiver])
 
 
 def test_attack_13_dealer_that_deals_twice_is_excluded(
@@ -126,11 +141,13 @@ def test_attack_13_dealer_that_deals_twice_is_excluded(
     assert "commitments that differ from its posted hash" in dealt_twice().state.faults[liar]
     # Control: with neither, both deals are good, the newest counts, and who read the first has no share of the key.
     monkeypatch.setattr(state_machine, "verify_deal", verify_uncommitted)
-    town = dealt_twice()
-    result, shares = town.state.result, town.shares()
-    assert result is not None and result.qualified == (1, 2, 3) and not town.state.faults
-    first, newest = (body for each in town.log if each.sender == liar and isinstance(body := read_message(each), Deal))
-    early = (shares[1] - value_in(town, newest, 1) + value_in(town, first, 1)) % ORDER
+    parties_of_ceremony = dealt_twice()
+    result, shares = parties_of_ceremony.state.result, parties_of_ceremony.shares()
+    assert result is not None and result.qualified == (1, 2, 3) and not parties_of_ceremony.state.faults
+    first, newest = (
+        body for each in parties_of_ceremony.log if each.sender == liar and isinstance(body := read_message(each), Deal)
+    )
+    early = (shares[1] - value_in(parties_of_ceremony, newest, 1) + value_in(parties_of_ceremony, first, 1)) % ORDER
     assert encode_point(GENERATOR * combine_values({1: shares[1], 2: shares[2]})) == result.public_key
     assert encode_point(GENERATOR * combine_values({1: early, 2: shares[2]})) != result.public_key
 
@@ -157,98 +174,112 @@ def sum_of_what_opens(state: CeremonyState, who: ParticipantSecrets, receiver: i
     return weighted_value(dict.fromkeys(values, 1), values)
 
 
-def half_dealt() -> tuple[Town, bool]:
+def half_dealt() -> tuple[CeremonyParties, bool]:
     """2 of 3 shards make a key; the first deals a false value to the third alone. Whether the others' sums make the key."""
-    town = all_but_closed(ceremony_with("wrong share"))
-    assert town.state.result is not None and town.state.result.qualified == (2, 3)
-    sums = {i: responses.dealt_value(town.state, town.parties[i - 1].member, i) for i in (2, 3)}
-    makes_key = encode_point(GENERATOR * combine_values(sums)) == town.state.result.public_key
-    town.close()
-    return town, makes_key
+    parties_of_ceremony = all_but_closed(ceremony_with("wrong share"))
+    assert parties_of_ceremony.state.result is not None and parties_of_ceremony.state.result.qualified == (2, 3)
+    sums = {i: responses.dealt_value(parties_of_ceremony.state, parties_of_ceremony.parties[i - 1].member, i) for i in (2, 3)}
+    makes_key = encode_point(GENERATOR * combine_values(sums)) == parties_of_ceremony.state.result.public_key
+    parties_of_ceremony.close()
+    return parties_of_ceremony, makes_key
 
 
 def test_attack_14_receivers_that_sum_local_deals_hold_shares_of_no_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    town, makes_key = half_dealt()
-    assert makes_key and town.state.phase is CeremonyPhase.DONE and set(town.shares()) == {2, 3}
+    parties_of_ceremony, makes_key = half_dealt()
+    assert makes_key and parties_of_ceremony.state.phase is CeremonyPhase.DONE and set(parties_of_ceremony.shares()) == {2, 3}
     # Control: each sums what opens for it, and a dealer that lies to one shard alone has ended the ceremony.
     monkeypatch.setattr(responses, "dealt_value", sum_of_what_opens)
-    town, makes_key = half_dealt()
-    assert not makes_key and town.state.phase is CeremonyPhase.FAILED and "1 confirmations, 2 needed" in town.state.reason
+    parties_of_ceremony, makes_key = half_dealt()
+    assert (
+        not makes_key
+        and parties_of_ceremony.state.phase is CeremonyPhase.FAILED
+        and "1 confirmations, 2 needed" in parties_of_ceremony.state.reason
+    )
 
 
 def test_attack_14_signer_of_another_transcript_is_ignored() -> None:
-    town = ceremony_with("other transcript")
-    town.run()
+    parties_of_ceremony = ceremony_with("other transcript")
+    parties_of_ceremony.run()
     assert (
-        town.state.phase is CeremonyPhase.DONE
-        and town.refused == [town.parties[0].signer.address]
-        and set(town.shares()) == {2, 3}
+        parties_of_ceremony.state.phase is CeremonyPhase.DONE
+        and parties_of_ceremony.refused == [parties_of_ceremony.parties[0].signer.address]
+        and set(parties_of_ceremony.shares()) == {2, 3}
     )
 
 
 # --- 15: complaints that open an honest dealer ---
 
 
-def flooded() -> Town:
+def flooded() -> CeremonyParties:
     """Two of five shards complain falsely about the same honest dealer; two values of its polynomial are the polynomial."""
     parties = [party(n) for n in range(1, 6)]
     for each in parties[1:3]:
         each.meddle = ALL["false complaint"]
-    town = Town(plan_for(parties, 2, 3, budget=1), parties)
+    parties_of_ceremony = CeremonyParties(plan_for(parties, 2, 3, budget=1), parties)
     with contextlib.suppress(CeremonyRefused):  # who judges after the end is refused
-        town.run()
-    return town
+        parties_of_ceremony.run()
+    return parties_of_ceremony
 
 
-def read_off(town: Town, dealer: int) -> int:
+def read_off(parties_of_ceremony: CeremonyParties, dealer: int) -> int:
     """The value at 0 of a dealer's polynomial, from the complaints in the log."""
-    make_deal, values = town.state.deals[dealer], {}
+    make_deal, values = parties_of_ceremony.state.deals[dealer], {}
     polynomial = [decode_point(each) for each in make_deal.commitments]
-    for message in town.log:
+    for message in parties_of_ceremony.log:
         body = read_message(message)
         for said in body.complaints if isinstance(body, DealReview) else ():
-            receiver = next(seat.index for seat in town.plan.receivers if seat.address == message.sender)
+            receiver = next(seat.index for seat in parties_of_ceremony.plan.receivers if seat.address == message.sender)
             sealed = next(each for each in make_deal.sealed if each.receiver == receiver)
-            key = town.state.keys[receiver]
-            values[receiver] = open_deal(town.state.id, dealer, sealed, decode_point(said.point), key, polynomial)
+            key = parties_of_ceremony.state.keys[receiver]
+            values[receiver] = open_deal(parties_of_ceremony.state.id, dealer, sealed, decode_point(said.point), key, polynomial)
     return combine_values(values)
 
 
 def test_attack_15_complaint_flood_opens_a_dealer_only_without_a_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    town = flooded()
-    assert town.state.phase is CeremonyPhase.FAILED and len(town.state.revealed) == 2 and town.state.result is None
+    parties_of_ceremony = flooded()
+    assert (
+        parties_of_ceremony.state.phase is CeremonyPhase.FAILED
+        and len(parties_of_ceremony.state.revealed) == 2
+        and parties_of_ceremony.state.result is None
+    )
     # Control: without a budget the ceremony goes on, and a part of the key that it makes stands in its log.
     monkeypatch.setattr(state_machine, "fail_ceremony", lambda state, reason: state)
-    town = flooded()
-    assert town.state.phase is CeremonyPhase.DONE and town.state.result is not None and 1 in town.state.result.qualified
-    assert encode_point(GENERATOR * read_off(town, 1)) == town.state.deals[1].commitments[0]
+    parties_of_ceremony = flooded()
+    assert (
+        parties_of_ceremony.state.phase is CeremonyPhase.DONE
+        and parties_of_ceremony.state.result is not None
+        and 1 in parties_of_ceremony.state.result.qualified
+    )
+    assert encode_point(GENERATOR * read_off(parties_of_ceremony, 1)) == parties_of_ceremony.state.deals[1].commitments[0]
 
 
 # --- 15: what is sealed as one thing, said as another ---
 
 
-def mended() -> Town:
+def mended() -> CeremonyParties:
     """Shards 2 and 3 help shard 1, which lost its share; the latter hands to it what the former dealt."""
     held, source = generated(2, 3)
     held[2].meddle = deal_as_hand
     heir = replace(held[0], share=None)
     plan = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
-    town = Town(plan, [*held[1:], heir])
-    town.run()
-    return town
+    parties_of_ceremony = CeremonyParties(plan, [*held[1:], heir])
+    parties_of_ceremony.run()
+    return parties_of_ceremony
 
 
 def test_deal_is_no_repair_value_unless_seal_contexts_coincide(monkeypatch: pytest.MonkeyPatch) -> None:
-    town = mended()
-    assert list(town.state.faults) == [town.parties[1].signer.address] and list(town.state.repair_values) == [1]
+    parties_of_ceremony = mended()
+    assert list(parties_of_ceremony.state.faults) == [parties_of_ceremony.parties[1].signer.address] and list(
+        parties_of_ceremony.state.repair_values
+    ) == [1]
     for module in (state_machine, responses):
         monkeypatch.setattr(module, "repair_context", lambda ceremony, transcript: ceremony)
-    town = mended()
-    assert town.state.faults == {} and list(town.state.repair_values) == [1, 2]
+    parties_of_ceremony = mended()
+    assert parties_of_ceremony.state.faults == {} and list(parties_of_ceremony.state.repair_values) == [1, 2]
 
 
 # --- 15: true complaints about a deal that borrows another's ephemeral point ---
@@ -256,27 +287,27 @@ def test_deal_is_no_repair_value_unless_seal_contexts_coincide(monkeypatch: pyte
 WANTED = {1: 2, 2: 1}
 
 
-def judged(shift: int) -> tuple[Town, dict[int, DealReview]]:
+def judged(shift: int) -> tuple[CeremonyParties, dict[int, DealReview]]:
     """2 of 3 shards renew their shares; the last borrows points of the others. What each of them says of the deals."""
     held, source = generated(2, 3)
     held[2].meddle = spying(WANTED, shift)
-    town = Town(plan_for(held, 2, 2, dealers=dict(enumerate(held, 1)), source=source), held)
-    while town.state.phase is not CeremonyPhase.JUDGING:
-        for who in town.parties:
-            town.speak(who)
-        town.close()
+    parties_of_ceremony = CeremonyParties(plan_for(held, 2, 2, dealers=dict(enumerate(held, 1)), source=source), held)
+    while parties_of_ceremony.state.phase is not CeremonyPhase.JUDGING:
+        for who in parties_of_ceremony.parties:
+            parties_of_ceremony.speak(who)
+        parties_of_ceremony.close()
     said = {
         i: body
         for i, who in enumerate(held[:2], 1)
-        for body in due_messages(town.state, who.member)
+        for body in due_messages(parties_of_ceremony.state, who.member)
         if isinstance(body, DealReview)
     }
-    return town, said
+    return parties_of_ceremony, said
 
 
-def borrowed_key(town: Town, said: dict[int, DealReview], shift: int) -> int:
+def borrowed_key(parties_of_ceremony: CeremonyParties, said: dict[int, DealReview], shift: int) -> int:
     """The epoch's key, from what the last shard has by right and what shard 2 says of its deal, under a point of dealer 1."""
-    state, last = town.state, town.parties[2]
+    state, last = parties_of_ceremony.state, parties_of_ceremony.parties[2]
     of_2, of_3 = state.deals[1].sealed[1:]
     shown = decode_point(said[2].complaints[0].point)
     point = shown + -(decode_point(state.keys[2]) * shift) if shift else shown
@@ -288,13 +319,18 @@ def borrowed_key(town: Town, said: dict[int, DealReview], shift: int) -> int:
 
 @pytest.mark.parametrize("shift", [0, 7])
 def test_attack_15_borrowed_points_reveal_the_key_without_ephemeral_proofs(monkeypatch: pytest.MonkeyPatch, shift: int) -> None:
-    town, said = judged(shift)
-    assert list(town.state.faults) == [town.parties[2].signer.address] and 3 not in town.state.polynomials
-    assert "did not prove the ephemeral key" in next(iter(town.state.faults.values()))
+    parties_of_ceremony, said = judged(shift)
+    assert (
+        list(parties_of_ceremony.state.faults) == [parties_of_ceremony.parties[2].signer.address]
+        and 3 not in parties_of_ceremony.state.polynomials
+    )
+    assert "did not prove the ephemeral key" in next(iter(parties_of_ceremony.state.faults.values()))
     assert len(said) == 2 and not any(each.complaints for each in said.values())
     # Control: without the proofs both complain rightly, and one shard of the two that open has the key.
     monkeypatch.setattr(deals, "verify_sealed", lambda ceremony, dealer, sealed: sealed)
-    town, said = judged(shift)
-    assert town.state.faults == {} and [len(each.complaints) for each in said.values()] == [1, 1]
-    source = town.plan.source
-    assert source is not None and encode_point(GENERATOR * borrowed_key(town, said, shift)) == source.commitments[0]
+    parties_of_ceremony, said = judged(shift)
+    assert parties_of_ceremony.state.faults == {} and [len(each.complaints) for each in said.values()] == [1, 1]
+    source = parties_of_ceremony.plan.source
+    assert (
+        source is not None and encode_point(GENERATOR * borrowed_key(parties_of_ceremony, said, shift)) == source.commitments[0]
+    )

@@ -19,7 +19,7 @@ from kms.ceremony.responses import SEED_BYTES, ParticipantSecrets
 from kms.ceremony.state import CeremonyPhase, CeremonyState
 from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run, shares_make_the_key
 from tests.fixtures.kms.crash_points import Crash, Fuse
-from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, coordinator_of, offices, plan
+from tests.fixtures.kms.dkg_fixture import CeremonyShard, OneEpoch, ceremony_shards, coordinator_of, plan
 from tests.fixtures.kms.dying_shards import (
     died_around,
     dying,
@@ -29,7 +29,7 @@ from tests.fixtures.kms.memory_chain import CONTRACTS
 
 
 def test_shard_crashing_at_any_point_signs_nothing_twice_and_has_its_share(tmp_path: Path) -> None:
-    shards, _ = offices(tmp_path, 2)
+    shards, _ = ceremony_shards(tmp_path, 2)
     state = dying(tmp_path, plan(shards, 2, 2), shards, shards[:1])
     shares_make_the_key(state, numbered(shards))
     died_around(shards[0], "join", "commit", "deal", "judgement", "confirm")
@@ -44,7 +44,7 @@ def test_control_shard_that_stores_no_seed_contradicts_itself_on_a_crash(tmp_pat
         return of_the_file(keys, state, kept)._replace(seed=seed)
 
     monkeypatch.setattr(ParticipantKeys, "secrets", of_this_life)
-    shards, _ = offices(tmp_path, 2)
+    shards, _ = ceremony_shards(tmp_path, 2)
     shards[0].fuse = Fuse(lit=True)
     shards[0].restart()
     state = run(coordinator_of(tmp_path, plan(shards, 2, 2), shards), phase_s=600)
@@ -52,7 +52,7 @@ def test_control_shard_that_stores_no_seed_contradicts_itself_on_a_crash(tmp_pat
 
 
 def test_coordinator_crashing_at_every_point_resumes(tmp_path: Path) -> None:
-    shards, _ = offices(tmp_path, 2)
+    shards, _ = ceremony_shards(tmp_path, 2)
     agreed, fuse, deaths = plan(shards, 2, 2), Fuse(lit=True), 0
     while True:
         try:
@@ -65,14 +65,14 @@ def test_coordinator_crashing_at_every_point_resumes(tmp_path: Path) -> None:
 
 
 @pytest.fixture()
-def made(tmp_path: Path) -> tuple[list[Office], OneEpoch, CeremonyState, SharesSource]:
+def made(tmp_path: Path) -> tuple[list[CeremonyShard], OneEpoch, CeremonyState, SharesSource]:
     """2 of 3 shards with a key in force."""
-    shards, chain = offices(tmp_path, 3)
+    shards, chain = ceremony_shards(tmp_path, 3)
     state = run(coordinator_of(tmp_path, plan(shards, 2, 3), shards))
     return shards, chain, state, on_chain(chain, state)
 
 
-Made = tuple[list[Office], OneEpoch, CeremonyState, SharesSource]
+Made = tuple[list[CeremonyShard], OneEpoch, CeremonyState, SharesSource]
 
 
 def test_shard_crashing_at_any_point_of_refresh_or_erasure_has_one_share(tmp_path: Path, made: Made) -> None:
@@ -103,7 +103,7 @@ def test_shard_crashing_at_any_point_of_refresh_or_erasure_has_one_share(tmp_pat
 
 def test_dealers_and_receivers_of_a_resharing_may_crash_at_every_point(tmp_path: Path, made: Made) -> None:
     shards, chain, _, source = made
-    fresh, other = offices(tmp_path / "fresh", 2, first=11)
+    fresh, other = ceremony_shards(tmp_path / "fresh", 2, first=11)
     other.epoch = chain.epoch
     moving = plan(fresh, 2, 2, dealers=numbered(shards), source=source)
     for each in (*shards, *fresh):

@@ -25,11 +25,11 @@ from kms.ceremony.state import CeremonyPhase
 from kms.ceremony.state_machine import initial_state
 from tests.fixtures.kms.ceremonies import COORDINATOR
 from tests.fixtures.kms.ceremony_runs import run
-from tests.fixtures.kms.dkg_fixture import Office, brought, coordinator_of, offices, plan
+from tests.fixtures.kms.dkg_fixture import CeremonyShard, brought, ceremony_shards, coordinator_of, plan
 
 
 def test_shard_that_saw_one_log_accepts_no_other(tmp_path: Path) -> None:
-    shards, _ = offices(tmp_path, 2)
+    shards, _ = ceremony_shards(tmp_path, 2)
     agreed = plan(shards, 2, 2)
     signed, state = sign_plan(COORDINATOR, agreed), initial_state(agreed)
     own = shards[0].exchange(brought(agreed)).messages
@@ -51,7 +51,7 @@ def test_shard_that_saw_one_log_accepts_no_other(tmp_path: Path) -> None:
 
 
 def test_logs_that_differ_at_a_phase_end_leave_two_closings_with_shards(tmp_path: Path) -> None:
-    shards, _ = offices(tmp_path, 2)
+    shards, _ = ceremony_shards(tmp_path, 2)
     agreed = plan(shards, 2, 2)
     words = [message for each in shards for message in each.exchange(brought(agreed)).messages]
     for shard, log in ((shards[0], tuple(words)), (shards[1], tuple(reversed(words)))):
@@ -65,7 +65,7 @@ def test_logs_that_differ_at_a_phase_end_leave_two_closings_with_shards(tmp_path
 
 
 def test_messages_not_signed_by_the_coordinator_are_ignored(tmp_path: Path) -> None:
-    shards, _ = offices(tmp_path, 2)
+    shards, _ = ceremony_shards(tmp_path, 2)
     agreed = plan(shards, 2, 2)
     good = brought(agreed)
     own = shards[0].exchange(good).messages
@@ -92,7 +92,7 @@ def test_messages_not_signed_by_the_coordinator_are_ignored(tmp_path: Path) -> N
 
 
 def test_unsigned_log_is_refused_and_blocks_ceremonies_where_not_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shards, _ = offices(tmp_path, 4)
+    shards, _ = ceremony_shards(tmp_path, 4)
     agreed = plan(shards, 2, 3)
     assert forked_by_a_shard(agreed, shards) == 2
     assert run(coordinator_of(tmp_path, agreed, shards)).phase is CeremonyPhase.DONE
@@ -104,7 +104,7 @@ def test_unsigned_log_is_refused_and_blocks_ceremonies_where_not_checked(tmp_pat
     assert state.phase is CeremonyPhase.FAILED and not state.faults
 
 
-def forked_by_a_shard(agreed: CeremonyPlan, shards: list[Office]) -> int:
+def forked_by_a_shard(agreed: CeremonyPlan, shards: list[CeremonyShard]) -> int:
     """The last shard brings its own words to the first two, before the coordinator brings another's; how many refuse them."""
     liar, refused = shards[-1], 0
     mine = sign_message(liar.signer, agreed.digest, DealCommit(agreed.digest))
@@ -118,7 +118,7 @@ def forked_by_a_shard(agreed: CeremonyPlan, shards: list[Office]) -> int:
 
 def test_plan_of_an_outsider_delays_no_exchange(tmp_path: Path) -> None:
     """It is refused while another exchange is in hand."""
-    shards, _ = offices(tmp_path, 2)
+    shards, _ = ceremony_shards(tmp_path, 2)
     desk, foreign = shards[0].restart(), replace(plan(shards, 2, 2), scribe=shards[1].signer.address)
     body = encode(brought(foreign))
     desk._lock.acquire()
@@ -139,7 +139,7 @@ def refusal_of(call: Callable[[], object]) -> str:
 
 def test_stored_log_has_no_gap_and_keeps_each_message(tmp_path: Path) -> None:
     """The rules ask first; what is on the disk does not hang on them."""
-    shards, _ = offices(tmp_path, 2)
+    shards, _ = ceremony_shards(tmp_path, 2)
     agreed, store = plan(shards, 2, 2), shards[0].ceremonies()
     signed = sign_plan(COORDINATOR, agreed)
     first, second = (each.exchange(brought(agreed)).messages[0] for each in shards)

@@ -19,7 +19,7 @@ from kms.ceremony.state import CeremonyPhase
 from kms.storage import keyring
 from tests.fixtures.kms.ceremonies import COORDINATOR
 from tests.fixtures.kms.ceremony_runs import on_chain, run
-from tests.fixtures.kms.dkg_fixture import Office, coordinator_of, offices, plan
+from tests.fixtures.kms.dkg_fixture import CeremonyShard, ceremony_shards, coordinator_of, plan
 from tests.fixtures.kms.served_ceremony import (
     CONTRACTS,
     serving,
@@ -31,7 +31,7 @@ from tests.fixtures.kms.trickling_shard import trickling
 __all__ = ["shards"]
 
 
-def test_key_is_made_over_https_and_shown_by_its_log(tmp_path: Path, shards: list[Office]) -> None:
+def test_key_is_made_over_https_and_shown_by_its_log(tmp_path: Path, shards: list[CeremonyShard]) -> None:
     settings = settings_for(tmp_path, shards, "new")
     signed = load_or_make_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, COORDINATOR, os.urandom)
     with pytest.raises(CeremonyFailed, match="it has not ended and is in phase JOINING: run its command"):
@@ -48,7 +48,7 @@ def test_key_is_made_over_https_and_shown_by_its_log(tmp_path: Path, shards: lis
         load_or_make_plan(settings, CeremonyPurpose.RESHARE, CONTRACTS, COORDINATOR, os.urandom)
 
 
-def test_refresh_plan_follows_from_the_epoch_document(tmp_path: Path, shards: list[Office]) -> None:
+def test_refresh_plan_follows_from_the_epoch_document(tmp_path: Path, shards: list[CeremonyShard]) -> None:
     settings = settings_for(tmp_path, shards, "new")
     with serving(shards):
         assert (
@@ -66,7 +66,7 @@ def test_refresh_plan_follows_from_the_epoch_document(tmp_path: Path, shards: li
 
 
 def test_repair_plan_follows_from_the_epoch_document_and_restores_a_share(tmp_path: Path) -> None:
-    made, chain = offices(tmp_path, 4)
+    made, chain = ceremony_shards(tmp_path, 4)
     state = run(coordinator_of(tmp_path, plan(made, 2, 3), made))
     on_chain(chain, state)
     document = epoch_document(state)
@@ -89,7 +89,7 @@ def test_repair_plan_follows_from_the_epoch_document_and_restores_a_share(tmp_pa
         make_plan(nobody, CeremonyPurpose.REPAIR, CONTRACTS, COORDINATOR.address, os.urandom)
 
 
-def test_shard_with_another_certificate_counts_as_unavailable(tmp_path: Path, shards: list[Office]) -> None:
+def test_shard_with_another_certificate_counts_as_unavailable(tmp_path: Path, shards: list[CeremonyShard]) -> None:
     settings = replace(settings_for(tmp_path, shards, "false"), phase_s=0.5)
     signed = load_or_make_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, COORDINATOR, os.urandom)
     for name in ("tls.pem", "tls.key"):
@@ -111,7 +111,7 @@ def test_shard_with_an_endless_answer_is_left_out_after_its_phase(
     monkeypatch.setattr(coordinator, "MAX_EXCHANGE_S", 2.0)
     monkeypatch.setattr(coordinator, "MIN_EXCHANGE_S", 1.0)
     migrate(f"sqlite:///{tmp_path / 'coordinator.sqlite'}")
-    made, _ = offices(tmp_path, 3)
+    made, _ = ceremony_shards(tmp_path, 3)
     for each, port in zip(made, free_ports(3), strict=True):
         each.port = port
     settings = replace(settings_for(tmp_path, made, "slow"), phase_s=4.0)

@@ -18,7 +18,7 @@ from cli.key.ceremony import _agreed
 from kms.ceremony.session import finished_ceremony, load_or_make_plan, make_plan
 from kms.settings import CeremonySettings
 from tests.fixtures.kms.ceremonies import COORDINATOR
-from tests.fixtures.kms.dkg_fixture import offices
+from tests.fixtures.kms.dkg_fixture import ceremony_shards
 from tests.fixtures.kms.release_network import World
 from tests.fixtures.kms.served_ceremony import CONTRACTS, settings_for
 
@@ -26,7 +26,7 @@ from tests.fixtures.kms.served_ceremony import CONTRACTS, settings_for
 @pytest.fixture()
 def settings(tmp_path: Path) -> CeremonySettings:
     """Of a key of three shards."""
-    made, _ = offices(tmp_path, 3)
+    made, _ = ceremony_shards(tmp_path, 3)
     for port, each in enumerate(made, start=40_000):
         each.port = port
     return settings_for(tmp_path, made, "new")

@@ -22,8 +22,8 @@ from kms.ceremony.coordinator import epoch_document, transcript_of
 from kms.ceremony.deals import _info, draw_polynomial, make_deal, open_value, seal_value, verify_sealed
 from kms.ceremony.responses import new_share
 from kms.ceremony.state import CeremonyPhase, result_of
-from tests.fixtures.kms.ceremonies import COORDINATOR, KEY_EPOCHS, Party, Town, generated, party, plan_for, seat
-from tests.fixtures.kms.dkg_fixture import NO_EPOCH, Office, brought, coordinator_over, offices, plan
+from tests.fixtures.kms.ceremonies import COORDINATOR, KEY_EPOCHS, CeremonyParties, Party, generated, party, plan_for, seat
+from tests.fixtures.kms.dkg_fixture import NO_EPOCH, CeremonyShard, brought, ceremony_shards, coordinator_over, plan
 from tests.fixtures.kms.lying_shards import HELPERS, IDENTITY
 
 CEREMONY = Digest(b"\x0c" * 32)
@@ -96,31 +96,33 @@ def test_value_above_the_group_order_is_refused() -> None:
 # --- words that have no place ---
 
 
-def at(phase: CeremonyPhase, parties: list[Party], agreed: CeremonyPlan | None = None) -> Town:
+def at(phase: CeremonyPhase, parties: list[Party], agreed: CeremonyPlan | None = None) -> CeremonyParties:
     """These shards, 2 of which make a key if nothing else is agreed, have come so far."""
-    town = Town(agreed or plan_for(parties, 2, 2), parties)
-    while town.state.phase is not phase:
-        for who in town.parties:
-            town.speak(who)
-        town.close()
-    return town
+    parties_of_ceremony = CeremonyParties(agreed or plan_for(parties, 2, 2), parties)
+    while parties_of_ceremony.state.phase is not phase:
+        for who in parties_of_ceremony.parties:
+            parties_of_ceremony.speak(who)
+        parties_of_ceremony.close()
+    return parties_of_ceremony
 
 
 def test_participant_that_did_not_commit_deals_nothing() -> None:
     parties = [party(n) for n in (1, 2, 3)]
     parties[2].absent = {CeremonyPhase.JOINING}
-    town = at(CeremonyPhase.DEALING, parties)
-    opening = draw_polynomial(town.state.id, 3, random_scalar(os.urandom), 2, os.urandom)
-    body = make_deal(town.state.id, town.state.phase_head, 3, opening, town.state.keys, os.urandom)
+    parties_of_ceremony = at(CeremonyPhase.DEALING, parties)
+    opening = draw_polynomial(parties_of_ceremony.state.id, 3, random_scalar(os.urandom), 2, os.urandom)
+    body = make_deal(
+        parties_of_ceremony.state.id, parties_of_ceremony.state.phase_head, 3, opening, parties_of_ceremony.state.keys, os.urandom
+    )
     with pytest.raises(CeremonyRefused, match="which did not commit"):
-        town.post(sign_message(parties[2].signer, town.state.id, body))
+        parties_of_ceremony.post(sign_message(parties[2].signer, parties_of_ceremony.state.id, body))
 
 
 def test_judgement_covers_participants_and_accuses_each_dealer_once() -> None:
     parties = [party(n) for n in (1, 2, 3)]
     parties[2].absent = {CeremonyPhase.JOINING}
-    town = at(CeremonyPhase.JUDGING, parties)
-    before = town.state
+    parties_of_ceremony = at(CeremonyPhase.JUDGING, parties)
+    before = parties_of_ceremony.state
 
     def complaint(dealer: int) -> Complaint:
         return Complaint(dealer, encode_point(GENERATOR), encode_scalar(1), encode_scalar(1))
@@ -128,47 +130,50 @@ def test_judgement_covers_participants_and_accuses_each_dealer_once() -> None:
     for accused in ((3,), (9,), (1, 1), (2, 1)):
         body = DealReview(before.phase_head, tuple(complaint(each) for each in accused))
         with pytest.raises(CeremonyRefused, match="judgement of"):
-            town.post(sign_message(parties[0].signer, before.id, body))
+            parties_of_ceremony.post(sign_message(parties[0].signer, before.id, body))
     with pytest.raises(CeremonyRefused, match="judgement of"):
-        town.post(sign_message(parties[2].signer, before.id, DealReview(before.phase_head, ())))
-    assert town.state == before
+        parties_of_ceremony.post(sign_message(parties[2].signer, before.id, DealReview(before.phase_head, ())))
+    assert parties_of_ceremony.state == before
 
 
 def test_repair_without_its_receiver_fails_at_once() -> None:
     held, source = generated(2, 3)
     heir = replace(held[0], share=None, absent={CeremonyPhase.JOINING})
     agreed = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
-    town = Town(agreed, [*held[1:], heir])
-    for who in town.parties:
-        town.speak(who)
-    town.close()
-    assert town.state.phase is CeremonyPhase.FAILED and town.state.reason == "the repair target did not join"
+    parties_of_ceremony = CeremonyParties(agreed, [*held[1:], heir])
+    for who in parties_of_ceremony.parties:
+        parties_of_ceremony.speak(who)
+    parties_of_ceremony.close()
+    assert (
+        parties_of_ceremony.state.phase is CeremonyPhase.FAILED
+        and parties_of_ceremony.state.reason == "the repair target did not join"
+    )
 
 
 def test_repair_with_too_few_values_reports_their_number() -> None:
     held, source = generated(2, 3)
     held[2].meddle, heir = HELPERS["garbage hand"], replace(held[0], share=None)
     agreed = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
-    town = at(CeremonyPhase.CONFIRMING, [*held[1:], heir], agreed)
-    assert len(town.state.repair_values) == 2
+    parties_of_ceremony = at(CeremonyPhase.CONFIRMING, [*held[1:], heir], agreed)
+    assert len(parties_of_ceremony.state.repair_values) == 2
     with pytest.raises(ShareMissing, match="1 of 2 helpers sent a usable value"):
-        new_share(town.state, heir.member)
+        new_share(parties_of_ceremony.state, heir.member)
 
 
 def test_share_needs_a_result_a_participant_and_matching_commitments() -> None:
     parties = [party(n) for n in (1, 2)]
-    early, town = at(CeremonyPhase.JUDGING, parties), at(CeremonyPhase.CONFIRMING, parties)
-    result = town.state.result
-    assert result is not None and new_share(town.state, parties[0].member)
-    for state, who in ((early.state, parties[0]), (town.state, party(9))):
+    early, parties_of_ceremony = at(CeremonyPhase.JUDGING, parties), at(CeremonyPhase.CONFIRMING, parties)
+    result = parties_of_ceremony.state.result
+    assert result is not None and new_share(parties_of_ceremony.state, parties[0].member)
+    for state, who in ((early.state, parties[0]), (parties_of_ceremony.state, party(9))):
         with pytest.raises(ShareMissing, match=f"none in phase {state.phase.name}"):
             new_share(state, who.member)
     other = result._replace(commitments=(result.commitments[0], encode_point(GENERATOR)))
     with pytest.raises(ShareMissing, match="does not fit the commitments"):
-        new_share(replace(town.state, result=other), parties[0].member)
+        new_share(replace(parties_of_ceremony.state, result=other), parties[0].member)
     with pytest.raises(CeremonyRefused, match="no transcript in phase JUDGING"):
         transcript_of(early.state)
-    for state in (early.state, town.state):
+    for state in (early.state, parties_of_ceremony.state):
         with pytest.raises(CeremonyRefused, match=f"no document in phase {state.phase.name}"):
             epoch_document(state)
 
@@ -227,8 +232,8 @@ def test_every_seat_of_a_plan_is_a_participant_and_there_are_no_others() -> None
 class Altering:
     """The way to a shard, of which somebody has taken hold."""
 
-    def __init__(self, office: Office) -> None:
-        self._office = office
+    def __init__(self, ceremony_shard: CeremonyShard) -> None:
+        self._office = ceremony_shard
         self.answered: ExchangeAnswer | None = None
         self.head: Digest | None = None
         self.instead: ExchangeAnswer | None = None
@@ -240,7 +245,7 @@ class Altering:
 
 
 def test_coordinator_ignores_a_shard_with_another_log(tmp_path: Path) -> None:
-    shards, _ = offices(tmp_path, 2)
+    shards, _ = ceremony_shards(tmp_path, 2)
     link = Altering(shards[0])
     coordinator = coordinator_over(tmp_path, plan(shards, 2, 2), {shards[0].signer.address: link})
     link.head = Digest(bytes(32))
@@ -251,7 +256,7 @@ def test_coordinator_ignores_a_shard_with_another_log(tmp_path: Path) -> None:
 
 
 def test_coordinator_accepts_a_shards_messages_only_from_that_shard(tmp_path: Path) -> None:
-    shards, _ = offices(tmp_path, 2)
+    shards, _ = ceremony_shards(tmp_path, 2)
     agreed, own = plan(shards, 2, 2), shards[0].signer.address
     link = Altering(shards[0])
     coordinator = coordinator_over(tmp_path, agreed, {own: link})

@@ -19,7 +19,7 @@ from bytewise.service.settings import library_variables
 from kms.ceremony.state import CeremonyPhase, CeremonyState
 from kms.storage import keyring
 from tests.fixtures.kms.ceremony_runs import numbered, on_chain, shares_make_the_key
-from tests.fixtures.kms.dkg_fixture import Office, coordinator_over, plan
+from tests.fixtures.kms.dkg_fixture import CeremonyShard, coordinator_over, plan
 from tests.fixtures.kms.killed_command import killed
 from tests.fixtures.kms.killed_coordinator import dkg
 from tests.fixtures.kms.killed_shards import Network, listens
@@ -109,7 +109,7 @@ def test_partitioned_processes_make_a_key_or_change_nothing(network: Network) ->
     assert sum(done.values()) == (4 + 4 + 5) * 7 * 2
 
 
-def repaired(cut: Cut, state: CeremonyState, heir: Office, lost: int) -> None:
+def repaired(cut: Cut, state: CeremonyState, heir: CeremonyShard, lost: int) -> None:
     """Asserts that the heir has its share, unless somebody was away who was needed in that phase."""
     needed = {CeremonyPhase.JOINING: {1, 2, 3}, CeremonyPhase.CONFIRMING: {1}, CeremonyPhase.JUDGING: set[int]()}.get(
         cut.phase, {2, 3}

@@ -16,7 +16,7 @@ from kms.ceremony import canary, responses
 from kms.ceremony.deals import commitment_digest, draw_polynomial, judge_complaint, make_complaint, repair_context, seal_value
 from kms.ceremony.responses import seeded_rng
 from kms.ceremony.state import CeremonyPhase, result_of
-from tests.fixtures.kms.ceremonies import Town, generated, party, plan_for, seat
+from tests.fixtures.kms.ceremonies import CeremonyParties, generated, party, plan_for, seat
 from tests.fixtures.kms.lying_shards import ALL
 
 Name = tuple[bytes | int, ...]
@@ -36,12 +36,12 @@ def names(monkeypatch: pytest.MonkeyPatch) -> list[Name]:
     return seen
 
 
-def spoken(town: Town, until: CeremonyPhase) -> None:
+def spoken(parties_of_ceremony: CeremonyParties, until: CeremonyPhase) -> None:
     """The ceremony up to a phase."""
-    while town.state.phase is not until:
-        for who in town.parties:
-            town.speak(who)
-        town.close()
+    while parties_of_ceremony.state.phase is not until:
+        for who in parties_of_ceremony.parties:
+            parties_of_ceremony.speak(who)
+        parties_of_ceremony.close()
 
 
 def named(names: list[Name], what: bytes, act: Callable[[], object]) -> list[Name]:
@@ -54,9 +54,9 @@ def named(names: list[Name], what: bytes, act: Callable[[], object]) -> list[Nam
 def test_deal_randomness_is_bound_to_polynomial_and_receivers(names: list[Name]) -> None:
     """In another log of the ceremony, with other deal keys, nothing of it is the same."""
     parties = [party(n) for n in (1, 2, 3)]
-    town = Town(plan_for(parties, 2, 2), parties)
-    spoken(town, CeremonyPhase.DEALING)
-    who, state = parties[1].member, town.state
+    parties_of_ceremony = CeremonyParties(plan_for(parties, 2, 2), parties)
+    spoken(parties_of_ceremony, CeremonyPhase.DEALING)
+    who, state = parties[1].member, parties_of_ceremony.state
     (name,) = named(names, b"deal", lambda: responses.due_messages(state, who))
     opening = responses._opening(state, who, state.plan.dealers[1])
     assert name == (state.id, b"deal", *opening.commitments, 1, state.keys[1], 2, state.keys[2], 3, state.keys[3])
@@ -69,9 +69,9 @@ def test_deal_randomness_is_bound_to_polynomial_and_receivers(names: list[Name])
 
 def test_each_join_key_of_a_shard_has_its_own_stream(names: list[Name]) -> None:
     parties = [party(n) for n in (1, 2, 3)]
-    town = Town(plan_for(parties, 2, 2, epoch=hybrid_epoch(1)), parties)
-    assert named(names, b"kem key", lambda: responses.due_messages(town.state, parties[0].member)) == [
-        (town.state.id, b"kem key")
+    parties_of_ceremony = CeremonyParties(plan_for(parties, 2, 2, epoch=hybrid_epoch(1)), parties)
+    assert named(names, b"kem key", lambda: responses.due_messages(parties_of_ceremony.state, parties[0].member)) == [
+        (parties_of_ceremony.state.id, b"kem key")
     ]
     assert {each[1:] for each in names} == {(b"deal key",), (b"kem key",), (b"polynomial", 1)}
 
@@ -79,13 +79,13 @@ def test_each_join_key_of_a_shard_has_its_own_stream(names: list[Name]) -> None:
 def test_complaint_and_confirmation_randomness_is_bound_to_the_statement(names: list[Name]) -> None:
     parties = [party(n) for n in (1, 2, 3)]
     parties[0].meddle = ALL["wrong share"]
-    town = Town(plan_for(parties, 2, 2), parties)
-    spoken(town, CeremonyPhase.JUDGING)
-    state, victim = town.state, parties[2].member
+    parties_of_ceremony = CeremonyParties(plan_for(parties, 2, 2), parties)
+    spoken(parties_of_ceremony, CeremonyPhase.JUDGING)
+    state, victim = parties_of_ceremony.state, parties[2].member
     (name,) = named(names, b"complaint", lambda: responses.due_messages(state, victim))
     assert name == (state.id, b"complaint", 1, state.deals[1].sealed[2].enc)
-    spoken(town, CeremonyPhase.CONFIRMING)
-    state, result = town.state, town.state.result
+    spoken(parties_of_ceremony, CeremonyPhase.CONFIRMING)
+    state, result = parties_of_ceremony.state, parties_of_ceremony.state.result
     assert result is not None
     (name,) = named(names, b"confirm", lambda: responses.due_messages(state, victim))
     assert name == (state.id, b"confirm", result.transcript, 3)
@@ -95,9 +95,9 @@ def test_repair_randomness_is_bound_to_result_and_receiver(names: list[Name]) ->
     held, source = generated(2, 3)
     heir = replace(held[0], share=None)
     agreed = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
-    town = Town(agreed, [*held[1:], heir])
-    spoken(town, CeremonyPhase.REPAIRING)
-    state, result = town.state, town.state.result
+    parties_of_ceremony = CeremonyParties(agreed, [*held[1:], heir])
+    spoken(parties_of_ceremony, CeremonyPhase.REPAIRING)
+    state, result = parties_of_ceremony.state, parties_of_ceremony.state.result
     assert result is not None and state.repair_key is not None
     (name,) = named(names, b"hand", lambda: responses.due_messages(state, held[1].member))
     assert name == (state.id, b"hand", result.transcript, state.repair_key)

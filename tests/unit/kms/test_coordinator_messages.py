@@ -6,13 +6,13 @@ import pytest
 
 from kms.ceremony.state import CeremonyPhase
 from kms.ceremony.state_machine import awaited_addresses
-from tests.fixtures.kms.dkg_fixture import Office, Turns, coordinator_of, offices, plan
+from tests.fixtures.kms.dkg_fixture import CeremonyShard, Turns, ceremony_shards, coordinator_of, plan
 
 
 class Returning(Turns):
     """Turns after some of which a shard is there."""
 
-    def __init__(self, shard: Office, after: int) -> None:
+    def __init__(self, shard: CeremonyShard, after: int) -> None:
         super().__init__()
         self._shard, self._left = shard, after
 
@@ -23,7 +23,7 @@ class Returning(Turns):
 
 
 def test_silent_shard_is_named_once_at_the_end_of_its_phase(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shards, _ = offices(tmp_path, 3)
+    shards, _ = ceremony_shards(tmp_path, 3)
     shards[2].away = True
     coordinator = coordinator_of(tmp_path, plan(shards, 2, 3), shards)
     turns = Turns()
@@ -36,7 +36,7 @@ def test_silent_shard_is_named_once_at_the_end_of_its_phase(tmp_path: Path, caps
 
 
 def test_every_phase_is_announced_with_returning_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shards, _ = offices(tmp_path, 2)
+    shards, _ = ceremony_shards(tmp_path, 2)
     shards[1].away = True
     turns = Returning(shards[1], 3)
     coordinator = coordinator_of(tmp_path, plan(shards, 2, 2), shards)

@@ -28,7 +28,7 @@ from bytewise.tee import appraisal, binding, collateral, dcap, gpu, snp
 from bytewise.tee.binding import ChannelStatement
 from kms.release_log import copies
 from tests.fixtures.kms.ceremonies import party
-from tests.fixtures.kms.dkg_fixture import offices
+from tests.fixtures.kms.dkg_fixture import ceremony_shards
 from tests.fixtures.kms.memory_chain import CONTRACTS
 from tests.fixtures.tee.channels import SHARD, Ends, plain_hello
 from tests.fixtures.tee.simulated_platform import CHAIN_ID, Bench
@@ -53,7 +53,7 @@ def decoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Capped]:
     bench = Bench(tmp_path_factory.mktemp("bench"))
     terms = Ends(bench).terms(SHARD)
     said = ChannelStatement(CONTRACTS, plain_hello(Ends(bench)), b"\x02" * 32, NAME, NAME, NAME)
-    desk = offices(tmp_path_factory.mktemp("office"), 1)[0][0].restart()
+    desk = ceremony_shards(tmp_path_factory.mktemp("office"), 1)[0][0].restart()
     marks = claims.MAX_EVIDENCE_MARKS
     return {
         "evidence": Capped(bench.appraise, claims.MAX_EVIDENCE_BYTES, marks),

@@ -26,17 +26,17 @@ from kms.storage import keyring
 from kms.storage.files import wipe_draft, write_whole
 from tests.fixtures.kms.ceremonies import COORDINATOR
 from tests.fixtures.kms.ceremony_runs import PHASE_S, numbered, on_chain, run, shares_make_the_key
-from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, Turns, coordinator_of, offices, plan
+from tests.fixtures.kms.dkg_fixture import CeremonyShard, OneEpoch, Turns, ceremony_shards, coordinator_of, plan
 from tests.fixtures.kms.memory_chain import CONTRACTS
 
 
-def erased(who: Office, document: EpochDocument) -> SignedErasure:
+def erased(who: CeremonyShard, document: EpochDocument) -> SignedErasure:
     """What `bytewise shard erase` does at a shard."""
     return erase_shares(who.folder, document, CONTRACTS, who.ceremonies(), who.chain, SystemClock())
 
 
 def test_old_shares_are_erased_only_when_the_new_ones_are_in_force(tmp_path: Path) -> None:
-    shards, chain = offices(tmp_path, 2)
+    shards, chain = ceremony_shards(tmp_path, 2)
     made = run(coordinator_of(tmp_path, plan(shards, 2, 2), shards))
     source = on_chain(chain, made)
     again = run(coordinator_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
@@ -57,7 +57,7 @@ def test_old_shares_are_erased_only_when_the_new_ones_are_in_force(tmp_path: Pat
     shares_make_the_key(again, numbered(shards))
 
 
-def run_without(coordinator: Coordinator, cut: Office, phase: CeremonyPhase) -> CeremonyState:
+def run_without(coordinator: Coordinator, cut: CeremonyShard, phase: CeremonyPhase) -> CeremonyState:
     """A whole ceremony in which one shard is away from one phase on."""
     turns = Turns()
 
@@ -68,9 +68,9 @@ def run_without(coordinator: Coordinator, cut: Office, phase: CeremonyPhase) -> 
     return coordinator.run(PHASE_S, 1.0, clock, turns.wait)
 
 
-def missed_its_end(folder: Path) -> tuple[list[Office], CeremonyState, Callable[[], None]]:
+def missed_its_end(folder: Path) -> tuple[list[CeremonyShard], CeremonyState, Callable[[], None]]:
     """2 of 3 shards made a key while the first was away at the end; the call brings it the whole log."""
-    shards, chain = offices(folder, 3)
+    shards, chain = ceremony_shards(folder, 3)
     state = run_without(coordinator_of(folder, plan(shards, 2, 2), shards), shards[0], CeremonyPhase.CONFIRMING)
     on_chain(chain, state)
     shards[0].away = False
@@ -148,7 +148,7 @@ def test_complete_share_without_a_name_is_erased_with_its_epoch(tmp_path: Path, 
 
 
 def test_shares_left_by_a_crash_are_erased_and_the_one_in_force_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shards, chain = offices(tmp_path, 2)
+    shards, chain = ceremony_shards(tmp_path, 2)
     made = run(coordinator_of(tmp_path, plan(shards, 2, 2), shards))
     on_chain(chain, made)
     folder, before = shards[0].folder, {path.name for path in shards[0].folder.iterdir()}
@@ -186,9 +186,9 @@ def test_erasing_a_draft_never_touches_the_named_file(tmp_path: Path, monkeypatc
     assert not wipe_draft(path.with_suffix(".draft"))
 
 
-def refreshed(folder: Path) -> tuple[list[Office], OneEpoch, EpochDocument, EpochDocument]:
+def refreshed(folder: Path) -> tuple[list[CeremonyShard], OneEpoch, EpochDocument, EpochDocument]:
     """2 of 2 shards with two versions of their shares, of which the chain means the second; the documents of both."""
-    shards, chain = offices(folder, 2)
+    shards, chain = ceremony_shards(folder, 2)
     made = run(coordinator_of(folder, plan(shards, 2, 2), shards))
     source = on_chain(chain, made)
     again = run(coordinator_of(folder, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
@@ -197,7 +197,7 @@ def refreshed(folder: Path) -> tuple[list[Office], OneEpoch, EpochDocument, Epoc
     return shards, chain, epoch_document(made), document
 
 
-def statements(who: Office) -> dict[str, Erasure]:
+def statements(who: CeremonyShard) -> dict[str, Erasure]:
     """All that it ever said."""
     return {path.name: verify_erasure(decode(SignedErasure, path.read_bytes())) for path in who.folder.glob("erasure-*")}
 

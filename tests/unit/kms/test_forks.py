@@ -40,15 +40,15 @@ from kms.ceremony.state_machine import apply
 from tests.fixtures.kms.ceremonies import COORDINATOR, party, plan_for
 from tests.fixtures.kms.ceremony_runs import run
 from tests.fixtures.kms.crash_points import Crash, Fuse
-from tests.fixtures.kms.dkg_fixture import Office, brought, coordinator_of, coordinator_over, offices, plan
+from tests.fixtures.kms.dkg_fixture import CeremonyShard, brought, ceremony_shards, coordinator_of, coordinator_over, plan
 
 
-def words_of(agreed: CeremonyPlan, shards: list[Office]) -> tuple[Message, ...]:
+def words_of(agreed: CeremonyPlan, shards: list[CeremonyShard]) -> tuple[Message, ...]:
     """What all shards say first: the log may hold it in any order."""
     return tuple(message for each in shards for message in each.exchange(brought(agreed)).messages)
 
 
-def kept(shard: Office) -> Fork | None:
+def kept(shard: CeremonyShard) -> Fork | None:
     """What the shard's database has of another log, in the one ceremony that it is in."""
     return next(each for each in shard.ceremonies().copies()).fork
 
@@ -67,7 +67,7 @@ def exchange_of(agreed: CeremonyPlan, log: tuple[Message, ...], first: int, last
 )
 def test_shard_that_sees_a_second_log_keeps_evidence_of_it(tmp_path: Path, first: int, last: int) -> None:
     """The logs part at message 1; the shard has three of the first. Whichever stretch of the other it is shown, it has proof."""
-    shards, _ = offices(tmp_path, 2)
+    shards, _ = ceremony_shards(tmp_path, 2)
     agreed = plan(shards, 2, 2)
     words = words_of(agreed, shards)
     other = (words[0], words[2], words[1], words[3])
@@ -87,7 +87,7 @@ def test_shard_that_sees_a_second_log_keeps_evidence_of_it(tmp_path: Path, first
 
 
 def test_evidence_forged_from_an_honest_coordinators_messages_is_not_kept(tmp_path: Path) -> None:
-    shards, _ = offices(tmp_path, 2)
+    shards, _ = ceremony_shards(tmp_path, 2)
     agreed = plan(shards, 2, 2)
     words = words_of(agreed, shards)
     honest = [exchange_of(agreed, words, first, last) for first in range(5) for last in range(first, 5)]
@@ -178,14 +178,14 @@ class Heads:
     def __init__(self) -> None:
         self.signed: dict[int, set[Digest]] = {}
 
-    def to(self, shards: list[Office]) -> Mapping[Address, ShardLink]:
+    def to(self, shards: list[CeremonyShard]) -> Mapping[Address, ShardLink]:
         return {each.signer.address: Heard(self, each) for each in shards}
 
 
 class Heard:
     """One shard, whose exchanges are written down before it has them."""
 
-    def __init__(self, heads: Heads, shard: Office) -> None:
+    def __init__(self, heads: Heads, shard: CeremonyShard) -> None:
         self._heads, self._shard = heads, shard
 
     def exchange(self, asked: Exchange, timeout_s: float) -> ExchangeAnswer:
@@ -208,7 +208,7 @@ class Hasty(Coordinator):
         return spoken
 
 
-def one_log(folder: Path, shards: list[Office], kind: type[Coordinator]) -> bool:
+def one_log(folder: Path, shards: list[CeremonyShard], kind: type[Coordinator]) -> bool:
     """Whether all that a coordinator ever signed is of one log; it dies at every moment, and in every other life one shard is
     away."""
     agreed, fuse, heads, deaths = plan(shards, 2, 2), Fuse(lit=True), Heads(), 0
@@ -226,20 +226,20 @@ def one_log(folder: Path, shards: list[Office], kind: type[Coordinator]) -> bool
 
 
 def test_coordinator_crashing_at_every_point_signs_one_log(tmp_path: Path) -> None:
-    shards, _ = offices(tmp_path, 3)
+    shards, _ = ceremony_shards(tmp_path, 3)
     assert one_log(tmp_path, shards, Coordinator)
     assert [kept(each) for each in shards] == [None] * 3
 
 
 def test_control_coordinator_that_signs_before_storing_is_convicted(tmp_path: Path) -> None:
-    shards, _ = offices(tmp_path, 3)
+    shards, _ = ceremony_shards(tmp_path, 3)
     assert not one_log(tmp_path, shards, Hasty)
     assert any(kept(each) for each in shards)
 
 
 def test_two_processes_of_one_coordinator_on_one_database_sign_one_log(tmp_path: Path) -> None:
     """Whoever comes second cannot store what it would sign."""
-    shards, _ = offices(tmp_path, 3)
+    shards, _ = ceremony_shards(tmp_path, 3)
     agreed, heads = plan(shards, 2, 3), Heads()
     links = heads.to(shards)
     one, other = (coordinator_over(tmp_path, agreed, dict(order)) for order in ([*links.items()], [*links.items()][::-1]))
@@ -253,7 +253,7 @@ def test_two_processes_of_one_coordinator_on_one_database_sign_one_log(tmp_path:
 
 def test_control_coordinator_with_a_rolled_back_log_is_convicted(tmp_path: Path) -> None:
     """Nobody can tell a lost database from a lie: who lost it takes another plan (docs/guide/key-ceremony.md)."""
-    shards, _ = offices(tmp_path, 2)
+    shards, _ = ceremony_shards(tmp_path, 2)
     agreed = plan(shards, 2, 2)
     coordinator = coordinator_of(tmp_path, agreed, shards)
     assert coordinator.exchange_round() and not coordinator.exchange_round()
@@ -266,7 +266,7 @@ def test_control_coordinator_with_a_rolled_back_log_is_convicted(tmp_path: Path)
 
 
 def test_two_shards_with_one_log_each_have_the_proof_together(tmp_path: Path) -> None:
-    shards, _ = offices(tmp_path, 2)
+    shards, _ = ceremony_shards(tmp_path, 2)
     agreed = plan(shards, 2, 2)
     words = words_of(agreed, shards)
     shards[0].exchange(brought(agreed, words))

@@ -20,7 +20,7 @@ from cli.demo.site import free_ports
 from kms.shard import http_limits
 from kms.shard.api import build_app
 from kms.shard.http_limits import MAX_HEADER_BYTES, BodyBudget, server_config
-from tests.fixtures.kms.dkg_fixture import Office, offices
+from tests.fixtures.kms.dkg_fixture import CeremonyShard, ceremony_shards
 from tests.fixtures.kms.release_network import wait_until
 
 PATIENCE_S = 60.0
@@ -30,42 +30,42 @@ SHORT_S = 0.5
 class Place(NamedTuple):
     """A shard that is served, and what its bodies take."""
 
-    office: Office
+    ceremony_shard: CeremonyShard
     intake: BodyBudget
 
 
 @pytest.fixture(scope="module")
-def office(tmp_path_factory: pytest.TempPathFactory) -> Office:
+def ceremony_shard(tmp_path_factory: pytest.TempPathFactory) -> CeremonyShard:
     """A shard that takes part in ceremonies."""
-    return offices(tmp_path_factory.mktemp("office"), 1, base=free_ports(1)[0] - 1)[0][0]
+    return ceremony_shards(tmp_path_factory.mktemp("office"), 1, base=free_ports(1)[0] - 1)[0][0]
 
 
 @contextlib.contextmanager
-def serving(office: Office, most: int = http_limits.MAX_BODIES_BYTES) -> Iterator[Place]:
+def serving(ceremony_shard: CeremonyShard, most: int = http_limits.MAX_BODIES_BYTES) -> Iterator[Place]:
     """The shard as `kms.shard.api.serve` serves it, in a thread of this process."""
-    app, folder = build_app(None, office.restart()), office.folder
+    app, folder = build_app(None, ceremony_shard.restart()), ceremony_shard.folder
     app.state.intake = BodyBudget(most)
-    server = uvicorn.Server(server_config(app, "127.0.0.1", office.port, folder / "tls.pem", folder / "tls.key"))
+    server = uvicorn.Server(server_config(app, "127.0.0.1", ceremony_shard.port, folder / "tls.pem", folder / "tls.key"))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
         wait_until(lambda: server.started)
-        yield Place(office, app.state.intake)
+        yield Place(ceremony_shard, app.state.intake)
     finally:
         server.should_exit = True
         thread.join(timeout=20)
         assert not thread.is_alive()
 
 
-def trusting(office: Office) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=office.folder / "tls.pem")
+def trusting(ceremony_shard: CeremonyShard) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=ceremony_shard.folder / "tls.pem")
 
 
 @contextlib.contextmanager
-def stranger(place: Place, said: bytes = b"") -> Iterator[ssl.SSLSocket]:
+def unknown_client(place: Place, said: bytes = b"") -> Iterator[ssl.SSLSocket]:
     """A TLS connection that said something."""
-    with socket.create_connection(("127.0.0.1", place.office.port), timeout=PATIENCE_S) as plain:
-        with trusting(place.office).wrap_socket(plain, server_hostname="127.0.0.1") as secure:
+    with socket.create_connection(("127.0.0.1", place.ceremony_shard.port), timeout=PATIENCE_S) as plain:
+        with trusting(place.ceremony_shard).wrap_socket(plain, server_hostname="127.0.0.1") as secure:
             secure.sendall(said)
             yield secure
 
@@ -77,7 +77,9 @@ def posting(length: int, start: bytes = b"") -> bytes:
 
 def answer_to(place: Place, body: bytes) -> tuple[int, ShardRefusal]:
     """What a whole request gets that is no exchange."""
-    line = http.client.HTTPSConnection("127.0.0.1", place.office.port, timeout=PATIENCE_S, context=trusting(place.office))
+    line = http.client.HTTPSConnection(
+        "127.0.0.1", place.ceremony_shard.port, timeout=PATIENCE_S, context=trusting(place.ceremony_shard)
+    )
     with contextlib.closing(line):
         line.request("POST", "/v1/ceremony", body)
         got = line.getresponse()
@@ -103,17 +105,17 @@ def is_closed(peer: ssl.SSLSocket) -> bool:
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /v1/in", posting(100, b"half")], ids=["nothing", "half a head", "half a body"])
-def test_unfinished_request_is_cut_off(office: Office, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_request_is_cut_off(ceremony_shard: CeremonyShard, said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_limits, "REQUEST_S", SHORT_S)
-    with serving(office) as place:
-        with stranger(place, said) as peer:
+    with serving(ceremony_shard) as place:
+        with unknown_client(place, said) as peer:
             assert is_closed(peer)
         assert answer_to(place, b"no exchange") == REFUSED
 
 
-def test_slow_sending_extends_no_deadline(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_sending_extends_no_deadline(ceremony_shard: CeremonyShard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_limits, "REQUEST_S", SHORT_S)
-    with serving(office) as place, stranger(place, posting(10**6)) as peer:
+    with serving(ceremony_shard) as place, unknown_client(place, posting(10**6)) as peer:
         peer.settimeout(SHORT_S / 10)
 
         def ended() -> bool:
@@ -128,10 +130,12 @@ def test_slow_sending_extends_no_deadline(office: Office, monkeypatch: pytest.Mo
         wait_until(ended)
 
 
-def test_control_uvicorn_alone_waits_for_a_slow_client_without_limit(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_uvicorn_alone_waits_for_a_slow_client_without_limit(
+    ceremony_shard: CeremonyShard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http_limits, "REQUEST_S", SHORT_S)
     monkeypatch.setattr(http_limits, "TimedProtocol", H11Protocol)
-    with serving(office) as place, stranger(place, posting(100, b"half")) as peer:
+    with serving(ceremony_shard) as place, unknown_client(place, posting(100, b"half")) as peer:
         peer.settimeout(4 * SHORT_S)
         with pytest.raises(TimeoutError):
             peer.recv(1)
@@ -141,14 +145,14 @@ def hello(place: Place, stop: int) -> bytes:
     """What a client says first, up to its byte `stop`."""
     said = ssl.MemoryBIO()
     with contextlib.suppress(ssl.SSLWantReadError):
-        trusting(place.office).wrap_bio(ssl.MemoryBIO(), said, server_hostname="127.0.0.1").do_handshake()
+        trusting(place.ceremony_shard).wrap_bio(ssl.MemoryBIO(), said, server_hostname="127.0.0.1").do_handshake()
     return said.read()[:stop]
 
 
 @contextlib.contextmanager
 def before_tls(place: Place, said: bytes = b"") -> Iterator[socket.socket]:
     """A connection that is no TLS session yet."""
-    with socket.create_connection(("127.0.0.1", place.office.port), timeout=PATIENCE_S) as plain:
+    with socket.create_connection(("127.0.0.1", place.ceremony_shard.port), timeout=PATIENCE_S) as plain:
         plain.sendall(said)
         yield plain
 
@@ -162,18 +166,20 @@ def ends(peer: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("stop", [0, 100], ids=["nothing", "half a hello"])
-def test_unfinished_handshake_is_cut_off(office: Office, stop: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_handshake_is_cut_off(ceremony_shard: CeremonyShard, stop: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_limits, "HANDSHAKE_S", SHORT_S)
-    with serving(office) as place:
+    with serving(ceremony_shard) as place:
         with before_tls(place, hello(place, stop)) as peer:
             peer.settimeout(20 * SHORT_S)
             assert ends(peer)
         assert answer_to(place, b"no exchange") == REFUSED
 
 
-def test_connection_without_tls_is_closed_and_frees_its_place(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_without_tls_is_closed_and_frees_its_place(
+    ceremony_shard: CeremonyShard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(http_limits, "MAX_TLS_CONNECTIONS", 1)
-    with serving(office) as place:
+    with serving(ceremony_shard) as place:
         for _ in range(3):
             with before_tls(place, b"GET / HTTP/1.1\r\n\r\n") as peer:
                 assert ends(peer)
@@ -181,9 +187,11 @@ def test_connection_without_tls_is_closed_and_frees_its_place(office: Office, mo
 
 
 @pytest.mark.parametrize("limit", ["MAX_TLS_CONNECTIONS", "MAX_TLS_CONNECTIONS_PER_ADDRESS"])
-def test_unfinished_handshakes_count_as_connections(office: Office, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unfinished_handshakes_count_as_connections(
+    ceremony_shard: CeremonyShard, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Control: with one place more the third is waited for."""
-    with serving(office) as place, before_tls(place), before_tls(place):
+    with serving(ceremony_shard) as place, before_tls(place), before_tls(place):
         with before_tls(place) as third:
             third.settimeout(4 * SHORT_S)
             with pytest.raises(TimeoutError):
@@ -195,10 +203,10 @@ def test_unfinished_handshakes_count_as_connections(office: Office, limit: str, 
     # And a shard that stops does not wait for them.
 
 
-def test_request_in_one_segment_with_the_handshake_end_is_answered_in_tls(office: Office) -> None:
-    with serving(office) as place, before_tls(place) as plain:
+def test_request_in_one_segment_with_the_handshake_end_is_answered_in_tls(ceremony_shard: CeremonyShard) -> None:
+    with serving(ceremony_shard) as place, before_tls(place) as plain:
         heard, said = ssl.MemoryBIO(), ssl.MemoryBIO()
-        client = trusting(place.office).wrap_bio(heard, said, server_hostname="127.0.0.1")
+        client = trusting(place.ceremony_shard).wrap_bio(heard, said, server_hostname="127.0.0.1")
         with contextlib.suppress(ssl.SSLWantReadError):
             client.do_handshake()
         done = False
@@ -220,22 +228,22 @@ def test_request_in_one_segment_with_the_handshake_end_is_answered_in_tls(office
 
 @pytest.mark.parametrize("limit", ["MAX_TLS_CONNECTIONS", "MAX_TLS_CONNECTIONS_PER_ADDRESS"])
 def test_excess_connection_is_closed_and_the_others_are_served(
-    office: Office, limit: str, monkeypatch: pytest.MonkeyPatch
+    ceremony_shard: CeremonyShard, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_limits, limit, 2)
-    with serving(office) as place, stranger(place) as first:
-        with stranger(place), before_tls(place) as third:
+    with serving(ceremony_shard) as place, unknown_client(place) as first:
+        with unknown_client(place), before_tls(place) as third:
             assert ends(third)
             first.sendall(posting(2, b"{}"))
             assert first.recv(12) == b"HTTP/1.1 403"
         wait_until(lambda: served(place))
 
 
-def test_total_size_of_request_bodies_is_bounded_and_freed(office: Office) -> None:
+def test_total_size_of_request_bodies_is_bounded_and_freed(ceremony_shard: CeremonyShard) -> None:
     """Control: alone, the same body is read to its end."""
     sent = 2**20 - 4096
-    with serving(office, most=2**20) as place:
-        with stranger(place, posting(2**20, bytes(sent))):
+    with serving(ceremony_shard, most=2**20) as place:
+        with unknown_client(place, posting(2**20, bytes(sent))):
             # All that it sent, or the other one's bytes may be there when the rest comes, and the refusal is the stranger's.
             wait_until(lambda: place.intake.used == sent)
             assert answer_to(place, bytes(2**15)) == BUSY
@@ -243,8 +251,8 @@ def test_total_size_of_request_bodies_is_bounded_and_freed(office: Office) -> No
         assert answer_to(place, bytes(2**15)) == REFUSED
 
 
-def test_body_above_its_own_cap_is_not_read_to_its_end(office: Office) -> None:
-    with serving(office) as place, stranger(place, posting(2**40)) as peer:
+def test_body_above_its_own_cap_is_not_read_to_its_end(ceremony_shard: CeremonyShard) -> None:
+    with serving(ceremony_shard) as place, unknown_client(place, posting(2**40)) as peer:
         with contextlib.suppress(OSError):
             for _ in range(64):
                 peer.sendall(bytes(2**20))
@@ -253,13 +261,13 @@ def test_body_above_its_own_cap_is_not_read_to_its_end(office: Office) -> None:
         wait_until(lambda: place.intake.used == 0)
 
 
-def test_endless_header_above_the_cap_is_refused(office: Office) -> None:
+def test_endless_header_above_the_cap_is_refused(ceremony_shard: CeremonyShard) -> None:
     """With an answer, unless the end of the connection overtakes it. Control: half as much is read and answered."""
     head = b"GET / HTTP/1.1\r\nHost: shard\r\nx: "
-    with serving(office) as place:
-        with stranger(place, head + b"y" * (2 * MAX_HEADER_BYTES)) as peer:
+    with serving(ceremony_shard) as place:
+        with unknown_client(place, head + b"y" * (2 * MAX_HEADER_BYTES)) as peer:
             assert start_of_answer(peer) in (b"HTTP/1.1 400", b"")
-        with stranger(place, head + b"y" * (MAX_HEADER_BYTES // 2) + b"\r\n\r\n") as peer:
+        with unknown_client(place, head + b"y" * (MAX_HEADER_BYTES // 2) + b"\r\n\r\n") as peer:
             assert start_of_answer(peer) == b"HTTP/1.1 404"
 
 
@@ -270,8 +278,11 @@ def start_of_answer(peer: ssl.SSLSocket) -> bytes:
     return b""
 
 
-def test_upgrade_to_another_protocol_is_refused(office: Office) -> None:
+def test_upgrade_to_another_protocol_is_refused(ceremony_shard: CeremonyShard) -> None:
     """Whoever asks is answered as if it had not."""
     asked = b"GET / HTTP/1.1\r\nHost: shard\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-    with serving(office) as place, stranger(place, asked + b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n") as peer:
+    with (
+        serving(ceremony_shard) as place,
+        unknown_client(place, asked + b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n") as peer,
+    ):
         assert start_of_answer(peer) == b"HTTP/1.1 404"

@@ -21,8 +21,8 @@ from kms.ceremony.erasure import erase_shares
 from kms.ceremony.responses import kem_seed
 from kms.ceremony.state import CeremonyPhase
 from kms.storage import keyring
-from tests.fixtures.kms.ceremonies import Party, Town, generated, party, plan_for
-from tests.fixtures.kms.dkg_fixture import OneEpoch, offices, plan
+from tests.fixtures.kms.ceremonies import CeremonyParties, Party, generated, party, plan_for
+from tests.fixtures.kms.dkg_fixture import OneEpoch, ceremony_shards, plan
 from tests.fixtures.kms.dying_shards import died_around, dying, made_a_file
 from tests.fixtures.kms.memory_chain import CONTRACTS
 from tests.fixtures.kms.release_network import World
@@ -31,13 +31,13 @@ EPOCH = hybrid_epoch(1)
 KEY = os.urandom(32)
 
 
-def town(quorum: int = 3) -> Town:
+def parties_of_ceremony(quorum: int = 3) -> CeremonyParties:
     parties = [party(n) for n in (1, 2, 3)]
-    return Town(plan_for(parties, 2, quorum, epoch=EPOCH), parties)
+    return CeremonyParties(plan_for(parties, 2, quorum, epoch=EPOCH), parties)
 
 
 def test_hybrid_epoch_shards_make_and_sign_their_own_kem_keys() -> None:
-    made = town()
+    made = parties_of_ceremony()
     state = made.run()
     assert state.phase is CeremonyPhase.DONE and state.result is not None
     document = epoch_document(state)
@@ -50,33 +50,33 @@ def test_hybrid_epoch_shards_make_and_sign_their_own_kem_keys() -> None:
 
 def test_epoch_of_the_old_suite_has_no_kem_keys_and_none_in_its_log() -> None:
     parties = [party(n) for n in (1, 2, 3)]
-    plain = Town(plan_for(parties, 2, 3), parties)
+    plain = CeremonyParties(plan_for(parties, 2, 3), parties)
     state = plain.run()
     assert epoch_document(state).record.hybrid is None and {each.kind for each in plain.log} & {"kem"} == set()
 
 
 def test_kem_key_of_another_suite_is_refused() -> None:
     parties = [party(n) for n in (1, 2, 3)]
-    plain = Town(plan_for(parties, 2, 3), parties)
+    plain = CeremonyParties(plan_for(parties, 2, 3), parties)
     with pytest.raises(CeremonyRefused, match="no seat"):
         plain.post(sign_message(parties[0].signer, plain.state.id, KemKey(hpke.kem_key(os.urandom(64)))))
 
 
-def without_kem(_town: Town, _who: Party, body: object) -> tuple[object, ...]:
+def without_kem(_town: CeremonyParties, _who: Party, body: object) -> tuple[object, ...]:
     return () if isinstance(body, KemKey) else (body,)
 
 
-def bad_kem(_town: Town, _who: Party, body: object) -> tuple[object, ...]:
+def bad_kem(_town: CeremonyParties, _who: Party, body: object) -> tuple[object, ...]:
     return (KemKey(Blob(b"\xff" * 1184)),) if isinstance(body, KemKey) else (body,)
 
 
-def two_kems(_town: Town, _who: Party, body: object) -> tuple[object, ...]:
+def two_kems(_town: CeremonyParties, _who: Party, body: object) -> tuple[object, ...]:
     return (body, KemKey(hpke.kem_key(os.urandom(64)))) if isinstance(body, KemKey) else (body,)
 
 
 @pytest.mark.parametrize(("meddle", "named"), [(without_kem, False), (bad_kem, True), (two_kems, True)])
 def test_hybrid_epoch_needs_the_key_of_every_shard(meddle: object, named: bool) -> None:
-    made = town(quorum=2)
+    made = parties_of_ceremony(quorum=2)
     made.parties[1].meddle = meddle  # type: ignore[assignment]
     state = made.run()
     assert state.phase is CeremonyPhase.FAILED and "2 ML-KEM keys, 3 needed" in state.reason
@@ -95,7 +95,7 @@ def test_hybrid_epoch_is_not_reshared_and_its_size_keeps_blame_unambiguous() -> 
 
 
 def test_shard_crashing_at_any_point_has_share_and_key_of_one_ceremony(tmp_path: Path) -> None:
-    shards, _ = offices(tmp_path, 3)
+    shards, _ = ceremony_shards(tmp_path, 3)
     state = dying(tmp_path, plan(shards, 2, 3, epoch=EPOCH), shards, shards[:1])
     died_around(shards[0], "join", "kem", "commit", "deal", "judgement", "confirm")
     made_a_file(shards[0], "kem")

@@ -31,7 +31,7 @@ from kms.shard.release import Shard
 from kms.shard.release_policy import AdmittedRequest
 from kms.storage.keyring import OpenedShare
 from tests.fixtures.kms.ceremony_runs import run
-from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, coordinator_of, plan
+from tests.fixtures.kms.dkg_fixture import CeremonyShard, OneEpoch, coordinator_of, plan
 from tests.fixtures.kms.memory_chain import Case, MemoryChain
 from tests.fixtures.kms.release_network import World
 
@@ -116,7 +116,9 @@ def test_key_made_in_a_ceremony_opens_what_is_sealed_to_it(tmp_path: Path) -> No
     world, chain = World(tmp_path / "world"), OneEpoch()
     migrate(f"sqlite:///{tmp_path / 'template.sqlite'}")
     folders = [each.folder for each in world.settings.shards]
-    shards = [Office(each, i, chain, tmp_path / "template.sqlite", world.ports[i - 1]) for i, each in enumerate(folders, 1)]
+    shards = [
+        CeremonyShard(each, i, chain, tmp_path / "template.sqlite", world.ports[i - 1]) for i, each in enumerate(folders, 1)
+    ]
     for shard, port in zip(shards, world.channel_ports, strict=True):
         shard.channel = f"127.0.0.1:{port}"
     state = run(coordinator_of(tmp_path, plan(shards, 2, 3, epoch=EPOCH), shards))

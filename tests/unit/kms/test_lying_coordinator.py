@@ -18,7 +18,7 @@ from kms.ceremony.state import CeremonyPhase, CeremonyState, shares_digest
 from kms.storage import keyring
 from tests.fixtures.kms.ceremonies import COORDINATOR
 from tests.fixtures.kms.ceremony_runs import PHASE_S, numbered, on_chain, run
-from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, Turns, coordinator_of, offices, plan
+from tests.fixtures.kms.dkg_fixture import CeremonyShard, OneEpoch, Turns, ceremony_shards, coordinator_of, plan
 
 
 class LyingCoordinator(Coordinator):
@@ -47,7 +47,7 @@ def moved_by(chain: OneEpoch, before: CeremonyState, words: tuple[Message, ...])
     return result.commitments
 
 
-def betrayed(folder: Path, shards: list[Office], chain: OneEpoch) -> tuple[Blob, ...]:
+def betrayed(folder: Path, shards: list[CeremonyShard], chain: OneEpoch) -> tuple[Blob, ...]:
     """A key is dealt again, its coordinator lies about the end, a curator moves the chain; the commitments in force."""
     source = on_chain(chain, run(coordinator_of(folder, plan(shards, 2, 2), shards)))
     agreed = plan(shards, 2, 2, dealers=numbered(shards), source=source)
@@ -67,7 +67,7 @@ def betrayed(folder: Path, shards: list[Office], chain: OneEpoch) -> tuple[Blob,
 
 def test_coordinator_that_hides_messages_from_shards_loses_no_key(tmp_path: Path) -> None:
     """What a shard signed for it has, whatever it is told of the ceremony later; the chain decides which shares are erased."""
-    shards, chain = offices(tmp_path, 2)
+    shards, chain = ceremony_shards(tmp_path, 2)
     commitments = betrayed(tmp_path, shards, chain)
     shares = {index: each.share(3, commitments) for index, each in numbered(shards).items()}
     assert encode_point(GENERATOR * combine_values(shares)) == commitments[0]
@@ -84,7 +84,7 @@ def test_control_participants_that_store_late_lose_the_key(tmp_path: Path, monke
             at_the_end(keys, state, kept)
 
     monkeypatch.setattr(ParticipantKeys, "store", store)
-    shards, chain = offices(tmp_path, 2)
+    shards, chain = ceremony_shards(tmp_path, 2)
     commitments = betrayed(tmp_path, shards, chain)
     for each in shards:
         with pytest.raises(ConfigurationError):

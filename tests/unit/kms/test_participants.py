@@ -24,16 +24,16 @@ from tests.fixtures.kms.ceremony_runs import (
     run,
     shares_make_the_key,
 )
-from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, Turns, brought, coordinator_of, offices, plan
+from tests.fixtures.kms.dkg_fixture import CeremonyShard, OneEpoch, Turns, brought, ceremony_shards, coordinator_of, plan
 
 
 @pytest.fixture()
-def pair(tmp_path: Path) -> tuple[list[Office], OneEpoch]:
-    return offices(tmp_path, 2)
+def pair(tmp_path: Path) -> tuple[list[CeremonyShard], OneEpoch]:
+    return ceremony_shards(tmp_path, 2)
 
 
 def test_participants_and_coordinator_make_refresh_and_repair_a_key(tmp_path: Path) -> None:
-    shards, chain = offices(tmp_path, 3)
+    shards, chain = ceremony_shards(tmp_path, 3)
     made = run(coordinator_of(tmp_path, plan(shards, 2, 3), shards))
     shares_make_the_key(made, numbered(shards))
     document = epoch_document(made)
@@ -52,7 +52,7 @@ def test_participants_and_coordinator_make_refresh_and_repair_a_key(tmp_path: Pa
 
 
 def test_shard_that_missed_the_end_gets_its_share_from_the_log(tmp_path: Path) -> None:
-    shards, _ = offices(tmp_path, 3)
+    shards, _ = ceremony_shards(tmp_path, 3)
     coordinator, turns = coordinator_of(tmp_path, plan(shards, 2, 2), shards), Turns()
 
     def clock() -> float:
@@ -67,7 +67,7 @@ def test_shard_that_missed_the_end_gets_its_share_from_the_log(tmp_path: Path) -
     shares_make_the_key(state, numbered(shards))
 
 
-def test_partitioned_quorum_changes_nothing(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
+def test_partitioned_quorum_changes_nothing(tmp_path: Path, pair: tuple[list[CeremonyShard], OneEpoch]) -> None:
     shards, chain = pair
     made = run(coordinator_of(tmp_path, plan(shards, 2, 2), shards))
     source = on_chain(chain, made)
@@ -78,7 +78,7 @@ def test_partitioned_quorum_changes_nothing(tmp_path: Path, pair: tuple[list[Off
     assert len(list(shards[0].folder.glob("share-3*.json"))) == 1
 
 
-def refused_plans(shards: list[Office], stranger: Office, source: SharesSource) -> dict[str, CeremonyPlan]:
+def refused_plans(shards: list[CeremonyShard], stranger: CeremonyShard, source: SharesSource) -> dict[str, CeremonyPlan]:
     """Plans that a shard of this epoch must not take part in."""
     same = plan(shards, 2, 2, dealers=numbered(shards), source=source)
     others = [shards[0], stranger]
@@ -98,11 +98,13 @@ def refused_plans(shards: list[Office], stranger: Office, source: SharesSource) 
     }
 
 
-def test_plans_forbidden_by_the_chain_or_the_operator_are_refused(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
+def test_plans_forbidden_by_the_chain_or_the_operator_are_refused(
+    tmp_path: Path, pair: tuple[list[CeremonyShard], OneEpoch]
+) -> None:
     shards, chain = pair
     made = run(coordinator_of(tmp_path, plan(shards, 2, 2), shards))
     source = on_chain(chain, made)
-    stranger = offices(tmp_path / "stranger", 1, first=9)[0][0]
+    stranger = ceremony_shards(tmp_path / "stranger", 1, first=9)[0][0]
     plans = refused_plans(shards, stranger, source)
     for what, refused in plans.items():
         signer = stranger.signer if what == "another coordinator" else COORDINATOR
@@ -129,10 +131,10 @@ def test_plans_forbidden_by_the_chain_or_the_operator_are_refused(tmp_path: Path
         shards[0].exchange(brought(plan(shards, 2, 2, dealers=numbered(shards), source=source)))
 
 
-def test_resharing_to_others_needs_the_operators_permission(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
+def test_resharing_to_others_needs_the_operators_permission(tmp_path: Path, pair: tuple[list[CeremonyShard], OneEpoch]) -> None:
     shards, chain = pair
     source = on_chain(chain, run(coordinator_of(tmp_path, plan(shards, 2, 2), shards)))
-    fresh, other = offices(tmp_path / "fresh", 3, first=11)
+    fresh, other = ceremony_shards(tmp_path / "fresh", 3, first=11)
     other.epoch = chain.epoch
     moving = plan(fresh, 3, 3, dealers=numbered(shards), source=source)
     for each in (*shards, *fresh):
@@ -143,7 +145,7 @@ def test_resharing_to_others_needs_the_operators_permission(tmp_path: Path, pair
     assert moved.result is not None and moved.result.public_key == source.commitments[0]
 
 
-def test_no_share_and_no_seed_is_readable_on_any_disk(tmp_path: Path, pair: tuple[list[Office], OneEpoch]) -> None:
+def test_no_share_and_no_seed_is_readable_on_any_disk(tmp_path: Path, pair: tuple[list[CeremonyShard], OneEpoch]) -> None:
     shards, _ = pair
     state = run(coordinator_of(tmp_path, plan(shards, 2, 2), shards))
     assert state.result is not None

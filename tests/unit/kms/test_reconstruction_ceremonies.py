@@ -13,7 +13,7 @@ from enclave.release_client import ShardKeySource
 from kms.ceremony.coordinator import epoch_document
 from kms.shard.release import Shard
 from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run
-from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, brought, coordinator_of, offices, plan
+from tests.fixtures.kms.dkg_fixture import CeremonyShard, OneEpoch, brought, ceremony_shards, coordinator_of, plan
 from tests.fixtures.kms.key_source import Blame
 from tests.fixtures.kms.memory_chain import Case, MemoryChain
 from tests.fixtures.kms.release_network import World
@@ -21,12 +21,12 @@ from tests.fixtures.kms.release_network import World
 EPOCH = rebuilt_epoch(1)
 
 
-def allowing(world: World, folder: Path) -> tuple[list[Office], OneEpoch]:
+def allowing(world: World, folder: Path) -> tuple[list[CeremonyShard], OneEpoch]:
     """Desks of the world's shards, whose operators allow such keys."""
     chain = OneEpoch()
     migrate(f"sqlite:///{folder / 'template.sqlite'}")
     folders = [each.folder for each in world.settings.shards]
-    shards = [Office(each, i, chain, folder / "template.sqlite", world.ports[i - 1]) for i, each in enumerate(folders, 1)]
+    shards = [CeremonyShard(each, i, chain, folder / "template.sqlite", world.ports[i - 1]) for i, each in enumerate(folders, 1)]
     for shard, port in zip(shards, world.channel_ports, strict=True):
         shard.channel, shard.release_shares = f"127.0.0.1:{port}", True
     return shards, chain
@@ -40,7 +40,7 @@ def serving(world: World, document: EpochDocument, index: int, case: Case) -> tu
 
 
 def test_participant_joins_only_if_its_operator_allows_it(tmp_path: Path) -> None:
-    shards, _ = offices(tmp_path, 2)
+    shards, _ = ceremony_shards(tmp_path, 2)
     asked = brought(plan(shards, 2, 2, epoch=EPOCH))
     with pytest.raises(CeremonyRefused, match="a key that enclaves rebuild, and release_shares is not set"):
         shards[0].exchange(asked)

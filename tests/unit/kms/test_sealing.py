@@ -33,7 +33,7 @@ from tests.fixtures.kms import key_wrapper
 from tests.fixtures.kms.ceremonies import COORDINATOR
 from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run, shares_make_the_key
 from tests.fixtures.kms.dealt_again import dealt_again, mean
-from tests.fixtures.kms.dkg_fixture import OneEpoch, coordinator_of, offices, plan
+from tests.fixtures.kms.dkg_fixture import OneEpoch, ceremony_shards, coordinator_of, plan
 from tests.fixtures.kms.governed_policy import settings, start
 from tests.fixtures.kms.memory_chain import CONTRACTS
 from tests.fixtures.kms.release_network import World
@@ -83,7 +83,7 @@ def test_sealed_value_opens_for_its_purpose_only(sealing: StorageKeySource, tmp_
 
 
 def test_shares_are_made_renewed_erased_and_restored_under_each_sealing(sealing: StorageKeySource, tmp_path: Path) -> None:
-    shards, chain = offices(tmp_path, 2, sealing=sealing)
+    shards, chain = ceremony_shards(tmp_path, 2, sealing=sealing)
     made = run(coordinator_of(tmp_path, plan(shards, 2, 2), shards))
     source = on_chain(chain, made)
     again = run(coordinator_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))

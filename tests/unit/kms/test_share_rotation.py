@@ -35,7 +35,7 @@ def pass_blocks(world: World, count: int = 1) -> None:
     world.chain.facts = replace(world.chain.facts, number=world.chain.facts.number + count)
 
 
-class Hands:
+class MovedClock:
     """A clock that a test moves."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,23 +124,23 @@ def test_no_superseded_share_is_revived(fresh: World) -> None:
     fresh.release(shard, case)
 
 
-@pytest.mark.parametrize("told", [1, 0, 10**6], ids=["a version more", "the same version", "a version far away"])
+@pytest.mark.parametrize("shown_version", [1, 0, 10**6], ids=["a version more", "the same version", "a version far away"])
 def test_shard_misled_by_one_false_answer_serves_again_without_restart(
-    fresh: World, monkeypatch: pytest.MonkeyPatch, told: int
+    fresh: World, monkeypatch: pytest.MonkeyPatch, shown_version: int
 ) -> None:
     """Its share of a ceremony that the chain never took is in the folder, for it was stored before the shard signed for it."""
-    hands = Hands(monkeypatch)
+    hands = MovedClock(monkeypatch)
     case, shard, true, abandoned = fresh.case(), fresh.shard(1), in_force(fresh), dealt_again(fresh, 1)
     fresh.chain.open(case)
     fresh.release(shard, case)
-    mean(fresh, abandoned, version=told)
-    if told:
+    mean(fresh, abandoned, version=shown_version)
+    if shown_version:
         fresh.release(shard, case)
     else:
         with pytest.raises(TryAgain, match="was shown before"):
             fresh.release(shard, case)
     mean(fresh, true, version=0)
-    if told:
+    if shown_version:
         with pytest.raises(TryAgain, match="accepted if a later block shows it after 120 s"):
             fresh.release(shard, case)
         hands.now += SETTLE_S
@@ -154,7 +154,7 @@ def test_shard_misled_by_one_false_answer_serves_again_without_restart(
 
 def test_false_block_number_does_not_block_the_true_shares(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two false answers: shares that the chain never took, then the true ones at a block that is far away."""
-    hands = Hands(monkeypatch)
+    hands = MovedClock(monkeypatch)
     case, shard, facts, abandoned = fresh.case(), fresh.shard(1), fresh.chain.facts, dealt_again(fresh, 1)
     fresh.chain.open(case)
     mean(fresh, abandoned, version=1)
@@ -172,7 +172,7 @@ def test_false_block_number_does_not_block_the_true_shares(fresh: World, monkeyp
 
 def test_a_later_block_or_an_answer_between_two_others_revives_no_share(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes behind one address of which one lags."""
-    hands = Hands(monkeypatch)
+    hands = MovedClock(monkeypatch)
     case, shard, first, second = fresh.case(), fresh.shard(1), in_force(fresh), dealt_again(fresh, 1)
     fresh.chain.open(case)
     for commitments in (first, second):
@@ -196,7 +196,7 @@ def test_a_later_block_or_an_answer_between_two_others_revives_no_share(fresh: W
 @pytest.mark.parametrize("same", ["version", "shares"])
 def test_doubt_of_another_kind_starts_its_wait_anew(fresh: World, monkeypatch: pytest.MonkeyPatch, same: str) -> None:
     """The time for which one set of shares was shown as one version is no other set's, and no other version's."""
-    hands = Hands(monkeypatch)
+    hands = MovedClock(monkeypatch)
     case, shard, first, second = fresh.case(), fresh.shard(1), in_force(fresh), dealt_again(fresh, 1)
     third = dealt_again(fresh, 1, suffix="-0c2d")
     fresh.chain.open(case)
@@ -214,30 +214,30 @@ def test_doubt_of_another_kind_starts_its_wait_anew(fresh: World, monkeypatch: p
 
 
 def test_info_says_which_shares_are_served_and_whether_they_are_in_force(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    hands, shard, first = Hands(monkeypatch), fresh.shard(1), in_force(fresh)
+    hands, shard, first = MovedClock(monkeypatch), fresh.shard(1), in_force(fresh)
 
-    def told() -> tuple[object, ...]:
+    def log_lines() -> tuple[object, ...]:
         info = shard.info()
         hands.now += REFRESH_S
         return info.shares, info.version, info.in_force
 
-    assert told() == (keccak256(first), 0, True)
+    assert log_lines() == (keccak256(first), 0, True)
     fresh.chain.away = True
-    assert told() == (keccak256(first), 0, None)
+    assert log_lines() == (keccak256(first), 0, None)
     fresh.chain.away = False
     elsewhere = dealt_again(fresh, 2)
     mean(fresh, elsewhere)
-    assert told() == (keccak256(first), 0, False), "its share of what the chain means is not there"
+    assert log_lines() == (keccak256(first), 0, False), "its share of what the chain means is not there"
     here = dealt_again(fresh, 1, suffix="-0c2d")
     mean(fresh, here)
-    assert told() == (keccak256(here), 2, True), "nobody has to ask it for a release before it follows the chain"
+    assert log_lines() == (keccak256(here), 2, True), "nobody has to ask it for a release before it follows the chain"
     hands.now -= REFRESH_S
     fresh.chain.away = True
-    assert told()[2] is True, "who only asks what it serves cannot make it read the chain all the time"
+    assert log_lines()[2] is True, "who only asks what it serves cannot make it read the chain all the time"
 
 
 def test_info_gives_the_last_known_chain_state_during_another_read(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    hands, shard, seen = Hands(monkeypatch), fresh.shard(1), []
+    hands, shard, seen = MovedClock(monkeypatch), fresh.shard(1), []
     assert shard.info().in_force is True
     hands.now += REFRESH_S
     shares = fresh.chain.shares

@@ -21,15 +21,23 @@ from kms.storage import accounts, keyring
 from kms.storage.files import read_key
 from kms.storage.sealing import STORAGE_KEY, Sealer, StorageKeySource
 from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run
-from tests.fixtures.kms.dkg_fixture import Office, OneEpoch, brought, coordinator_of, coordinator_over, offices, plan
+from tests.fixtures.kms.dkg_fixture import (
+    CeremonyShard,
+    OneEpoch,
+    brought,
+    ceremony_shards,
+    coordinator_of,
+    coordinator_over,
+    plan,
+)
 
 THRESHOLD = 2
 
 
-class Copy(Office):
+class Copy(CeremonyShard):
     """A desk over the copy of a shard's folder, with the database of nobody and a storage key of the thief's."""
 
-    def __init__(self, of: Office, folder: Path) -> None:
+    def __init__(self, of: CeremonyShard, folder: Path) -> None:
         shutil.copytree(of.folder, folder)
         for path in [*folder.glob("share-*"), *folder.glob("*.sqlite*"), *folder.glob(STORAGE_KEY)]:
             path.unlink()
@@ -45,7 +53,7 @@ class Network:
         self.shards, self.chain = [], OneEpoch()
         for number in range(1, count + 1):
             sealing = StorageKeySource(folder / f"{number}.key")
-            made, _ = offices(folder, 1, number, sealing=sealing)
+            made, _ = ceremony_shards(folder, 1, number, sealing=sealing)
             made[0].chain = self.chain
             self.shards += made
         state = run(coordinator_of(folder, plan(self.shards, THRESHOLD, count), self.shards))
@@ -128,7 +136,7 @@ def test_holder_of_a_folder_with_another_account_is_no_repair_receiver(tmp_path:
     shutil.copytree(network.shards[0].folder, folder)
     for path in [*folder.glob("*.sqlite*"), folder / accounts.SEALED_KEY]:
         path.unlink()
-    other = Office(folder, 0, network.chain, network.folder / "template.sqlite", network.shards[0].port)
+    other = CeremonyShard(folder, 0, network.chain, network.folder / "template.sqlite", network.shards[0].port)
     helpers = {n: each for n, each in numbered(network.shards).items() if n != 1}
     agreed = plan(helpers.values(), THRESHOLD, 2, dealers=helpers, source=network.source, heir=other.seat(1))
     for helper in helpers.values():

@@ -16,7 +16,7 @@ from chain.client.address_book import read_network, write_network
 from kms.ceremony.session import load_or_make_plan
 from tests.fixtures.kms.ceremonies import COORDINATOR
 from tests.fixtures.kms.crash_points import Crash, Fuse, watch_folder
-from tests.fixtures.kms.dkg_fixture import offices
+from tests.fixtures.kms.dkg_fixture import ceremony_shards
 from tests.fixtures.kms.served_ceremony import CONTRACTS, settings_for
 from tests.fixtures.verifier.verifier_fixture import NETWORK
 
@@ -94,7 +94,7 @@ def test_address_book_is_complete_whenever_its_writer_dies(tmp_path: Path, fuse:
 
 def test_coordinator_that_dies_writing_its_plan_resumes_by_the_command(tmp_path: Path, fuse: Fuse) -> None:
     fuse.lit = False
-    settings, seen = settings_for(tmp_path, offices(tmp_path / "shards", 2)[0], "new"), list[SignedPlan]()
+    settings, seen = settings_for(tmp_path, ceremony_shards(tmp_path / "shards", 2)[0], "new"), list[SignedPlan]()
     fuse.lit = True
     while not seen:
         try:

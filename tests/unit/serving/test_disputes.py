@@ -108,7 +108,7 @@ def accused(tmp_path: Path) -> Iterator[Accused]:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def printed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Events that are logged about disputes, each with its bond if it has one."""
     lines: list[str] = []
 
@@ -120,7 +120,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return lines
 
 
-def test_dispute_is_logged_once_and_an_available_envelope_left_alone(accused: Accused, told: list[str]) -> None:
+def test_dispute_is_logged_once_and_an_available_envelope_left_alone(accused: Accused, printed: list[str]) -> None:
     signed = accused.accuse()
     accused.scene.blobs[signed.locator] = ENVELOPE
     before, part = value_of("bytewise_disputes_against_us_total"), accused.part()
@@ -128,7 +128,7 @@ def test_dispute_is_logged_once_and_an_available_envelope_left_alone(accused: Ac
         accused.step(part)
     assert accused.sent == [] and accused.asked == 1
     assert value_of("bytewise_disputes_against_us_total") == before + 1
-    assert told == ["dispute.against_us"]
+    assert printed == ["dispute.against_us"]
 
 
 def test_envelope_lost_by_da_is_stored_again_and_its_new_locator_shown(accused: Accused) -> None:
@@ -182,16 +182,16 @@ def test_envelope_with_an_unchanged_locator_needs_no_demand(accused: Accused) ->
     assert accused.sent == [] and ENVELOPE in accused.scene.blobs.values()
 
 
-def test_receipt_missing_in_the_store_is_named(accused: Accused, told: list[str]) -> None:
+def test_receipt_missing_in_the_store_is_named(accused: Accused, printed: list[str]) -> None:
     accused.accuse(receipt_id=word("foreign"))
     accused.step(accused.part())
-    assert accused.sent == [] and "dispute.no_envelope" in told
+    assert accused.sent == [] and "dispute.no_envelope" in printed
 
 
-def test_lost_round_is_logged_with_its_price_and_not_appealed_unasked(accused: Accused, told: list[str]) -> None:
+def test_lost_round_is_logged_with_its_price_and_not_appealed_unasked(accused: Accused, printed: list[str]) -> None:
     accused.accuse(phase=Phase.APPEAL, verdict=Verdict.OVERTURNED, appeal_bond_wei=70, appeal_end=NOW + 20)
     accused.step(accused.part())
-    assert "dispute.can_be_appealed 70" in told
+    assert "dispute.can_be_appealed 70" in printed
     assert accused.sent == [] and accused.asked == 0
 
 

@@ -128,7 +128,7 @@ def test_attack_7_stale_collateral_is_expired_or_of_an_older_evaluation(bench: B
         bench.appraise(kept, grown, now=short)
 
 
-class Hands:
+class SetClock:
     """A clock that somebody sets."""
 
     def __init__(self, now: int) -> None:
@@ -141,7 +141,7 @@ class Hands:
 def test_attack_7_clock_set_back_revives_nothing_and_an_unguarded_one_does(bench: Bench) -> None:
     before = bench.now - 301
     kept, fresh = encode(bench.quoter_at(before).evidence(bench.body)), encode(bench.evidence)
-    bare = Hands(bench.now)
+    bare = SetClock(bench.now)
     clock = ForwardClock(bare)
     assert bench.appraise(fresh, now=clock.now())
     bare.at = before

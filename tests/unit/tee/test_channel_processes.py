@@ -51,7 +51,7 @@ def server(bench: Bench) -> Iterator[Server]:
     server.process.communicate(timeout=PATIENCE_S)
 
 
-def stranger(ends: Ends, folder: Path) -> ChannelEndpoint:
+def unknown_platform(ends: Ends, folder: Path) -> ChannelEndpoint:
     """The trusted program on a platform that the vendor never made."""
     make_root(folder / "root")
     issue(folder / "root", folder / "platform.key")
@@ -68,7 +68,7 @@ def test_two_processes_attest_keep_a_channel_open_and_refuse_a_third(server: Ser
             channel.send(message)
             assert channel.receive(2**20, timeout_s=PATIENCE_S) == message[::-1]
     with pytest.raises(ChannelBroken, match="UntrustedRoot R-74"):
-        connect(server.connected(), stranger(ends, tmp_path), timeout_s=PATIENCE_S)
+        connect(server.connected(), unknown_platform(ends, tmp_path), timeout_s=PATIENCE_S)
     assert server.line() == "UntrustedRoot"
     # It goes on to serve others, and its sudden end is noticed.
     with connect(server.connected(), ends.enclave, timeout_s=PATIENCE_S) as channel:

@@ -35,7 +35,7 @@ def wait(done: Callable[[], bool]) -> None:
     raise AssertionError("never done")
 
 
-class Office:
+class HintSite:
     """A watchtower that listens, and a client that trusts it."""
 
     def __init__(self, folder: Path, exchange_s: float) -> None:
@@ -57,15 +57,15 @@ class Office:
 
 
 @pytest.fixture
-def office(tmp_path: Path) -> Iterator[Office]:
-    made = Office(tmp_path, exchange_s=60)
+def hint_site(tmp_path: Path) -> Iterator[HintSite]:
+    made = HintSite(tmp_path, exchange_s=60)
     yield made
     made.server.close()
 
 
 @pytest.fixture
-def hasty(tmp_path: Path) -> Iterator[Office]:
-    made = Office(tmp_path, exchange_s=0.3)
+def hasty(tmp_path: Path) -> Iterator[HintSite]:
+    made = HintSite(tmp_path, exchange_s=0.3)
     yield made
     made.server.close()
 
@@ -81,19 +81,19 @@ def test_tick_waits_for_no_watchtower(tmp_path: Path) -> None:
         assert silent.accept(), "it is being told, and nobody waits"
 
 
-def test_hints_reach_their_recipient_and_nothing_else_is_accepted(office: Office) -> None:
+def test_hints_reach_their_recipient_and_nothing_else_is_accepted(hint_site: HintSite) -> None:
     said = hint(word("receipt"), "voter")
-    HintSender(("https://127.0.0.1:1", office.url), office.certificate)(said)
-    wait(lambda: office.box.key([said.result]) is not None)
-    assert office.box.key([said.result]) == KEY
+    HintSender(("https://127.0.0.1:1", hint_site.url), hint_site.certificate)(said)
+    wait(lambda: hint_site.box.key([said.result]) is not None)
+    assert hint_site.box.key([said.result]) == KEY
     asked = ((PATH, b"no hint", 403), (PATH, bytes(MAX_HINT_BYTES + 1), 400), ("/other", encode(said), 400))
     for path, body, status in (*asked, (PATH, encode(hint(word("receipt"), "second")), 403)):
-        assert office.post(path, body) == status
+        assert hint_site.post(path, body) == status
 
 
 @pytest.mark.parametrize("length", ["-1", "4097", "1e3", "\u00b2", "9" * 5000, "0" * 12 + "9999", ""])
-def test_impossible_length_ends_the_exchange(office: Office, length: str) -> None:
-    with office.trust.wrap_socket(office.silent(), server_hostname="127.0.0.1") as client:
+def test_impossible_length_ends_the_exchange(hint_site: HintSite, length: str) -> None:
+    with hint_site.trust.wrap_socket(hint_site.silent(), server_hostname="127.0.0.1") as client:
         client.sendall(f"POST {PATH} HTTP/1.0\r\nContent-Length: {length}\r\n\r\n".encode("latin-1"))
         assert b" 400 " in client.recv(100)
 
@@ -106,39 +106,39 @@ def test_non_verifier_is_disconnected_before_its_signature_is_checked() -> None:
         HintBox(DISPUTES, EVERYBODY).put(forged)
 
 
-def test_connections_per_address_are_bounded_and_others_are_served(office: Office) -> None:
-    held = [office.silent() for _ in range(MAX_FROM_ONE)]
-    wait(lambda: office.server.connections == MAX_FROM_ONE)
-    with office.silent() as refused:
+def test_connections_per_address_are_bounded_and_others_are_served(hint_site: HintSite) -> None:
+    held = [hint_site.silent() for _ in range(MAX_FROM_ONE)]
+    wait(lambda: hint_site.server.connections == MAX_FROM_ONE)
+    with hint_site.silent() as refused:
         assert refused.recv(1) == b"", "closed at once"
     said = hint(word("receipt"), "voter")
-    assert office.post(PATH, encode(said), source="127.0.0.2") == 204
-    wait(lambda: office.server.connections == MAX_FROM_ONE)
+    assert hint_site.post(PATH, encode(said), source="127.0.0.2") == 204
+    wait(lambda: hint_site.server.connections == MAX_FROM_ONE)
     for each in held:
         each.close()
-    wait(lambda: office.server.connections == 0)
-    assert office.post(PATH, encode(said)) == 204
+    wait(lambda: hint_site.server.connections == 0)
+    assert hint_site.post(PATH, encode(said)) == 204
 
 
-def test_connections_of_all_addresses_are_bounded(office: Office) -> None:
+def test_connections_of_all_addresses_are_bounded(hint_site: HintSite) -> None:
     threads = threading.active_count()
-    crowd = [office.silent(f"127.0.0.{2 + i // MAX_FROM_ONE}") for i in range(MAX_CONNECTIONS)]
-    wait(lambda: office.server.connections == MAX_CONNECTIONS)
-    with office.silent("127.0.1.1") as refused:
+    crowd = [hint_site.silent(f"127.0.0.{2 + i // MAX_FROM_ONE}") for i in range(MAX_CONNECTIONS)]
+    wait(lambda: hint_site.server.connections == MAX_CONNECTIONS)
+    with hint_site.silent("127.0.1.1") as refused:
         assert refused.recv(1) == b""
     assert threading.active_count() <= threads + MAX_CONNECTIONS
     for each in crowd:
         each.close()
-    wait(lambda: office.server.connections == 0)
+    wait(lambda: hint_site.server.connections == 0)
 
 
-def test_silent_hint_connection_is_closed(hasty: Office) -> None:
+def test_silent_hint_connection_is_closed(hasty: HintSite) -> None:
     with hasty.silent() as client:
         assert client.recv(1) == b""
     wait(lambda: hasty.server.connections == 0)
 
 
-def test_byte_by_byte_sending_extends_no_deadline(hasty: Office) -> None:
+def test_byte_by_byte_sending_extends_no_deadline(hasty: HintSite) -> None:
     with hasty.trust.wrap_socket(hasty.silent(), server_hostname="127.0.0.1") as client:
         client.sendall(f"POST {PATH} HTTP/1.0\r\n".encode())
         pause = threading.Event()
@@ -149,13 +149,13 @@ def test_byte_by_byte_sending_extends_no_deadline(hasty: Office) -> None:
     wait(lambda: hasty.server.connections == 0)
 
 
-def test_broken_connection_is_counted_and_prints_nothing(office: Office, capfd: pytest.CaptureFixture[str]) -> None:
+def test_broken_connection_is_counted_and_prints_nothing(hint_site: HintSite, capfd: pytest.CaptureFixture[str]) -> None:
     name = "bytewise_hints_refused_total"
     before = value_of(name, reason="broken")
-    with office.silent() as client:
+    with hint_site.silent() as client:
         client.sendall(b"this is no handshake\r\n\r\n")
     wait(lambda: value_of(name, reason="broken") > before)
-    wait(lambda: office.server.connections == 0)
+    wait(lambda: hint_site.server.connections == 0)
     assert "Traceback" not in capfd.readouterr().err
 
 
