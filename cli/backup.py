@@ -128,7 +128,8 @@ def _source(config: Path) -> "BackupSource":
     if view.role is NodeRole.SHARD:
         raise ConfigurationError("role", "a key shard has a backup of its own kind: `bytewise shard backup`")
     signer = view.signer_settings
-    assert signer is not None, "only a shard has none"
+    if signer is None:
+        raise ConfigurationError("role", "a monitor makes its index again: copy its folder of release logs, which it cannot")
     settings = (view.settings,) if view.enclave is None else (view.settings, view.enclave)
     return BackupSource(config, view.role.value, settings, view.network, view.account, signer.lock_file, view.database)
 
@@ -150,10 +151,11 @@ def _unpacked(file: Path, into: Path) -> "BackupManifest":
 
 def _node_settings(config: Path) -> "OperatorSettings | NodeSettings":
     from cli.node.view import NodeView
+    from dashboard.monitor.settings import MonitorSettings
     from kms.settings import ShardSettings
 
     settings = NodeView(config).settings
-    assert not isinstance(settings, ShardSettings), "a shard makes no such backup"
+    assert not isinstance(settings, ShardSettings | MonitorSettings), "neither makes such a backup"
     return settings
 
 

@@ -210,9 +210,12 @@ def _open(config: Path) -> _NodeJournal:
     from bytewise.service.clock import SystemClock
     from bytewise.storage.journal import Journal, journal_key
     from cli.node.view import NodeView
+    from dashboard.monitor.settings import MonitorSettings
     from kms.settings import ShardSettings
 
     view = NodeView(config)
+    if isinstance(view.settings, MonitorSettings):
+        raise ConfigurationError(config.name, "is of a monitor, which does nothing that a journal would record")
     if isinstance(view.settings, ShardSettings):
         raise ConfigurationError(config.name, "is of a shard, whose release log takes the place of a journal")
     file = view.settings.db.journal_key_file

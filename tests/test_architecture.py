@@ -75,6 +75,7 @@ BOOK_ASKED_ELSEWHERE = {
     "cli/backup.py _verify_network": "compares two books; a restore must work while no node does",
     "cli/node/folder.py make_node_folder": "copies it; the node's processes and `doctor` check it",
     "cli/node/folder.py make_shard_folder": "checks only that it is one",
+    "cli/node/folder.py make_monitor_folder": "the same",
     "cli/node/view.py network": "`NodeView.reader` asks",
     "cli/shard.py init": "only whether it is a book: the shard asks when it starts",
     "cli/key/log.py verify": "`key_log_look.known_of` asks, where a node is named",

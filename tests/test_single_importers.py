@@ -51,7 +51,6 @@ BOUNDARIES = {
     "verifier.audits.hint_server": "HTTP",
     "verifier.disputes.strategy_process": "a process",
     "verifier.jobs.enclave_client": "a socket",
-    "verifier.jobs.enclave_pool": "threads",
     "verifier.jobs.enclave_readiness": "a socket",
 }
 """Modules that one other imports, and what each keeps apart."""
@@ -72,6 +71,7 @@ CONCEPTS = {
     "cli.demo.ceremony": "the ceremony of the demo's key",
     "cli.demo.run": "the demo, without its options",
     "cli.key.log_table": "tables of release logs, without their audit",
+    "cli.node.monitor_state": "what a monitor knows, without its table",
     "cli.node.registration": "the calls of a registration, without the command",
     "cli.node.settings_text": "the text of a settings file",
     "cli.node.state": "what a node is and did, without its table",

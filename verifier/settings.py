@@ -26,8 +26,6 @@ class Role(enum.StrEnum):
     """Checks receipts and runs light audits in its enclave."""
     MEMBER = "member"
     """A verifier that also votes in the disputes for which it is drawn."""
-    MONITOR = "monitor"
-    """A watchtower that only observes. Its account is a name for its database and never needs money."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +90,6 @@ class ExecutorSettings:
     """Job socket of the enclave."""
     next_socket: Path | None = None
     """Job socket of a second enclave beside the first: the next release during an upgrade, or another model."""
-    further_sockets: tuple[Path, ...] = ()
-    """Job sockets of further enclaves. Each runs jobs at the same time as the first."""
     prepare_timeout_s: float = 30.0
     """Seconds for which the enclave may be busy with another job."""
     ticket_ttl_s: int = 120
@@ -168,10 +164,10 @@ class NodeSettings:
     @property
     def watches(self) -> bool:
         """Whether the process checks every receipt by public records, and has no duties."""
-        return self.role in (Role.WATCHTOWER, Role.MONITOR)
+        return self.role is Role.WATCHTOWER
 
     @property
     def observes(self) -> bool:
         """Whether the process sends no transaction, for any finding."""
         only_looks = self.policy.dry_run or self.policy.strategy == OBSERVE
-        return self.role is Role.MONITOR or (self.role is Role.WATCHTOWER and only_looks)
+        return self.role is Role.WATCHTOWER and only_looks

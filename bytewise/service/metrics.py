@@ -55,21 +55,23 @@ DECLARED: dict[str, DeclaredMetric] = {}
 """Every metric by name."""
 
 EVERY = frozenset(Actor)
-DUTY = frozenset({Actor.VERIFIER, Actor.MEMBER, Actor.WATCHTOWER, Actor.MONITOR})
+DUTY = frozenset({Actor.VERIFIER, Actor.MEMBER, Actor.WATCHTOWER})
 """Actors that decide from one snapshot of the chain a tick."""
 JUDGES = frozenset({Actor.VERIFIER, Actor.MEMBER})
 """Actors with an enclave."""
 SENDERS = DUTY | {Actor.OPERATOR}
 """Actors with an account and a database."""
-READERS = SENDERS | {Actor.SHARD, Actor.DASHBOARD}
+READERS = SENDERS | {Actor.SHARD, Actor.DASHBOARD, Actor.MONITOR}
 """Actors that read the chain."""
 OPERATOR, MEMBER = frozenset({Actor.OPERATOR}), frozenset({Actor.MEMBER})
-WATCHTOWER = frozenset({Actor.WATCHTOWER, Actor.MONITOR})
+WATCHTOWER = frozenset({Actor.WATCHTOWER})
 SHARD, DA_STORE = frozenset({Actor.SHARD}), frozenset({Actor.DA})
 DASHBOARD = frozenset({Actor.DASHBOARD})
 INVARIANTS = frozenset({Actor.MONITOR})
 """The actor that checks invariants."""
-FOLLOWERS = DUTY | DASHBOARD
+INDEXERS = DASHBOARD | INVARIANTS
+"""Actors that make an index of events."""
+FOLLOWERS = DUTY | INDEXERS
 """Actors that follow the blocks of the chain."""
 
 _CALL_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -179,11 +181,6 @@ REPLAY_SECONDS = _histogram("bytewise_replay_seconds", "Duration of a job of the
                             kind=("audit", "vote"))  # fmt: skip
 JOBS_WAITING = _gauge("bytewise_jobs_waiting", "Jobs that wait for the enclave or run in it.", JUDGES)
 ENCLAVE_UP = _gauge("bytewise_enclave_up", "1 if the enclave took the last job that it was offered, else 0.", JUDGES)
-JOBS_SHED = _counter(
-    "bytewise_jobs_shed_total", "Jobs left out because they would begin too late; only audits, never votes.", JUDGES,
-    kind=("audit",),
-)  # fmt: skip
-CLUSTER_UP = _gauge("bytewise_cluster_up", "1 if the cluster took the last job that it was offered, else 0.", JUDGES)
 COLLATERAL_EXPIRES = _gauge(
     "bytewise_collateral_expires_timestamp_seconds", "When the evidence of the enclave's hardware expires.",
     JUDGES,
@@ -276,8 +273,8 @@ DISPUTES_TO_APPEAL = _counter("bytewise_disputes_to_appeal_total", "Verdicts aga
 # --- dashboard ---
 
 INDEX_DIFFERENCES = _gauge("bytewise_index_differences", "Rows of the index that differ from the contracts' views, at most 20.",
-                           DASHBOARD)  # fmt: skip
-INDEX_EVENTS = _counter("bytewise_index_events_total", "Events of contracts that were added to the index.", DASHBOARD)
+                           INDEXERS)  # fmt: skip
+INDEX_EVENTS = _counter("bytewise_index_events_total", "Events of contracts that were added to the index.", INDEXERS)
 PAGES_SERVED = _counter("bytewise_pages_total", "Answers of pages and API, by status.", DASHBOARD,
                         status=("2xx", "3xx", "4xx", "5xx"))  # fmt: skip
 STREAMS_OPEN = _gauge("bytewise_event_streams", "Event streams that are open.", DASHBOARD)

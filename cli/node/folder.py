@@ -27,18 +27,18 @@ from cli.node.roles import JUDGES, NodeRole
 from cli.node.settings_text import section_text, settings_text
 from cli.shard import Choices as ShardFolderChoices
 from cli.shard import make_folder
+from dashboard.monitor.settings import MonitorSettings
 from enclave.settings import EnclaveSettings
 from kms.storage.sealing import IN_FOLDER
 from serving.settings import OperatorSettings
 from verifier.settings import NodeSettings
 
 NETWORK, KEYSTORE, JOURNAL, DATABASE, SOCKET = "network.json", "account.json", "journal.key", "node.db", "enclave.sock"
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS, INDEX, RELEASE_LOGS = "checkpoints", "index.db", "release-logs"
 GATEWAY, CERTIFICATE, TLS_KEY = "gateway.key", "tls.pem", "tls.key"
 
 _OMITTED = {
     NodeRole.WATCHTOWER: {"executor", "hints", "votes"},
-    NodeRole.MONITOR: {"executor", "hints", "votes", "moves", "hint_listener"},
     NodeRole.VERIFIER: {"hint_listener", "watch", "demand", "inbox_folder", "votes"},
     NodeRole.MEMBER: {"hint_listener", "watch", "demand", "inbox_folder"},
 }
@@ -83,6 +83,27 @@ def make_shard_folder(folder: Path, network_file: Path, rpc: list[str], shard: S
     return make_folder(folder, ShardFolderChoices(
         shard.url, shard.channel, shard.coordinator, network_file, rpc, shard.governors, needed, shard.simulated, IN_FOLDER
     ))  # fmt: skip
+
+
+def make_monitor_folder(
+    folder: Path, network_file: Path, rpc: list[str], database_url_file: Path | None, metrics_port: int
+) -> str:
+    """Makes the folder of a monitor and returns how it is called: it has no account. Its index is made at the first start."""
+    read_network(network_file)
+    index = {"url": f"sqlite:///{INDEX}"} if database_url_file is None else {"url_file": database_url_file.absolute()}
+    values = {
+        "schema_version": 1, "role": NodeRole.MONITOR.value, "network_file": NETWORK, "chain": _chain(rpc), "db": index,
+        "release_logs": {"folder": RELEASE_LOGS}, "metrics": {"port": metrics_port},
+    }  # fmt: skip
+    with new_folder(folder) as draft:
+        shutil.copyfile(network_file, draft / NETWORK)
+        (draft / SETTINGS).write_text(_HEAD.format(role=NodeRole.MONITOR) + settings_text(MonitorSettings, values))
+        _ = load_settings(MonitorSettings, draft / SETTINGS).db.location
+    return "without an account"
+
+
+def _chain(rpc: list[str]) -> dict[str, Any]:
+    return {"rpc_url": rpc[0]} if len(rpc) == 1 else {"rpc_urls": rpc}
 
 
 def _key(account: LocalKey) -> LocalSigner:
@@ -146,11 +167,11 @@ def _settings(choices: NodeChoices, chain_id: int) -> str:
 
 
 def _common(choices: NodeChoices) -> dict[str, Any]:
-    rpc, url_file = choices.rpc, choices.database_url_file
+    url_file = choices.database_url_file
     database = {"url": f"sqlite:///{DATABASE}"} if url_file is None else {"url_file": url_file.absolute()}
     return {
         "schema_version": 1, "role": choices.role.value, "network_file": NETWORK,
-        "chain": {"rpc_url": rpc[0]} if len(rpc) == 1 else {"rpc_urls": rpc},
+        "chain": _chain(choices.rpc),
         "da": {"urls": choices.da}, "signer": _signer(choices.account),
         "db": {"journal_key_file": JOURNAL, **database}, "metrics": {"port": choices.metrics_port},
         "checkpoints": {"folder": CHECKPOINTS},

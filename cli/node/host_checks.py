@@ -23,6 +23,7 @@ from chain.client.rpc import at_number
 from chain.reads.records import Status
 from cli.node.roles import JUDGES, NodeRole
 from cli.node.view import CheckOfNode, NodeView
+from kms.settings import ShardSettings
 from serving.settings import OperatorSettings
 from verifier.settings import NodeSettings
 
@@ -206,7 +207,7 @@ def _listeners(view: NodeView) -> Iterator[tuple[str, int]]:
     elif isinstance(settings, NodeSettings):
         if settings.hint_listener is not None:
             yield settings.hint_listener.host, settings.hint_listener.port
-    else:
+    elif isinstance(settings, ShardSettings):
         yield from ((settings.host, settings.port), (settings.host, settings.channel_port))
 
 
@@ -231,9 +232,10 @@ def local_checks(view: NodeView) -> tuple[CheckOfNode, ...]:
     """The checks of this machine and of its services without the chain, in the order of display."""
     role, enclave = view.role, view.enclave
     hardware = enclave is not None and enclave.evidence is not EvidenceType.SIMULATED
+    sends = role not in (NodeRole.SHARD, NodeRole.MONITOR)
     return (
-        *(() if role is NodeRole.SHARD else (signer, lease)), database, disk, ports,
-        *(() if role is NodeRole.SHARD else (da,)), *((enclave_answers,) if role in JUDGES else ()),
+        *((signer, lease) if sends else ()), database, disk, ports,
+        *((da,) if sends else ()), *((enclave_answers,) if role in JUDGES else ()),
         *((arithmetic,) if _has_model(view) else ()), *((endorsements,) if hardware else ()),
         *((device,) if enclave is not None and enclave.device != "cpu" else ()),
     )  # fmt: skip

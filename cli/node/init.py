@@ -75,27 +75,40 @@ def init(
 
     Nothing is sent. At the end the command prints the next steps in order. The account key is a Web3 keystore; its password is in
     FOLDER/account.password unless --password-file or --prompt says otherwise. Keep keystore and password apart in backups. With
-    --signer-url the key is at a remote signer, and not here. A key shard has other keys: `bytewise shard init --help`.
+    --signer-url the key is at a remote signer. A key shard has other keys (`bytewise shard init --help`), a monitor none.
 
     Exit codes: 0 made, 64 wrong input (for example, the folder exists). With any other code than 0, nothing was made.
 
     Example: bytewise init --role watchtower --network network.json --rpc https://node.example
     """
-    from cli.node.folder import make_node_folder, make_shard_folder  # imports web3, which takes longer than a help page
+    from cli.node.folder import make_monitor_folder, make_node_folder, make_shard_folder  # imports web3: longer than a help page
 
     where = (folder or Path(f"bytewise-{role}")).absolute()
+    keys = KeyOptions(key, password, prompt, signer_url, account, signer_ca, signer_cert, signer_key)
     if role is NodeRole.SHARD:
         made = make_shard_folder(where, network, rpc, ShardChoices(url, channel, coordinator, governor or [], simulated))
+    elif role is NodeRole.MONITOR:
+        _verify_keyless(keys)
+        made = make_monitor_folder(where, network, rpc, database, metrics_port)
     else:
         choices = NodeChoices(
-            role, network, rpc, da,
-            _account(KeyOptions(key, password, prompt, signer_url, account, signer_ca, signer_cert, signer_key)), database,
-            artifact, environment, model_name, evidence, platform, host, port, metrics_port,
+            role, network, rpc, da, _account(keys), database, artifact, environment, model_name, evidence,
+            platform, host, port, metrics_port,
         )  # fmt: skip
         made = make_node_folder(where, choices)
     print(f"{role} {made} in {where}")
     for number, line in enumerate(_next_steps(role, where), 1):
         print(f"{number}. {line}")
+
+
+def _verify_keyless(of: KeyOptions) -> None:
+    names = {
+        "--key": of.key, "--password-file": of.password_file, "--prompt": of.prompt, "--signer-url": of.signer_url,
+        "--account": of.account, "--signer-ca": of.signer_ca, "--signer-cert": of.signer_cert, "--signer-key": of.signer_key,
+    }  # fmt: skip
+    for option, given in names.items():
+        if given:
+            raise ConfigurationError(option, "a monitor has no account and no key")
 
 
 def _account(of: KeyOptions) -> LocalKey | RemoteKey:

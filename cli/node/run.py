@@ -30,7 +30,6 @@ _PROGRAMS = {
     NodeRole.VERIFIER: ("node", "verifier"),
     NodeRole.MEMBER: ("node", "committee"),
     NodeRole.WATCHTOWER: ("node", "verifier"),
-    NodeRole.MONITOR: ("node", "verifier"),
 }
 
 
@@ -63,6 +62,8 @@ def programs_of(config: Path) -> "list[Program]":
     role, where = role_of(config), ("--config", str(config))
     if role is NodeRole.SHARD:
         return [Program("shard", python_module("kms", "serve", *where), needs_account=False)]
+    if role is NodeRole.MONITOR:
+        return [Program("monitor", python_module("dashboard.monitor", "run", *where), needs_account=False)]
     name, module = _PROGRAMS[role]
     node = Program(name, python_module(module, *where), needs_account=True)
     document = read_document(config)

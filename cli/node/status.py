@@ -9,6 +9,7 @@ from rich.console import Console
 
 from bytewise.service.exit_codes import Exit
 from cli.new_folder import SETTINGS
+from cli.node.roles import NodeRole
 from cli.options import NodeConfigOption
 from cli.output import OutputFormat, OutputOption, emit, ether, plain
 
@@ -16,16 +17,19 @@ from cli.output import OutputFormat, OutputOption, emit, ether, plain
 def status(config: NodeConfigOption = Path(SETTINGS), output: OutputOption = OutputFormat.TABLE) -> None:
     """Show the state of a node: its health with reasons, past and next duties, seats, earnings and losses.
 
-    The command reads the node's settings and database and asks the chain. The node may be running or not.
+    The command reads the node's settings and database and asks the chain. The node may be running or not. Of a monitor it shows
+    every invariant instead.
 
     Exit codes: 0 healthy, 7 not healthy (each reason is printed), 64 the settings cannot be read.
 
     Example: bytewise status --config bytewise-watchtower/bytewise.toml
     """
+    from cli.node.monitor_state import monitor_state
     from cli.node.state import node_state
-    from cli.node.view import NodeView  # both import web3, which takes longer than a help page
+    from cli.node.view import NodeView  # all import web3, which takes longer than a help page
 
-    state = node_state(NodeView(config))
+    view = NodeView(config)
+    state = monitor_state(view) if view.role is NodeRole.MONITOR else node_state(view)
     emit(output, state, lambda: _print(Console(), state))
     raise typer.Exit(Exit.OK if state["healthy"] else Exit.NOT_READY)
 
@@ -34,13 +38,18 @@ def _print(console: Console, state: Mapping[str, Any]) -> None:
     def say(text: str, style: str = "") -> None:
         console.print(plain(text, style), soft_wrap=True)
 
-    say(f"{state['role']} {state['account']} on chain {state['chain_id']}, block {state['block']}", "bold")
+    who = f" {state['account']}" if state["account"] else ""
+    say(f"{state['role']}{who} on chain {state['chain_id']}, block {state['block']}", "bold")
     problems: Sequence[Mapping[str, str]] = state["problems"]
     say("healthy" if not problems else "NOT healthy", "bold green" if not problems else "bold red")
     for each in problems:
         say(f"  {each['name']}: {each['value']} (must be: {each['threshold']})", "red")
         say(f"    to do: {each['advice']}")
     say(f"process   {state['process']}")
+    if "invariants" in state:
+        for each in state["invariants"]:
+            say(f"{each['state']:9} {each['invariant']}: {len(each['findings'])} findings {each['reason']}".rstrip())
+        return
     say(f"money     balance {ether(state['balance_wei'])}, worst case {ether(state['worst_case_wei'])}, "
         f"credit {ether(state['credit_wei'])}, stake {ether(state['stake_wei'])}")  # fmt: skip
     say(f"earned    {_sums(state['credited_wei'])}")

@@ -20,6 +20,7 @@ from chain.client.rpc import ChainClient
 from chain.reads.reader import SnapshotReader
 from chain.sending.keys import AccountSigner, open_signer
 from cli.node.roles import JUDGES, NodeRole, role_of
+from dashboard.monitor.settings import MonitorSettings
 from enclave.settings import EnclaveSettings
 from kms.settings import ShardSettings
 from kms.storage import keyring
@@ -38,12 +39,14 @@ class NodeView:
         self.role: NodeRole = role_of(config)
 
     @functools.cached_property
-    def settings(self) -> OperatorSettings | NodeSettings | ShardSettings:
+    def settings(self) -> OperatorSettings | NodeSettings | ShardSettings | MonitorSettings:
         """The settings of the node's main process. `ConfigurationError` lists every problem."""
         if self.role is NodeRole.OPERATOR:
             return load_settings(OperatorSettings, self.config)
         if self.role is NodeRole.SHARD:
             return load_settings(ShardSettings, self.config, "shard")
+        if self.role is NodeRole.MONITOR:
+            return load_settings(MonitorSettings, self.config)
         return load_settings(NodeSettings, self.config)
 
     @functools.cached_property
@@ -86,15 +89,15 @@ class NodeView:
 
     @property
     def da(self) -> DaSettings | None:
-        """The node's DA proxies; a shard has none."""
+        """The node's DA proxies; a shard and a monitor have none."""
         settings = self.settings
-        return None if isinstance(settings, ShardSettings) else settings.da
+        return None if isinstance(settings, ShardSettings | MonitorSettings) else settings.da
 
     @property
     def signer_settings(self) -> SignerSettings | None:
-        """Settings of the node's account key. None for a shard, whose key is sealed in its folder."""
+        """Settings of the node's account key. None for a shard, whose key is sealed in its folder, and for a monitor."""
         settings = self.settings
-        return None if isinstance(settings, ShardSettings) else settings.signer
+        return None if isinstance(settings, ShardSettings | MonitorSettings) else settings.signer
 
     @functools.cached_property
     def signer(self) -> AccountSigner:
@@ -119,9 +122,10 @@ class NodeView:
 
     @functools.cached_property
     def database(self) -> Any:
-        """Its database. `ConfigurationError` unless it is migrated to this program's revision."""
+        """Its database. `ConfigurationError` unless it is migrated to this program's revision; a monitor's makes itself."""
         engine = open_database(self.database_url)
-        check_revision(engine)
+        if self.role is not NodeRole.MONITOR:
+            check_revision(engine)
         return engine
 
 

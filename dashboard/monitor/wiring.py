@@ -117,6 +117,7 @@ class Monitor:
             return
         for _ in range(STEPS):
             done = self._indexer.step()
+            metrics.INDEX_EVENTS.inc(done.events)
             metrics.INDEXED_BLOCK.set(done.tip)
             if done.is_done:
                 break

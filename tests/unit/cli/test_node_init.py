@@ -18,6 +18,7 @@ from bytewise.tee_simulated.root import issue, make_root
 from chain.sending.keys import open_signer
 from cli.__main__ import main
 from cli.node.roles import NodeRole, role_of
+from dashboard.monitor.settings import MonitorSettings
 from enclave.settings import EnclaveSettings
 from kms.settings import ShardSettings
 from serving.settings import OperatorSettings
@@ -27,7 +28,7 @@ from tests.fixtures.verifier.verifier_fixture import NETWORK
 from verifier.settings import NodeSettings
 
 KEY = bytes(range(1, 33))
-DUTY_ROLES = (NodeRole.VERIFIER, NodeRole.MEMBER, NodeRole.WATCHTOWER, NodeRole.MONITOR)
+DUTY_ROLES = (NodeRole.VERIFIER, NodeRole.MEMBER, NodeRole.WATCHTOWER)
 
 
 @pytest.fixture
@@ -74,11 +75,16 @@ def test_each_process_of_a_new_node_reads_its_settings(place: Path, role: NodeRo
         settings = load_settings(OperatorSettings, file)
         url = settings.db.location
         assert open_signer(settings.signer, NETWORK).address in told
+    elif role is NodeRole.MONITOR:
+        monitor = load_settings(MonitorSettings, file)
+        assert monitor.db.location.endswith("/node/index.db") and monitor.release_logs is not None
+        assert {path.name for path in folder.iterdir()} == {"network.json", "bytewise.toml"}, "it has no key"
+        return
     else:
         node = load_settings(NodeSettings, file)
         url = node.db.location
         assert node.role == role and open_signer(node.signer, NETWORK).address in told
-        assert node.policy.strategy == "observe" and node.observes == (role in ("watchtower", "monitor"))
+        assert node.policy.strategy == "observe" and node.observes == (role == "watchtower")
         if node.executor is not None:
             assert load_settings(EnclaveSettings, file, "enclave").socket == node.executor.socket
     check_revision(open_database(url))
@@ -118,7 +124,7 @@ def test_existing_account_keeps_its_key_and_the_password_stays_where_it_is(place
         == f"0x{stored['address'].removeprefix('0x').lower()}"
     )
     # A keystore of another node is taken over with its password.
-    words = ["init", "--role", "monitor", str(place / "second"), *options(place, NodeRole.MONITOR)]
+    words = ["init", "--role", "watchtower", str(place / "second"), *options(place, NodeRole.WATCHTOWER)]
     assert main([*words, "--key", str(folder / "account.json"), "--password-file", str(password)]) == Exit.OK
     assert json.loads((place / "second" / "account.json").read_text())["address"] == stored["address"]
 
@@ -130,6 +136,9 @@ def test_existing_account_keeps_its_key_and_the_password_stays_where_it_is(place
         (NodeRole.WATCHTOWER, ["--key", "nothing.key"], "nothing.key"),
         (NodeRole.WATCHTOWER, ["--password-file", "nothing"], "nothing"),
         (NodeRole.WATCHTOWER, ["--prompt"], "terminal"),
+        (NodeRole.MONITOR, ["--key", "account.key"], "--key"),
+        (NodeRole.MONITOR, ["--signer-url", "https://signer:9000"], "--signer-url"),
+        (NodeRole.MONITOR, ["--network", "nothing.json"], "nothing.json"),
         (NodeRole.WATCHTOWER, ["--rpc", "http://127.0.0.1:1"], "twice"),
         (NodeRole.WATCHTOWER, ["--database-url-file", "nothing"], "nothing"),
         (NodeRole.MEMBER, ["--artifact", "nothing"], "--artifact"),

@@ -150,3 +150,43 @@ def _until(port: int, lines: Sequence[str]) -> str:
             pass
         threading.Event().wait(0.1)
     raise AssertionError(f"no {lines} in the metrics")
+
+
+def test_node_of_role_monitor_is_made_checked_run_and_shown(
+    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_network(tmp_path / "network.json", deployed(anvil))
+    (port,) = free_ports(1)
+    folder = tmp_path / "node"
+    made = ["init", "--role", "monitor", str(folder), "--network", str(tmp_path / "network.json"), "--rpc", anvil.url]
+    assert main([*made, "--metrics-port", str(port)]) == Exit.OK
+    config = folder / "bytewise.toml"
+    assert "bytewise run" in capsys.readouterr().out
+    assert main(["doctor", "--config", str(config)]) in (Exit.OK, Exit.NOT_READY)
+    shown = capsys.readouterr().out
+    assert "ok   contract_code" in shown and "signer" not in shown and "Traceback" not in shown
+    assert main(["status", "--config", str(config)]) == Exit.NOT_READY
+    assert "Start it: `bytewise run`." in capsys.readouterr().out
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cli", "run", "--config", str(config)], cwd=ROOT, env=child_environment(), stderr=subprocess.PIPE
+    )
+    try:
+        _until(port, ['bytewise_invariant_state{invariant="money-sums",state="holds"} 1.0'])
+        main(["status", "--config", str(config), "--output", "json"])
+        state = json.loads(capsys.readouterr().out)
+        states = {each["invariant"]: each["state"] for each in state["invariants"]}
+        assert state["process"].endswith("in use") and states["money-sums"] == "holds" and list(states) == list(NAMES)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0, errors[-2000:]
+
+
+@pytest.mark.parametrize("words", [["backup", "make", "node.tar"], ["journal", "verify"]])
+def test_verbs_of_accounts_refuse_a_monitor(
+    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_network(tmp_path / "network.json", deployed(anvil))
+    assert main([*words, "--config", str(settings_of(tmp_path, anvil))]) == Exit.USAGE
+    assert "monitor" in capsys.readouterr().err

@@ -91,7 +91,7 @@ def test_watchtower_needs_its_bonds_and_no_stake() -> None:
     required = required_wei(seen, Role.WATCHTOWER, DEVNET, FEE_WEI)
     assert required == 3 * ETHER + DEVNET.money.demand_bond + WATCHTOWER_GAS * FEE_WEI
     assert list(failing(registry)) == ["balance"] and value_of("bytewise_account_required_wei") == required
-    assert required_wei(seen, Role.MONITOR, DEVNET, 0) == 0, "it sends nothing"
+    assert required_wei(seen, Role.WATCHTOWER, DEVNET, 0) == 0, "it sends nothing: it observes"
 
 
 def test_old_head_and_missing_key_epoch_are_no_readiness(monkeypatch: pytest.MonkeyPatch) -> None:
