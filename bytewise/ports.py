@@ -75,6 +75,10 @@ class EnclaveJobs(Protocol):
         """The result, or `Unavailable`."""
         ...
 
+    def close(self) -> None:
+        """Ends the conversation, if there is one; the enclave forgets its key."""
+        ...
+
 
 class BlockView(Protocol):
     """Number and hash of blocks."""

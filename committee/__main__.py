@@ -36,13 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_node(context: NodeContext) -> Node:
     """A node that votes."""
-    enclave = context.enclave()
     ballots = Ballots(
         context.network, context.records, context.da, Duties(context.database, context.clock),
-        Protection(context.database, context.clock, context.lease), context.journal, context.signer, enclave, context.worker,
-        os.urandom, context.settings.votes, context.fence,
+        Protection(context.database, context.clock, context.lease), context.journal, context.signer, context.pool, os.urandom,
+        context.settings.votes, context.fence,
     )  # fmt: skip
-    auditor = context.auditor(enclave) if context.settings.policy.audits else None
+    auditor = context.auditor() if context.settings.policy.audits else None
     return context.node(auditor, None, ballots, ballots)
 
 

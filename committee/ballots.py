@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bytewise.ports import EnclaveJobs, VoteSender
+from bytewise.ports import VoteSender
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.actions import Action, CastCommit, CastReveal, RunVoteJob
@@ -27,8 +27,8 @@ from bytewise.storage.journal import Journal
 from bytewise.storage.protection import Protection, StoredVote
 from bytewise.storage.restore_fence import RestoreFence
 from verifier.jobs.enclave_presence import EnclaveAway
+from verifier.jobs.job_pool import VOTE, FinishedJob, JobOrder, JobPool
 from verifier.jobs.tickets import run_job, vote_right
-from verifier.jobs.worker import VOTE, FinishedJob, Worker
 from verifier.watch.absence_check import DaHealth
 from verifier.watch.records import Records
 
@@ -57,7 +57,7 @@ class Ballots:
 
     def __init__(
         self, network: Network, records: Records, control: DaHealth, duties: Duties, protection: Protection, journal: Journal,
-        signer: Signer, enclave: EnclaveJobs, worker: Worker, rng: Callable[[int], bytes], policy: VotePolicy,
+        signer: Signer, pool: JobPool, rng: Callable[[int], bytes], policy: VotePolicy,
         fence: RestoreFence | None = None,
     ) -> None:  # fmt: skip
         self._fence = fence
@@ -68,8 +68,7 @@ class Ballots:
         self._protection = protection
         self._journal = journal
         self._signer = signer
-        self._enclave = enclave
-        self._worker = worker
+        self._pool = pool
         self._rng = rng
         self._policy = policy
         self._asked: dict[Round, RunVoteJob] = {}
@@ -96,7 +95,7 @@ class Ballots:
             if stored is not None:
                 votes[(dispute.id, dispute.round)] = stored.vote
         declined = {dispute.id for dispute in mine if self._duties.declined(KIND, dispute.id)}
-        running = {(subject, round_number) for kind, subject, round_number in self._worker.busy() if kind == KIND}
+        running = {(subject, round_number) for kind, subject, round_number in self._pool.busy() if kind == KIND}
         running |= self._held.keys()
         lost = {key for key in ((each.id, each.round) for each in mine if self._may_be_lost(each)) if key not in votes}
         for dispute_id, number in lost - self._lost:
@@ -132,16 +131,16 @@ class Ballots:
                 metrics.VOTES_WITHOUT_DA.inc()
                 telemetry.log("vote.da_failed", dispute=action.dispute, round=action.round)
             return
-        if self._worker.away():
+        if self._pool.away():
             self._not_before[key] = snapshot.clock + RETRY_PAUSE_S
             return
         case = self._records.case(action.receipt_id, snapshot)
         right = vote_right(action.dispute, action.round, action.round_seed, action.commit_end)
-        job = functools.partial(run_job, self._enclave, self._signer, self._network.contracts, case, right)
+        job = functools.partial(run_job, signer=self._signer, contracts=self._network.contracts, case=case, right=right)
         if key not in self._asked:
             telemetry.log("vote.requested", dispute=action.dispute, round=action.round, assurance=case.epoch.assurance)
         self._asked[key] = action
-        self._worker.submit(VOTE, (KIND, *key), job)
+        self._pool.submit(JobOrder(VOTE, (KIND, *key), action.receipt_id, action.commit_end - snapshot.clock, job))
 
     def finish(self, finished: FinishedJob, snapshot: Snapshot) -> None:
         """Keeps a result until it may become the vote. Without a usable result the duty stays open, and the next tick asks

@@ -51,6 +51,7 @@ BOUNDARIES = {
     "verifier.audits.hint_server": "HTTP",
     "verifier.disputes.strategy_process": "a process",
     "verifier.jobs.enclave_client": "a socket",
+    "verifier.jobs.enclave_pool": "threads",
     "verifier.jobs.enclave_readiness": "a socket",
 }
 """Modules that one other imports, and what each keeps apart."""

@@ -17,7 +17,7 @@ from bytewise.service import metrics, telemetry
 from verifier.audits.auditor import Auditor
 from verifier.guards import Guards
 from verifier.jobs.enclave_presence import EnclaveAway
-from verifier.jobs.worker import FinishedJob, JobKey, Worker
+from verifier.jobs.job_pool import FinishedJob, JobKey, JobPool
 from verifier.watch.open_windows import SnapshotPages
 from verifier.watch.records import Records
 
@@ -59,7 +59,7 @@ class Node:
 
     def __init__(
         self, chain: BlockView, pump: TransactionPump, pages: SnapshotPages, records: Records, executor: Executor,
-        moves: MovePolicy, parts: Sequence[NodePart], worker: Worker | None = None, auditor: Auditor | None = None,
+        moves: MovePolicy, parts: Sequence[NodePart], pool: JobPool | None = None, auditor: Auditor | None = None,
         votes: VotePart | None = None, observe: Callable[[Snapshot], None] = lambda _: None, guards: Guards | None = None,
     ) -> None:  # fmt: skip
         """The node calls `observe` with each snapshot, after the steps that have a deadline. `guards` say what may be begun."""
@@ -69,7 +69,7 @@ class Node:
         self._executor = executor
         self._moves = moves
         self._parts = parts
-        self._worker = worker
+        self._pool = pool
         self._auditor = auditor
         self._votes = votes
         self._number = -1
@@ -81,8 +81,8 @@ class Node:
 
     def tick(self) -> None:
         """Runs one pass. While nothing happens, a pass costs one call, which asks for the head."""
-        if self._worker is not None:
-            self._finished += self._worker.collect()
+        if self._pool is not None:
+            self._finished += self._pool.collect()
         head = self._chain.head()
         if head == self._number and not self._finished:
             return

@@ -90,6 +90,8 @@ class ExecutorSettings:
     """Job socket of the enclave."""
     next_socket: Path | None = None
     """Job socket of a second enclave beside the first: the next release during an upgrade, or another model."""
+    further_sockets: tuple[Path, ...] = ()
+    """Job sockets of further enclaves. Each runs jobs at the same time as the first."""
     prepare_timeout_s: float = 30.0
     """Seconds for which the enclave may be busy with another job."""
     ticket_ttl_s: int = 120

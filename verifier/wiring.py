@@ -60,8 +60,8 @@ from verifier.disputes.watchtower import Watchtower
 from verifier.executor import ActionExecutor, ObservingExecutor, VoteExecutor
 from verifier.guards import Guards
 from verifier.jobs.enclave_client import EnclaveClient
-from verifier.jobs.enclave_readiness import EnclaveChoice, EnclaveReadiness, KnownEnclave, add_enclave_checks
-from verifier.jobs.worker import Worker
+from verifier.jobs.enclave_pool import EnclavePool
+from verifier.jobs.enclave_readiness import EnclaveChoice, EnclaveReadiness, FurtherEnclave, KnownEnclave, add_enclave_checks
 from verifier.node import Executor, Node, NodePart, VotePart
 from verifier.observation import JUDGES, NodeObserver
 from verifier.orders import OrderedDuties
@@ -153,36 +153,49 @@ class NodeContext:
             self.chain, documents, self.da, archive, cursor, self.network, settings.policy.fetch_deadline_s, leaves=self.leaves
         )  # fmt: skip
         self.given = None if settings.inbox_folder is None else ReceiptInbox(settings.inbox_folder, self.network.anchor_domain)
-        self.worker = Worker()
         self.horizon = HorizonWatch(self.chain)
         self.hints: HintServer | None = None
         self.members: KnownVerifiers | None = None
         self.strategist: Strategist | None = None
 
-    def enclave(self) -> EnclaveJobs:
+    @functools.cached_property
+    def pool(self) -> EnclavePool:
+        """Runs jobs in the node's enclaves. A role without enclaves has none in it."""
+        if self.settings.executor is None:
+            return EnclavePool([])
+        further = [FurtherEnclave(each) for each in self._known_enclaves(self.executor.further_sockets)]
+        return EnclavePool([self.own_enclave(), *further])
+
+    def own_enclave(self) -> EnclaveJobs:
         """Client of the node's own enclave, or the choice between two."""
         executor = self.executor
-        first = EnclaveClient(executor.socket, executor.prepare_timeout_s)
         if executor.next_socket is None:
-            return first
-        second = EnclaveClient(executor.next_socket, executor.prepare_timeout_s)
-        return EnclaveChoice(tuple(map(KnownEnclave, (first, second), self.enclave_states)))
+            return EnclaveClient(executor.socket, executor.prepare_timeout_s)
+        return EnclaveChoice(self._known_enclaves((executor.socket, executor.next_socket)))
 
-    @functools.cached_property
+    def _known_enclaves(self, sockets: Sequence[Path]) -> tuple[KnownEnclave, ...]:
+        timeout_s = self.executor.prepare_timeout_s
+        return tuple(KnownEnclave(EnclaveClient(each, timeout_s), self._states_by_socket[each]) for each in sockets)
+
+    @property
     def enclave_states(self) -> tuple[EnclaveReadiness, ...]:
         """What is known of each own enclave."""
+        return tuple(self._states_by_socket.values())
+
+    @functools.cached_property
+    def _states_by_socket(self) -> dict[Path, EnclaveReadiness]:
         executor, chain_id = self.executor, int(self.network.chain_id)
-        sockets = [each for each in (executor.socket, executor.next_socket) if each is not None]
-        return tuple(
-            EnclaveReadiness(
+        sockets = [each for each in (executor.socket, executor.next_socket, *executor.further_sockets) if each is not None]
+        return {
+            each: EnclaveReadiness(
                 EnclaveClient(each, executor.prepare_timeout_s),
-                lambda: bool(self.worker.busy()),
+                lambda: bool(self.pool.busy()),
                 chain_id,
                 self.clock,
                 os.urandom,
             )
             for each in sockets
-        )
+        }
 
     @property
     def executor(self) -> ExecutorSettings:
@@ -191,11 +204,11 @@ class NodeContext:
             raise ConfigurationError("executor", f"role {self.settings.role} has none")
         return self.settings.executor
 
-    def auditor(self, enclave: EnclaveJobs) -> Auditor:
+    def auditor(self) -> Auditor:
         """The part that runs light audits."""
         settings, audits = self.settings, LightAudits(self.database, self.clock)
         return Auditor(
-            self.chain, self.network, self.records, audits, self.journal, self.signer, enclave, self.worker, os.urandom,
+            self.chain, self.network, self.records, audits, self.journal, self.signer, self.pool, os.urandom,
             settings.policy.audit_margin_s, self.executor.ticket_ttl_s, self._hint_sender(),
         )  # fmt: skip
 
@@ -238,7 +251,7 @@ class NodeContext:
             self.hints.close()
         if self.strategist is not None:
             self.strategist.close()
-        self.worker.stop()
+        self.pool.stop()
 
     def _hint_sender(self) -> HintSender | None:
         hints = self.settings.hints
@@ -269,7 +282,7 @@ class NodeContext:
         )
         return Node(
             self.chain, self.sender, SnapshotPages(self.chain, me, first), self.records, executor, self.settings.moves, parts,
-            self.worker, auditor, votes, self._observe(), self._guards(),
+            self.pool, auditor, votes, self._observe(), self._guards(),
         )  # fmt: skip
 
     def _guards(self) -> Guards:
@@ -359,4 +372,4 @@ def build_node(context: NodeContext) -> Node:
         raise ConfigurationError("role", "a member also votes: start it with `bytewise member run`")
     if settings.watches:
         return context.node(None, context.watchtower() if settings.policy.challenges else None)
-    return context.node(context.auditor(context.enclave()) if settings.policy.audits else None, None)
+    return context.node(context.auditor() if settings.policy.audits else None, None)

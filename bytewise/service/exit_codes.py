@@ -19,6 +19,7 @@ from bytewise.protocol.errors.actors import (
     NoProgress,
     OlderBackup,
     ProtectionMissing,
+    ResultsDiffer,
     SecondVote,
     SharesUnproven,
     SignerAway,
@@ -106,6 +107,10 @@ _TABLE: tuple[tuple[tuple[type[BytewiseError], ...], Exit, str], ...] = (
     (
         (OlderBackup,), Exit.REFUSED,
         "Restore the newer one: it may have votes that this one lacks. If it is damaged, give `--older`.",
+    ),
+    (
+        (ResultsDiffer,), Exit.REFUSED,
+        "Nothing was signed after it. The log has both results (`job.contradicted`): find the wrong machine and drop it.",
     ),
     ((NoProgress, WrongPhase), Exit.REFUSED, "Nothing was changed: what is asked for is over, or was done already."),
     ((CeremonyRefused,), Exit.USAGE, "The plan of the ceremony cannot be right: check threshold, quorum, entries and source."),

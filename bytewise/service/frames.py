@@ -18,7 +18,11 @@ _CARRIER = b"\0"
 
 def send(peer: socket.socket, message: object) -> None:
     """Sends one message. `TryAgain` if the peer is gone or stalls, `MalformedValue` for a message above the size limit."""
-    raw = encoding.encode(message)
+    send_raw(peer, encoding.encode(message))
+
+
+def send_raw(peer: socket.socket, raw: bytes) -> None:
+    """Sends the canonical bytes of one message; errors as `send`."""
     if len(raw) > MAX_MESSAGE_BYTES:
         raise MalformedValue("job message", f"{len(raw)} bytes")
     try:
@@ -32,10 +36,20 @@ def receive(peer: socket.socket, *expected: type) -> Any:
 
     `TryAgain` if the peer closes or stalls within a message; a `Fault` for a message that is too long or has another class.
     """
+    return parse_message(receive_raw(peer), *expected)
+
+
+def receive_raw(peer: socket.socket) -> bytes:
+    """The bytes of the next message, of any content. `TryAgain` and `MalformedValue` as `receive`."""
     length = int.from_bytes(_read(peer, _LENGTH_BYTES), "big")
     if not 0 < length <= MAX_MESSAGE_BYTES:
         raise MalformedValue("job message", f"{length} bytes")
-    value = encoding.parse(_read(peer, length))
+    return _read(peer, length)
+
+
+def parse_message(raw: bytes, *expected: type) -> Any:
+    """A message of one of the expected classes; a `Fault` for other bytes."""
+    value = encoding.parse(raw)
     for cls in expected:
         if isinstance(value, dict) and value.keys() == encoding.field_types(cls).keys():
             return encoding.from_json(cls, value)

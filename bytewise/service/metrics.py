@@ -181,6 +181,11 @@ REPLAY_SECONDS = _histogram("bytewise_replay_seconds", "Duration of a job of the
                             kind=("audit", "vote"))  # fmt: skip
 JOBS_WAITING = _gauge("bytewise_jobs_waiting", "Jobs that wait for the enclave or run in it.", JUDGES)
 ENCLAVE_UP = _gauge("bytewise_enclave_up", "1 if the enclave took the last job that it was offered, else 0.", JUDGES)
+JOBS_SHED = _counter(
+    "bytewise_jobs_shed_total", "Jobs left out because they would begin too late; only audits, never votes.", JUDGES,
+    kind=("audit",),
+)  # fmt: skip
+CLUSTER_UP = _gauge("bytewise_cluster_up", "1 if the cluster took the last job that it was offered, else 0.", JUDGES)
 COLLATERAL_EXPIRES = _gauge(
     "bytewise_collateral_expires_timestamp_seconds", "When the evidence of the enclave's hardware expires.",
     JUDGES,

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from bytewise.ports import AuditSender, AuditView, BlockView, EnclaveJobs, TermsView
+from bytewise.ports import AuditSender, AuditView, BlockView, TermsView
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_drawn, seats_in_audit_draw
 from bytewise.protocol.decisions.actions import Action, ClaimBounty, OpenAudit, PostAudit, RunAudit
@@ -31,8 +31,8 @@ from bytewise.storage.journal import Journal
 from verifier.audits.audit_hints import AuditHint
 from verifier.audits.bounties import FAILED, Bounties
 from verifier.jobs.enclave_presence import EnclaveAway
-from verifier.jobs.tickets import audit_right, run_job
-from verifier.jobs.worker import AUDIT, FinishedJob, Worker
+from verifier.jobs.job_pool import AUDIT, FinishedJob, JobOrder, JobPool
+from verifier.jobs.tickets import JobCase, audit_right, run_job
 from verifier.watch.records import LiveReceipt, Records
 
 
@@ -150,7 +150,7 @@ class Auditor:
 
     def __init__(
         self, chain: AuditChain, network: Network, records: Records, audits: LightAudits, journal: Journal, signer: Signer,
-        enclave: EnclaveJobs, worker: Worker, rng: Callable[[int], bytes], margin_s: int, ticket_ttl_s: int,
+        pool: JobPool, rng: Callable[[int], bytes], margin_s: int, ticket_ttl_s: int,
         hand_over: Callable[[AuditHint], None] | None = None,
     ) -> None:  # fmt: skip
         self._chain = chain
@@ -160,8 +160,7 @@ class Auditor:
         self._bounties = Bounties(chain, records, audits, signer.address, rng(32))
         self._journal = journal
         self._signer = signer
-        self._enclave = enclave
-        self._worker = worker
+        self._pool = pool
         self._rng = rng
         self._margin_s = margin_s
         self._ticket_ttl_s = ticket_ttl_s
@@ -178,19 +177,20 @@ class Auditor:
         self._forget_closed()
         for live in self._records.live:
             self._draw(live, snapshot)
-        running = {subject for kind, subject, _ in self._worker.busy() if kind == "audit"}
+        running = {subject for kind, subject, _ in self._pool.busy() if kind == "audit"}
         running |= {receipt for receipt, moment in self._not_before.items() if snapshot.timestamp < moment}
         return decide_auditor(snapshot, self._bounties.duties(snapshot), running, self._margin_s)
 
     def start(self, action: RunAudit, snapshot: Snapshot) -> None:
         """Queues the enclave job of one audit, unless the enclave is away. `Unavailable` while data for the job are missing."""
         self._not_before[action.receipt_id] = snapshot.timestamp + RETRY_PAUSE_S
-        if self._worker.away():
+        if self._pool.away():
             return
         case = self._records.case(action.receipt_id, snapshot)
         right = audit_right(action.receipt_id, snapshot.clock + self._ticket_ttl_s)
-        job = functools.partial(run_job, self._enclave, self._signer, self._network.contracts, case, right)
-        self._worker.submit(AUDIT, ("audit", action.receipt_id, 0), job)
+        job = functools.partial(run_job, signer=self._signer, contracts=self._network.contracts, case=case, right=right)
+        key, left = ("audit", action.receipt_id, 0), self._time_left_s(case, snapshot)
+        self._pool.submit(JobOrder(AUDIT, key, action.receipt_id, left, job))
 
     def finish(self, finished: FinishedJob, snapshot: Snapshot) -> None:
         """Signs the result of a job, or counts a failed attempt. A job that found no enclave, or no signer for its ticket,
@@ -219,6 +219,10 @@ class Auditor:
     def collect(self, action: OpenAudit | ClaimBounty, sender: AuditSender) -> None:
         """Opens the commitment of a published result, or claims its bounty."""
         self._bounties.collect(action, sender)
+
+    def _time_left_s(self, case: JobCase, snapshot: Snapshot) -> float:
+        batch = snapshot.batch(case.header.batch_id)
+        return 0.0 if batch is None else batch.window_end - self._margin_s - snapshot.clock
 
     def _forget_another_branch(self, snapshot: Snapshot) -> None:
         # A beacon of another branch of the chain draws nobody: shards would refuse the ticket.

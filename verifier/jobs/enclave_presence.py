@@ -1,10 +1,12 @@
-"""Whether the node's own enclave accepts jobs.
+"""Whether the enclaves of one group accept jobs: the node's own, or those of a cluster.
 
-While it accepts none, it is asked less often. The log says once that it went away and once that it returned.
+While they accept none, they are asked less often. The log says once that they went away and once that they returned.
 """
 
 import threading
 from collections.abc import Callable
+
+from prometheus_client import Gauge
 
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.service import metrics, telemetry
@@ -19,11 +21,20 @@ class EnclaveAway(TryAgain):
     """The enclave accepted no job, so no attempt was made."""
 
 
-class EnclavePresence:
-    """The outcome of the last jobs. The job thread writes it, and the tick reads it."""
+class EnclaveUnsuited(EnclaveAway):
+    """An enclave is there, but not for this job."""
 
-    def __init__(self, monotonic: Callable[[], float] = monotonic_s) -> None:
+
+class EnclavePresence:
+    """The outcome of the last jobs. The job threads write it, and the tick reads it."""
+
+    def __init__(
+        self, monotonic: Callable[[], float] = monotonic_s, group: str = "own 1", up: Gauge = metrics.ENCLAVE_UP
+    ) -> None:
+        """`group` names the enclaves in the log; `up` is the metric that shows them."""
         self._monotonic = monotonic
+        self._group = group
+        self._up = up
         self._lock = threading.Lock()
         self._pause_s = 0.0
         self._lost_at = 0.0
@@ -49,15 +60,15 @@ class EnclavePresence:
                 self._lost_at = now
             self._pause_s = FIRST_PAUSE_S if first else min(2 * self._pause_s, LONGEST_PAUSE_S)
             self._not_before = now + self._pause_s
-        metrics.ENCLAVE_UP.set(0)
+        self._up.set(0)
         if first:
-            telemetry.log_error("enclave.lost", error)
+            telemetry.log_error("enclave.lost", error, group=self._group)
 
     def found(self) -> None:
         """Notes that the enclave accepted a job."""
         with self._lock:
             back, away_s = self._pause_s > 0, self._monotonic() - self._lost_at
             self._pause_s = 0.0
-        metrics.ENCLAVE_UP.set(1)
+        self._up.set(1)
         if back:
-            telemetry.log("enclave.returned", away_s=round(away_s))
+            telemetry.log("enclave.returned", group=self._group, away_s=round(away_s))

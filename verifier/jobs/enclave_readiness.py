@@ -24,6 +24,7 @@ from bytewise.service import metrics
 from bytewise.service.clock import monotonic_s
 from bytewise.service.readiness import Check, ReadinessRegistry
 from bytewise.tee.appraisal import verify_evidence
+from verifier.jobs.enclave_presence import EnclaveAway, EnclaveUnsuited
 
 EVERY_S, AFTER_FAILURE_S = 300.0, 10.0
 """Seconds between two questions: after good answers, and after a failure."""
@@ -189,9 +190,41 @@ class EnclaveChoice:
             raise TryAgain("enclave", "no prepared job")
         return self._chosen.run(job)
 
+    def close(self) -> None:
+        """Ends the conversation with the chosen enclave."""
+        if self._chosen is not None:
+            self._chosen.close()
+
+
+class FurtherEnclave:
+    """Implements `bytewise.ports.EnclaveJobs` by one enclave that runs jobs beside others. For its own thread of the pool."""
+
+    def __init__(self, known: KnownEnclave) -> None:
+        self._jobs, self._state = known
+
+    def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
+        """A fresh transport key. `EnclaveAway` if the enclave does not answer, `EnclaveUnsuited` if it runs another model,
+        or if the policy does not approve it."""
+        is_away, is_other, is_refused = self._state.rank(model_id)
+        if is_away:
+            raise EnclaveAway("enclave", "does not answer")
+        if is_other:
+            raise EnclaveUnsuited("enclave", f"runs another model than 0x{model_id.hex()[:8]}")
+        if is_refused:
+            raise EnclaveUnsuited("enclave", "its evidence is not accepted; see the check `measurement`")
+        return self._jobs.prepare(receipt_id, model_id)
+
+    def run(self, job: RunJob) -> JobResult:
+        """The result of the prepared job."""
+        return self._jobs.run(job)
+
+    def close(self) -> None:
+        """Ends the conversation."""
+        self._jobs.close()
+
 
 def add_enclave_checks(readiness: ReadinessRegistry, states: Sequence[EnclaveReadiness]) -> None:
-    """Adds the checks of a node's enclaves. Of two enclaves it is enough that one passes a check: the other comes or goes."""
+    """Adds the checks of a node's enclaves. Of several it is enough that one passes a check: the others come or go."""
     for name in CHECKS:
         readiness.add(name, functools.partial(_best, name, states))
 

@@ -53,6 +53,8 @@ def run_job(enclave: EnclaveJobs, signer: Signer, contracts: Contracts, case: Jo
     """
     try:
         prepared = enclave.prepare(case.receipt_id, case.signed.receipt.model_id)
+    except EnclaveAway:
+        raise
     except TryAgain as error:
         raise EnclaveAway(*error.values) from None
     ticket = Ticket(

@@ -294,6 +294,12 @@ class OlderBackup(Bug):
     rule, template = "R-6D", "backup {0} is not the newest: {1} was made later"
 
 
+class ResultsDiffer(Bug):
+    """Two jobs about one receipt gave different results. The engine is deterministic, so a machine or the program is broken."""
+
+    rule, template = "R-6E", "two jobs about receipt {0} differ: find the machine that is wrong before this node runs again"
+
+
 # --- inference ---
 
 

@@ -36,7 +36,7 @@ from tests.reference.verdict_rules import RevealedVote, tally
 from verifier.audits.auditor import Auditor, Cause, conclude
 from verifier.disputes.watchtower import Watchtower
 from verifier.executor import ActionExecutor
-from verifier.jobs.worker import Worker
+from verifier.jobs.enclave_pool import EnclavePool
 from verifier.node import Node, NodePart
 
 WORLD = World()
@@ -91,10 +91,10 @@ def broken(setup: VerifierFixture, place: str, kind: type[Unavailable]) -> None:
 
 
 @contextmanager
-def node_of(setup: VerifierFixture) -> Iterator[tuple[Node, Worker, Protection]]:
+def node_of(setup: VerifierFixture) -> Iterator[tuple[Node, EnclavePool, Protection]]:
     """A node with every role: auditor, member, watchtower."""
-    worker, audits = Worker(), LightAudits(setup.database, setup.clock)
-    auditor = Auditor(setup.chain, NETWORK, setup.records, audits, setup.journal, ME, setup.enclave, worker, os.urandom, 5, 100)
+    pool, audits = EnclavePool([setup.enclave]), LightAudits(setup.database, setup.clock)
+    auditor = Auditor(setup.chain, NETWORK, setup.records, audits, setup.journal, ME, pool, os.urandom, 5, 100)
     duties, protection = Duties(setup.database, setup.clock), Protection(setup.database, setup.clock)
     ballots = Ballots(
         NETWORK,
@@ -104,8 +104,7 @@ def node_of(setup: VerifierFixture) -> Iterator[tuple[Node, Worker, Protection]]
         protection,
         setup.journal,
         ME,
-        setup.enclave,
-        worker,
+        pool,
         os.urandom,
         VotePolicy(),
     )
@@ -113,10 +112,10 @@ def node_of(setup: VerifierFixture) -> Iterator[tuple[Node, Worker, Protection]]
     executor = ActionExecutor(setup.sender, setup.journal, auditor, tower, ballots)
     parts: list[NodePart] = [auditor, ballots, tower]
     yield (
-        Node(setup.chain, setup.sender, setup.pages, setup.records, executor, MovePolicy(), parts, worker, auditor, ballots),
-        worker, protection,
+        Node(setup.chain, setup.sender, setup.pages, setup.records, executor, MovePolicy(), parts, pool, auditor, ballots),
+        pool, protection,
     )  # fmt: skip
-    worker.stop()
+    pool.stop()
 
 
 def lived(setup: VerifierFixture, ticks: int = 14) -> list[Outcome]:
@@ -124,7 +123,7 @@ def lived(setup: VerifierFixture, ticks: int = 14) -> list[Outcome]:
     signed = setup.signed(1, cheat=True)
     setup.anchor(signed, setup.signed(2, cheat=True))
     dispute = setup.dispute(signed)
-    with node_of(setup) as (node, worker, protection):
+    with node_of(setup) as (node, pool, protection):
         for _ in range(ticks):
             setup.chain.pass_time(4)
             try:
@@ -132,11 +131,11 @@ def lived(setup: VerifierFixture, ticks: int = 14) -> list[Outcome]:
             except Unavailable:
                 continue
             for _ in range(6000):
-                if not worker.busy():
+                if not pool.busy():
                     break
                 threading.Event().wait(0.01)
-                node._finished += worker.collect()
-            assert not worker.busy(), "never quiet"
+                node._finished += pool.collect()
+            assert not pool.busy(), "never quiet"
             posted = [result for _, result in setup.chain.posted]
             setup.chain.posted += [(setup.chain.number + 1, r) for r, _ in setup.sender.of("audit") if r not in posted]
         stored = protection.known(dispute.id, 1, ME.address)

@@ -205,7 +205,7 @@ def test_vote_waits_for_a_deep_seed_and_redrawn_seats_get_their_own_vote(tmp_pat
         jobs = 0
         for _ in range(3000):
             member.node.tick()
-            if setup.enclave.jobs and not member.worker.busy():
+            if setup.enclave.jobs and not member.pool.busy():
                 break
             threading.Event().wait(0.02)
         setup.chain.pass_time(0)
@@ -227,7 +227,7 @@ def test_a_result_becomes_the_vote_once_the_seed_is_deep(tmp_path: Path) -> None
     with SeatedMember(setup) as member:
         depth = VotePolicy().seed_depth
         for _ in range(3000):
-            if setup.enclave.jobs and not member.worker.busy():
+            if setup.enclave.jobs and not member.pool.busy():
                 break
             member.node.tick()
             threading.Event().wait(0.02)

@@ -34,7 +34,7 @@ from verifier.audits.audit_hints import AuditHint, HintBox
 from verifier.audits.auditor import MAX_ATTEMPTS, Auditor
 from verifier.audits.bounties import PENDING, own_order
 from verifier.executor import ActionExecutor
-from verifier.jobs.worker import Worker
+from verifier.jobs.enclave_pool import EnclavePool
 from verifier.node import Node
 
 
@@ -44,9 +44,9 @@ def test_drawn_receipts_are_audited_signed_and_posted_with_the_truth(
     setup = VerifierFixture(tmp_path)
     honest, fraud = setup.signed(1), setup.signed(2, cheat=True)
     setup.anchor(honest, fraud)
-    node, audits, worker = node_of(setup)
-    run(setup, node, worker, 2)
-    worker.stop()
+    node, audits, pool = node_of(setup)
+    run(setup, node, pool, 2)
+    pool.stop()
     said = {}
     for result, signature in setup.sender.of("audit"):
         verify_signature("audit", typed_digest(DISPUTES, result), signature, ME.address)
@@ -82,13 +82,13 @@ def test_audit_waits_for_a_signer_that_is_away(tmp_path: Path, domain: Domain) -
     setup, remote = VerifierFixture(tmp_path), AwaySigner()
     setup.anchor(setup.signed(1))
     remote.away = lambda preimage: preimage[2:34] == domain.separator
-    node, audits, worker = node_of(setup, remote)
-    run_until(setup, node, worker, lambda: remote.asked > 2 * MAX_ATTEMPTS)
+    node, audits, pool = node_of(setup, remote)
+    run_until(setup, node, pool, lambda: remote.asked > 2 * MAX_ATTEMPTS)
     assert setup.sender.of("audit") == [] and [row.state for row in audits.audits()] == [PENDING]
     jobs = setup.enclave.jobs
     remote.away = lambda _: False
-    run(setup, node, worker, 1)
-    worker.stop()
+    run(setup, node, pool, 1)
+    pool.stop()
     assert setup.enclave.jobs == jobs + (domain == KEY_EPOCHS), "a finished job is not run again"
 
 
@@ -116,14 +116,14 @@ def test_verifier_of_another_pool_is_not_drawn(tmp_path: Path) -> None:
     """Shards compare the pools: it would run a job for which no shard releases a partial."""
     setup = VerifierFixture(tmp_path)
     setup.anchor(setup.signed(1))
-    worker = Worker()
+    jobs = EnclavePool([setup.enclave])
     for pool, drawn in ((word("another pool"), 0), (ZERO_DIGEST, 0), (POOL, 1)):
         setup.chain.own_pool = pool
         setup.records.step(setup.chain.pass_time(1))
-        auditor, audits = auditor_of(setup, worker)
+        auditor, audits = auditor_of(setup, jobs)
         auditor.step(setup.chain.now())
         assert len(audits.audits()) == drawn
-    worker.stop()
+    jobs.stop()
 
 
 def test_auditor_sends_hints_of_a_fraud_to_watchtowers_before_publishing(tmp_path: Path) -> None:
@@ -131,18 +131,18 @@ def test_auditor_sends_hints_of_a_fraud_to_watchtowers_before_publishing(tmp_pat
     honest, fraud = setup.signed(1), setup.signed(2, cheat=True)
     setup.anchor(honest, fraud)
     told: list[tuple[AuditHint, int]] = []
-    worker, audits = Worker(), LightAudits(setup.database, setup.clock)
+    pool, audits = EnclavePool([setup.enclave]), LightAudits(setup.database, setup.clock)
 
     def hand_over(hint: AuditHint) -> None:
         told.append((hint, len([each for each in setup.sender.of("audit") if each[0] == hint.result])))
 
     auditor = Auditor(
-        setup.chain, NETWORK, setup.records, audits, setup.journal, ME, setup.enclave, worker, os.urandom, 5, 100, hand_over
+        setup.chain, NETWORK, setup.records, audits, setup.journal, ME, pool, os.urandom, 5, 100, hand_over
     )  # fmt: skip
     executor = ActionExecutor(setup.sender, setup.journal, auditor, None, None)
-    node = Node(setup.chain, setup.sender, setup.pages, setup.records, executor, MovePolicy(), [auditor], worker, auditor)
-    run(setup, node, worker, 2)
-    worker.stop()
+    node = Node(setup.chain, setup.sender, setup.pages, setup.records, executor, MovePolicy(), [auditor], pool, auditor)
+    run(setup, node, pool, 2)
+    pool.stop()
     ((hint, published),) = told
     assert published == 0 and hint.result.receipt_id == receipt_id(ANCHOR, fraud.receipt)
     box = HintBox(DISPUTES, {ME.address})
@@ -153,16 +153,16 @@ def test_auditor_sends_hints_of_a_fraud_to_watchtowers_before_publishing(tmp_pat
 def test_a_restart_posts_the_stored_result_and_judges_nothing_again(tmp_path: Path) -> None:
     setup = VerifierFixture(tmp_path)
     setup.anchor(setup.signed(1))
-    node, _, worker = node_of(setup)
-    run(setup, node, worker, 1)
-    worker.stop()
+    node, _, pool = node_of(setup)
+    run(setup, node, pool, 1)
+    pool.stop()
     first = setup.sender.of("audit")
     setup.reopen()
-    node, _, worker = node_of(setup)
+    node, _, pool = node_of(setup)
     for _ in range(3):
         setup.chain.pass_time(1)
         node.tick()
-    worker.stop()
+    pool.stop()
     assert setup.sender.of("audit") == first and setup.enclave.jobs == 1
 
 
@@ -170,9 +170,9 @@ def test_too_few_shards_give_a_result_that_accuses_nobody(tmp_path: Path) -> Non
     setup = VerifierFixture(tmp_path)
     setup.anchor(setup.signed(2, cheat=True), first_seq=U64(2))
     setup.enclave.bench.keys = b.WholeKey(available=False)
-    node, _, worker = node_of(setup)
-    run(setup, node, worker, 1)
-    worker.stop()
+    node, _, pool = node_of(setup)
+    run(setup, node, pool, 1)
+    pool.stop()
     ((result, _),) = setup.sender.of("audit")
     assert result.result == AuditOutcome.NONE and setup.enclave.jobs == 3
 
@@ -180,14 +180,14 @@ def test_too_few_shards_give_a_result_that_accuses_nobody(tmp_path: Path) -> Non
 def test_audit_waits_for_the_beacon_block(tmp_path: Path) -> None:
     setup = VerifierFixture(tmp_path)
     header = setup.anchor(setup.signed(1), block=U64(20))
-    worker = Worker()
-    auditor, _ = auditor_of(setup, worker)
+    pool = EnclavePool([setup.enclave])
+    auditor, _ = auditor_of(setup, pool)
     for number, expected in ((20, ()), (21, ()), (22, (RunAudit,))):
         setup.chain.number = number
         setup.records.step(setup.chain.now())
         assert tuple(map(type, auditor.step(setup.chain.now()))) == expected
     assert header.block == 20
-    worker.stop()
+    pool.stop()
 
 
 @pytest.mark.parametrize(
@@ -201,10 +201,10 @@ def test_audit_seats_follow_the_stake_at_the_block_of_the_batch(
     setup.chain.joined[ME.address] = stakes
     setup.anchor(setup.signed(1))
     setup.records.step(setup.chain.now())
-    worker = Worker()
-    auditor, _ = auditor_of(setup, worker)
+    pool = EnclavePool([setup.enclave])
+    auditor, _ = auditor_of(setup, pool)
     assert len(auditor.step(setup.chain.now())) == drawn
-    worker.stop()
+    pool.stop()
 
 
 def test_draw_of_a_reorganised_block_is_made_again(tmp_path: Path) -> None:
@@ -213,8 +213,8 @@ def test_draw_of_a_reorganised_block_is_made_again(tmp_path: Path) -> None:
     setup.chain.parameters = changed(PARAMS, {"shares": {"audit_rate_bps": 5000}})
     setup.anchor(setup.signed(1), block=14)
     setup.records.step(setup.chain.now())
-    worker = Worker()
-    auditor, _ = auditor_of(setup, worker)
+    pool = EnclavePool([setup.enclave])
+    auditor, _ = auditor_of(setup, pool)
     identifier = setup.records.live[0].seen.receipt_id
     branches = [f"branch {number}" for number in range(40)]
 
@@ -227,7 +227,7 @@ def test_draw_of_a_reorganised_block_is_made_again(tmp_path: Path) -> None:
 
     assert step(next(branch for branch in branches if not drawn(branch))) == ()
     assert step(next(branch for branch in branches if drawn(branch))) == (RunAudit(identifier),)
-    worker.stop()
+    pool.stop()
 
 
 @pytest.mark.parametrize(
@@ -242,10 +242,10 @@ def test_fraud_combined_with_a_small_fault_is_still_audited(tmp_path: Path, chan
     setup.anchor(WORLD.sign(dataclasses.replace(signed.receipt, **changes), locator))  # type: ignore[arg-type]
     setup.records.step(setup.chain.now())
     assert [live.seen.finding for live in setup.records.live] != ["Good"]
-    worker = Worker()
-    auditor, _ = auditor_of(setup, worker)
+    pool = EnclavePool([setup.enclave])
+    auditor, _ = auditor_of(setup, pool)
     assert list(map(type, auditor.step(setup.chain.now()))) == [RunAudit]
-    worker.stop()
+    pool.stop()
 
 
 def test_fraud_whose_envelope_appears_after_the_deadline_is_audited(tmp_path: Path) -> None:
@@ -253,15 +253,15 @@ def test_fraud_whose_envelope_appears_after_the_deadline_is_audited(tmp_path: Pa
     signed = setup.signed(1, cheat=True)
     setup.anchor(signed)
     data = setup.shelf.blobs.pop(signed.locator)
-    node, _, worker = node_of(setup)
+    node, _, pool = node_of(setup)
     for _ in range(3):
         setup.chain.pass_time(40)
         node.tick()
     assert [live.seen.finding for live in setup.records.live] == ["Withheld"]
     setup.shelf.blobs[signed.locator] = data
     setup.chain.pass_time(64)
-    run(setup, node, worker, 1)
-    worker.stop()
+    run(setup, node, pool, 1)
+    pool.stop()
     ((result, _),) = setup.sender.of("audit")
     assert result.result == AuditOutcome.MISMATCH
 
@@ -269,15 +269,15 @@ def test_fraud_whose_envelope_appears_after_the_deadline_is_audited(tmp_path: Pa
 def test_node_without_chain_access_retries_and_loses_nothing(tmp_path: Path) -> None:
     setup = VerifierFixture(tmp_path)
     setup.anchor(setup.signed(1))
-    node, _, worker = node_of(setup)
+    node, _, pool = node_of(setup)
     node.tick()
     setup.chain.pass_time(1)
     setup.chain.reachable = False
     with pytest.raises(TryAgain):
         node.tick()
     setup.chain.reachable = True
-    run(setup, node, worker, 1)
-    worker.stop()
+    run(setup, node, pool, 1)
+    pool.stop()
 
 
 class Deaf:
@@ -293,16 +293,17 @@ class Deaf:
 
 
 def test_component_lacking_a_dependency_blocks_no_other(tmp_path: Path) -> None:
-    setup, deaf, worker = VerifierFixture(tmp_path), Deaf(), Worker()
+    setup, deaf = VerifierFixture(tmp_path), Deaf()
+    pool = EnclavePool([setup.enclave])
     setup.anchor(setup.signed(1))
-    auditor, _ = auditor_of(setup, worker)
+    auditor, _ = auditor_of(setup, pool)
     executor = ActionExecutor(setup.sender, setup.journal, auditor, None, None)
-    node = Node(setup.chain, setup.sender, setup.pages, setup.records, executor, MovePolicy(), [deaf, auditor], worker, auditor)
-    run(setup, node, worker, 1)
+    node = Node(setup.chain, setup.sender, setup.pages, setup.records, executor, MovePolicy(), [deaf, auditor], pool, auditor)
+    run(setup, node, pool, 1)
     assert node.ticks == 0, "a tick that was not whole is repeated"
     deaf.silent = False
     node.tick()
-    worker.stop()
+    pool.stop()
     assert node.ticks == 1
 
 
@@ -312,12 +313,12 @@ def test_action_without_its_part_is_a_bug_and_a_failing_one_stops_no_other(tmp_p
     bare = ActionExecutor(setup.sender, setup.journal, None, None, None)
     with pytest.raises(Bug):
         bare.perform_all((PostAudit(result, 0),), setup.chain.now())
-    worker = Worker()
-    auditor, _ = auditor_of(setup, worker)
+    pool = EnclavePool([setup.enclave])
+    auditor, _ = auditor_of(setup, pool)
     executor = ActionExecutor(setup.sender, setup.journal, auditor, None, None)
     setup.anchor(setup.signed(1))
     setup.records.step(setup.chain.now())
     known = setup.records.live[0].seen.receipt_id
     executor.perform_all((RunAudit(word("unknown")), RunAudit(known)), setup.chain.now())
-    assert worker.busy() == {("audit", known, 0)}
-    worker.stop()
+    assert pool.busy() == {("audit", known, 0)}
+    pool.stop()

@@ -22,7 +22,8 @@ from verifier import executor
 from verifier.audits.auditor import Auditor
 from verifier.disputes.watchtower import Watchtower
 from verifier.executor import ActionExecutor
-from verifier.jobs.worker import Worker
+from verifier.jobs import enclave_pool
+from verifier.jobs.enclave_pool import EnclavePool
 from verifier.node import Node
 
 RECORDED = 6
@@ -39,7 +40,7 @@ def sizes(*parts: object) -> dict[str, int]:
     }
 
 
-def live_through(setup: VerifierFixture, node: Node, worker: Worker, first: int, count: int) -> None:
+def live_through(setup: VerifierFixture, node: Node, pool: EnclavePool, first: int, count: int) -> None:
     """So many batches one after the other, each audited by others and by us, disputed, and over before the next."""
     for number in range(first, first + count):
         header = setup.anchor(setup.signed(number), anchored_at=setup.chain.timestamp, block=setup.chain.number)
@@ -51,34 +52,37 @@ def live_through(setup: VerifierFixture, node: Node, worker: Worker, first: int,
         setup.dispute(live.seen.signed, batch_id=header.batch_id)
         for _ in range(4):
             setup.chain.pass_time(1)
-            tick(node, worker)
+            tick(node, pool)
         setup.chain.disputes.clear()
         setup.chain.pass_time(2 * WINDOW_S)
-        tick(node, worker)
+        tick(node, pool)
 
 
-def tick(node: Node, worker: Worker) -> None:
+def tick(node: Node, pool: EnclavePool) -> None:
     """A tick, and what its jobs lead to: the town's clock stands still meanwhile, or a job is late on a fast machine."""
     pause = threading.Event()
     for _ in range(JOB_PAUSES):
         node.tick()
-        if not worker.busy():
+        if not pool.busy():
             return
         pause.wait(0.02)
-    raise AssertionError(f"jobs do not end: {sorted(worker.busy())}")
+    raise AssertionError(f"jobs do not end: {sorted(pool.busy())}")
 
 
 def test_tables_do_not_grow_with_finished_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor, "MAX_RECORDED", RECORDED)
-    setup, worker = VerifierFixture(tmp_path), Worker()
+    monkeypatch.setattr(enclave_pool, "REMEMBERED", RECORDED)
+    monkeypatch.setattr(enclave_pool, "MEASURED", RECORDED)
+    setup = VerifierFixture(tmp_path)
+    pool = EnclavePool([setup.enclave])
     auditor = Auditor(
-        setup.chain, NETWORK, setup.records, LightAudits(setup.database, setup.clock), setup.journal, ME, setup.enclave,
-        worker, os.urandom, 5, 100,
+        setup.chain, NETWORK, setup.records, LightAudits(setup.database, setup.clock), setup.journal, ME, pool,
+        os.urandom, 5, 100,
     )  # fmt: skip
     tower = Watchtower(setup.chain, NETWORK, setup.records, ME, WatchPolicy())
     votes = Ballots(
         NETWORK, setup.records, setup.store, Duties(setup.database, setup.clock), Protection(setup.database, setup.clock),
-        setup.journal, ME, setup.enclave, worker, os.urandom, VotePolicy(),
+        setup.journal, ME, pool, os.urandom, VotePolicy(),
     )  # fmt: skip
     executing = ActionExecutor(setup.sender, setup.journal, auditor, tower, votes)
     node = Node(
@@ -89,16 +93,16 @@ def test_tables_do_not_grow_with_finished_work(tmp_path: Path, monkeypatch: pyte
         executing,
         MovePolicy(),
         [votes, auditor, tower],
-        worker,
+        pool,
         auditor,
         votes,
     )
-    live_through(setup, node, worker, 1, 8)
-    early = sizes(auditor, tower, votes, executing, node, setup.records, worker)
-    assert early["ActionExecutor._recorded"] == RECORDED, "more than that was decided"
-    live_through(setup, node, worker, 9, 8)
-    late = sizes(auditor, tower, votes, executing, node, setup.records, worker)
-    worker.stop()
+    live_through(setup, node, pool, 1, 8)
+    early = sizes(auditor, tower, votes, executing, node, setup.records, pool)
+    assert early["ActionExecutor._recorded"] == early["EnclavePool._tickets"] == RECORDED, "more than that was decided"
+    live_through(setup, node, pool, 9, 8)
+    late = sizes(auditor, tower, votes, executing, node, setup.records, pool)
+    pool.stop()
     assert {name: (early[name], size) for name, size in late.items() if size > early[name]} == {}
     assert len(setup.chain.posted) == 32 and len(setup.archive.receipts()) == 16
 

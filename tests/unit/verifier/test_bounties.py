@@ -11,7 +11,7 @@ from bytewise.storage.archive import LightAudits
 from tests.fixtures.verifier.audit_node import node_of, run, run_until
 from tests.fixtures.verifier.verifier_fixture import ME, WINDOW_S, VerifierFixture
 from verifier.audits import bounties
-from verifier.jobs.worker import Worker
+from verifier.jobs.enclave_pool import EnclavePool
 from verifier.node import Node
 
 
@@ -19,8 +19,8 @@ def test_audit_mismatch_is_revealed_after_the_window_and_bounty_claimed(tmp_path
     setup = VerifierFixture(tmp_path)
     signed = setup.signed(1, cheat=True)
     setup.anchor(signed)
-    node, audits, worker = node_of(setup)
-    run(setup, node, worker, 1)
+    node, audits, pool = node_of(setup)
+    run(setup, node, pool, 1)
     assert setup.sender.of("opening") == []
     setup.chain.pass_time(WINDOW_S)
     node.tick()
@@ -34,22 +34,22 @@ def test_audit_mismatch_is_revealed_after_the_window_and_bounty_claimed(tmp_path
     for _ in range(2):
         setup.chain.pass_time(1)
         node.tick()
-    worker.stop()
+    pool.stop()
     assert len(setup.sender.of("bounty")) == 1 and [row.state for row in audits.audits()] == ["DONE"]
 
 
-def claiming(tmp_path: Path, count: int = 1) -> tuple[VerifierFixture, Node, LightAudits, Worker]:
+def claiming(tmp_path: Path, count: int = 1) -> tuple[VerifierFixture, Node, LightAudits, EnclavePool]:
     """Audits that are shown, and with which somebody agrees."""
     setup = VerifierFixture(tmp_path)
     setup.anchor(*(setup.signed(i + 1) for i in range(count)))
-    node, audits, worker = node_of(setup)
-    run(setup, node, worker, count)
+    node, audits, pool = node_of(setup)
+    run(setup, node, pool, count)
     setup.chain.agreed = 2
     setup.chain.pass_time(WINDOW_S)
     node.tick()
-    worker.stop()
+    pool.stop()
     assert len(setup.sender.of("opening")) == count
-    return setup, node, audits, worker
+    return setup, node, audits, pool
 
 
 def pass_blocks(setup: VerifierFixture, node: Node, seconds: int, count: int = 1) -> None:
@@ -65,9 +65,9 @@ def test_dropped_bounty_claim_is_sent_again(tmp_path: Path, verb: str) -> None:
     setup.anchor(setup.signed(1))
     setup.chain.agreed = 2
     setup.sender.dropped = {verb}
-    node, audits, worker = node_of(setup)
-    run_until(setup, node, worker, lambda: verb in setup.sender.tried or (verb != "audit" and bool(setup.sender.of("audit"))))
-    worker.stop()
+    node, audits, pool = node_of(setup)
+    run_until(setup, node, pool, lambda: verb in setup.sender.tried or (verb != "audit" and bool(setup.sender.of("audit"))))
+    pool.stop()
     if verb != "audit":
         setup.chain.pass_time(WINDOW_S)
     pass_blocks(setup, node, 1, 5)
@@ -100,9 +100,9 @@ def test_bounty_claim_survives_a_restart(tmp_path: Path) -> None:
     pass_blocks(setup, node, 60, 5)
     setup.reopen()
     setup.sender.dropped = set()
-    node, audits, worker = node_of(setup)
+    node, audits, pool = node_of(setup)
     pass_blocks(setup, node, 60, 2)
-    worker.stop()
+    pool.stop()
     assert len(setup.sender.of("bounty")) == 1 and [row.state for row in audits.audits()] == ["DONE"]
 
 
@@ -122,9 +122,9 @@ def test_extended_window_leaves_time_to_post_a_result(tmp_path: Path) -> None:
     setup = VerifierFixture(tmp_path)
     header = setup.anchor(setup.signed(1))
     setup.sender.dropped = {"audit"}
-    node, audits, worker = node_of(setup)
-    run_until(setup, node, worker, lambda: "audit" in setup.sender.tried)
-    worker.stop()
+    node, audits, pool = node_of(setup)
+    run_until(setup, node, pool, lambda: "audit" in setup.sender.tried)
+    pool.stop()
     setup.chain.extended[header.batch_id] = 10_000
     pass_blocks(setup, node, 2_000, 5)
     setup.sender.dropped = set()
@@ -137,13 +137,13 @@ def test_claim_for_a_disputed_receipt_waits_for_the_dispute_to_end(tmp_path: Pat
     setup = VerifierFixture(tmp_path)
     doubted = setup.signed(1, cheat=cheat)
     setup.anchor(doubted)
-    node, audits, worker = node_of(setup)
-    run(setup, node, worker, 1)
+    node, audits, pool = node_of(setup)
+    run(setup, node, pool, 1)
     dispute = setup.dispute(doubted, members=())
     setup.chain.agreed = 2
     setup.chain.pass_time(WINDOW_S)
     node.tick()
-    worker.stop()
+    pool.stop()
     setup.sender.dropped = {"bounty"}
     pass_blocks(setup, node, 36_000, 10)
     assert [row.state for row in audits.audits()] == ["AGREED"] and "bounty" not in setup.sender.tried

@@ -26,7 +26,14 @@ from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.audit_node import node_of, run
 from tests.fixtures.verifier.verifier_fixture import WORLD, VerifierFixture
 from verifier.jobs.enclave_client import EnclaveClient
-from verifier.jobs.enclave_readiness import EnclaveChoice, EnclaveReadiness, KnownEnclave, add_enclave_checks
+from verifier.jobs.enclave_presence import EnclaveAway, EnclaveUnsuited
+from verifier.jobs.enclave_readiness import (
+    EnclaveChoice,
+    EnclaveReadiness,
+    FurtherEnclave,
+    KnownEnclave,
+    add_enclave_checks,
+)
 
 OLD, NEW = measure(SOURCE_ROOT, "enclave.session"), measure(SOURCE_ROOT, "enclave.server")
 OTHER_MODEL, PROBE = word("another model"), word("probe")
@@ -121,6 +128,27 @@ def test_only_the_approved_release_is_asked_while_it_is_there(place: Path) -> No
         choice.prepare(PROBE, MODEL)
     with pytest.raises(TryAgain, match="no prepared job"):
         choice.run(b.job(WORLD, WORLD.answered(1).receipt, b""))
+
+
+def test_further_enclave_takes_only_jobs_that_it_suits(place: Path) -> None:
+    release = Release(place, "further", OLD, MODEL)
+    known = release.known()
+    further = FurtherEnclave(known)
+    known.state.note_policy(policy(place, OLD))
+    with pytest.raises(EnclaveAway, match="does not answer"):
+        further.prepare(PROBE, MODEL)
+    with release.serving():
+        known = release.known()
+        further = FurtherEnclave(known)
+        known.state.note_policy(policy(place, NEW))
+        with pytest.raises(EnclaveUnsuited, match="measurement"):
+            further.prepare(PROBE, MODEL)
+        known.state.note_policy(policy(place, OLD))
+        with pytest.raises(EnclaveUnsuited, match="another model"):
+            further.prepare(PROBE, OTHER_MODEL)
+        assert release.began == 0
+        further.prepare(PROBE, MODEL)
+        assert release.began == 1
 
 
 def test_audits_run_in_the_old_release_and_then_in_the_new(tmp_path: Path, place: Path) -> None:

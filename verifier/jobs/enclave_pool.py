@@ -1,0 +1,311 @@
+"""Runs enclave jobs in threads, votes before audits, so that a tick never waits for a job (design section 2).
+
+Each thread serves one enclave: one beside this process, or one of a cluster. Each own enclave is a group, and the cluster is one.
+Groups fail independently: while one accepts no job, the others go on, and a job that one group refuses goes to another. A pool
+sheds an audit that would begin too late, so that votes and other audits get the time. It never sheds a vote.
+"""
+
+import bisect
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import NamedTuple, TypeVar
+
+from prometheus_client import Gauge
+
+from bytewise.ports import EnclaveJobs
+from bytewise.protocol.errors.actors import ResultsDiffer
+from bytewise.protocol.errors.branches import Bug, BytewiseError
+from bytewise.protocol.jobs import JobResult, Prepared, RunJob
+from bytewise.protocol.records.statements import Outcome
+from bytewise.protocol.units import Digest, hex0x
+from bytewise.service import metrics, telemetry
+from bytewise.service.clock import monotonic_s
+from kms.shard.release_policy import INSTANCES_PER_SEAT
+from verifier.jobs.enclave_presence import EnclaveAway, EnclavePresence, EnclaveUnsuited
+from verifier.jobs.job_pool import AUDIT, Capacity, FinishedJob, JobKey, JobOrder
+
+REMEMBERED = 4096
+"""Jobs of which results, instances with a ticket and shedding are remembered, the newest ones."""
+MEASURED = 64
+"""Jobs whose duration says how long the next one takes."""
+_JOIN_S = 2.0
+_IDLE_S = 60.0
+_POLL_S = 0.25
+"""Seconds until a thread looks again whether the pause of its group is over."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class EnclavePool:
+    """A queue of jobs, and a thread for each enclave. Implements `JobPool`."""
+
+    def __init__(
+        self, own: Sequence[EnclaveJobs], cluster: Sequence[EnclaveJobs] = (), monotonic: Callable[[], float] = monotonic_s
+    ) -> None:
+        """`own`: enclaves beside this process. `cluster`: one client for each job that may run in the cluster at once."""
+        self._monotonic = monotonic
+        self._condition = threading.Condition()
+        self._waiting: list[_Queued] = []
+        self._jobs: dict[JobKey, _Queued] = {}
+        self._finished: list[FinishedJob] = []
+        self._count = 0
+        self._stopped = False
+        self._broken: BaseException | None = None
+        self._seconds: deque[float] = deque(maxlen=MEASURED)
+        self._tickets: _Recent[JobKey, set[Digest]] = _Recent()
+        self._shed: _Recent[JobKey, bool] = _Recent()
+        self._results = ResultComparison()
+        lanes = [(self._group(f"own {number}", metrics.ENCLAVE_UP), each) for number, each in enumerate(own, 1)]
+        whole = self._group("cluster", metrics.CLUSTER_UP)
+        lanes += [(whole, each) for each in cluster]
+        self._groups = list(dict.fromkeys(group for group, _ in lanes))
+        self._threads = [
+            threading.Thread(target=self._loop, args=(enclave, group), name=f"jobs-{number}", daemon=True)
+            for number, (group, enclave) in enumerate(lanes)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def busy(self) -> frozenset[JobKey]:
+        """Keys of the jobs that wait, run, or have a result that was not collected yet."""
+        with self._condition:
+            return frozenset(self._jobs)
+
+    def away(self) -> bool:
+        """Whether a new job would find no enclave: the last job of each group found none, and either the pause is not over or
+        another job is trying."""
+        with self._condition:
+            return all(each.presence.down and (each.presence.pausing or bool(self._jobs)) for each in self._groups)
+
+    def capacity(self) -> Capacity:
+        """What the pool can do now."""
+        with self._condition:
+            longest = max(self._seconds, default=0.0)
+            return Capacity(len(self._threads), len(self._jobs), self._queued_s(), longest)
+
+    def submit(self, order: JobOrder) -> None:
+        """Queues a job, unless its key is busy or it is an audit that would begin too late."""
+        with self._condition:
+            if order.key in self._jobs:
+                return
+            self._count += 1
+            queued = _Queued(order.priority, self._count, order, self._monotonic() + order.time_left_s)
+            if self._is_late(queued, self._queued_s()):
+                self._note_shed(order.key)
+                return
+            self._jobs[order.key] = queued
+            bisect.insort(self._waiting, queued)
+            metrics.JOBS_WAITING.set(len(self._jobs))
+            self._condition.notify_all()
+
+    def collect(self) -> tuple[FinishedJob, ...]:
+        """Results since the last call. Raises the `Bug` that ended a thread, if there was one."""
+        with self._condition:
+            if self._broken is not None:
+                raise self._broken
+            finished, self._finished = tuple(self._finished), []
+            for each in finished:
+                del self._jobs[each.key]
+            metrics.JOBS_WAITING.set(len(self._jobs))
+            return finished
+
+    def stop(self) -> None:
+        """Accepts no further job. A running job is abandoned when the process ends."""
+        with self._condition:
+            self._stopped = True
+            self._condition.notify_all()
+        for thread in self._threads:
+            thread.join(_JOIN_S)
+
+    def _group(self, name: str, up: Gauge) -> "_Group":
+        return _Group(name, EnclavePresence(self._monotonic, name, up))
+
+    def _loop(self, enclave: EnclaveJobs, group: "_Group") -> None:
+        while (queued := self._take(group)) is not None:
+            began = monotonic_s()
+            outcome = self._run(queued.order, enclave, group)
+            seconds = monotonic_s() - began
+            _count(queued.order.key[0], outcome, seconds)
+            if outcome is None:
+                return
+            self._finish(queued, outcome, seconds, group)
+
+    def _take(self, group: "_Group") -> "_Queued | None":
+        """The next job for this group; None when the pool stops."""
+        with self._condition:
+            while not self._stopped and self._broken is None:
+                found = self._next(group)
+                if found is not None:
+                    self._waiting.remove(found)
+                    return found
+                self._condition.wait(_POLL_S if self._waiting else _IDLE_S)
+            return None
+
+    def _next(self, group: "_Group") -> "_Queued | None":
+        # While every group pauses, jobs are taken and refused at once, so that their parts learn of it.
+        if group.presence.pausing and not all(each.presence.pausing for each in self._groups):
+            return None
+        for each in list(self._waiting):
+            if self._is_late(each, 0.0):
+                self._waiting.remove(each)
+                del self._jobs[each.order.key]
+                self._note_shed(each.order.key)
+            elif group.name not in each.refused:
+                return each
+        return None
+
+    def _run(self, order: JobOrder, enclave: EnclaveJobs, group: "_Group") -> JobResult | BytewiseError | None:
+        presence = group.presence
+        if presence.pausing:
+            return EnclaveAway("enclave", "took no job a moment ago")  # this one waited behind the one that found out
+        with self._condition:
+            instances = self._tickets.setdefault(order.key, set())
+        try:
+            result = order.run(_LimitedEnclave(enclave, instances))
+            presence.found()
+            self._results.note(order.receipt_id, result)
+            return result
+        except Bug as bug:
+            self._break(bug)
+        except EnclaveUnsuited as error:
+            return error
+        except EnclaveAway as error:
+            presence.lost(error)
+            return error
+        except BytewiseError as error:
+            presence.found()
+            telemetry.log_error("job.failed", error)
+            return error
+        except Exception as error:  # noqa: BLE001  top of the thread: the next tick raises it and ends the process
+            self._break(error)
+        return None
+
+    def _finish(self, queued: "_Queued", outcome: JobResult | BytewiseError, seconds: float, group: "_Group") -> None:
+        with self._condition:
+            if isinstance(outcome, EnclaveAway):
+                queued.refused.add(group.name)
+                if any(each.name not in queued.refused for each in self._groups):
+                    bisect.insort(self._waiting, queued)
+                    self._condition.notify_all()
+                    return
+            else:
+                self._seconds.append(seconds)
+            self._finished.append(FinishedJob(queued.order.key, outcome))
+
+    def _break(self, error: BaseException) -> None:
+        with self._condition:
+            self._broken = error
+            self._condition.notify_all()
+
+    def _queued_s(self) -> float:
+        waits = len(self._jobs) - len(self._finished)
+        free = max(0, waits + 1 - len(self._threads))
+        return self._usual_s() * free / max(1, len(self._threads))
+
+    def _usual_s(self) -> float:
+        return fmean(self._seconds) if self._seconds else 0.0
+
+    def _is_late(self, queued: "_Queued", wait_s: float) -> bool:
+        return queued.priority == AUDIT and self._monotonic() + wait_s > queued.until
+
+    def _note_shed(self, key: JobKey) -> None:
+        if not self._shed.setdefault(key, False):
+            self._shed[key] = True
+            metrics.JOBS_SHED.labels(kind=key[0]).inc()
+            telemetry.log(
+                "job.shed", kind=key[0], subject=key[1], queued_s=round(self._queued_s(), 1),
+                do="Add enclaves (docs/guide/run-a-verifier.md), or lower the stake: it sets how many audits are drawn.",
+            )  # fmt: skip
+
+
+class _Group(NamedTuple):
+    """Enclaves that fail together."""
+
+    name: str
+    presence: EnclavePresence
+
+
+@dataclass(order=True)
+class _Queued:
+    """A job of the queue. The order is the order of execution."""
+
+    priority: int
+    number: int
+    order: JobOrder = field(compare=False)
+    until: float = field(compare=False)
+    refused: set[str] = field(default_factory=set, compare=False)
+    """Groups that refused it."""
+
+
+class _Recent(OrderedDict[K, V]):
+    """A map that forgets its oldest entries."""
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        while len(self) > REMEMBERED:
+            self.popitem(last=False)
+
+
+class _LimitedEnclave:
+    """An enclave that gets the tickets of one job. Shards release a key to few instances of one seat, so a job that many enclaves
+    fail may not spend a ticket on each."""
+
+    def __init__(self, enclave: EnclaveJobs, instances: set[Digest]) -> None:
+        self._enclave = enclave
+        self._instances = instances
+
+    def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
+        """As the enclave. `EnclaveUnsuited` if it is one instance too many for this job."""
+        prepared = self._enclave.prepare(receipt_id, model_id)
+        if prepared.instance not in self._instances and len(self._instances) >= INSTANCES_PER_SEAT:
+            self._enclave.close()
+            raise EnclaveUnsuited("enclave", f"{INSTANCES_PER_SEAT} other instances already had a ticket for this job")
+        return prepared
+
+    def run(self, job: RunJob) -> JobResult:
+        """As the enclave, which has a ticket from now on."""
+        self._instances.add(job.ticket.instance)
+        return self._enclave.run(job)
+
+    def close(self) -> None:
+        """As the enclave."""
+        self._enclave.close()
+
+
+class ResultComparison:
+    """Compares the results of jobs about one receipt: the engine is deterministic, so two of them agree in every bit."""
+
+    def __init__(self) -> None:
+        self._known: _Recent[Digest, JobResult] = _Recent()
+        self._lock = threading.Lock()
+
+    def note(self, receipt_id: Digest, result: JobResult) -> None:
+        """Remembers a result. `ResultsDiffer`, after both were logged, if an earlier one says something else."""
+        if result.outcome not in (Outcome.EXECUTED.value, Outcome.INVALID.value):
+            return  # a missing key or a small machine says nothing about the receipt
+        with self._lock:
+            first = self._known.setdefault(receipt_id, result)
+        if _content(first) == _content(result):
+            return
+        for each in (first, result):
+            telemetry.log(
+                "job.contradicted", receipt=receipt_id, subject=each.subject, round=each.round, outcome=each.outcome,
+                code=each.code, tokens=each.tokens_hash, trace=each.trace_root,
+            )  # fmt: skip
+        raise ResultsDiffer(hex0x(receipt_id))
+
+
+def _content(result: JobResult) -> tuple[object, ...]:
+    return result.outcome, result.code, result.tokens_hash, result.trace_root
+
+
+def _count(kind: str, outcome: JobResult | BytewiseError | None, seconds: float) -> None:
+    if outcome is None or isinstance(outcome, EnclaveAway):
+        return  # nothing was tried
+    found = Outcome(outcome.outcome).name.lower() if isinstance(outcome, JobResult) else "failed"
+    metrics.REPLAYS.labels(kind=kind, outcome=found).inc()
+    metrics.REPLAY_SECONDS.labels(kind=kind).observe(seconds)
