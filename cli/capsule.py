@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -35,6 +35,9 @@ WitnessOption = Annotated[
     list[str] | None, typer.Option("--witness", help="Or: account whose signature for the block you accept; repeatable.")
 ]
 ThresholdOption = Annotated[int, typer.Option("--witnesses", min=1, help="How many of those accounts must have signed.")]
+BeaconOption = Annotated[
+    str | None, typer.Option("--beacon-checkpoint", help="Or: root of a finalized beacon block that you trust.")
+]
 FinalityOption = Annotated[
     str, typer.Option("--finality", help="Block to prove: finalized, safe or latest (which may still be replaced).")
 ]
@@ -186,8 +189,9 @@ def _exported(files: list[Path], points: list[Path]) -> "tuple[VerifiedExport, .
 
 def verify(
     file: FileArgument, network: BookOption = None, deployment: DeploymentOption = None, block_hash: BlockHashOption = None,
-    witness: WitnessOption = None, witnesses: ThresholdOption = 1, journal_keys: JournalKeysOption = None,
-    journal_witness: JournalWitnessOption = None, output: OutputOption = OutputFormat.TABLE,
+    witness: WitnessOption = None, witnesses: ThresholdOption = 1, beacon_checkpoint: BeaconOption = None,
+    journal_keys: JournalKeysOption = None, journal_witness: JournalWitnessOption = None,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
     """Verify a capsule offline: neither chain nor DA is asked.
 
@@ -198,15 +202,18 @@ def verify(
 
     Example: bytewise capsule verify 0x5f1c.capsule.json --network network.json --block-hash 0x9a3e…
     """
-    report = verified(file, trust_of(network, deployment, block_hash, witness, witnesses, journal_keys, journal_witness))
+    report = verified(
+        file, trust_of(network, deployment, block_hash, witness, witnesses, beacon_checkpoint, journal_keys, journal_witness)
+    )
     show_report(report, output)
     raise typer.Exit(int(exit_of_report(report)))
 
 
 def show(
     file: FileArgument, network: BookOption = None, deployment: DeploymentOption = None, block_hash: BlockHashOption = None,
-    witness: WitnessOption = None, witnesses: ThresholdOption = 1, journal_keys: JournalKeysOption = None,
-    journal_witness: JournalWitnessOption = None, output: OutputOption = OutputFormat.TABLE,
+    witness: WitnessOption = None, witnesses: ThresholdOption = 1, beacon_checkpoint: BeaconOption = None,
+    journal_keys: JournalKeysOption = None, journal_witness: JournalWitnessOption = None,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
     """Tell on one screen what a capsule shows, on what that rests, and what it does not show.
 
@@ -217,7 +224,9 @@ def show(
     from chain.capsule.conclusion import report_json
     from chain.capsule.report import Result
 
-    report = verified(file, trust_of(network, deployment, block_hash, witness, witnesses, journal_keys, journal_witness))
+    report = verified(
+        file, trust_of(network, deployment, block_hash, witness, witnesses, beacon_checkpoint, journal_keys, journal_witness)
+    )
     emit(output, report_json(report), lambda: _summary(report))
     code = exit_of_report(report)
     raise typer.Exit(int(Exit.OK if report.result is not Result.FAIL else code))
@@ -227,8 +236,8 @@ def print_(
     file: FileArgument,
     out: Annotated[Path, typer.Option("--out", help="HTML file to write.")],
     network: BookOption = None, deployment: DeploymentOption = None, block_hash: BlockHashOption = None,
-    witness: WitnessOption = None, witnesses: ThresholdOption = 1, journal_keys: JournalKeysOption = None,
-    journal_witness: JournalWitnessOption = None,
+    witness: WitnessOption = None, witnesses: ThresholdOption = 1, beacon_checkpoint: BeaconOption = None,
+    journal_keys: JournalKeysOption = None, journal_witness: JournalWitnessOption = None,
 ) -> None:  # fmt: skip
     """Write a capsule's report as one HTML page for paper: no scripts, nothing fetched.
 
@@ -240,7 +249,9 @@ def print_(
 
     if out.exists():
         raise ConfigurationError(out.name, "exists; name a new file")
-    report = verified(file, trust_of(network, deployment, block_hash, witness, witnesses, journal_keys, journal_witness))
+    report = verified(
+        file, trust_of(network, deployment, block_hash, witness, witnesses, beacon_checkpoint, journal_keys, journal_witness)
+    )
     _write(out, report_page(report).encode())
     print(f"{out}: print it, or open it in a browser")
 
@@ -295,6 +306,50 @@ def witness(
     print(f"{target}: signed")
 
 
+def finality(
+    file: FileArgument,
+    bootstrap: Annotated[Path, typer.Option("--bootstrap", help="Answer of `light_client/bootstrap/CHECKPOINT`.")],
+    update: Annotated[
+        Path, typer.Option("--finality", help="Answer of `light_client/finality_update`, of the same epoch as FILE.")
+    ],
+    updates: Annotated[
+        Path | None,
+        typer.Option("--updates", help="Answer of `light_client/updates`, if the checkpoint is of an earlier period."),
+    ] = None,
+    out: OutOption = None,
+) -> None:
+    """Add signatures of sync committees: they show the block as finalized to whoever trusts one beacon block.
+
+    The files are answers of a beacon node's API under `/eth/v1/beacon/`. CHECKPOINT is the root of a finalized beacon block that
+    your readers can find elsewhere. `updates` has one answer for each period of 27 hours, from that of CHECKPOINT to the
+    one before the block's.
+
+    Exit codes: 0 written, 64 wrong input, or the signatures do not show this block.
+
+    Example: bytewise capsule finality 0x5f1c.capsule.json --bootstrap bootstrap.json --finality finality.json
+    """
+    from chain.capsule.maker import add_finality
+
+    if out is not None and out.exists():
+        raise ConfigurationError(out.name, "exists; name a new file")
+    several = [] if updates is None else _answer(updates)
+    if not isinstance(several, list):
+        raise ConfigurationError("--updates", "is no list of updates")
+    signed = add_finality(_read(file), _answer(bootstrap), several, _answer(update))
+    _write(out or file, signed)
+    print(f"{out or file}: the block is finalized by the sync committee")
+
+
+def _answer(file: Path) -> Any:
+    """JSON of a beacon node."""
+    import json
+
+    try:
+        return json.loads(_read(file))
+    except (ValueError, RecursionError):
+        raise ConfigurationError(file.name, "is no JSON: save the answer of a beacon node") from None
+
+
 # Parts of the verbs, which `bytewise verify FILE` has too.
 
 
@@ -316,6 +371,7 @@ def trust_of(
     block_hash: str | None,
     witnesses: list[str] | None,
     threshold: int,
+    checkpoint: str | None = None,
     journals: list[str] | None = None,
     journal_witnesses: list[str] | None = None,
 ) -> "Trust":
@@ -334,7 +390,8 @@ def trust_of(
         raise ConfigurationError("--witnesses", f"{threshold} of {len(accounts)} accounts: name as many by --witness")
     known = frozenset(digest_argument("--journal-keys", each) for each in journals or [])
     seers = frozenset(named_witness("--journal-witness", each) for each in journal_witnesses or [])
-    return Trust(frozenset(accepted), block, accounts, threshold, known, seers)
+    point = None if checkpoint is None else digest_argument("--beacon-checkpoint", checkpoint)
+    return Trust(frozenset(accepted), block, accounts, threshold, point, None, known, seers)
 
 
 def exit_of_report(report: "CapsuleReport") -> Exit:

@@ -200,6 +200,10 @@ TREE = Noun(
                     "cli.capsule:print_", "Write a capsule's report as one HTML page for paper: no scripts, nothing fetched."
                 ),
                 "page": Verb("cli.capsule:page", "Write the page that verifies capsules in a browser, without a network."),
+                "finality": Verb(
+                    "cli.capsule:finality",
+                    "Add signatures of sync committees: they show the block as finalized to whoever trusts one beacon block.",
+                ),
                 "witness": Verb(
                     "cli.capsule:witness",
                     "Sign that your own node has the capsule's block as finalized, and write the capsule with the signature.",

@@ -5,7 +5,7 @@ bytes, big-endian, c0 before c1; infinity is all zero. `bytewise.crypto.bls_poin
 time depends on the secret: sign only where nobody else can measure the time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NewType
 
 from eth_utils.crypto import keccak
@@ -91,6 +91,23 @@ def check_signature(key: PublicKey, message: Digest, signature: BlsSignature) ->
     """Checks the signature of one signer, or an aggregate, as an aggregator does. Takes about a second. `BadSignature`, or
     `MalformedValue` for a bad point."""
     _check(key, message, signature, MESSAGE_TAG)
+
+
+def check_sync_signature(
+    members: Sequence[bytes], total: bytes, signed: Sequence[bool], message: Digest, signature: bytes
+) -> None:
+    """Checks the signature of these members of a sync committee of the beacon chain, in its encoding: compressed points.
+
+    `total` is the sum of all keys, as the beacon state has it: the fewer keys are added or subtracted. The keys were checked when
+    their validators joined. Errors as of `check_signature`.
+    """
+    from bytewise.crypto import bls_points
+
+    present = [key for key, has_signed in zip(members, signed, strict=True) if has_signed]
+    absent = [key for key, has_signed in zip(members, signed, strict=True) if not has_signed]
+    parts = (present, ()) if len(present) < len(absent) else ((total,), absent)
+    key = PublicKey(bls_points.difference_of_keys(*parts))
+    _check(key, message, BlsSignature(bls_points.expand_signature(signature)), MESSAGE_TAG)
 
 
 def check_possession(domain: Domain, account: Address, key: PublicKey, proof: BlsSignature) -> None:

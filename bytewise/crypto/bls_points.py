@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
-from py_ecc.bls.g2_primitives import subgroup_check
+from py_ecc.bls.g2_primitives import pubkey_to_G1, signature_to_G2, subgroup_check
 from py_ecc.bls.hash_to_curve import hash_to_G2
 from py_ecc.fields import optimized_bls12_381_FQ as Fq
 from py_ecc.fields import optimized_bls12_381_FQ2 as Fq2
@@ -74,6 +74,30 @@ def verifies(key: bytes, message: Digest, signature: bytes, tag: bytes) -> bool:
     left = pairing(_hashed(message, tag), signer, final_exponentiate=False)
     right = pairing(given, neg(G1), final_exponentiate=False)
     return bool(final_exponentiate(left * right) == type(left).one())
+
+
+def difference_of_keys(added: Iterable[bytes], subtracted: Iterable[bytes]) -> bytes:
+    """Sum of points of G1 without others, each compressed to 48 bytes. `MalformedValue` for bytes that are no point."""
+    total = Z1
+    for key in added:
+        total = add(total, _decompressed("BLS key", 48, pubkey_to_G1, key))
+    for key in subtracted:
+        total = add(total, neg(_decompressed("BLS key", 48, pubkey_to_G1, key)))
+    return encode_point(total)
+
+
+def expand_signature(signature: bytes) -> bytes:
+    """A point of G2 that is compressed to 96 bytes, in 256 bytes. `MalformedValue` for bytes that are no point."""
+    return encode_point(_decompressed("BLS signature", 96, signature_to_G2, signature))
+
+
+def _decompressed(what: str, size: int, function: Any, data: bytes) -> Any:
+    if len(data) != size:
+        raise MalformedValue(what, f"{len(data)} bytes instead of {size}")
+    try:
+        return function(data)
+    except (ValueError, AssertionError):
+        raise MalformedValue(what, "no compressed point") from None
 
 
 def encode_point(point: Any) -> bytes:

@@ -8,6 +8,7 @@ from bytewise.protocol.records.preflight import Preflight, PreflightSubject, pre
 from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import U32, U64, ZERO_DIGEST, hex0x
+from chain.capsule.beacon import header_root
 from chain.capsule.facts import Facts, Round
 from chain.capsule.report import CapsuleReport, Failure, Group, Result
 from chain.capsule.schema import Capsule
@@ -95,6 +96,10 @@ def _condition(report: CapsuleReport, failure: Failure | None) -> str:
         return f"It holds if block {claim.block} of chain {claim.chain_id} has the hash {hex0x(claim.block_hash)}."
     if failure is Failure.WITNESS_TOO_FEW:
         return f"Too few of your witnesses signed block {claim.block}, {hex0x(claim.block_hash)}."
+    if failure is Failure.FINALITY_CHECKPOINT and report.capsule.finality is not None:
+        return f"It holds if the beacon block {hex0x(header_root(report.capsule.finality.checkpoint))} is one that you trust."
+    if failure in (Failure.FINALITY_ABSENT, Failure.FINALITY_NETWORK):
+        return f"No sync committee shows block {claim.block}, {hex0x(claim.block_hash)}: name its hash or witnesses."
     return "Something that it rests on was not verified."
 
 

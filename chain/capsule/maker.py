@@ -1,7 +1,7 @@
 """Makes a capsule from a node: reads the facts at one block and keeps the proofs of every word that was read."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bytewise.crypto.tree_hash import leaf_hash, narrowed_proof
@@ -18,10 +18,11 @@ from bytewise.protocol.records.seal import Payload
 from bytewise.protocol.signing import Signer, typed_preimage
 from bytewise.protocol.units import U8, U64, Address, Blob, Digest, hex0x
 from bytewise.storage.journal_export import VerifiedExport
+from chain.capsule.beacon import NETWORKS, BeaconNetwork, finality_proof, verify_finality
 from chain.capsule.deployment import deployment_of, domain_of, is_complete
 from chain.capsule.facts import Facts, Storage, read_facts
 from chain.capsule.header import HISTORY, ProvenHeader, header_of, is_kept
-from chain.capsule.report import Failure
+from chain.capsule.report import Failure, Stop
 from chain.capsule.schema import (
     FORMAT,
     BatchPlace,
@@ -125,6 +126,7 @@ def gather(chain: Chain, network: Network, member: AnchoredReceipt, enclosed: En
     return Capsule(
         format=FORMAT, kind=Kind.FINALITY if facts.case.phase is Phase.NONE else Kind.VERDICT,
         claim=claim_of_facts(deployment, member.receipt, header, facts), deployment=deployment, header=raw, witnesses=(),
+        finality=None,
         state=words.proof(), receipt=member.receipt, signature=member.signature,
         membership=BatchPlace(U64(member.batch_id), member.proof), environment=enclosed.environment,
         rounds=tuple(_round(each.number, revealed, certified) for each in facts.rounds), opening=enclosed.opening,
@@ -240,15 +242,42 @@ def _proof(log: Log, raws: Sequence[Any], root: Digest, nodes: Collection[bytes]
     raise MalformedValue("receipts", f"no log {log.place}")
 
 
+def add_finality(
+    data: bytes, bootstrap: Any, updates: Sequence[Any], finality: Any, networks: Mapping[int, BeaconNetwork] = NETWORKS
+) -> bytes:
+    """The capsule with signatures of sync committees, from answers of a beacon node (`chain.capsule.beacon.finality_proof`).
+
+    `ConfigurationError` if the file is no capsule, an answer has another form, or the signatures do not show the capsule's block.
+    """
+    capsule = _capsule_in(data)
+    try:
+        proof = finality_proof(bootstrap, updates, finality)
+    except MalformedValue as error:
+        raise ConfigurationError("--bootstrap, --updates or --finality", str(error)) from None
+    network = networks.get(int(capsule.claim.chain_id))
+    if network is None:
+        raise ConfigurationError("FILE", f"is of chain {capsule.claim.chain_id}, whose beacon chain is not known here")
+    try:
+        verify_finality(proof, network, capsule.claim.block_hash)
+    except Stop as error:
+        told = "fetch capsule and answers within one epoch" if error.failure is Failure.FINALITY_EXECUTION else "fetch them again"
+        raise ConfigurationError("--finality", f"{error.failure.value}: {error.detail}: {told}") from None
+    return encode(dataclasses.replace(capsule, finality=proof))
+
+
+def _capsule_in(data: bytes) -> Capsule:
+    try:
+        return read_capsule(data)
+    except Rejected as error:
+        raise ConfigurationError("FILE", f"is no capsule: {': '.join(error.args)}") from None
+
+
 def add_witness(data: bytes, open_chain: Callable[[int], Chain], signer: Signer) -> bytes:
     """The capsule with the signature of `signer`, which it has once at most.
 
     `ConfigurationError` if the file is no capsule or the node has another block there, `TooEarly` before the block is finalized.
     """
-    try:
-        capsule = read_capsule(data)
-    except Rejected as error:
-        raise ConfigurationError("FILE", f"is no capsule: {': '.join(error.args)}") from None
+    capsule = _capsule_in(data)
     if not is_complete(capsule.deployment):
         raise ConfigurationError("FILE", "has no complete deployment")
     claim, chain = capsule.claim, open_chain(int(capsule.claim.chain_id))

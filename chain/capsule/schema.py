@@ -108,6 +108,70 @@ class BlockWitness:
 
 
 @dataclass(frozen=True, slots=True)
+class BeaconHeader:
+    """A header of the beacon chain (`BeaconBlockHeader`)."""
+
+    slot: U64
+    """Its slot of 12 seconds."""
+    proposer_index: U64
+    """Number of the validator that proposed the block."""
+    parent_root: Digest
+    """Root of the block before."""
+    state_root: Digest
+    """Root of the state after the block."""
+    body_root: Digest
+    """Root of the block's body."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncCommittee:
+    """A sync committee (`SyncCommittee`)."""
+
+    keys: Blob
+    """The members' public keys, each of 48 bytes."""
+    aggregate: Blob
+    """Their sum, 48 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitteeStep:
+    """What the committee of one period signed (`LightClientUpdate`)."""
+
+    attested: BeaconHeader
+    """The block that was signed."""
+    signature_slot: U64
+    """Slot of the block that has the signature."""
+    bits: Blob
+    """Who signed, 64 bytes."""
+    signature: Blob
+    """Aggregate signature, 96 bytes."""
+    finalized: BeaconHeader
+    """The block that is finalized in the state of `attested`."""
+    finality_branch: tuple[Digest, ...]
+    """Merkle branch from it to that state."""
+    following: SyncCommittee | None
+    """The committee of the next period; null in the last step."""
+    following_branch: tuple[Digest, ...]
+    """Merkle branch from it to the state of `attested`; empty in the last step."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinalityProof:
+    """Leads from a beacon block that a reader trusts to the capsule's block."""
+
+    checkpoint: BeaconHeader
+    """The block to trust."""
+    committee: SyncCommittee
+    """The committee of its period."""
+    committee_branch: tuple[Digest, ...]
+    """Merkle branch from it to the state of `checkpoint`."""
+    steps: tuple[CommitteeStep, ...]
+    """One for each period up to that of the capsule's block."""
+    execution_branch: tuple[Digest, ...]
+    """Merkle branch from the hash of the capsule's block to the body of the last finalized block."""
+
+
+@dataclass(frozen=True, slots=True)
 class StorageNodes:
     """Trie nodes of one contract's storage."""
 
@@ -247,6 +311,8 @@ class Capsule:
     """RLP of the header of the claim's block."""
     witnesses: tuple[Blob, ...]
     """Signatures of `BlockWitness`."""
+    finality: FinalityProof | None
+    """Signatures of sync committees, or null."""
     state: StateProof
     """Proofs of everything that is read of the contracts."""
     receipt: Receipt

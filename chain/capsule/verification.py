@@ -20,6 +20,7 @@ from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import recover, typed_digest, verify_signature
 from bytewise.protocol.units import U64, ZERO_DIGEST, Address, Digest, hex0x
 from chain.capsule.attachments import ProvenVote, journals_text, opening_text, proven_votes, quotes_stating, releases_text
+from chain.capsule.beacon import NETWORKS, BeaconNetwork, header_root, verify_finality
 from chain.capsule.deployment import domain_of, is_complete, layout_digest
 from chain.capsule.facts import Facts, ReadWord, Storage, read_facts
 from chain.capsule.header import HISTORY, HISTORY_BLOCKS, HISTORY_CODE, ProvenHeader, header_of, is_kept
@@ -54,6 +55,10 @@ class Trust:
     """Accounts whose word for a block the reader takes."""
     threshold: int = 1
     """How many of them must have signed."""
+    checkpoint: Digest | None = None
+    """Root of a finalized beacon block that the reader trusts (a weak subjectivity checkpoint)."""
+    beacon: BeaconNetwork | None = None
+    """The beacon chain, if it is none of `chain.capsule.beacon.NETWORKS`."""
     journals: frozenset[Digest] = frozenset()
     """Fingerprints of the journals' keys that the reader knows."""
     journal_witnesses: frozenset[NoteKey] = frozenset()
@@ -100,6 +105,11 @@ class _CapsuleVerifier:
         self.report.facts = self.facts if self.report.passes(Group.STATE) else None
 
     @property
+    def beacon(self) -> BeaconNetwork | None:
+        """The beacon chain of the capsule's chain, if it is known."""
+        return self.trust.beacon or NETWORKS.get(int(self.capsule.claim.chain_id))
+
+    @property
     def known(self) -> tuple[ProvenHeader, Facts]:
         """ProvenHeader and facts, after the groups that read them."""
         assert self.header is not None and self.facts is not None, "groups that need them run after them"
@@ -138,18 +148,44 @@ def _authenticity(v: _CapsuleVerifier) -> str:
     found = [recover(signed, each) for each in capsule.witnesses]
     if None in found or len(set(found)) < len(found):
         raise Stop(Failure.WITNESS_SIGNATURE, "a witness's signature is broken or doubled")
+    finalized = _finalized(v)
     if trust.block_hash is not None:
         if trust.block_hash != header.hash:
             told = f"the reader knows {hex0x(trust.block_hash)}, the capsule has {hex0x(header.hash)}"
             raise Stop(Failure.DECLARED_OTHER, told)
         return "DECLARED: the reader knows this block hash"
     known = sorted(each for each in found if each in trust.witnesses)
-    if trust.witnesses and len(known) < trust.threshold:
-        raise Stop(Failure.WITNESS_TOO_FEW, f"{len(known)} of {trust.threshold} witnesses signed the block", unverifiable=True)
-    if trust.witnesses:
+    if trust.witnesses and len(known) >= trust.threshold:
         return f"WITNESSED: {len(known)} of the reader's {len(trust.witnesses)} witnesses signed: {', '.join(known)}"
+    if trust.checkpoint is not None:
+        return _of_checkpoint(v, trust.checkpoint, finalized)
+    if trust.witnesses:
+        raise Stop(Failure.WITNESS_TOO_FEW, f"{len(known)} of {trust.threshold} witnesses signed the block", unverifiable=True)
     told = f"everything rests on the block hash {hex0x(header.hash)}: compare it with a source that you trust"
     raise Stop(Failure.UNDECLARED, told, unverifiable=True)
+
+
+def _finalized(v: _CapsuleVerifier) -> str:
+    """What the sync committees show of the block; empty without their signatures, or for a chain without a known beacon chain."""
+    proof, network = v.capsule.finality, v.beacon
+    if proof is None or network is None or v.header is None:
+        return ""
+    return verify_finality(proof, network, v.header.hash)
+
+
+def _of_checkpoint(v: _CapsuleVerifier, checkpoint: Digest, finalized: str) -> str:
+    proof = v.capsule.finality
+    if v.beacon is None:
+        told = f"this program knows no beacon chain of chain {v.capsule.claim.chain_id}"
+        raise Stop(Failure.FINALITY_NETWORK, told, unverifiable=True)
+    if proof is None:
+        raise Stop(Failure.FINALITY_ABSENT, "the capsule has no signatures of sync committees", unverifiable=True)
+    if header_root(proof.checkpoint) != checkpoint:
+        told = (
+            f"the reader trusts beacon block {hex0x(checkpoint)}, the signatures begin at {hex0x(header_root(proof.checkpoint))}"
+        )
+        raise Stop(Failure.FINALITY_CHECKPOINT, told, unverifiable=True)
+    return f"SYNC COMMITTEE: from the checkpoint that the reader trusts, {finalized}"
 
 
 def _state(v: _CapsuleVerifier) -> str:

@@ -18,6 +18,7 @@ import typing
 from collections.abc import Iterable
 from typing import Any
 
+from bytewise.crypto.bls import MESSAGE_TAG
 from bytewise.crypto.checkpoint import ORIGIN
 from bytewise.crypto.signed_note import MAX_NOTE_BYTES, MLDSA_CONTEXT, SignatureType
 from bytewise.protocol.assurance import SIMULATED, warning
@@ -31,6 +32,7 @@ from bytewise.protocol.records.statements import Outcome, Release, Ticket, Verdi
 from bytewise.protocol.signing import type_string
 from bytewise.protocol.units import U8, U16, U32, U64, U256, Address, Blob, Decimal, Digest, hex0x
 from chain.capsule.attachments import MAX_QUOTE_MARKS
+from chain.capsule.beacon import COMMITTEE, DOMAIN, KEY_BYTES, NETWORKS, SLOTS_PER_EPOCH, SLOTS_PER_PERIOD, BeaconNetwork
 from chain.capsule.conclusion import LIMITS
 from chain.capsule.deployment import CONTRACTS, TREE, layout_digest
 from chain.capsule.facts import MAX_ROUNDS
@@ -74,6 +76,11 @@ def constants() -> dict[str, Any]:
         "contracts": list(CONTRACTS), "tree": TREE, "layout": hex0x(layout_digest()),
         "layouts": {name: _layout(name, used) for name, used in _VARIABLES.items()},
         "history": {"address": HISTORY, "blocks": HISTORY_BLOCKS, "code": hex0x(HISTORY_CODE)},
+        "beacon": {
+            "committee": COMMITTEE, "slotsPerEpoch": SLOTS_PER_EPOCH, "slotsPerPeriod": SLOTS_PER_PERIOD, "keyBytes": KEY_BYTES,
+            "domain": hex0x(DOMAIN), "tag": MESSAGE_TAG.decode(),
+            "networks": {str(chain): network_json(each) for chain, each in NETWORKS.items()},
+        },
         "journal": {
             "origin": ORIGIN, "maxNote": MAX_NOTE_BYTES, "mldsaContext": MLDSA_CONTEXT.decode(),
             "mldsaType": SignatureType.MLDSA65.value.decode("latin-1"),
@@ -84,6 +91,12 @@ def constants() -> dict[str, Any]:
         "limits": list(LIMITS), "simulated": warning(SIMULATED), "points": [each.value for each in PreflightPoint],
         "pointNames": [each.name for each in PreflightPoint],
     }  # fmt: skip
+
+
+def network_json(network: BeaconNetwork) -> dict[str, Any]:
+    """A beacon chain as the page reads it."""
+    forks = [{"epoch": each.epoch, "version": hex0x(each.version), "layout": each.layout._asdict()} for each in network.forks]
+    return {"root": hex0x(network.genesis_validators_root), "forks": forks}
 
 
 def _describe(cls: type, records: dict[str, Any]) -> None:

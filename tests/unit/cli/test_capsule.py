@@ -110,6 +110,29 @@ def test_verify_takes_a_capsule_and_asks_nobody(site: Site, capsys: pytest.Captu
     assert main(["verify", str(site.capsule), "--opening", str(site.book), *where]) == 64
 
 
+def test_answers_of_a_beacon_node_are_refused_for_a_development_chain(
+    site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer, text = tmp_path / "answer.json", tmp_path / "answer.txt"
+    answer.write_text("{}")
+    text.write_text("<html>")
+    command = ["capsule", "finality", str(site.capsule), "--bootstrap"]
+    for files, told in (
+        ([str(text), "--finality", str(answer)], "answer.txt: is no JSON"),
+        ([str(tmp_path / "none"), "--finality", str(answer)], "none: "),
+        ([str(answer), "--finality", str(answer)], "KeyError: 'header'"),
+        ([str(answer), "--finality", str(answer), "--updates", str(answer)], "--updates: is no list"),
+        ([str(answer), "--finality", str(answer), "--out", str(text)], "exists"),
+    ):
+        assert main([*command, *files]) == 64
+        printed = capsys.readouterr()
+        assert told in printed.err and "Traceback" not in printed.err and printed.out == ""
+    named = ["capsule", "verify", str(site.capsule), "--network", str(site.book), "--beacon-checkpoint"]
+    assert main([*named, "0x" + "11" * 32]) == 3
+    assert "No sync committee shows block" in " ".join(capsys.readouterr().out.split())
+    assert main([*named, "0x11"]) == 64
+
+
 def test_show_fits_on_one_screen(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["capsule", "show", str(site.capsule), "--network", str(site.book), "--block-hash", site.block_hash]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -2,6 +2,7 @@
 import { C, labelled } from "./bytes.js";
 import { encode } from "./document.js";
 import { lowest, bits } from "./facts.js";
+import { verifyFinality } from "./finality.js";
 import { witnessKey } from "./journals.js";
 import { conclude, verifyCapsule } from "./verify.js";
 
@@ -124,16 +125,16 @@ function render(report) {
 function trust() {
   const found = (id, form) => [...new Set($(id).value.toLowerCase().match(form) ?? [])];
   const digest = /0x[0-9a-f]{64}(?![0-9a-f])/g, threshold = Number($("threshold").value);
-  const [blockHash = null] = found("block", digest);
+  const [blockHash = null] = found("block", digest), [checkpoint = null] = found("checkpoint", digest);
   return {
-    deployments: found("deployment", digest), blockHash, witnesses: found("witnesses", /0x[0-9a-f]{40}(?![0-9a-f])/g),
+    deployments: found("deployment", digest), blockHash, checkpoint, witnesses: found("witnesses", /0x[0-9a-f]{40}(?![0-9a-f])/g),
     journals: found("journals", digest), journalWitnesses: $("seers").value.match(/\S+/g) ?? [],
     threshold: Number.isSafeInteger(threshold) && threshold > 0 ? threshold : 1,
   };
 }
 
 function unread() {
-  const fields = [["block", 64, "block hash"], ["deployment", 64, "deployment"], ["witnesses", 40, "witness account"], ["journals", 64, "journal"]];
+  const fields = [["block", 64, "block hash"], ["deployment", 64, "deployment"], ["witnesses", 40, "witness account"], ["checkpoint", 64, "beacon block"], ["journals", 64, "journal"]];
   const wrong = fields.filter(([id, digits]) => ($(id).value.match(/\S+/g) ?? []).some((each) => !new RegExp(`^0x[0-9a-fA-F]{${digits}}$`).test(each)));
   const told = wrong.map(([, digits, name]) => `${name}: 0x and ${digits} hex digits`);
   if (($("seers").value.match(/\S+/g) ?? []).some((each) => !witnessKey(each))) told.push("witness of journals: NAME+ID+KEY");
@@ -158,7 +159,7 @@ function start() {
   // Or choosing the same file again, altered meanwhile, would change nothing.
   $("file").addEventListener("click", (event) => (event.target.value = ""));
   $("file").addEventListener("change", (event) => event.target.files[0] && open(event.target.files[0]));
-  for (const id of ["block", "deployment", "witnesses", "threshold", "journals", "seers"]) $(id).addEventListener("input", update);
+  for (const id of ["block", "deployment", "witnesses", "threshold", "checkpoint", "journals", "seers"]) $(id).addEventListener("input", update);
   $("print").addEventListener("click", () => window.print());
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => (each.open = true)));
   const area = $("drop");
@@ -169,5 +170,5 @@ function start() {
   });
 }
 
-globalThis.bytewiseCapsule = { verifyCapsule, conclude };
+globalThis.bytewiseCapsule = { verifyCapsule, conclude, verifyFinality };
 if (globalThis.document) start();

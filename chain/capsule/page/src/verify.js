@@ -3,6 +3,7 @@ import { C, ZERO, concat, keccak, labelled, recover, sha256, toBytes, typedDiges
 import { opening, provenVotes, quotesStating, releases } from "./attachments.js";
 import { Rejected, encode, readCapsule } from "./document.js";
 import { bits, readFacts } from "./facts.js";
+import { headerRoot, verifyFinality } from "./finality.js";
 import { headerOf, isKept } from "./header.js";
 import { journals } from "./journals.js";
 import { ProvenWords, Stop, Storage } from "./storage.js";
@@ -14,7 +15,8 @@ const NEEDS = {
   journals: ["batch"],
 };
 
-// trust: {deployments: [digest], blockHash: digest or null, witnesses: [address], threshold: number, journals: [digest], journalWitnesses: [vkey]}
+// trust: {deployments: [digest], blockHash: digest or null, witnesses: [address], threshold: number,
+// checkpoint: beacon block root or null, beacon: its chain if the page does not know it, journals: [digest], journalWitnesses: [vkey]}
 export function verifyCapsule(bytes, trust = {}) {
   const report = { digest: sha256(bytes), capsule: null, facts: null, attested: null, checks: [] };
   try {
@@ -25,7 +27,7 @@ export function verifyCapsule(bytes, trust = {}) {
     return report;
   }
   report.checks.push({ group: "capsule", result: "PASS", failure: null, detail: `${bytes.length} bytes, ${report.capsule.kind}` });
-  const v = { capsule: report.capsule, report, trust: { deployments: [], blockHash: null, witnesses: [], threshold: 1, journals: [], journalWitnesses: [], ...trust }, events: [] };
+  const v = { capsule: report.capsule, report, trust: { deployments: [], blockHash: null, witnesses: [], threshold: 1, checkpoint: null, beacon: null, journals: [], journalWitnesses: [], ...trust }, events: [] };
   const passes = (group) => {
     const found = report.checks.find((each) => each.group === group);
     return found && found.result !== "FAIL" && found.failure !== "notReached";
@@ -75,16 +77,26 @@ const CHECKS = {
   },
 
   authenticity({ capsule, header, trust, domain }) {
+    const { claim } = capsule;
     const signed = typedDigest(domain("Disputes"), "BlockWitness", { number: capsule.claim.block, block_hash: header.hash });
     const found = capsule.witnesses.map((each) => recover(signed, each));
     if (found.includes(null) || new Set(found).size < found.length) throw new Stop("witness.signature", "a witness's signature is broken or doubled");
+    const beacon = trust.beacon ?? C.beacon.networks[claim.chain_id] ?? null, proof = capsule.finality;
+    const finalized = proof && beacon ? verifyFinality(proof, beacon, header.hash) : "";
     if (trust.blockHash !== null) {
       if (trust.blockHash !== header.hash) throw new Stop("header.declaredOther", `you know ${trust.blockHash}, the capsule has ${header.hash}`);
       return "DECLARED: you know this block hash";
     }
     const known = found.filter((each) => trust.witnesses.includes(each)).sort();
-    if (trust.witnesses.length && known.length < trust.threshold) throw new Stop("witness.tooFew", `${known.length} of ${trust.threshold} witnesses signed the block`, true);
-    if (trust.witnesses.length) return `WITNESSED: ${known.length} of your ${trust.witnesses.length} witnesses signed: ${known.join(", ")}`;
+    if (trust.witnesses.length && known.length >= trust.threshold) return `WITNESSED: ${known.length} of your ${trust.witnesses.length} witnesses signed: ${known.join(", ")}`;
+    if (trust.checkpoint !== null) {
+      if (!beacon) throw new Stop("finality.unknownNetwork", `this page knows no beacon chain of chain ${claim.chain_id}`, true);
+      if (!proof) throw new Stop("finality.absent", "the capsule has no signatures of sync committees", true);
+      const begin = headerRoot(proof.checkpoint);
+      if (begin !== trust.checkpoint) throw new Stop("finality.checkpoint", `you trust beacon block ${trust.checkpoint}, the signatures begin at ${begin}`, true);
+      return `SYNC COMMITTEE: from the checkpoint that you trust, ${finalized}`;
+    }
+    if (trust.witnesses.length) throw new Stop("witness.tooFew", `${known.length} of ${trust.threshold} witnesses signed the block`, true);
     throw new Stop("header.undeclared", `everything rests on the block hash ${header.hash}: compare it with a source that you trust`, true);
   },
 
@@ -213,7 +225,9 @@ function verdictSentence(capsule, facts) {
   return `${head} ${count.unavailable} found no bytes to judge; ${needed}`;
 }
 
-function condition({ claim, deployment }, failure) {
+function condition({ claim, deployment, finality }, failure) {
+  if (failure === "finality.checkpoint") return `It holds if the beacon block ${headerRoot(finality.checkpoint)} is one that you trust.`;
+  if (failure === "finality.absent" || failure === "finality.unknownNetwork") return `No sync committee shows block ${claim.block}, ${claim.block_hash}: name its hash or witnesses.`;
   if (failure === "deployment.unknown") return `It holds if you mean the deployment ${labelled("CAPSULE_DEPLOYMENT", encode(deployment))} on chain ${claim.chain_id}.`;
   if (failure === "header.undeclared") return `It holds if block ${claim.block} of chain ${claim.chain_id} has the hash ${claim.block_hash}.`;
   if (failure === "witness.tooFew") return `Too few of your witnesses signed block ${claim.block}, ${claim.block_hash}.`;

@@ -11,10 +11,12 @@ from bytewise.crypto.signed_note import NoteKey
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import Digest
+from chain.capsule.conclusion import conclude
 from chain.capsule.report import Failure, Group, Result
 from chain.capsule.verification import Trust, verify_capsule
 from tests.fixtures.capsule.good_capsules import JOURNALS, KINDS, SEER, made_capsule
-from tests.fixtures.capsule.liars import MUTATIONS, REPLACED, leaves, liars, lie, witnessed
+from tests.fixtures.capsule.liars import MUTATIONS, REPLACED, in_finality, leaves, liars, lie, witnessed
+from tests.fixtures.chain.devnet import word
 
 UNREACHABLE = {
     "state.value", "header.time", "batch.unknown", "batch.sequence", "batch.header", "votes.claim", "verdict.tally",
@@ -110,6 +112,18 @@ def test_entries_about_other_receipts_stay_out_of_a_capsule() -> None:
     assert report.capsule is not None
     kinds = [[each.kind for each in part.entries] for part in report.capsule.journals]
     assert kinds == [["receipt.sign", "receipt.skip"], ["audit.sign"]]
+
+
+def test_sync_committees_of_a_trusted_checkpoint_stand_for_the_block() -> None:
+    data, trust = in_finality()
+    report = verify_capsule(data, trust)
+    assert report.result is Result.PASS and len(data) < 350_000
+    found = next(each.detail for each in report.checks if each.group is Group.AUTHENTICITY)
+    assert found.startswith("SYNC COMMITTEE") and "507 of 512 members" in found and "1 periods on" in found
+    nothing = dataclasses.replace(trust, checkpoint=None)
+    assert [each.failure for each in verify_capsule(data, nothing).open_conditions] == [Failure.UNDECLARED]
+    other = dataclasses.replace(trust, checkpoint=word("other"))
+    assert "is one that you trust" in conclude(verify_capsule(data, other)).conditions[0]
 
 
 def test_reader_without_trust_gets_the_conditions() -> None:

@@ -15,12 +15,12 @@ from bytewise.protocol.units import hex0x
 from chain.capsule.conclusion import conclude
 from chain.capsule.report import Result
 from chain.capsule.verification import PAGE, Trust, verify_capsule
-from docs.tools.capsule_page import MAX_PAGE_BYTES, source_digest
+from docs.tools.capsule_page import MAX_PAGE_BYTES, network_json, source_digest
 from tests.fixtures.capsule import chromium, firefox
 from tests.fixtures.capsule.chromium import Browser
 from tests.fixtures.capsule.firefox import Firefox
 from tests.fixtures.capsule.good_capsules import JOURNALS, KINDS, SEER, made_capsule
-from tests.fixtures.capsule.liars import liars, witnessed
+from tests.fixtures.capsule.liars import in_finality, liars, witnessed
 
 needs_chromium = pytest.mark.skipif(chromium.PROGRAM is None, reason="no chromium")
 needs_firefox = pytest.mark.skipif(firefox.PROGRAM is None, reason="no firefox")
@@ -59,6 +59,8 @@ def as_json(trust: Trust) -> dict[str, Any]:
     return {
         "deployments": [hex0x(each) for each in trust.deployments], "witnesses": sorted(trust.witnesses),
         "blockHash": None if trust.block_hash is None else hex0x(trust.block_hash), "threshold": trust.threshold,
+        "checkpoint": None if trust.checkpoint is None else hex0x(trust.checkpoint),
+        "beacon": None if trust.beacon is None else network_json(trust.beacon),
         "journals": [hex0x(each) for each in trust.journals], "journalWitnesses": [each.text for each in trust.journal_witnesses],
     }  # fmt: skip
 
@@ -86,7 +88,12 @@ def in_browser(page: Browser | Firefox, data: bytes, trust: Trust) -> dict[str, 
 @in_both
 def test_browser_and_program_agree_on_the_corpus(page: Browser | Firefox) -> None:
     good = [(kind, made_capsule(kind).data, made_capsule(kind).trust) for kind in KINDS]
-    cases = [*good, ("witnessed", *witnessed("overturned", 2)), *((each.name, each.data, each.trust) for each in liars())]
+    cases = [
+        *good,
+        ("witnessed", *witnessed("overturned", 2)),
+        ("finalized", *in_finality()),
+        *((each.name, each.data, each.trust) for each in liars()),
+    ]
     cases += [(f"{kind}, nothing known", data, Trust()) for kind, data, _ in good]
     unwitnessed = dataclasses.replace(made_capsule("opened").trust, journal_witnesses=frozenset({SEER._replace(name="other")}))
     cases.append(("journals without a witness", made_capsule("opened").data, unwitnessed))
