@@ -177,6 +177,16 @@ def _receipts(
     return found
 
 
+def audited_receipts(reader: SnapshotReader) -> list[dict[str, Any]]:
+    """Receipts with posted audits, the newest first, each with its results and verdict."""
+    block = reader.head()
+    snapshot, labels = whole_snapshot(reader, block), Labels(reader, block)
+    audits = [result for result, _ in reader.audits(reader.network.deploy_block, block)]
+    batches = reader.batches(reader.network.deploy_block, block)
+    rows = _receipts(audits, snapshot.disputes, labels.of_receipts(audits, snapshot.disputes, batches))
+    return [each for each in rows if each["auditors"]][::-1]
+
+
 def verdict_of(case: Dispute) -> Verdict:
     """The verdict; NONE until the dispute is over, because it may be appealed or refunded before."""
     return case.verdict if case.phase is Phase.FINAL else Verdict.NONE

@@ -11,7 +11,8 @@ from bytewise.protocol.units import Address, Digest, hex0x
 from bytewise.service.secret import read_secret, write_secret
 from cli.chain.privileged_call import CallContext, account_option, call_context, deliver, send_creation
 from cli.options import DA_URLS, CallOptions, DaOption, ReceiptArgument, digest_argument, with_call_options
-from cli.output import Fields, emit, ether, print_entries, progress_bars
+from cli.output import Fields, emit, ether, print_entries
+from cli.receipt import found_receipt
 
 if TYPE_CHECKING:
     from bytewise_client.receipt_search import Found
@@ -48,7 +49,7 @@ def create(
     if (answer is None) != (secret is None):
         raise ConfigurationError("--secret", "goes with --answer: without the salt nobody can show that the pool knew the answer")
     expected = None if answer is None else digest_argument("--answer", answer)
-    of, found = _with_receipt(asked, receipt_id, da)
+    of, found = call_context(asked), _receipt(asked, receipt_id, da)
     who, bond = of.named(), _bond_of(of, found)
     at = created_address(who, of.client.nonce(who))
     # The file comes before the pool: one whose salt is lost can win no alpha.
@@ -115,7 +116,7 @@ def challenge(asked: CallOptions, pool: PoolArgument, da: DaOption = DA_URLS) ->
     at = account_option("POOL", pool)
     of = call_context(asked)
     terms = verify_bond_pool(of.client, of.network, at)
-    _, found = _with_receipt(asked, hex0x(terms.receipt_id), da)
+    found = _receipt(asked, hex0x(terms.receipt_id), da)
     state = _state(of, at)
     signed = found.checked.signed
     arguments = (struct_values(signed.receipt), signed.signature, found.header.batch_id, found.checked.proof)
@@ -162,21 +163,11 @@ def _state(of: CallContext, at: Address) -> "BondPoolState":
     return read_bond_pool(of.client, of.network, at)
 
 
-def _with_receipt(asked: CallOptions, text: str, da: list[str]) -> "tuple[CallContext, Found]":
-    """The caller, and the receipt that a user named. `typer.Exit` says how the search ended if it found none."""
-    from bytewise_client.checks import not_found
+def _receipt(asked: CallOptions, text: str, da: list[str]) -> "Found":
     from bytewise_client.connection import connected
-    from bytewise_client.receipt_search import find_receipt
-    from cli.receipt import receipt_named, search_bar
 
-    of = call_context(asked)
-    with connected(asked.network, asked.rpc, da) as connection, progress_bars() as bars, search_bar(bars) as tell:
-        search = find_receipt(connection, receipt_named(connection, text), tell)
-    if search.found is None:
-        end = not_found(search)
-        print(f"{end.word}: {end.reason}")
-        raise typer.Exit(int(end.exit))
-    return of, search.found
+    with connected(asked.network, asked.rpc, da) as connection:
+        return found_receipt(connection, text)
 
 
 def _kept_salt(file: Path) -> Digest:

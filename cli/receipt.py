@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from bytewise_client.connection import Connection
+    from bytewise_client.receipt_search import Found
 
 OperatorOption = Annotated[str | None, typer.Option("--operator", help="Only of this account, or its first digits.")]
 BatchOption = Annotated[int | None, typer.Option("--batch", min=0, help="Only of the batch with this number.")]
@@ -99,6 +100,20 @@ def receipt_named(connection: "Connection", text: str) -> Digest:
 _IDENTIFIER = re.compile("0x[0-9a-fA-F]{64}")
 
 
+def found_receipt(connection: "Connection", text: str) -> "Found":
+    """The receipt that a user typed, searched with a progress bar. `typer.Exit` says how the search ended if it found none."""
+    from bytewise_client.checks import not_found
+    from bytewise_client.receipt_search import find_receipt
+
+    with progress_bars() as bars, search_bar(bars) as tell:
+        search = find_receipt(connection, receipt_named(connection, text), tell)
+    if search.found is None:
+        end = not_found(search)
+        Console(stderr=True).print(plain(f"{end.word}: {end.reason}", "bold"))
+        raise typer.Exit(int(end.exit))
+    return search.found
+
+
 def show(
     receipt_id: ReceiptArgument,
     network: NetworkOption = NETWORK_FILE,
@@ -113,22 +128,16 @@ def show(
     Exit codes: 0 found, 4 not found, 5 a service is down, 64 wrong input.
     """
     from bytewise.protocol.encoding import to_json
-    from bytewise_client.checks import label_of, not_found
+    from bytewise_client.checks import label_of
     from bytewise_client.connection import connected
-    from bytewise_client.receipt_search import find_receipt
 
-    with connected(network, rpc, da) as connection, progress_bars() as bars, search_bar(bars) as tell:
-        identifier = receipt_named(connection, receipt_id)
-        search = find_receipt(connection, identifier, tell)
-        label = "" if search.found is None else label_of(connection, search.found)
-    if (found := search.found) is None:
-        end = not_found(search)
-        Console(stderr=True).print(plain(f"{end.word}: {end.reason}", "bold"))
-        raise typer.Exit(int(end.exit))
+    with connected(network, rpc, da) as connection:
+        found = found_receipt(connection, receipt_id)
+        label = label_of(connection, found)
     batch = {name: value for name, value in to_json(found.header).items() if name not in ("operator", "environment", "model_id")}
     proof = [hex0x(each) for each in found.checked.proof]
     signed = to_json(found.checked.signed)
-    told = {"receipt_id": hex0x(identifier), **signed, "assurance": label, "batch": batch, "proof": proof}
+    told = {"receipt_id": hex0x(found.checked.receipt_id), **signed, "assurance": label, "batch": batch, "proof": proof}
     emit(output, told, lambda: print_entries([_record(told)], "receipts"))
 
 

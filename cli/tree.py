@@ -140,6 +140,21 @@ _MEMBER = Noun(
     },
 )
 
+_AUDIT = Noun(
+    "Light audits: verifiers that a public draw chose open a receipt and post what they find.\n\n"
+    "Example: bytewise audit show 0x71e0…",
+    {
+        "list": Verb(
+            "cli.audit:list_audits", "List audited receipts, the newest first: results that auditors posted, and the verdict."
+        ),
+        "show": Verb("cli.audit:show", "Show who is drawn to audit a receipt, what each has posted, and what the bounties lack."),
+        "request": Verb(
+            "cli.audit:request",
+            "Pay for the audit of a receipt: feed the pool from which its drawn auditors get their bounties.",
+        ),
+    },
+)
+
 _POOL = Noun(
     "Bond pools: several accounts pay the bond of one challenge together, and share what comes back.\n\n"
     "Example: bytewise pool show 0x5fbd… --from 0x7099…",
@@ -225,6 +240,7 @@ TREE = Noun(
             },
         ),
         "pool": _POOL,
+        "audit": _AUDIT,
         "operator": Noun(
             "Operators, which serve a model and sign a receipt for each answer.\n\n"
             "Example: bytewise operator run --config operator.toml",

@@ -1,0 +1,230 @@
+"""`bytewise audit`: posted results of light audits, who is drawn for a receipt, and money for its auditors.
+
+The draw is public and nobody can ask for another one (design section 10), so a request pays those that the draw has chosen.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+from rich.console import Console
+
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.units import Address, Digest, hex0x
+from cli.assurance import warn_of
+from cli.chain.privileged_call import call_context, deliver
+from cli.network import read_rows, receipt_entry
+from cli.options import (
+    DA_URLS,
+    NETWORK_FILE,
+    RPC_URLS,
+    CallOptions,
+    DaOption,
+    NetworkOption,
+    ReceiptArgument,
+    RpcOption,
+    with_call_options,
+)
+from cli.output import LIMIT, LimitOption, OutputFormat, OutputOption, Row, brief, emit, ether, limited, print_entries
+from cli.receipt import found_receipt
+
+if TYPE_CHECKING:
+    from bytewise.protocol.records.statements import AuditResult
+    from bytewise_client.connection import Connection
+    from bytewise_client.receipt_search import Found
+
+
+ValueOption = Annotated[
+    int | None, typer.Option("--value", min=1, help="Wei for the auditors' pool; by default what the missing bounties lack.")
+]
+
+
+class DrawnAuditor(NamedTuple):
+    """A verifier that the draw chose for a receipt."""
+
+    account: Address
+    seats: int
+    """Seats with which it was drawn: units of stake at the batch's block."""
+    stage: str
+    """`nothing`, `posted`, `opened` or `paid`."""
+    result: str
+    """What it posted: `match`, `mismatch`, `none`; empty before."""
+
+
+class AuditState(NamedTuple):
+    """The audits of one receipt at one block."""
+
+    receipt_id: Digest
+    batch_id: int
+    beacon_block: int
+    """Block whose hash draws the auditors."""
+    is_drawn: bool
+    """Whether that block exists."""
+    auditors: tuple[DrawnAuditor, ...]
+    bounty_wei: int
+    """What each is paid if a second one agrees."""
+    pool_wei: int
+    """What the pool has for all bounties. Places of receipts feed it, and anybody may."""
+    time_left_s: int
+    """Seconds of the protocol clock in which results are still accepted."""
+
+    @property
+    def missing(self) -> int:
+        """How many drawn auditors have not posted."""
+        return sum(each.stage == "nothing" for each in self.auditors)
+
+    @property
+    def lacking_wei(self) -> int:
+        """What the pool lacks for the bounties of this receipt that are not paid yet."""
+        due = self.bounty_wei * sum(each.stage != "paid" for each in self.auditors)
+        return max(0, due - self.pool_wei)
+
+
+def list_audits(
+    network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, limit: LimitOption = LIMIT,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:  # fmt: skip
+    """List audited receipts, the newest first: results that auditors posted, and the verdict.
+
+    Exit codes: 0 listed, 5 the node does not answer, 64 wrong input.
+
+    Example: bytewise audit list --limit 10 --output jsonl
+    """
+    from bytewise_client.network_state import audited_receipts
+
+    rows = limited(read_rows(network, rpc, audited_receipts), limit)
+    emit(output, rows, lambda: _print_receipts(rows))
+
+
+def _print_receipts(rows: list[Row]) -> None:
+    console = Console()
+    print_entries(map(receipt_entry, rows), "audited receipts", console)
+    warn_of(console, rows)
+
+
+def show(
+    receipt_id: ReceiptArgument,
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+    da: DaOption = DA_URLS,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show who is drawn to audit a receipt, what each has posted, and what the bounties lack.
+
+    Exit codes: 0 shown, 4 no such receipt, 5 a service is down, 64 wrong input.
+
+    Example: bytewise audit show 0x71e0…
+    """
+    from bytewise_client.connection import connected
+
+    with connected(network, rpc, da) as connection:
+        state = audit_state(connection, found_receipt(connection, receipt_id))
+    emit(output, _record(state), lambda: _print(state))
+
+
+@with_call_options
+def request(asked: CallOptions, receipt_id: ReceiptArgument, da: DaOption = DA_URLS, value: ValueOption = None) -> None:
+    """Pay for the audit of a receipt: feed the pool from which its drawn auditors get their bounties.
+
+    Nobody chooses who audits what: the draw is public and unasked. If it chose nobody for this receipt, only a dispute has it
+    opened (`bytewise dispute open`, `bytewise pool create`). The pool pays whoever finds first what a second one finds too, so a
+    part may go to auditors of other receipts.
+
+    Exit codes: 0 the pool accepts it (or has it, or lacks nothing), 4 no such receipt, 5 a service is down, 64 wrong input, or
+    nobody is drawn, or too late.
+
+    Example: bytewise audit request 0x71e0… --key me.key --send
+    """
+    from bytewise_client.connection import connected
+    from chain.deployment.calls import ContractCall
+
+    of = call_context(asked)
+    with connected(asked.network, asked.rpc, da) as connection:
+        state = audit_state(connection, found_receipt(connection, receipt_id))
+    _verify_useful(state)
+    wei = state.lacking_wei if value is None else value
+    if wei:
+        deliver(of, ContractCall("Audits", "feed", (), wei), _record(state) if asked.output is not OutputFormat.TABLE else None)
+    else:
+        emit(asked.output, _record(state), lambda: print("the pool pays these bounties already; --value WEI adds to it"))
+
+
+def _verify_useful(state: AuditState) -> None:
+    """`ConfigurationError` unless a drawn auditor may still post a result."""
+    if not state.is_drawn:
+        raise ConfigurationError("RECEIPT_ID", f"its auditors are drawn by block {state.beacon_block}: ask again after it")
+    if not state.auditors:
+        advice = "only a dispute has it opened: `bytewise dispute open`, or `bytewise pool create`"
+        raise ConfigurationError("RECEIPT_ID", f"nobody is drawn to audit it, and nobody can be asked to; {advice}")
+    if not state.missing:
+        raise ConfigurationError("RECEIPT_ID", "every drawn auditor has posted its result: `bytewise audit show` has them")
+    if not state.time_left_s:
+        raise ConfigurationError("RECEIPT_ID", "its window is over: no result is accepted any more")
+
+
+def audit_state(connection: "Connection", found: "Found") -> AuditState:
+    """The audits of a receipt in its batch, at the newest block."""
+    from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS
+
+    reader, header, head = connection.reader, found.header, found.head
+    batch = reader.batch(header.batch_id, head)
+    assert batch is not None, "the receipt was found in it"
+    params = reader.params(batch[1].params_version, head)
+    beacon_block, identifier = header.block + BEACON_DELAY_BLOCKS, found.checked.receipt_id
+    is_drawn = beacon_block < head
+    clock = reader.snapshot(header.operator, head).clock
+    return AuditState(
+        identifier, header.batch_id, beacon_block, is_drawn, _drawn(connection, found, beacon_block) if is_drawn else (),
+        params.money.bounty, reader.money(head).audit_pool,
+        max(0, reader.window_end(identifier, header.batch_id, head) - clock),
+    )  # fmt: skip
+
+
+def _drawn(connection: "Connection", found: "Found", beacon_block: int) -> tuple[DrawnAuditor, ...]:
+    """Verifiers that the beacon draws, with what the chain has of each."""
+    from bytewise.protocol.court.sortition import audit_is_drawn, seats_in_audit_draw
+
+    reader, header, head, identifier = connection.reader, found.header, found.head, found.checked.receipt_id
+    batch = reader.batch(header.batch_id, head)
+    assert batch is not None, "the receipt was found in it"
+    params = reader.params(batch[1].params_version, head)
+    beacon, rate = reader.block_hash(beacon_block), params.shares.audit_rate_bps
+    posted = {each.verifier: each for each, _ in reader.audits(header.block, head) if each.receipt_id == identifier}
+    auditors = []
+    for who, stake in reader.auditors(header.environment, header.block, head):
+        seats = seats_in_audit_draw(stake, params.money.audit_unit, is_member=True)
+        if audit_is_drawn(beacon, identifier, who, rate, seats):
+            stage = reader.audit_stage(identifier, header.batch_id, who, head)
+            auditors.append(DrawnAuditor(who, seats, stage.name.lower(), _result(posted.get(who))))
+    return tuple(auditors)
+
+
+def _result(posted: "AuditResult | None") -> str:
+    from bytewise.protocol.records.statements import AuditOutcome
+
+    return "" if posted is None else AuditOutcome(posted.result).name.lower()
+
+
+def _record(state: AuditState) -> dict[str, Any]:
+    return {
+        "receipt": hex0x(state.receipt_id), "batch": state.batch_id, "drawn_by_block": state.beacon_block,
+        "is_drawn": state.is_drawn, "auditors": [each._asdict() for each in state.auditors], "missing": state.missing,
+        "bounty_wei": str(state.bounty_wei), "pool_wei": str(state.pool_wei), "lacking_wei": str(state.lacking_wei),
+        "time_left_s": state.time_left_s,
+    }  # fmt: skip
+
+
+def _print(state: AuditState) -> None:
+    console = Console()
+    if not state.is_drawn:
+        console.print(f"auditors are drawn by block {state.beacon_block}")
+    else:
+        entries = (
+            (each.account, {"seats": each.seats, "stage": each.stage, "result": each.result or "none yet"})
+            for each in state.auditors
+        )
+        print_entries(entries, "drawn auditors: only a dispute has this receipt opened", console)
+    console.print(
+        f"time left {state.time_left_s} s, bounty {brief(state.bounty_wei)} ETH each, pool {brief(state.pool_wei)} ETH, "
+        f"lacking {ether(state.lacking_wei)}",
+        soft_wrap=True,
+    )
