@@ -102,9 +102,8 @@ def test_wrong_input_is_named_and_sends_nothing(court: CommandedCourt, tmp_path:
     assert "send it no money" in court.run("pool", "join", elsewhere, "--value", 5, code=Exit.USAGE, who=STARTER)
     assert "NOT FOUND" in court.run("pool", "create", hex0x(word("none")), who=STARTER, code=Exit.NOT_FOUND)
     assert "--secret: goes with --answer" in court.run("pool", "create", known, "--answer", known, code=Exit.USAGE, who=STARTER)
-    assert "--answer: must be 0x and 64" in court.run(
-        "create", known, "--answer", "0x1", "--secret", tmp_path / "x", code=Exit.USAGE
-    )
+    salted = ("--answer", "0x1", "--secret", tmp_path / "x")
+    assert "--answer: must be 0x and 64" in court.run("pool", "create", known, *salted, who=STARTER, code=Exit.USAGE)
     pool = court.json("pool", "create", known, who=STARTER)["pool"]
     assert "absent" in court.run("pool", "reveal", pool, "--secret", tmp_path / "absent", code=Exit.USAGE, who=STARTER)
     (tmp_path / "open").write_text("0x00")
