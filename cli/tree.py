@@ -330,6 +330,16 @@ TREE = Noun(
                 "run": Verb("cli.actors:run_monitor", "Run a monitor until SIGTERM: invariants as metrics and log lines."),
             },
         ),
+        "drill": Noun(
+            "Drills: what would cost money, played on a fork of the chain.\n\n"
+            "Example: bytewise drill slash --config bytewise-operator/bytewise.toml",
+            {
+                "slash": Verb(
+                    "cli.drill.command:slash",
+                    "Play a slash of your own operator on a fork of the chain, and show who would lose and get what.",
+                )
+            },
+        ),
         "init": Verb(
             "cli.node.init:init",
             "Make the folder of a new node: commented settings, an encrypted account key, a migrated database.",

@@ -1,0 +1,96 @@
+"""`bytewise drill`: plays on a fork of the chain what would cost money on it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from bytewise.protocol.errors.actors import ConfigurationError
+from cli.new_folder import SETTINGS
+from cli.options import NodeConfigOption
+from cli.output import OutputFormat, OutputOption, emit, ether, plain, printable, progress_of
+
+if TYPE_CHECKING:
+    from cli.drill.slash import DrillReport
+
+ReceiptsOption = Annotated[
+    int, typer.Option("--receipts", min=1, max=10_000, help="Receipts in the withheld batch; the penalty may grow with them.")
+]
+
+
+def slash(
+    config: NodeConfigOption = Path(SETTINGS), receipts: ReceiptsOption = 1, output: OutputOption = OutputFormat.TABLE
+) -> None:
+    """Play a slash of your own operator on a fork of the chain, and show who would lose and get what.
+
+    The command starts anvil on this machine as a fork of your chain node's newest block. On the fork your operator anchors a
+    batch whose list nobody can fetch, a watchtower demands the list, and the demand expires. Your key signs nothing, because the
+    fork asks for no signature. Nothing is sent to the chain. Gas costs nothing on the fork: every change is the contracts'.
+
+    Exit codes: 0 played, 5 the node or the fork does not answer, 64 wrong settings, no anvil, or an account with nothing to lose.
+
+    Example: bytewise drill slash --config bytewise-operator/bytewise.toml
+    """
+    from chain.client.rpc import ChainClient
+    from cli.demo.actors import anvil
+    from cli.drill.fork import running_fork
+    from cli.drill.slash import SlashDrill
+    from cli.node.roles import NodeRole
+    from cli.node.view import NodeView
+
+    view = NodeView(config)
+    if view.role is not NodeRole.OPERATOR:
+        raise ConfigurationError("role", f"{view.role}: this drill plays the slash of an operator")
+    program, account, head = anvil(Path.cwd()), view.account, view.head
+    node = next(iter(view.endpoints.urls))
+    ChainClient(node, view.network.chain_id).head()
+    with progress_of("drill:") as tell, running_fork(program, node, view.reader.network, head) as fork:
+        report = SlashDrill(fork, account, receipts, tell).play()
+    emit(output, document(report), lambda: _print(Console(), report))
+
+
+def document(report: "DrillReport") -> dict[str, Any]:
+    """The report as an object of JSON; amounts in wei, as text where they may exceed 2^53."""
+    return {
+        "account": report.account, "forked_block": report.block, "sent_to_the_chain": 0, "slashed_wei": str(report.slashed_wei),
+        "steps": [each._asdict() for each in report.steps],
+        "changes": [
+            {"owner": each.owner, "what": each.what, "before_wei": str(each.before), "after_wei": str(each.after),
+             "change_wei": str(each.after - each.before)}
+            for each in report.changes
+        ],
+        "flows": [each._asdict() | {"wei": str(each.wei)} for each in report.flows],
+        "afterwards": [each._asdict() | {"allowed": not each.refusal} for each in report.choices],
+    }  # fmt: skip
+
+
+def _print(console: Console, report: "DrillReport") -> None:
+    for line in _lines(report):
+        console.print(plain(line), soft_wrap=True)
+
+
+def _lines(report: "DrillReport") -> Iterator[str]:
+    yield f"Drill on a fork of block {report.block}. Nothing was sent to the chain."
+    yield f"{report.account} would lose {ether(report.slashed_wei)} of stake."
+    yield ""
+    yield "Steps"
+    for number, step in enumerate(report.steps, 1):
+        yield f"  {number}. +{step.after_s} s  {step.title}: {step.effect}"
+        if step.call:
+            yield f"     {step.actor} calls {step.call}"
+    yield ""
+    yield "Amounts before and after, in wei"
+    for each in report.changes:
+        change = each.after - each.before
+        yield f"  {each.owner} {each.what}: {each.before} -> {each.after}{f' ({change:+})' if change else ''}"
+    yield ""
+    yield "Money that moved, in wei"
+    for flow in report.flows:
+        yield f"  {flow.event} {flow.wei} {flow.reason} {flow.account}".rstrip()
+    yield ""
+    yield "What you could do afterwards"
+    for choice in report.choices:
+        allowed = f"refused ({printable(choice.refusal)})" if choice.refusal else "allowed"
+        yield f"  {choice.title}: {allowed}; {choice.note}"

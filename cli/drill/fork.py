@@ -1,0 +1,132 @@
+"""A fork of a chain on this machine: anvil as a process that reads the chain's nodes and sends them nothing."""
+
+import secrets
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bytewise.protocol.address_book import Network
+from bytewise.protocol.errors.actors import ChainReverted, TryAgain
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.units import Address, address, hex0x
+from bytewise.service.settings import child_environment
+from chain.client.rpc import ChainClient, quantity
+from chain.deployment.calls import ContractCall
+from cli.demo.site import free_ports
+
+START_S = 60.0
+"""Longest time in seconds until the fork answers: it reads its first block from the chain's node."""
+STOP_S = 10.0
+CALL_S = 120.0
+"""One call to the fork, in seconds: it may have to read much state from the chain's node."""
+FUNDS_WEI = 10**24
+"""What an account of the drill gets on the fork."""
+_GAS = 15_000_000
+
+
+class ForkedChain:
+    """A running fork. Every account can be spoken for, because the fork asks for no signature; gas costs nothing."""
+
+    def __init__(self, client: ChainClient, network: Network) -> None:
+        self.client, self.network = client, network
+
+    def fund(self, account: Address, wei: int = FUNDS_WEI) -> None:
+        """Gives an account ether that exists on the fork only."""
+        self.client.rpc("anvil_setBalance", account, hex(wei))
+
+    def new_account(self) -> Address:
+        """An account that nobody has a key of, with ether."""
+        made = address(hex0x(secrets.token_bytes(20)))
+        self.fund(made)
+        return made
+
+    def send(self, sender: Address, call: ContractCall) -> None:
+        """Makes a call in the name of an account, in a block of its own. `ChainReverted` names the contract's reason."""
+        request = self._request(sender, call)
+        self.client.replay(request, "latest")
+        found = self.client.rpc("eth_sendTransaction", request)
+        if quantity(self._receipt(found)["status"]) != 1:
+            raise ChainReverted(str(call), "on the fork, after a call on the same state went well")
+
+    def _receipt(self, transaction: str) -> Mapping[str, Any]:
+        # The fork mines each transaction at once, but answers before its block is stored.
+        end = time.monotonic() + CALL_S
+        while time.monotonic() < end:
+            receipt: Mapping[str, Any] | None = self.client.rpc("eth_getTransactionReceipt", transaction)
+            if receipt is not None:
+                return receipt
+            time.sleep(0.02)
+        raise TryAgain("fork", f"did not mine a transaction in {CALL_S:.0f} s")
+
+    def refusal(self, sender: Address, call: ContractCall) -> str:
+        """Why a call of an account would be refused now; empty if it would not. Nothing changes."""
+        try:
+            self.client.replay(self._request(sender, call), "latest")
+        except ChainReverted as error:
+            return str(error)
+        return ""
+
+    def pass_time(self, seconds: int) -> None:
+        """Mines a block so many seconds later."""
+        self.client.rpc("evm_increaseTime", seconds)
+        self.client.rpc("evm_mine")
+
+    @contextmanager
+    def rehearsal(self) -> Iterator[None]:
+        """What happens inside is undone at the end."""
+        kept = self.client.rpc("evm_snapshot")
+        try:
+            yield
+        finally:
+            self.client.rpc("evm_revert", kept)
+
+    def _request(self, sender: Address, call: ContractCall) -> dict[str, Any]:
+        return {
+            "from": sender, "to": call.target(self.network), "data": hex0x(call.calldata), "value": hex(call.value_wei),
+            "gas": hex(_GAS), "gasPrice": "0x0",
+        }  # fmt: skip
+
+
+@contextmanager
+def running_fork(program: Path, url: str, network: Network, block: int) -> Iterator[ForkedChain]:
+    """A fork of the chain at a block; it ends with the block of this `with`. `TryAgain` if it does not start."""
+    (port,) = free_ports(1)
+    with tempfile.TemporaryDirectory(prefix="bytewise-drill-") as folder:
+        log = Path(folder) / "anvil.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [
+                    program, "--host", "127.0.0.1", "--port", str(port), "--chain-id", str(network.chain_id), "--fork-url", url,
+                    "--fork-block-number", str(block), "--no-storage-caching", "--cache-path", folder, "--accounts", "1",
+                    "--block-base-fee-per-gas", "0", "--gas-price", "0", "--auto-impersonate",
+                ],
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=child_environment(),
+            )  # fmt: skip
+        try:
+            client = ChainClient(f"http://127.0.0.1:{port}", network.chain_id, CALL_S)
+            _wait(process, client)
+            yield ForkedChain(client, network)
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _wait(process: "subprocess.Popen[bytes]", client: ChainClient) -> None:
+    # The log is not shown: it has the URL of the node, which may have a key in it.
+    end = time.monotonic() + START_S
+    while process.poll() is None and time.monotonic() < end:
+        try:
+            client.head()
+            return
+        except BytewiseError:
+            time.sleep(0.1)
+    ended = f"anvil ended with code {process.returncode}" if process.returncode is not None else f"no answer in {START_S:.0f} s"
+    raise TryAgain("fork", f"{ended}: does the chain node give the state of its newest block (eth_getProof, eth_getStorageAt)?")

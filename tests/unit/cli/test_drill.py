@@ -1,0 +1,150 @@
+"""`bytewise drill slash`: what it shows is what the contracts do, to the wei, and the chain gets nothing from it."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.units import Address
+from bytewise.service.exit_codes import Exit
+from chain.client.address_book import write_network
+from chain.client.rpc import ChainClient
+from chain.deployment.params import DEVNET
+from cli.__main__ import main
+from cli.drill.command import document
+from cli.drill.fork import running_fork
+from cli.drill.slash import DrillReport, SlashDrill
+from tests.fixtures.chain.anvil import CHAIN_ID, PROGRAM, Anvil
+from tests.fixtures.chain.devnet import CHALLENGER, ENVIRONMENT, OPERATORS, STAKE_WEI, VERIFIERS, deployed
+from tests.fixtures.chain.lying_endpoints import fronts
+from tests.fixtures.court.session import DisputeFixture
+from tests.fixtures.inference.models import small_artifact
+
+READS = frozenset({
+    "eth_blockNumber", "eth_call", "eth_chainId", "eth_gasPrice", "eth_getBalance", "eth_getBlockByHash", "eth_getBlockByNumber",
+    "eth_getCode", "eth_getLogs", "eth_getStorageAt", "eth_getTransactionCount", "eth_getAccountInfo", "eth_getAccount",
+    "eth_getTransactionReceipt",
+    "net_version", "web3_clientVersion", "eth_feeHistory", "eth_getProof", "eth_config", "anvil_nodeInfo",
+})  # fmt: skip
+"""Methods that change nothing."""
+
+
+def play(anvil: Anvil, court: DisputeFixture, account: Address, receipts: int = 1, url: str = "") -> DrillReport:
+    """One drill on a fork of the chain's newest block."""
+    head = anvil.client.head().number
+    with running_fork(PROGRAM, url or anvil.url, court.network, head) as fork:
+        return SlashDrill(fork, account, receipts, lambda *_: None).play()
+
+
+def test_drill_shows_the_slash_to_the_wei_and_sends_nothing(anvil: Anvil, tmp_path: Path) -> None:
+    court = DisputeFixture(anvil, tmp_path)
+    me, head = OPERATORS[0].address, anvil.client.head()
+    before = court.reader.holdings(me, court.reader.head())
+    with fronts(anvil, 1) as (front,):
+        report = play(anvil, court, me, 3, front.url)
+        assert front.asked.keys() <= READS, "the chain's node is only read"
+    assert anvil.client.head() == head and court.reader.holdings(me, court.reader.head()) == before
+    slashed, bond = DEVNET.money.slash_amount, 3 * DEVNET.money.demand_bond
+    assert report.slashed_wei == slashed and report.block == head.number
+    found = {(each.owner, each.what): each for each in report.changes}
+    stake = found[me, "stake"]
+    assert (stake.before, stake.after) == (STAKE_WEI, STAKE_WEI - slashed)
+    share = slashed * DEVNET.shares.alpha_bps // 10_000
+    (tower,) = {owner for owner, what in found if what == "credit" and owner != me}
+    assert found[tower, "credit"].after == share + bond and found[tower, "balance"].before - found[tower, "balance"].after == bond
+    money = {event: sum(each.wei for each in report.flows if each.event == event) for event in ("taken", "credited", "burned")}
+    price = sum(each.wei for each in report.flows if each.reason == "fee")
+    assert money["taken"] == slashed + bond + price and money["credited"] + money["burned"] == slashed + bond
+    assert found["ledger", "burned"].after - found["ledger", "burned"].before == money["burned"] >= slashed // 5
+    assert [step.call for step in report.steps] == ["ReceiptAnchor.post", "Demands.demandList", "", "Demands.expire"]
+    assert report.steps[-1].after_s > DEVNET.times.cure
+    told = {each.call: each for each in report.choices}
+    wait = re.search(r"unlock (\d+) s later", told["StakeVault.requestUnbond"].note)
+    assert wait is not None and 0 <= int(wait[1]) - DEVNET.times.unbond_delay <= 3600, "requests of one hour mature together"
+    assert not told["StakeVault.deposit"].refusal and "NothingUnbonded" in told["StakeVault.finishUnbond"].refusal
+    assert json.loads(json.dumps(document(report)))["slashed_wei"] == str(slashed)
+
+
+def test_drill_of_a_small_stake_withholds_an_open_batch(anvil: Anvil, tmp_path: Path) -> None:
+    court = DisputeFixture(anvil, tmp_path)
+    left = DEVNET.money.slash_amount
+    court.of(OPERATORS[0]).request_unbond(STAKE_WEI - left, b"drill")
+    court.pump()
+    report = play(anvil, court, OPERATORS[0].address)
+    assert report.slashed_wei == left and "you can anchor none" in report.steps[0].effect
+    anvil.pass_time(DEVNET.times.window + 1)
+    with pytest.raises(ConfigurationError, match="no open batch and can anchor none"):
+        play(anvil, court, OPERATORS[0].address)
+
+
+@pytest.mark.parametrize(
+    ("who", "words"),
+    [(VERIFIERS[0].address, "a verifier"), (CHALLENGER.address, "no operator")],
+    ids=["verifier", "nobody"],
+)
+def test_account_that_is_no_operator_is_refused(anvil: Anvil, tmp_path: Path, who: Address, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        play(anvil, DisputeFixture(anvil, tmp_path), who)
+
+
+def operator_folder(tmp_path: Path, url: str) -> Path:
+    """Settings of operator 0, as `init` writes them."""
+    small_artifact(tmp_path / "model", 7)
+    (tmp_path / "environment.json").write_bytes(encode(ENVIRONMENT))
+    key = tmp_path / "operator.key"
+    key.write_text("0x" + OPERATORS[0].secret.hex())
+    key.chmod(0o600)
+    made = [
+        "init", "--role", "operator", str(tmp_path / "node"), "--network", str(tmp_path / "network.json"), "--rpc", url, "--key",
+        str(key), "--artifact", str(tmp_path / "model" / "artifact"), "--environment", str(tmp_path / "environment.json"),
+        "--model-name", "tiny",
+    ]  # fmt: skip
+    assert main(made) == Exit.OK
+    return tmp_path / "node" / "bytewise.toml"
+
+
+def test_command_prints_table_and_json_and_names_what_is_missing(
+    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    court = DisputeFixture(anvil, tmp_path)
+    write_network(tmp_path / "network.json", court.network)
+    config = operator_folder(tmp_path, anvil.url)
+    words = ["drill", "slash", "--config", str(config)]
+    assert main(words) == Exit.OK
+    shown = capsys.readouterr().out
+    assert "Nothing was sent to the chain." in shown and f"{OPERATORS[0].address} would lose" in shown
+    assert "What you could do afterwards" in shown and "begin to withdraw stake: allowed" in shown
+    assert main([*words, "--output", "json"]) == Exit.OK
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert told["sent_to_the_chain"] == 0 and int(told["slashed_wei"]) > 0 and len(told["steps"]) == 4
+    monkeypatch.setattr("cli.demo.actors.SOURCE_ROOT", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == Exit.USAGE
+    told_error = capsys.readouterr().err
+    assert "anvil: is not here; this installs it" in told_error and "Traceback" not in told_error
+
+
+def test_node_of_another_chain_and_silent_node_are_named(
+    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_network(tmp_path / "network.json", deployed(anvil))
+    config = operator_folder(tmp_path, anvil.url)
+    text = config.read_text()
+    config.write_text(text.replace(anvil.url, "http://127.0.0.1:9"))
+    assert main(["drill", "slash", "--config", str(config)]) == Exit.UNAVAILABLE
+    anvil.rpc("anvil_setChainId", 7)
+    config.write_text(text)
+    assert main(["drill", "slash", "--config", str(config)]) == Exit.USAGE
+    assert "chain 7" in capsys.readouterr().err
+
+
+def test_fork_that_does_not_start_is_unavailable(anvil: Anvil, tmp_path: Path) -> None:
+    court = DisputeFixture(anvil, tmp_path)
+    with pytest.raises(TryAgain, match="anvil ended with code"), running_fork(PROGRAM, "http://127.0.0.1:9", court.network, 1):
+        pass
+    assert ChainClient(anvil.url, CHAIN_ID).head().number > 0
