@@ -76,6 +76,8 @@ class DashboardSettings:
     """Names that pages show beside accounts, each as `ADDRESS NAME`. They are the owner's word, and nobody else's."""
     capsules: Path | None = None
     """Folder in which a node keeps capsules (its section `[capsules]`): pages of disputes offer them and say what they show."""
+    release_logs: Path | None = None
+    """Folder of copies of the shards' release logs, which a monitor or `bytewise key log verify` keeps: statistics count them."""
     role: str = "dashboard"
     """What this file is for."""
     schema_version: int = SCHEMA_VERSION

@@ -31,6 +31,7 @@ from dashboard.chain_view import ChainEvents, ChainState
 from dashboard.index.fold import RULES
 from dashboard.index.indexer import Indexer
 from dashboard.index.self_check import differences
+from dashboard.release_logs import ReleaseLogShelf
 from dashboard.settings import DashboardSettings
 from dashboard.web.answers import DashboardSite
 from dashboard.web.app import build_app
@@ -57,6 +58,8 @@ class DashboardProcess:
         self._writer = IndexWriter(self._engine)
         self._writer.claim(NetworkName(book.chain_id, book_digest(book), RULES))
         self._reader = IndexReader(open_database(location, read_only=True))
+        folder = settings.release_logs
+        self._logs = None if folder is None else ReleaseLogShelf(folder, book.epochs_domain)
         trees = [pool.tree for pool in book.pools]
         source = ChainEvents(self._client, book)
         self._indexer = Indexer(source, self._writer, book.deploy_block, SystemClock(), trees, settings.db.check_history)
@@ -71,6 +74,7 @@ class DashboardProcess:
             self._settings.api.stale_s,
             package_version(),
             CapsuleShelf(self._settings.capsules, Trust(frozenset({deployment_of(self._network).digest}))),
+            self._logs,
         )
         return build_app(site, self._settings.api)
 
@@ -79,6 +83,7 @@ class DashboardProcess:
         metrics.CONFIG_INFO.labels(network=str(self._network.chain_id), role="dashboard").set(1)
         with serve_metrics(self._settings.metrics, Actor.DASHBOARD, self.readiness), HttpThread(self.app(), self._settings):
             jobs = [PeriodicJob("self_check", self.check, float(self._settings.db.check_s))]
+            jobs += [] if self._logs is None else [self._logs.job()]
             return run_ticks(self.tick, self._settings.chain.poll_s, self._stop, name="index", jobs=jobs)
 
     def tick(self) -> None:

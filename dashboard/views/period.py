@@ -13,6 +13,7 @@ from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.storage.index.reader import Row
 from bytewise.storage.index.tables import AuditFact, BatchFact, DemandFact, DisputeFact, OperatorFact, ReportFact, VoteFact
+from dashboard.release_logs import LoggedDecision, LogsSeen
 from dashboard.views.period_records import (
     AuditStatistics,
     DemandStatistics,
@@ -21,6 +22,8 @@ from dashboard.views.period_records import (
     OperatorStatistics,
     Period,
     PeriodStatistics,
+    ReleaseCause,
+    ReleaseStatistics,
 )
 from dashboard.views.records import Record
 from dashboard.views.scene import Scene, time_of
@@ -34,7 +37,7 @@ OPENED = (Outcome.EXECUTED, Outcome.INVALID)
 """Votes of members that had opened the receipt."""
 
 
-def period_statistics(scene: Scene, since: int | None, until: int | None) -> PeriodStatistics:
+def period_statistics(scene: Scene, since: int | None, until: int | None, logs: LogsSeen | None = None) -> PeriodStatistics:
     """Everything from the moment `since` until before `until`, Unix seconds; None: without that bound."""
     blocks = scene.index.blocks_of(since, until)
     demands = scene.index.between(DemandFact, "opened_block", blocks)
@@ -49,6 +52,7 @@ def period_statistics(scene: Scene, since: int | None, until: int | None) -> Per
         audits=_audits(scene, blocks, sum(row["receipts"] for row in batches)),
         operators=tuple(_operators(scene, blocks, batches, demands, answers)), demands=tuple(kinds),
         openings=tuple(_openings(scene, blocks)),
+        releases=None if logs is None else _releases(logs, since, until),
     )  # fmt: skip
 
 
@@ -61,6 +65,10 @@ def measures(told: PeriodStatistics) -> Iterator[Measure]:
         yield from _lines("demands", kind.kind, kind)
     for cause in told.openings:
         yield from _lines("openings", cause.cause, cause)
+    if told.releases is not None:
+        yield from _lines("releases", "", told.releases)
+        for logged in told.releases.causes:
+            yield from _lines("releases", logged.cause, logged)
 
 
 def _lines(topic: str, subject: str, record: Record) -> Iterator[Measure]:
@@ -177,6 +185,29 @@ def _openings(scene: Scene, blocks: range) -> Iterator[OpeningCause]:
 
 def _cause(cause: str, receipts: Sequence[bytes]) -> OpeningCause:
     return OpeningCause(cause=cause, openings=len(receipts), receipts=len(set(receipts)))
+
+
+# --- releases ---
+
+
+def _releases(logs: LogsSeen, since: int | None, until: int | None) -> ReleaseStatistics:
+    by_cause: dict[str, list[LoggedDecision]] = {}
+    for each in logs.decisions:
+        if (since is None or each.at >= since) and (until is None or each.at < until):
+            by_cause.setdefault(each.cause, []).append(each)
+    causes = []
+    for cause, found in sorted(by_cause.items()):
+        given = [each for each in found if each.is_release]
+        causes.append(
+            ReleaseCause(
+                cause=cause, openings=len({(each.receipt_id, each.voter) for each in given}),
+                receipts=len({each.receipt_id for each in given}), released=len(given), refused=len(found) - len(given),
+            )
+        )  # fmt: skip
+    return ReleaseStatistics(
+        source=f"copies of {logs.logs} release logs on this machine, each record signed by its shard", logs=logs.logs,
+        unreadable=logs.unreadable, read_at=time_of(logs.read_at) if logs.read_at else None, causes=tuple(causes),
+    )  # fmt: skip
 
 
 # --- figures ---

@@ -89,6 +89,35 @@ class OpeningCause(Record):
     receipts: int
 
 
+class ReleaseCause(Record):
+    """What shards decided about requests of one cause, by their logs."""
+
+    cause: str
+    """As the causes of openings; `without a ticket` for records that name no right."""
+    openings: int
+    """Pairs of receipt and voter with a release. Each needs releases of as many shards as the key's threshold."""
+    receipts: int
+    """Receipts with a release."""
+    released: int
+    """Records of releases, of all shards."""
+    refused: int
+    """Records of refusals, of all shards."""
+
+
+class ReleaseStatistics(Record):
+    """Records that shards dated in the period."""
+
+    source: str
+    """Where the figures are from, in words."""
+    logs: int
+    """Logs that were read."""
+    unreadable: tuple[str, ...]
+    """Copies that were altered or cannot be read: their records are missing here."""
+    read_at: Time | None
+    """When the log that was read first was last read to its end; None: one never was."""
+    causes: tuple[ReleaseCause, ...]
+
+
 class PeriodStatistics(Record):
     """Statistics of a period, for auditors."""
 
@@ -97,13 +126,16 @@ class PeriodStatistics(Record):
     operators: tuple[OperatorStatistics, ...]
     demands: tuple[DemandStatistics, ...]
     openings: tuple[OpeningCause, ...]
+    """What the chain shows."""
+    releases: ReleaseStatistics | None
+    """What the shards' logs say; None: no logs are configured, or they are not read yet."""
 
 
 class Measure(Record):
     """One figure of the statistics, as a line of a table."""
 
     topic: str
-    """`audits`, `operators`, `demands` or `openings`."""
+    """`audits`, `operators`, `demands` or `openings` (by the chain) or `releases` (by the shards' logs)."""
     subject: str
     """Account, kind or cause; empty for the whole network."""
     measure: str

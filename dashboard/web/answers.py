@@ -19,6 +19,7 @@ from bytewise.ports import Clock
 from bytewise.storage.index.reader import IndexReader, Page, Row, sort_types
 from bytewise.storage.index.tables import Fact
 from dashboard.capsules import CapsuleShelf
+from dashboard.release_logs import LogsSeen, ReleaseLogShelf
 from dashboard.views.records import Amount, IndexMeta, Party, Record, Time
 from dashboard.views.scene import Scene
 from dashboard.web.problems import bad_request
@@ -60,6 +61,13 @@ class DashboardSite:
     version: str
     capsules: CapsuleShelf = field(default_factory=CapsuleShelf)
     """Capsules that a node keeps here."""
+    releases: ReleaseLogShelf | None = None
+    """Copies of the shards' release logs."""
+
+    @property
+    def logs(self) -> LogsSeen | None:
+        """What the shards' logs say; None if no logs are configured, or they are not read yet."""
+        return None if self.releases is None else self.releases.seen
 
     @contextmanager
     def scene(self, block: int | None = None) -> Iterator[Scene]:
@@ -105,6 +113,7 @@ def entity_tag(site: DashboardSite, scene: Scene, request: Request) -> str:
         request.url.path, request.url.query, meta.block.hash, meta.block.number, meta.head, meta.safe, meta.finalized,
         meta.is_stale, meta.checked_block, meta.differences, meta.version,
         site.capsules.state() if _shows_capsule(request) else "",
+        site.logs.version if site.logs is not None and _shows_logs(request) else "",
     )  # fmt: skip
     return f'W/"{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}"'
 
@@ -123,11 +132,15 @@ def _shows_capsule(request: Request) -> bool:
     return "/disputes/" in request.url.path or "/receipts/" in request.url.path
 
 
+def _shows_logs(request: Request) -> bool:
+    return "/statistics" in request.url.path
+
+
 def caching_of(scene: Scene, request: Request, block: int | None, tag: str) -> dict[str, str]:
     """Headers about caches."""
     # What was true at a final block stays so. A capsule may come, and the index may turn out to be wrong.
     is_final = block is not None and block <= scene.state.finalized
-    is_final = is_final and not _shows_capsule(request) and not scene.state.differences
+    is_final = is_final and not _shows_capsule(request) and not _shows_logs(request) and not scene.state.differences
     return {"ETag": tag, "Cache-Control": "public, max-age=86400, immutable" if is_final else "no-cache"}
 
 

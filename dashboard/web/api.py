@@ -214,7 +214,7 @@ def _add_statistics(router: APIRouter, site: DashboardSite) -> None:
     def get_period(request: Request, since: SinceQuery = None, until: UntilQuery = None, block: BlockQuery = None) -> Response:
         """Audit coverage and agreement, each operator's record, availability, and openings by cause, in a period."""
         span = span_of(since, until)
-        return answer(site, request, block, lambda scene: _found(scene, period.period_statistics(scene, *span)))
+        return answer(site, request, block, lambda scene: _found(scene, period.period_statistics(scene, *span, site.logs)))
 
 
 def _add_events(router: APIRouter, site: DashboardSite) -> None:

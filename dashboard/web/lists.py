@@ -13,6 +13,7 @@ from bytewise.storage.index.tables import (
     SeatFact,
     VerifierFact,
 )
+from dashboard.release_logs import LogsSeen
 from dashboard.views import disputes, network, parties, period
 from dashboard.views.network_records import ItemSummary, KeyEpochSummary, MemberSeat, OperatorSummary, VerifierSummary
 from dashboard.views.period_records import StatisticsPage
@@ -162,9 +163,9 @@ def item_list(scene: Scene, limit: int, cursor: str | None, is_model: bool) -> L
     return listing(scene, ItemFact, query, network.items)
 
 
-def statistics_page(scene: Scene, since: int | None, until: int | None) -> StatisticsPage:
+def statistics_page(scene: Scene, since: int | None, until: int | None, logs: LogsSeen | None) -> StatisticsPage:
     """Statistics of a period, also as lines of one table."""
-    told = period.period_statistics(scene, since, until)
+    told = period.period_statistics(scene, since, until, logs)
     return StatisticsPage(meta=scene.meta(), statistics=told, items=tuple(period.measures(told)))
 
 

@@ -12,6 +12,7 @@ from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import hex0x
 from bytewise.storage.index.tables import BatchFact, DemandFact, DisputeFact, OperatorFact, VerifierFact
 from dashboard.capsules import file_name
+from dashboard.release_logs import LogsSeen
 from dashboard.views import disputes, network, parties
 from dashboard.views.console import question
 from dashboard.views.console_records import ConsolePage
@@ -62,6 +63,11 @@ class _Pages:
         self.router = APIRouter(include_in_schema=False)
         self._site = site
         self._renderer = renderer
+
+    @property
+    def logs(self) -> LogsSeen | None:
+        """What the shards' logs say."""
+        return self._site.logs
 
     def show(self, request: Request, template: str, block: int | None, build: Build, **rest: Any) -> Response:
         """The content as the path's ending asks: JSON, CSV or HTML."""
@@ -288,7 +294,9 @@ def _add_statistics(pages: _Pages) -> None:
         """Audits, operators, availability and openings in a period."""
         span = span_of(since, until)
         chosen = {"since": since or "", "until": until or ""}
-        return pages.show(request, "statistics.html", block, lambda scene: lists.statistics_page(scene, *span), chosen=chosen)
+        return pages.show(
+            request, "statistics.html", block, lambda scene: lists.statistics_page(scene, *span, pages.logs), chosen=chosen
+        )
 
 
 def _add_console(pages: _Pages) -> None:

@@ -2,23 +2,28 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from bytewise.protocol.records.statements import Outcome, Verdict
-from bytewise.protocol.units import ZERO_DIGEST, Address
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.keys.epochs import SignedRelease, SignedTicket
+from bytewise.protocol.records.statements import Outcome, Release, Ticket, TicketKind, Verdict
+from bytewise.protocol.signing import Domain, LocalSigner, typed_digest
+from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Address, Digest
 from bytewise.storage.engine import open_database
 from bytewise.storage.index.reader import IndexReader
+from dashboard.release_logs import ReleaseLogShelf
 from dashboard.settings import ApiSettings
 from dashboard.views.period import measures, period_statistics
 from dashboard.views.period_records import PeriodStatistics
 from dashboard.views.scene import Scene
 from dashboard.web.answers import DashboardSite
 from dashboard.web.app import build_app
+from tests.fixtures.chain.devnet import SHARDS, VERIFIERS
 from tests.fixtures.dashboard.indexed import Indexed
 from tests.fixtures.dashboard.memory_chain import ACCOUNTS, Made, MemoryChain, digest
 from tests.fixtures.dashboard.site import served
@@ -181,6 +186,101 @@ def test_lines_have_every_figure(index: Indexed) -> None:
     lines = {(line.topic, line.subject, line.measure): line.value for line in measures(found)}
     assert lines["operators", A, "median_answer_s"] == 24 and lines["openings", "light audit", "openings"] == 5
     assert lines["audits", "", "coverage_bps"] == 2666 and lines["demands", "anchor", "answered_bps"] is None
+
+
+DOMAIN = Domain(U256(31337), Address("0x" + "77" * 20))
+"""Of `KeyEpochs`."""
+SHARES = SHARDS[:2]
+
+
+def logged(folder: Path, shard: LocalSigner, decided: Sequence[tuple[int, int, bytes, LocalSigner | None, int]]) -> Path:
+    """The copy of a shard's log: time, decision, receipt, voter (None: no ticket), round of the vote (0: an audit)."""
+    previous, lines = ZERO_DIGEST, []
+    for index, (at, decision, receipt, voter, round_) in enumerate(decided):
+        kind = TicketKind.DISPUTE if round_ else TicketKind.AUDIT
+        who = voter or VERIFIERS[0]
+        ticket = Ticket(
+            U8(kind), Digest(receipt), U16(round_), Digest(receipt), who.address, digest(60), digest(61), U64(1), U64(2**40)
+        )
+        right = SignedTicket(ticket, who.sign(typed_digest(DOMAIN, ticket)))
+        record = Release(
+            Digest(receipt), typed_digest(DOMAIN, ticket), U64(1), shard.address, who.address, digest(62), digest(60), previous,
+            U64(index), U8(decision), U64(at),
+        )  # fmt: skip
+        previous = typed_digest(DOMAIN, record)
+        lines.append(encode(SignedRelease(record, shard.sign(previous), right if voter else None)) + b"\n")
+    file = folder / f"releases-1-{shard.address}.jsonl"
+    file.write_bytes(b"".join(lines))
+    file.with_suffix(".seen").write_text("1700")
+    return file
+
+
+def shelf(folder: Path) -> ReleaseLogShelf:
+    """Copies of the logs of two shards."""
+    ada, ben = VERIFIERS[:2]
+    logged(folder, SHARES[0], [(1010, 1, ONE, ada, 0), (1020, 1, TWO, ada, 1), (1030, 2, TWO, ben, 1), (1090, 1, ONE, ben, 0)])
+    logged(folder, SHARES[1], [(1011, 1, ONE, ada, 0), (1021, 1, TWO, ada, 1), (1040, 1, FOUR, None, 0)])
+    found = ReleaseLogShelf(folder, DOMAIN)
+    found.refresh()
+    return found
+
+
+def test_releases_by_cause_are_those_of_the_shards_logs(index: Indexed, tmp_path: Path) -> None:
+    logs = shelf(tmp_path).seen
+    with index.reader.snapshot() as snapshot:
+        scene = Scene(snapshot, {}, START, 60, "0")
+        whole = period_statistics(scene, None, None, logs).releases
+        part = period_statistics(scene, 1011, 1090, logs).releases
+        none = period_statistics(scene, None, None).releases
+    assert none is None and whole is not None and part is not None
+    assert [(each.cause, each.openings, each.receipts, each.released, each.refused) for each in whole.causes] == [
+        ("light audit", 2, 1, 3, 0), ("vote in round 1", 1, 1, 2, 1), ("without a ticket", 1, 1, 1, 0),
+    ]  # fmt: skip
+    assert [(each.cause, each.released) for each in part.causes] == [
+        ("light audit", 1), ("vote in round 1", 2), ("without a ticket", 1),
+    ]  # fmt: skip
+    assert whole.source.startswith("copies of 2 release logs") and whole.read_at is not None and whole.read_at.unix == 1700
+
+
+def test_altered_copy_of_a_log_is_named_and_not_counted(tmp_path: Path) -> None:
+    found = shelf(tmp_path)
+    before = found.seen
+    file = tmp_path / f"releases-1-{SHARES[1].address}.jsonl"
+    for altered in (file.read_bytes().replace(b'"decision":"1"', b'"decision":"2"', 1), b"{}\n", b"\xff\n"):
+        file.write_bytes(altered)
+        found.refresh()
+        seen = found.seen
+        assert before is not None and seen is not None and seen.version != before.version
+        assert (seen.logs, seen.unreadable, len(seen.decisions)) == (1, (file.name,), 4)
+    (tmp_path / "releases-x-0x12.jsonl").write_text("no copy")
+    (tmp_path / "releases-1-0x12.jsonl").mkdir()
+    found.refresh()
+    assert found.seen == seen, "files of other names are left alone"
+    empty = ReleaseLogShelf(tmp_path / "none", DOMAIN)
+    assert empty.seen is None
+    empty.refresh()
+    assert empty.seen is not None and empty.seen.logs == 0
+
+
+def test_statistics_say_which_source_a_figure_has(index: Indexed, tmp_path: Path) -> None:
+    clock, reader = HandClock(), IndexReader(open_database(index.url, read_only=True))
+    clock.seconds = START + 12 * len(BLOCKS)
+    found = shelf(tmp_path)
+    site = DashboardSite(reader, {}, {}, clock, 60, "0", releases=found)
+    app = build_app(site, ApiSettings(requests_per_minute=100_000))
+    with served(app) as url, httpx2.Client(base_url=url, timeout=120) as made:
+        page = made.get("/statistics", params={"block": 3})
+        assert "By the shards" in page.text and "copies of 2 release logs on this machine" in page.text
+        assert "Source: the chain" in page.text and "immutable" not in page.headers["cache-control"]
+        told = made.get("/api/v1/statistics/period").json()["data"]["releases"]["causes"]
+        assert [each["released"] for each in told] == [3, 2, 1]
+        rows = list(csv.DictReader(io.StringIO(made.get("/statistics.csv").text)))
+        assert {"topic": "releases", "subject": "vote in round 1", "measure": "refused", "value": "1"} in rows
+        tag = page.headers["etag"]
+        assert made.get("/statistics", params={"block": 3}, headers={"if-none-match": tag}).status_code == 304
+        (tmp_path / f"releases-1-{SHARES[1].address}.jsonl").unlink()
+        found.refresh()
+        assert made.get("/statistics", params={"block": 3}, headers={"if-none-match": tag}).status_code == 200
 
 
 @pytest.fixture

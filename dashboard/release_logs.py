@@ -1,0 +1,111 @@
+"""What the shards' release logs say of openings, from an auditor's copies on this machine.
+
+`bytewise key log verify --copies FOLDER` and the monitor keep such copies. They judge each release; here they are counted only.
+"""
+
+import re
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.keys.epochs import RELEASES, SignedRelease
+from bytewise.protocol.records.statements import TicketKind
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.units import Digest, address
+from bytewise.service import telemetry
+from bytewise.service.schedule import PeriodicJob
+from kms.release_log.copies import ReleaseLogCopy
+
+READ_EVERY_S = 60.0
+"""Seconds between two looks at the folder."""
+
+_NAME = re.compile(r"releases-(0|[1-9][0-9]{0,18})-(0x[0-9a-f]{40})\.jsonl")
+
+
+class LoggedDecision(NamedTuple):
+    """What a shard decided about one request for its part of a key."""
+
+    at: int
+    """Unix seconds, by the shard."""
+    cause: str
+    """Why it was asked, in the words of the statistics."""
+    receipt_id: Digest
+    voter: str
+    is_release: bool
+
+
+class LogsSeen(NamedTuple):
+    """All copies at one look."""
+
+    decisions: tuple[LoggedDecision, ...]
+    logs: int
+    """Logs that were read."""
+    unreadable: tuple[str, ...]
+    """Files that were altered or cannot be read."""
+    read_at: int
+    """Unix seconds when the log that was read first, of all, was last read to its end from its shard; 0 if one never was."""
+
+    @property
+    def version(self) -> tuple[object, ...]:
+        """Differs whenever something was added: logs only grow."""
+        return len(self.decisions), self.logs, self.unreadable, self.read_at
+
+
+class ReleaseLogShelf:
+    """A folder of copies. It may be another process's and grow at any time. Thread-safe."""
+
+    def __init__(self, folder: Path, domain: Domain) -> None:
+        """`domain` is that of `KeyEpochs`."""
+        self._folder, self._domain = folder, domain
+        self._lock = threading.Lock()
+        self._kept: dict[Path, tuple[object, tuple[LoggedDecision, ...]]] = {}
+        self._seen: LogsSeen | None = None
+
+    def job(self) -> PeriodicJob:
+        """The job that looks at the folder, for `run_ticks`."""
+        return PeriodicJob("release_logs", self.refresh, READ_EVERY_S)
+
+    @property
+    def seen(self) -> LogsSeen | None:
+        """The newest look; None before the first."""
+        return self._seen
+
+    def refresh(self) -> None:
+        """Reads what changed since the last look. A copy counts only if each of its records is signed and follows the one before."""
+        decisions, unreadable, times = list[LoggedDecision](), list[str](), list[int]()
+        with self._lock:
+            for copy in self._copies():
+                try:
+                    decisions += self._decisions(copy)
+                    times.append(copy.last_read_at())
+                except (ConfigurationError, OSError) as error:
+                    unreadable.append(copy.path.name)
+                    telemetry.log("release_log.unreadable", file=copy.path.name, why=str(error))
+            self._seen = LogsSeen(tuple(decisions), len(times), tuple(unreadable), min(times, default=0))
+
+    def _copies(self) -> Sequence[ReleaseLogCopy]:
+        names = sorted(each.name for each in self._folder.glob("releases-*.jsonl"))
+        found = [match for name in names if (match := _NAME.fullmatch(name))]
+        return [ReleaseLogCopy(self._folder, int(match[1]), address(match[2])) for match in found]
+
+    def _decisions(self, copy: ReleaseLogCopy) -> tuple[LoggedDecision, ...]:
+        stat = copy.path.stat()
+        version, kept = (stat.st_mtime_ns, stat.st_size), self._kept.get(copy.path)
+        if kept is None or kept[0] != version:
+            entries, _ = copy.read(self._domain)
+            kept = self._kept[copy.path] = (version, tuple(map(_decision, entries)))
+        return kept[1]
+
+
+def _decision(signed: SignedRelease) -> LoggedDecision:
+    record = signed.record
+    return LoggedDecision(int(record.decided_at), _cause(signed), record.receipt_id, record.voter, record.decision in RELEASES)
+
+
+def _cause(signed: SignedRelease) -> str:
+    if signed.right is None:
+        return "without a ticket"
+    ticket = signed.right.ticket
+    return "light audit" if ticket.kind == TicketKind.AUDIT.value else f"vote in round {ticket.round}"
