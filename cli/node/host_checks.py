@@ -1,20 +1,24 @@
 """Checks of `bytewise doctor` on this machine and its services: database, key, DA, disk, ports, enclave, model."""
 
+import ctypes
 import secrets
 import shutil
 import socket
+import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import httpx2
 
-from bytewise.protocol.evidence.appraisal_policy import EvidenceType
+from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.signing import SIGNER_TEST, labelled_preimage, preimage_digest, recover
 from bytewise.protocol.units import Digest, hex0x
 from bytewise.service.clock import SystemClock
 from bytewise.service.installation import SOURCE_ROOT
 from bytewise.service.readiness import Check
+from bytewise.storage.backup import LATE, backups_in
 from bytewise.storage.health import database_health
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.tee.measurement import ENCLAVE_ENTRY, measure
@@ -28,6 +32,10 @@ from serving.settings import OperatorSettings
 from verifier.settings import NodeSettings
 
 FREE_BYTES = 5 * 2**30
+CLOCK_ERROR_S = 1.0
+"""Largest error of a synchronised clock, in seconds."""
+EDAC = Path("/sys/devices/system/edac/mc")
+"""Where Linux counts errors of memory with ECC."""
 CALL_S = 5.0
 _SIGNS = "a signature of its own account"
 
@@ -82,6 +90,82 @@ def disk(view: NodeView) -> Check:
         "disk", usage.free >= FREE_BYTES, f"{usage.free / 2**30:.1f} GiB free", f"at least {FREE_BYTES / 2**30:.0f} GiB",
         "Free space, or move the folder: a full disk ends duties.",
     )  # fmt: skip
+
+
+class KernelClock(NamedTuple):
+    """What the kernel says of its clock (adjtimex(2))."""
+
+    is_synchronised: bool
+    """Whether a time service has set it lately."""
+    error_s: float
+    """Largest possible error, in seconds, as that service told it."""
+
+
+_TIMEX_BYTES = 512
+"""More than the kernel's `struct timex` of any platform has."""
+_TIME_ERROR, _STA_UNSYNC = 5, 0x40
+
+
+def kernel_clock() -> KernelClock | None:
+    """The kernel's own word about its clock, which nobody needs a right to read; None where there is no such call."""
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "adjtimex") or struct.calcsize("l") != 8:
+        return None
+    # Only read, because the first field, `modes`, is zero.
+    found = ctypes.create_string_buffer(_TIMEX_BYTES)
+    state = library.adjtimex(found)
+    if state < 0:
+        return None
+    _, _, _, worst_us, _, status = struct.unpack_from("@I4xllllI", found)
+    return KernelClock(state != _TIME_ERROR and not status & _STA_UNSYNC, worst_us / 1e6)
+
+
+def time_service(view: NodeView) -> Check:
+    """Whether a time service keeps this machine's clock."""
+    return time_service_check(kernel_clock(), view.network.chain_id in TEST_CHAIN_IDS)
+
+
+def time_service_check(found: KernelClock | None, is_test: bool) -> Check:
+    """The check, from the kernel's word. A test chain needs no time service."""
+    if found is None:
+        value, is_met = "this system does not tell", True
+    elif found.is_synchronised:
+        value, is_met = f"synchronised, to {1000 * found.error_s:.0f} ms", found.error_s <= CLOCK_ERROR_S
+    else:
+        value, is_met = "not synchronised" + (" (a test chain)" if is_test else ""), is_test
+    return Check(
+        "time_service", is_met, value, f"synchronised, to {CLOCK_ERROR_S:.0f} s",
+        "Start a time service (chrony, systemd-timesyncd): deadlines are counted in seconds.",
+    )  # fmt: skip
+
+
+def memory(view: NodeView) -> Check:
+    """Whether this machine's memory has lost bits."""
+    return memory_check(EDAC)
+
+
+def memory_check(folder: Path) -> Check:
+    """The check, from the counters of the kernel's memory controllers (`ue_count` of EDAC). Without ECC there are none."""
+    files = sorted(folder.glob("mc*/ue_count"))
+    lost = sum(int(file.read_text()) for file in files)
+    found = f"{lost} uncorrected errors in {len(files)} controllers" if files else "no ECC that the kernel reports"
+    return Check(
+        "memory", not lost, found, "no uncorrected error", "Replace the memory: a wrong bit gives a wrong vote, which is charged."
+    )
+
+
+def backup_age(view: NodeView) -> Check:
+    """Whether the newest backup is as young as the settings ask."""
+    settings = view.settings
+    asked = settings.backup if isinstance(settings, NodeSettings | OperatorSettings) else None
+    assert asked is not None, "asked only where the settings have this section"
+    found = backups_in(asked.folder, view.account)
+    most_h = LATE * asked.every_h
+    age_h = (SystemClock().now() - found[-1][0]) / 3600 if found else float("inf")
+    value = f"{age_h:.1f} h" if found else f"no backup in {asked.folder.name}"
+    return Check(
+        "backup_age", age_h <= most_h, value, f"at most {most_h} h", "The running node makes one; or `bytewise backup make`."
+    )
 
 
 def da(view: NodeView) -> Check:
@@ -234,7 +318,8 @@ def local_checks(view: NodeView) -> tuple[CheckOfNode, ...]:
     hardware = enclave is not None and enclave.evidence is not EvidenceType.SIMULATED
     sends = role not in (NodeRole.SHARD, NodeRole.MONITOR)
     return (
-        *((signer, lease) if sends else ()), database, disk, ports,
+        *((signer, lease) if sends else ()), database, disk, time_service, memory, ports,
+        *((backup_age,) if isinstance(view.settings, NodeSettings | OperatorSettings) and view.settings.backup else ()),
         *((da,) if sends else ()), *((enclave_answers,) if role in JUDGES else ()),
         *((arithmetic,) if _has_model(view) else ()), *((endorsements,) if hardware else ()),
         *((device,) if enclave is not None and enclave.device != "cpu" else ()),

@@ -22,6 +22,7 @@ from chain.client.address_book import read_network, write_network
 from chain.deployment.params import ETHER
 from chain.sending.keys import open_signer, save_signer
 from cli.__main__ import main
+from cli.node.host_checks import KernelClock, kernel_clock, memory_check, time_service_check
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.fixtures.chain.devnet import MEASUREMENT, POOL, VERIFIERS, deployed, reader, word
 from tests.fixtures.court.session import QUOTE, TRUE, DisputeFixture
@@ -29,8 +30,8 @@ from tests.fixtures.verifier.node_file import node_file
 from verifier.settings import NodeSettings
 
 STAKE = 32 * ETHER
-OF_THIS_MACHINE = {"old_state", "disk"}
-"""Checks that this machine decides: a chain from a saved state has no states before it, and the disk may be full."""
+OF_THIS_MACHINE = {"old_state", "disk", "memory"}
+"""Checks that this machine decides: a chain from a saved state has no states before it, the disk may be full, memory broken."""
 
 
 class Node(NamedTuple):
@@ -139,6 +140,15 @@ def test_doctor_and_status_say_that_sending_is_stopped(watchtower: Node, capsys:
         found = verb(capsys, words, "--config", str(watchtower.config), wanted=Exit.NOT_READY)
         told = {each["name"]: each["value"] for each in found.get("checks", found.get("problems"))}
         assert "somebody else" in told["sending"]
+
+
+def test_doctor_misses_the_backup_that_the_settings_ask_for(watchtower: Node, capsys: pytest.CaptureFixture[str]) -> None:
+    words, folder = ("doctor", "--config", str(watchtower.config)), watchtower.folder / "copies"
+    folder.mkdir(mode=0o700)
+    watchtower.config.write_text(f'{watchtower.config.read_text()}\n[backup]\nfolder = "{folder}"\n')
+    assert failing(verb(capsys, *words, wanted=Exit.NOT_READY))["backup_age"]["value"] == "no backup in copies"
+    assert main(["backup", "make", str(folder / "one.tar"), "--config", str(watchtower.config)]) == Exit.OK
+    assert "backup_age" not in failing(verb(capsys, *words, wanted=Exit.NOT_READY))
 
 
 def test_doctor_changes_nothing(watchtower: Node, capsys: pytest.CaptureFixture[str]) -> None:
@@ -250,3 +260,34 @@ def test_member_whose_table_lacks_a_vote_of_the_chain_must_not_vote(
     assert "round 1 is missing" in lacking["protection"]["value"]
     Protection(open_database(url), SystemClock()).sign_once(mine, QUOTE)
     assert "protection" not in failing(verb(capsys, "doctor", "--config", config, wanted=Exit.NOT_READY))
+
+
+@pytest.mark.parametrize(
+    ("clock", "is_test", "is_met", "value"),
+    [
+        (KernelClock(True, 0.004), False, True, "synchronised, to 4 ms"),
+        (KernelClock(True, 30.0), False, False, "synchronised, to 30000 ms"),
+        (KernelClock(False, 16.0), False, False, "not synchronised"),
+        (KernelClock(False, 16.0), True, True, "not synchronised (a test chain)"),
+        (None, False, True, "this system does not tell"),
+    ],
+)
+def test_clock_that_no_service_keeps_fails_on_a_real_chain(
+    clock: KernelClock | None, is_test: bool, is_met: bool, value: str
+) -> None:
+    found = time_service_check(clock, is_test)
+    assert (found.ok, found.value) == (is_met, value) and "chrony" in found.advice
+
+
+def test_kernel_says_whether_its_clock_is_kept() -> None:
+    found = kernel_clock()
+    assert found is None or 0 <= found.error_s < 2**31
+
+
+def test_lost_bits_of_memory_fail_their_check(tmp_path: Path) -> None:
+    assert memory_check(tmp_path).value == "no ECC that the kernel reports" and memory_check(tmp_path).ok
+    for number, count in enumerate((0, 3)):
+        (tmp_path / f"mc{number}").mkdir()
+        (tmp_path / f"mc{number}" / "ue_count").write_text(f"{count}\n")
+    found = memory_check(tmp_path)
+    assert not found.ok and found.value == "3 uncorrected errors in 2 controllers"
