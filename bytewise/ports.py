@@ -1,8 +1,10 @@
 """Interfaces of the world outside an actor. Adapters implement them; only `__main__` modules and `cli` choose adapters."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from bytewise.crypto.bls import PublicKey
+from bytewise.crypto.certificates import BlsCertificate
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decisions.audits import AuditStage
 from bytewise.protocol.decisions.demands import DemandRecord
@@ -12,7 +14,7 @@ from bytewise.protocol.records.compare import Generated, Verification
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import BatchHeader, Receipt, SignedLeaf, SignedReceipt
 from bytewise.protocol.records.request import Output, Request
-from bytewise.protocol.records.statements import AuditResult, Vote
+from bytewise.protocol.records.statements import AuditResult, Finding, Vote
 from bytewise.protocol.units import Address, Blob, Digest
 
 
@@ -293,6 +295,46 @@ class VoteSender(Protocol):
 
     def reveal(self, vote: Vote, quote: Blob) -> None:
         """Reveals a committed vote with its result quote."""
+        ...
+
+
+class CertificateSender(Protocol):
+    """Transactions of a member that collects a verdict certificate."""
+
+    def post_commit_root(self, dispute: Digest, round_number: int, root: Digest) -> None:
+        """States that commitments under this root existed before the first reveal."""
+        ...
+
+    def certify(self, finding: Finding, commit_root: Digest, certificate: BlsCertificate, settles: bool = False) -> None:
+        """Sends one signature of members whose seats make a quorum. With `settles` the round is counted too."""
+        ...
+
+    def reveal_under_root(self, vote: Vote, quote: Blob, proof: Sequence[Digest]) -> None:
+        """Reveals the sender's own vote under the first root of the round."""
+        ...
+
+
+class CertificateView(Protocol):
+    """What a certificate needs of the chain. Every read is pinned to one block."""
+
+    def first_root(self, dispute: Digest, round_number: int, from_block: int, to_block: int) -> Digest | None:
+        """The first root of commitments that was posted for a round in these blocks, or None."""
+        ...
+
+    def keys_at(self, block: int, to_block: int) -> Mapping[Address, PublicKey]:
+        """Certificate keys of accounts at the end of `block`, if their places are noted by the end of `to_block`."""
+        ...
+
+
+class GossipPort(Protocol):
+    """Messages from member to member. They may be late, lost, doubled or lies: nothing with a deadline depends on them."""
+
+    def publish(self, topic: str, body: dict[str, Any]) -> None:
+        """Sends a body to all members. `Unavailable` if that is not possible now."""
+        ...
+
+    def take(self, topic: str) -> Sequence[dict[str, Any]]:
+        """The bodies on a topic that arrived since the last call. `Unavailable` as above."""
         ...
 
 

@@ -212,6 +212,7 @@ def _disputes(
         Counter((each.dispute, each.round, each.voter) for each in history.commitments(first, block)),
         {(each.vote.dispute, each.vote.round, each.vote.voter): each for each in reversed(history.openings(first, block))},
         ends, policies, reader.network, ChainClaimHistory(reader, block), labels,
+        frozenset((each.finding.dispute, int(each.finding.round)) for each in history.certificates(first, block)),
     )  # fmt: skip
     money = {ending.dispute: ending for ending in endings}
     params = functools.cache(lambda version: reader.params(version, block))
@@ -233,6 +234,14 @@ class _Votes(NamedTuple):
     network: Network
     premises: ChainClaimHistory
     labels: Labels
+    certified: frozenset[tuple[Digest, int]]
+    """Disputes and rounds with a certificate."""
+
+    def brought_by(self, case: Dispute) -> str | None:
+        """How the verdict came to the chain: `certificate` or `votes`; None without one."""
+        if verdict_of(case) in (Verdict.NONE, Verdict.REFUNDED):
+            return None
+        return "certificate" if (case.id, case.round) in self.certified else "votes"
 
     def quote(self, case: Dispute, opened: RevealEvent) -> Quoted:
         """Judgement of the quote of an opened vote."""
@@ -252,6 +261,7 @@ def _dispute(case: Dispute, votes: _Votes, ending: DisputeEndedEvent | None) -> 
         "assurance": votes.labels.of_epoch(case.key_epoch),
         "seats": case.seats,
         "verdict": verdict_of(case).name,
+        "brought_by": votes.brought_by(case),
         "claim": hex0x(case.claim),
         "replacement": None if case.replacement == ZERO_DIGEST else hex0x(case.replacement),
         "members": [_member(case, member, votes) for member in case.members],

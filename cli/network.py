@@ -62,10 +62,11 @@ def dispute_entry(row: Mapping[str, Any], names: Mapping[str, str]) -> tuple[str
     from bytewise_client.network_state import HOLDS, seats_for
 
     quotes = [member["quote"] for member in row["members"] if member["quote"] is not None]
-    absent = sum(member["seats"] for member in row["members"] if member["commitments"] == 0)
+    absent = sum(member["seats"] for member in row["members"] if member["commitments"] == 0 and not member["revealed"])
     money = row["money"]
     return row["dispute"], {
-        "receipt": row["receipt"], "verdict": row["verdict"], "phase": row["phase"], "round": row["round"],
+        "receipt": row["receipt"], "verdict": row["verdict"], "brought by": row["brought_by"] or "nothing",
+        "phase": row["phase"], "round": row["round"],
         "assurance": row["assurance"], "operator": names.get(row["operator"], row["operator"]),
         "challenger": names.get(row["challenger"], row["challenger"]),
         "seats for it": f"{seats_for(row)} of {row['seats']}", "absent": absent,

@@ -8,15 +8,24 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bytewise.ports import VoteSender
+from bytewise.ports import CertificateSender, VoteSender
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.decisions.actions import Action, CastCommit, CastReveal, RunVoteJob
+from bytewise.protocol.decisions.actions import (
+    Action,
+    CastCommit,
+    CastReveal,
+    CertifyRound,
+    PostCommitRoot,
+    RevealUnderRoot,
+    RunVoteJob,
+)
+from bytewise.protocol.decisions.certificates import ALONE
 from bytewise.protocol.decisions.disputes import Round, VotePolicy, decide_member
 from bytewise.protocol.decisions.snapshot import Dispute, Snapshot
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors.actors import NotServed
-from bytewise.protocol.errors.branches import Unavailable
+from bytewise.protocol.errors.branches import Bug, Unavailable
 from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.records.statements import Outcome, Vote
 from bytewise.protocol.signing import Signer
@@ -26,6 +35,7 @@ from bytewise.storage.duties import Duties
 from bytewise.storage.journal import Journal
 from bytewise.storage.protection import Protection, StoredVote
 from bytewise.storage.restore_fence import RestoreFence
+from committee.certificates import Certificates
 from verifier.jobs.enclave_presence import EnclaveAway
 from verifier.jobs.job_pool import VOTE, FinishedJob, JobOrder, JobPool
 from verifier.jobs.tickets import run_job, vote_right
@@ -58,8 +68,9 @@ class Ballots:
     def __init__(
         self, network: Network, records: Records, control: DaHealth, duties: Duties, protection: Protection, journal: Journal,
         signer: Signer, pool: JobPool, rng: Callable[[int], bytes], policy: VotePolicy,
-        fence: RestoreFence | None = None,
+        fence: RestoreFence | None = None, certificates: Certificates | None = None,
     ) -> None:  # fmt: skip
+        self._certificates = certificates
         self._fence = fence
         self._network = network
         self._records = records
@@ -102,9 +113,12 @@ class Ballots:
             do = "nothing: the lost database may have a vote of this round, so this seat makes none, at the known penalty"
             telemetry.log("vote.left_out", dispute=dispute_id, round=number, do=do)
         self._lost = lost
-        return decide_member(
+        actions = decide_member(
             snapshot, self._network.disputes_domain, self._signer.address, votes, declined, running, self._policy, lost
         )
+        if self._certificates is None or snapshot.paused:
+            return actions
+        return self._together(self._certificates, snapshot, actions, {key: votes[key] for key in votes if key[0] not in declined})
 
     def start(self, action: RunVoteJob, snapshot: Snapshot) -> None:
         """Gets the envelope and queues the enclave job.
@@ -168,6 +182,26 @@ class Ballots:
         vote = action.vote
         stored = self._protection.require(vote.dispute, vote.round, vote.voter)
         sender.reveal(stored.vote, stored.quote)
+
+    def collect(self, action: PostCommitRoot | CertifyRound | RevealUnderRoot, sender: CertificateSender) -> None:
+        """Takes a step of a verdict certificate."""
+        _present(self._certificates).collect(action, sender)
+
+    def _together(
+        self, certificates: Certificates, snapshot: Snapshot, actions: tuple[Action, ...], votes: dict[Round, Vote]
+    ) -> tuple[Action, ...]:
+        """The actions with those of verdict certificates in the place of commitments and reveals that these replace."""
+        certificates.listen(snapshot)
+        found: list[Action] = []
+        shared: set[Round] = set()
+        for dispute in snapshot.disputes:
+            vote = votes.get((dispute.id, dispute.round))
+            plan = ALONE if vote is None else certificates.plan(snapshot, dispute, vote)
+            found += plan.actions
+            if not plan.acts_alone:
+                shared.add((dispute.id, dispute.round))
+        single = [each for each in actions if not (isinstance(each, CastCommit | CastReveal) and _round_of(each.vote) in shared)]
+        return (*single, *found)
 
     def _protect_settled(self, snapshot: Snapshot) -> None:
         """Turns a result into the vote once a reorganisation of its seed is very unlikely, or once there is no time left to wait.
@@ -234,6 +268,16 @@ class Ballots:
             self._duties.done(kind, dispute.id, "revealed")
         elif dispute.phase > Phase.REVEAL:
             self._duties.miss(kind, dispute.id, "no vote")
+
+
+def _round_of(vote: Vote) -> Round:
+    return vote.dispute, int(vote.round)
+
+
+def _present(certificates: Certificates | None) -> Certificates:
+    if certificates is None:
+        raise Bug("a step of a certificate in a member that makes none")
+    return certificates
 
 
 def _draw_of(case: Dispute, who: Address) -> tuple[Digest, int]:

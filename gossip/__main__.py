@@ -15,14 +15,17 @@ def main() -> int:
     """Runs until SIGTERM; the exit code."""
     parser = argparse.ArgumentParser("gossip", description="The gossip process of one member.")
     parser.add_argument("--config", type=Path, required=True, help="settings file (TOML)")
-    parser.add_argument("--identity", action="store_true", help="print the peer key, which the account signs, and end")
+    parser.add_argument(
+        "--identity", metavar="ACCOUNT", help="print peer_key and peer_proof for [gossip] of this account, and end"
+    )
     arguments = parser.parse_args()
     try:
         settings = read_settings(arguments.config)
-        from gossip.node import peer_key, run
+        from gossip.node import identity, run
 
         if arguments.identity:
-            print(peer_key(settings.key_file))
+            key, proof = identity(settings.key_file, arguments.identity)
+            print(f'peer_key = "{key}"\npeer_proof = "{proof}"')
             return 0
         return run(settings)
     except GossipRefused as error:

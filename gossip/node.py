@@ -33,7 +33,7 @@ from gossip.admission import Admission
 from gossip.envelopes import MAX_ENVELOPE_BYTES, MAX_REQUEST_BYTES, PIECE_BYTES, EnvelopeShelf, write_request
 from gossip.handover import HandOverServer
 from gossip.messages import MAX_MESSAGE_BYTES, TOPICS, GossipRefused, topic_name, write_message
-from gossip.peers import PeersFile, read_peers
+from gossip.peers import PeersFile, possession_of, read_peers
 from gossip.ring import Ring
 from gossip.settings import GossipProcessSettings
 
@@ -255,9 +255,10 @@ class _Doorkeeper:
         """Nothing."""
 
 
-def peer_key(key_file: Path) -> str:
-    """The public peer key of a key file, which is made if it is missing."""
-    return "0x" + bytes(create_new_key_pair(_seed(key_file)).public_key.to_bytes()).hex()
+def identity(key_file: Path, account: str) -> tuple[str, str]:
+    """The public peer key of a key file, which is made if it is missing, and its signature for an account."""
+    pair = create_new_key_pair(_seed(key_file))
+    return "0x" + bytes(pair.public_key.to_bytes()).hex(), "0x" + bytes(pair.private_key.sign(possession_of(account))).hex()
 
 
 def run(settings: GossipProcessSettings) -> int:

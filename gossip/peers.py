@@ -49,6 +49,11 @@ class PeersFile:
         return next((each.account for each in self.peers if each.key == key), None)
 
 
+def possession_of(account: str) -> bytes:
+    """What a peer key signs to say that it is the key of an account's gossip process."""
+    return b"bytewise gossip process of " + account.lower().encode()
+
+
 def write_peers(path: Path, peers: PeersFile) -> None:
     """Replaces the file, unless it has these bytes already."""
     data = canonical({

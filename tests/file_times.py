@@ -11,7 +11,8 @@ import pytest
 TESTS = Path(__file__).parent
 LONGEST = (
     "unit/serving/test_operator_crash.py", "unit/committee/test_lease.py", "unit/cli/test_node_bad_input.py",
-    "unit/cli/test_verify.py", "unit/chain/test_whole_system.py", "unit/dashboard/test_pages.py",
+    "unit/committee/test_certificates.py", "unit/cli/test_verify.py", "unit/chain/test_whole_system.py",
+    "unit/dashboard/test_pages.py",
     "unit/chain/capsule/test_page.py", "unit/dashboard/test_process.py", "unit/cli/test_capsule.py",
     "unit/inference/test_laws.py", "unit/enclave/test_enclave_process.py", "unit/storage/test_step_back.py",
     "unit/cli/test_node_checks.py", "unit/committee/test_killed_member.py", "unit/bad_input/test_unavailability.py",

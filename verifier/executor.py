@@ -8,12 +8,21 @@ only a sender.
 from collections import OrderedDict
 from typing import Protocol, TypeVar, assert_never
 
-from bytewise.ports import AccountSender, AuditSender, CourtSender, DemandSender, ReportSender, VoteSender
+from bytewise.ports import (
+    AccountSender,
+    AuditSender,
+    CertificateSender,
+    CourtSender,
+    DemandSender,
+    ReportSender,
+    VoteSender,
+)
 from bytewise.protocol.decisions.actions import (
     Action,
     AnswerList,
     CastCommit,
     CastReveal,
+    CertifyRound,
     ClaimBounty,
     CollectReport,
     CollectSlash,
@@ -30,11 +39,13 @@ from bytewise.protocol.decisions.actions import (
     OpenDispute,
     PayOut,
     PostAudit,
+    PostCommitRoot,
     Rearm,
     ReleaseBatch,
     ReportEquivocation,
     ReportSkipped,
     RetrySlash,
+    RevealUnderRoot,
     RunAudit,
     RunVoteJob,
     Settle,
@@ -59,7 +70,9 @@ Move = (
 """Actions that need only the sender."""
 
 
-class MoveSender(CourtSender, VoteSender, AuditSender, DemandSender, ReportSender, AccountSender, Protocol):
+class MoveSender(
+    CourtSender, VoteSender, CertificateSender, AuditSender, DemandSender, ReportSender, AccountSender, Protocol
+):  # fmt: skip
     """All transactions that moves send. The methods below have no deadline."""
 
     def collect_slash(self, slash_id: int) -> None:
@@ -154,6 +167,17 @@ def demand_journal_entry(action: DemandList | DemandEnvelope | DemandAnchor) -> 
     return action.receipt_id, bond
 
 
+def certificate_journal_entry(action: PostCommitRoot | CertifyRound | RevealUnderRoot) -> tuple[bytes, dict[str, object]]:
+    """Subject and body of the journal entry of a certificate's step."""
+    match action:
+        case PostCommitRoot():
+            return action.dispute, {"round": action.round, "root": hex0x(action.root)}
+        case CertifyRound():
+            return action.finding.dispute, {"round": action.finding.round, "signers": str(action.signers)}
+        case RevealUnderRoot():
+            return action.vote.dispute, {"round": action.vote.round}
+
+
 T = TypeVar("T")
 
 MAX_RECORDED = 4096
@@ -174,6 +198,10 @@ class VoteExecutor(Protocol):
 
     def reveal(self, action: CastReveal, sender: VoteSender) -> None:
         """Reveals the committed vote."""
+        ...
+
+    def collect(self, action: PostCommitRoot | CertifyRound | RevealUnderRoot, sender: CertificateSender) -> None:
+        """Takes a step of a verdict certificate."""
         ...
 
 
@@ -230,6 +258,9 @@ class ActionExecutor:
             case CastReveal():
                 self._record(action, action.vote.dispute, {"round": action.vote.round})
                 _present(self._voting).reveal(action, self._sender)
+            case PostCommitRoot() | CertifyRound() | RevealUnderRoot():
+                self._record(action, *certificate_journal_entry(action))
+                _present(self._voting).collect(action, self._sender)
             case AnswerList():
                 raise Bug("an operator's act in a verifier")
             case _:

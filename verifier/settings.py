@@ -44,6 +44,7 @@ class HintListener:
 
 LONGEST_DEADLINE_S = 5.0
 """Longest deadline of a strategy. A tick waits for it, and other duties wait for the tick."""
+_PEER_KEY = re.compile(r"0x[0-9a-f]{64}0x[0-9a-f]{128}")
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
@@ -108,6 +109,43 @@ class HintSettings:
     """File with the certificates of the watchtowers, PEM."""
 
 
+_UNIX = "unix:"
+GOSSIP_OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class GossipSettings:
+    """Section `[gossip]`: messages between members, which make verdict certificates. Everything also works without it."""
+
+    process: str = GOSSIP_OFF
+    """`off`, or `unix:` and the path of the socket of the gossip process (`python -m gossip`)."""
+    bls_key_file: Path | None = None
+    """Key of a member for certificates, 32 bytes in hex; made with mode 0600 if it is missing. The member registers it itself."""
+    peers_file: Path | None = None
+    """`peers.json`, which this process writes for the gossip process."""
+    identities_folder: Path | None = None
+    """Folder of the identities of members, a file each. This process writes its own there; send it to the other members."""
+    peer_key: str = ""
+    """Public key of the own gossip process, as `python -m gossip --identity ACCOUNT` prints it."""
+    peer_proof: str = ""
+    """Signature of that key for the own account, printed beside it."""
+    addresses: tuple[str, ...] = ()
+    """Multiaddresses at which other members reach the own gossip process, for example `/ip4/192.0.2.1/tcp/4001`."""
+
+    def __post_init__(self) -> None:
+        if self.process == GOSSIP_OFF:
+            return
+        if not self.process.removeprefix(_UNIX) or not self.process.startswith(_UNIX):
+            raise ConfigurationError("gossip.process", f"{self.process[:80]!r}: use {GOSSIP_OFF}, or {_UNIX} and a path")
+        if self.peers_file is None or self.identities_folder is None or not _PEER_KEY.fullmatch(self.peer_key + self.peer_proof):
+            raise ConfigurationError("gossip", "needs peers_file, identities_folder, peer_key and peer_proof")
+
+    @property
+    def socket(self) -> Path | None:
+        """Path of the gossip process's socket, or None if gossip is off."""
+        return None if self.process == GOSSIP_OFF else Path(self.process.removeprefix(_UNIX))
+
+
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
     """Settings of one duty process. Times are seconds of wall clock unless they say chain time."""
@@ -131,6 +169,8 @@ class NodeSettings:
     """Where a watchtower receives hints of auditors about the verdict. Without hints it never earns the opener's share."""
     hints: HintSettings | None = None
     """Watchtowers to which a verifier sends the findings of its audits."""
+    gossip: GossipSettings = field(default_factory=GossipSettings)
+    """Messages between members."""
     moves: MovePolicy = field(default_factory=MovePolicy)
     """Limits for moves that any account may make."""
     votes: VotePolicy = field(default_factory=VotePolicy)

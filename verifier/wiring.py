@@ -58,6 +58,8 @@ from verifier.disputes.strategist import LocalStrategy, Strategist, StrategyRunn
 from verifier.disputes.strategy_process import StrategyProcess
 from verifier.disputes.watchtower import Watchtower
 from verifier.executor import ActionExecutor, ObservingExecutor, VoteExecutor
+from verifier.gossip_client import GossipClient
+from verifier.gossip_peers import PeersWriter
 from verifier.guards import Guards
 from verifier.jobs.enclave_client import EnclaveClient
 from verifier.jobs.enclave_pool import EnclavePool
@@ -157,6 +159,9 @@ class NodeContext:
         self.hints: HintServer | None = None
         self.members: KnownVerifiers | None = None
         self.strategist: Strategist | None = None
+        socket = settings.gossip.socket
+        self.gossip = None if socket is None else GossipClient(socket)
+        self.peers = None if socket is None else PeersWriter(self.chain, self.network, self.signer, settings.gossip)
 
     @functools.cached_property
     def pool(self) -> EnclavePool:
@@ -273,7 +278,18 @@ class NodeContext:
             DeferredPayments(self.chain, first, me, moves),
         )
         orders = OrderedDuties(Duties(self.database, self.clock), self.sender)
-        everything = (EpochLabel(self.chain), votes, auditor, self.members, watchtower, reporter, demander, *stake, orders)
+        everything = (
+            EpochLabel(self.chain),
+            self.peers,
+            votes,
+            auditor,
+            self.members,
+            watchtower,
+            reporter,
+            demander,
+            *stake,
+            orders,
+        )
         parts: list[NodePart] = [part for part in everything if part is not None]
         executor: Executor = (
             ObservingExecutor()

@@ -23,6 +23,7 @@ PACKAGES = (
     "enclave",
     "dashboard",
     "cli",
+    "gossip",
     "adversaries",
 )
 """Root packages of this project."""

@@ -212,6 +212,10 @@ PROTECT_REFUSALS = _counter(
     "bytewise_protect_refusals_total", "Votes that the protection table refused (`second_vote`) or lacks (`missing`).", MEMBER,
     kind=("second_vote", "missing"),
 )  # fmt: skip
+GOSSIP_REFUSED = _counter(
+    "bytewise_gossip_refused_total", "Messages of other members that were refused: badly signed, of no seat, or other than the "
+    "sender's commitment.", MEMBER, error=(),
+)  # fmt: skip
 PART_FAILURES = _counter("bytewise_part_failures_total", "Steps of a part of the node that failed and are tried again.", DUTY,
                          part=(), error=())  # fmt: skip
 ACTION_FAILURES = _counter("bytewise_action_failures_total", "Decided actions that failed and are decided again.", DUTY,

@@ -6,6 +6,7 @@ other content raises `SecondVote`. The rule is that of EIP-3076; the table is de
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Engine, Row, select
@@ -21,7 +22,7 @@ from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest, hex0x, u
 from bytewise.service import metrics
 from bytewise.storage.engine import insert_if_new, read_transaction, write_transaction
 from bytewise.storage.nonce_lease import NonceLease
-from bytewise.storage.tables import ProtectedVoteRow
+from bytewise.storage.tables import ProtectedVoteRow, ReliedRootRow
 
 _FORMAT = "bytewise-protection-1"
 
@@ -101,6 +102,32 @@ class Protection:
             metrics.PROTECT_REFUSALS.labels(kind="second_vote").inc()
             raise SecondVote(hex0x(row.content_digest), hex0x(vote.dispute), vote.round)
         return _stored(row)
+
+
+class ReliedRoots:
+    """The roots of commitments on which a member relies instead of committing on the chain, with the commitments under them.
+
+    A root is kept before the member relies on it, because only the path to its own commitment lets it reveal its vote alone.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def keep(self, dispute: Digest, round_number: int, root: Digest, leaves: Mapping[int, Digest]) -> None:
+        """Keeps the commitments under the first root of a round. The first ones stay."""
+        value = encoding.encode({str(place): hex0x(leaf) for place, leaf in leaves.items()})
+        with write_transaction(self._engine) as connection:
+            insert_if_new(connection, ReliedRootRow, dispute=dispute, round=round_number, root=root, leaves=value)
+
+    def known(self, dispute: Digest, round_number: int) -> tuple[Digest, dict[int, Digest]] | None:
+        """Root and commitments of a round, or None."""
+        row = ReliedRootRow
+        query = select(row.root, row.leaves).where(row.dispute == dispute, row.round == round_number)
+        with read_transaction(self._engine) as connection:
+            found = connection.execute(query).one_or_none()
+        if found is None:
+            return None
+        return Digest(found.root), {int(place): Digest(unhex(leaf)) for place, leaf in encoding.parse(found.leaves).items()}
 
 
 def _imported(item: Any) -> StoredVote:

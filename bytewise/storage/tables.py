@@ -42,6 +42,16 @@ class ProtectedVoteRow(Base):
     created_at: Mapped[Int64]
 
 
+class ReliedRootRow(Base):
+    """The commitments under a posted root that has ours: without them our vote could not be revealed."""
+
+    __tablename__ = "relied_root"
+    dispute: Mapped[Bytes32] = mapped_column(primary_key=True)
+    round: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    root: Mapped[Bytes32]
+    leaves: Mapped[Bytes]
+
+
 class NonceLeaseRow(Base):
     """The process that may send for an account, until when, and the next free nonce."""
 

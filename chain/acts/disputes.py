@@ -1,12 +1,12 @@
 """Transactions about disputes (opening, draws, votes, counting, ending, paying), and verdict certificates."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bytewise.crypto.bls import BlsSignature, PublicKey, aggregate, point_words
+from bytewise.crypto.bls import point_words
+from bytewise.crypto.certificates import BlsCertificate
 from bytewise.protocol import digests, merkle
 from bytewise.protocol.court.commitments import Commit
-from bytewise.protocol.decisions.snapshot import Seat
 from bytewise.protocol.errors.actors import SecondVote
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.receipt import Receipt, receipt_id
@@ -17,53 +17,6 @@ from bytewise.storage.outbox import OutboxItem, OutboxState
 from chain.acts.base import NetworkPlanner
 from chain.client.artifacts import interface
 from chain.client.blocks import header_rlp
-
-
-class BlsCertificate(NamedTuple):
-    """An aggregate BLS signature under a finding, with the keys that made it (`Rounds.certify`)."""
-
-    signers: int
-    """Mask of the seats that signed."""
-    keys: tuple[PublicKey, ...]
-    """One key for each of those seats, lowest seat first. A member with several seats appears several times."""
-    signature: BlsSignature
-
-
-def signing_mask(members: Sequence[Seat], keys: Mapping[Address, PublicKey], willing: Collection[Address]) -> int:
-    """Mask of the seats that every signature covers (`commitments.certified_digest`).
-
-    `willing`: members that were seen to open their commitments under the root. Of these, the mask has the seats of those that
-    have a key and did not commit on the chain.
-    """
-    return sum(each.seat_mask for each in members if each.voter in willing and each.voter in keys and not each.committed)
-
-
-def certificate(
-    members: Sequence[Seat], keys: Mapping[Address, PublicKey], signatures: Mapping[Address, BlsSignature]
-) -> BlsCertificate:
-    """Combines the signatures into one certificate. Each signer must have signed for the seats of all signers (`signing_mask`).
-
-    `MalformedValue` if there is no signature, or if a signer has no key, has no seat, or committed on the chain. The caller
-    checks each signature first (`bls.check_signature`), because one bad signature makes the whole certificate invalid.
-    """
-    strangers = signatures.keys() - {each.voter for each in members if each.voter in keys and not each.committed}
-    if not signatures or strangers:
-        raise MalformedValue("certificate", f"signed by {len(signatures)}, of whom may not: {sorted(strangers)}")
-    signing_members = [each for each in members if each.voter in signatures]
-    key_of = {seat: keys[each.voter] for each in signing_members for seat in _seats_in(each.seat_mask)}
-    return BlsCertificate(
-        signers=sum(each.seat_mask for each in signing_members),
-        keys=tuple(key_of[seat] for seat in sorted(key_of)),
-        signature=aggregate((signatures[each.voter], each.seat_mask.bit_count()) for each in signing_members),
-    )
-
-
-def _seats_in(mask: int) -> Iterator[int]:
-    while mask:
-        lowest = mask & -mask
-        yield lowest.bit_length() - 1
-        mask ^= lowest
-
 
 ROUND_FUNCTIONS = frozenset({"commit", "commitFor", "postCommitRoot", "certify", "reveal", "revealMany", "revealUnderRoot"})
 """Functions of `Rounds`. Every other step of a round is a function of `Disputes`."""

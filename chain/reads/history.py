@@ -182,6 +182,13 @@ class CourtHistory:
                 CertificateEvent(_signed(Finding, log.values["finding"]), log.values["signers"], log.block) for log in found
             )
 
+    def first_root(self, dispute: Digest, round_number: int, from_block: int, to_block: int) -> Digest | None:
+        """The first root of commitments that was posted for a round in these blocks, or None."""
+        found = self._rounds("CommitRootPosted", from_block, to_block)
+        with reading_answer("CommitRootPosted"):
+            key = dispute, round_number
+            return next((Digest(v["root"]) for log in found for v in [log.values] if (v["id"], v["round"]) == key), None)
+
     def rounds(self, from_block: int, to_block: int) -> tuple[RoundSettledEvent, ...]:
         """Counted rounds; verdict NONE if inconclusive."""
         found = self._disputes("Settled", from_block, to_block)

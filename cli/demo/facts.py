@@ -78,7 +78,8 @@ def news(dispute: Dispute, names: dict[Any, str]) -> list[str]:
         seats = ", ".join(f"{names.get(m.voter, '?')} {m.seat_mask.bit_count()}" for m in dispute.members)
         told.append(f"dispute {what}: the block draws {dispute.seats} seats: {seats}")
     if dispute.phase in (Phase.APPEAL, Phase.AIRGAP):
-        told.append(f"dispute {what}: the seats say {dispute.verdict.name}; it may be appealed, and no money moves yet")
+        how = "one certificate" if any(dispute.certified_group) else "single votes"
+        told.append(f"dispute {what}: the seats say {dispute.verdict.name}, by {how}; it may be appealed, and no money moves yet")
     if dispute.phase is Phase.FINAL:
         told.append(f"dispute {what} is over: {Verdict(dispute.verdict).name}")
     return told

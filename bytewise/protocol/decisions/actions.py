@@ -3,7 +3,7 @@ section 2)."""
 
 from dataclasses import dataclass
 
-from bytewise.protocol.records.statements import AuditResult, Vote
+from bytewise.protocol.records.statements import AuditResult, Finding, Vote
 from bytewise.protocol.units import Address, Digest
 
 
@@ -83,6 +83,42 @@ class CastReveal:
 
     vote: Vote
     """The committed vote."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostCommitRoot:
+    """Put the root of the members' collected commitments on the chain."""
+
+    dispute: Digest
+    """Dispute id."""
+    round: int
+    """Round number."""
+    root: Digest
+    """Root of the commitments."""
+
+
+@dataclass(frozen=True, slots=True)
+class CertifyRound:
+    """Send the certificate of members that found the same."""
+
+    finding: Finding
+    """What all of them found."""
+    root: Digest
+    """First root of the round."""
+    signers: int
+    """Mask of their seats."""
+    settles: bool
+    """Whether every seat has spoken then, so that the round can be counted at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class RevealUnderRoot:
+    """Reveal a vote whose commitment is under the first root of the round."""
+
+    vote: Vote
+    """The committed vote."""
+    proof: tuple[Digest, ...]
+    """Path from its commitment to the root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +349,7 @@ Action = (
     DrawPart | Rearm | RunVoteJob | CastCommit | CastReveal | Settle | OpenAlt | Finalize | PayOut
     | SettleSeats | ReleaseBatch | AnswerList | ExpireList | FinishUnbond | Withdraw
     | RunAudit | PostAudit | OpenAudit | ClaimBounty | OpenDispute | DemandList | DemandEnvelope | DemandAnchor | Expire
+    | PostCommitRoot | CertifyRound | RevealUnderRoot
     | ReportEquivocation | ReportSkipped | CollectSlash | CollectReport | SyncStake | RetrySlash
 )  # fmt: skip
 """The union is closed: an executor matches every one of these actions."""

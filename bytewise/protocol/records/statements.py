@@ -117,6 +117,18 @@ class Possession:
 
 
 @dataclass(frozen=True, slots=True)
+class GossipIdentity:
+    """The statement by which an account binds the key of its gossip process (ADR-077)."""
+
+    who: Address
+    """Account of the member."""
+    peer_key: Digest
+    """Ed25519 public key of its gossip process."""
+    not_after: U64
+    """Last second, Unix time, in which the binding holds."""
+
+
+@dataclass(frozen=True, slots=True)
 class AuditResult:
     """Signed result of one light audit."""
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.crypto.bls import BlsSigner, PublicKey, aggregate
+from bytewise.crypto.certificates import certificate, signing_mask
 from bytewise.protocol.court.commitments import Commit
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.court.phases import Phase
@@ -16,7 +17,7 @@ from bytewise.protocol.errors.actors import BondMismatch, BreakerHolds, ChainRev
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import U16, U256, ZERO_DIGEST, Address, Blob, address
-from chain.acts.disputes import COMMITS_PER_CALL, SignedCommit, certificate, parts_of, signing_mask
+from chain.acts.disputes import COMMITS_PER_CALL, SignedCommit, parts_of
 from chain.acts.state_check import _MEANINGS, _REFUSAL_RULES, classify
 from chain.client import artifacts
 from chain.client.artifacts import Reason, interface

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bytewise.crypto.bls import BlsSigner
+from bytewise.crypto.certificates import certificate, signing_mask
 from bytewise.protocol import digests, merkle
 from bytewise.protocol.address_book import CodeHash
 from bytewise.protocol.court.commitments import Commit, certified_digest, sealed
@@ -20,7 +21,7 @@ from bytewise.protocol.records.statements import Finding, Outcome, Verdict
 from bytewise.protocol.signing import LocalSigner, struct_values, typed_digest
 from bytewise.protocol.units import U16, ZERO_DIGEST
 from bytewise.storage.outbox import OutboxState
-from chain.acts.disputes import SignedCommit, certificate, signing_mask
+from chain.acts.disputes import SignedCommit
 from chain.acts.governed import set_params
 from chain.client.address_book import read_network, verify_code, write_network
 from chain.client.rpc import ChainClient

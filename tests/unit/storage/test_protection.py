@@ -13,7 +13,7 @@ from bytewise.protocol.errors.actors import ProtectionMissing, SecondVote
 from bytewise.protocol.errors.records import WrongFields
 from bytewise.protocol.units import Blob
 from bytewise.storage.engine import open_database
-from bytewise.storage.protection import Protection, StoredVote
+from bytewise.storage.protection import Protection, ReliedRoots, StoredVote
 from tests.fixtures.storage.children import Child, race
 from tests.fixtures.storage.hand_clock import HandClock
 from tests.fixtures.storage.stored_records import ACCOUNT, OTHER, name, vote
@@ -113,3 +113,12 @@ def test_one_commitment_exists_per_round_in_any_order_of_calls(table: Protection
             continue
         assert seen.setdefault(round_number, stored) == stored
     assert all(table.known(v.vote.dispute, v.vote.round, ACCOUNT) == v for v in seen.values())
+
+
+def test_first_root_of_a_round_is_kept(engine: Engine) -> None:
+    roots = ReliedRoots(engine)
+    assert roots.known(name(1), 1) is None
+    roots.keep(name(1), 1, name(2), {0: name(3), 7: name(4)})
+    roots.keep(name(1), 1, name(5), {})
+    assert ReliedRoots(engine).known(name(1), 1) == (name(2), {0: name(3), 7: name(4)})
+    assert roots.known(name(1), 2) is None

@@ -12,6 +12,7 @@ def upgrade() -> None:
     _named_lock()
     _journal_entry()
     _protected_vote()
+    _relied_root()
     _nonce_lease()
     _outbox()
     _outbox_attempt()
@@ -70,6 +71,17 @@ def _protected_vote() -> None:
         sa.Column("quote", sa.LargeBinary(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("dispute", "round", "voter", name=op.f("pk_protected_vote")),
+    )
+
+
+def _relied_root() -> None:
+    op.create_table(
+        "relied_root",
+        sa.Column("dispute", sa.LargeBinary(length=32), nullable=False),
+        sa.Column("round", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("root", sa.LargeBinary(length=32), nullable=False),
+        sa.Column("leaves", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("dispute", "round", name=op.f("pk_relied_root")),
     )
 
 

@@ -1,0 +1,76 @@
+"""Verdict certificates: signatures of members over one finding, added up (ADR-026)."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from bytewise.crypto.bls import BlsSignature, PublicKey, aggregate, check_signature, committee_key
+from bytewise.protocol.decisions.snapshot import Seat
+from bytewise.protocol.errors.records import BadSignature, MalformedValue
+from bytewise.protocol.units import Address, Digest
+
+
+class BlsCertificate(NamedTuple):
+    """An aggregate BLS signature under a finding, with the keys that made it (`Rounds.certify`)."""
+
+    signers: int
+    """Mask of the seats that signed."""
+    keys: tuple[PublicKey, ...]
+    """One key for each of those seats, lowest seat first. A member with several seats appears several times."""
+    signature: BlsSignature
+
+
+def signing_mask(members: Sequence[Seat], keys: Mapping[Address, PublicKey], willing: Collection[Address]) -> int:
+    """Mask of the seats that every signature covers (`commitments.certified_digest`).
+
+    `willing`: members that were seen to open their commitments under the root. Of these, the mask has the seats of those that
+    have a key and did not commit on the chain.
+    """
+    return sum(each.seat_mask for each in members if each.voter in willing and each.voter in keys and not each.committed)
+
+
+def certificate(
+    members: Sequence[Seat], keys: Mapping[Address, PublicKey], signatures: Mapping[Address, BlsSignature]
+) -> BlsCertificate:
+    """Combines the signatures into one certificate. Each signer must have signed for the seats of all signers (`signing_mask`).
+
+    `MalformedValue` if there is no signature, or if a signer has no key, has no seat, or committed on the chain. The caller
+    checks each signature first (`bls.check_signature`), because one bad signature makes the whole certificate invalid.
+    """
+    strangers = signatures.keys() - {each.voter for each in members if each.voter in keys and not each.committed}
+    if not signatures or strangers:
+        raise MalformedValue("certificate", f"signed by {len(signatures)}, of whom may not: {sorted(strangers)}")
+    signing_members = [each for each in members if each.voter in signatures]
+    key_of = {seat: keys[each.voter] for each in signing_members for seat in _seats_in(each.seat_mask)}
+    return BlsCertificate(
+        signers=sum(each.seat_mask for each in signing_members),
+        keys=tuple(key_of[seat] for seat in sorted(key_of)),
+        signature=aggregate((signatures[each.voter], each.seat_mask.bit_count()) for each in signing_members),
+    )
+
+
+def _seats_in(mask: int) -> Iterator[int]:
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def wrong_signers(
+    members: Sequence[Seat], keys: Mapping[Address, PublicKey], message: Digest, signatures: Mapping[Address, BlsSignature]
+) -> frozenset[Address]:
+    """Signers whose signature is not over this message by their key. Checks the sum first, and each one only if that is wrong."""
+    seats = {each.voter: each.seat_mask.bit_count() for each in members}
+    try:
+        whole = aggregate((signature, seats[who]) for who, signature in signatures.items())
+        check_signature(committee_key((keys[who], seats[who]) for who in signatures), message, whole)
+    except (BadSignature, MalformedValue):
+        return frozenset(who for who, signature in signatures.items() if not _is_signed(keys[who], message, signature))
+    return frozenset()
+
+
+def _is_signed(key: PublicKey, message: Digest, signature: BlsSignature) -> bool:
+    try:
+        check_signature(key, message, signature)
+    except (BadSignature, MalformedValue):
+        return False
+    return True

@@ -1,0 +1,190 @@
+"""Decisions about verdict certificates: what a member does in a round whose commitments may go under one root (ADR-077).
+
+A member that takes part commits by a shared root, opens its vote to the other members, and signs for all of them together. Each
+step has a moment after which the member acts alone on the chain: it commits itself, or reveals its vote under the root. So a
+round ends rightly with any number of liars, and with no message at all.
+"""
+
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from bytewise.protocol import merkle
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.actions import CertifyRound, PostCommitRoot, RevealUnderRoot
+from bytewise.protocol.decisions.snapshot import Dispute, Seat
+from bytewise.protocol.records.statements import Finding, Vote
+from bytewise.protocol.units import U16, Address, Digest
+
+CertificateAction = PostCommitRoot | CertifyRound | RevealUnderRoot
+
+ATTEMPTS = 3
+"""Most sets of seats for which a member signs in one round."""
+COLLECT_PARTS, DIRECT_PARTS = 8, 12
+"""Sixteenths of the commit phase after which the commitments so far become a root, and after which a member commits itself."""
+REVEAL_PARTS = 8
+"""Sixteenths of the reveal phase after which a member reveals itself. An attempt takes two."""
+PARTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class RoundBoard:
+    """What one member knows of a round from verified messages and from the chain."""
+
+    able: Set[Address] = frozenset()
+    """Members that have a key for certificates."""
+    leaves: Mapping[Address, Digest] = field(default_factory=dict)
+    """Commitments that members shared, as `commitments.sealed` binds them. A member that signed two has none."""
+    root: Digest | None = None
+    """First root on the chain."""
+    under: Mapping[int, Digest] | None = None
+    """Commitments under that root by first seat, or None if they are not known."""
+    opened: Mapping[Address, Finding] = field(default_factory=dict)
+    """What opened votes say, of members whose vote fits their commitment."""
+    signed: tuple[int, ...] = ()
+    """Sets of seats for which this member signed, oldest first."""
+    shares: Mapping[int, Collection[Address]] = field(default_factory=dict)
+    """Members that signed for a set of seats, as far as is known; none that was seen to sign wrongly."""
+    complete: Set[int] = frozenset()
+    """Sets of seats of which every signature is there and was checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class CertificatePlan:
+    """What to do for one round at one block."""
+
+    acts_alone: bool = False
+    """Whether the member commits and reveals by itself, as without certificates."""
+    actions: tuple[CertificateAction, ...] = ()
+    """Transactions to send."""
+    shares_commitment: bool = False
+    """Whether to send the own commitment to the other members."""
+    opens_vote: bool = False
+    """Whether to send the own vote to the other members."""
+    signs: int = 0
+    """Set of seats to sign for now, or 0."""
+
+
+ALONE = CertificatePlan(acts_alone=True)
+
+
+def decide_certificate(clock: int, dispute: Dispute, me: Address, vote: Vote, leaf: Digest, board: RoundBoard) -> CertificatePlan:
+    """The plan of a member with a protected vote. `leaf` is its sealed commitment."""
+    seat = dispute.seat_of(me)
+    if seat is None or seat.committed or me not in board.able:
+        return ALONE
+    if dispute.phase is Phase.COMMIT:
+        return _decide_commit(clock, dispute, seat, leaf, board)
+    if dispute.phase is Phase.REVEAL and board.under is not None and board.under.get(first_seat(seat)) == leaf:
+        return _decide_reveal(clock, dispute, seat, vote, board)
+    return ALONE
+
+
+def finding_of(vote: Vote) -> Finding:
+    """What a vote says, without voter, seats, quote and salt."""
+    return Finding(
+        vote.dispute, vote.round, vote.outcome, vote.code, vote.tokens_hash, vote.trace_root, vote.round_digest
+    )  # fmt: skip
+
+
+def first_seat(seat: Seat) -> int:
+    """Number of a member's lowest seat, which is its place in the tree of commitments."""
+    return (seat.seat_mask & -seat.seat_mask).bit_length() - 1
+
+
+def leaves_of(dispute: Dispute, leaves: Mapping[Address, Digest], members: int) -> dict[int, Digest]:
+    """Commitments of the members whose seats are in a mask, by first seat."""
+    return {first_seat(each): leaves[each.voter] for each in dispute.members if each.voter in leaves and each.seat_mask & members}
+
+
+def _decide_commit(clock: int, dispute: Dispute, seat: Seat, leaf: Digest, board: RoundBoard) -> CertificatePlan:
+    begin, place = dispute.commit_end - dispute.commit_s, first_seat(seat)
+    late = clock >= begin + dispute.commit_s * DIRECT_PARTS // PARTS
+    if board.under is not None:
+        return CertificatePlan() if board.under.get(place) == leaf else ALONE
+    if late:
+        return ALONE
+    if board.root is not None:
+        return CertificatePlan(shares_commitment=True)
+    sharing = [each for each in _in_order(dispute) if each.voter in board.leaves and not each.committed]
+    everybody = all(each.committed or each.voter in board.leaves for each in dispute.members if each.voter in board.able)
+    rank = next((number for number, each in enumerate(sharing) if each.voter == seat.voter), None)
+    plan = CertificatePlan(shares_commitment=True)
+    if rank is None or _size(sharing) < dispute.quorum:
+        return plan
+    turn = begin + dispute.commit_s * (COLLECT_PARTS + rank) // PARTS
+    if clock < turn and not (everybody and rank == 0):
+        return plan
+    root = merkle.commit_root(leaves_of(dispute, board.leaves, mask_of(sharing)))
+    return CertificatePlan(shares_commitment=True, actions=(PostCommitRoot(dispute.id, dispute.round, root),))
+
+
+def _decide_reveal(clock: int, dispute: Dispute, seat: Seat, vote: Vote, board: RoundBoard) -> CertificatePlan:
+    length, passed = dispute.reveal_end - dispute.commit_end, clock - dispute.commit_end
+    assert board.under is not None
+    alone = RevealUnderRoot(vote, merkle.commit_proof(board.under, first_seat(seat)))
+    same = _agreeing(dispute, finding_of(vote), board)
+    heard = all(each.voter in board.opened for each in dispute.members if first_seat(each) in board.under)
+    number = min(passed * PARTS // max(1, 2 * length), ATTEMPTS)
+    hopeless = (heard or number >= 1) and _size(same) < dispute.quorum
+    if any(dispute.certified_group) or hopeless or passed * PARTS >= length * REVEAL_PARTS:
+        return CertificatePlan(actions=(alone,), opens_vote=True)
+    actions = _certify(clock, dispute, seat, vote, board)
+    wanted = _next_mask(dispute, same, heard, number, board)
+    return CertificatePlan(actions=actions, opens_vote=True, signs=wanted)
+
+
+def _next_mask(dispute: Dispute, same: Sequence[Seat], heard: bool, number: int, board: RoundBoard) -> int:
+    """The seats to sign for now, or 0. First all that agree; later those of them that signed before."""
+    if len(board.signed) >= ATTEMPTS or board.complete:
+        return 0
+    if not board.signed:
+        return mask_of(same) if heard or number >= 1 else 0
+    if len(board.signed) >= number:
+        return 0
+    spoke = {who for mask in board.shares for who in board.shares[mask]} if number == 2 else set(board.shares[board.signed[-1]])
+    willing = [each for each in same if each.voter in spoke]
+    wanted = mask_of(willing)
+    return wanted if wanted not in board.signed and _size(willing) >= dispute.quorum else 0
+
+
+def _certify(clock: int, dispute: Dispute, seat: Seat, vote: Vote, board: RoundBoard) -> tuple[CertifyRound, ...]:
+    """Sends a complete certificate: the first signer at once, the others in turn if it does not."""
+    mask = next((each for each in board.signed if each in board.complete), 0)
+    if not mask or board.root is None:
+        return ()
+    signers = [each for each in _in_order(dispute) if each.seat_mask & mask]
+    rank = next(number for number, each in enumerate(signers) if each.voter == seat.voter)
+    length = dispute.reveal_end - dispute.commit_end
+    if rank and clock < dispute.commit_end + length * (6 * 4 + rank) // (PARTS * 4):
+        return ()
+    spoken = mask | mask_of([each for each in dispute.members if any(each.group)])
+    return (CertifyRound(finding_of(vote), board.root, mask, spoken == (1 << dispute.seats) - 1),)
+
+
+def _agreeing(dispute: Dispute, finding: Finding, board: RoundBoard) -> list[Seat]:
+    """Members under the root that may sign and opened this finding."""
+    under = board.under or {}
+    return [
+        each for each in _in_order(dispute)
+        if first_seat(each) in under and each.voter in board.able and not each.committed
+        and board.opened.get(each.voter) == finding
+    ]  # fmt: skip
+
+
+def _in_order(dispute: Dispute) -> list[Seat]:
+    """Members by first seat: the order of the draw, which nobody chose."""
+    return sorted((each for each in dispute.members if each.seat_mask), key=first_seat)
+
+
+def mask_of(seats: Sequence[Seat]) -> int:
+    """All seats of some members."""
+    return sum(each.seat_mask for each in seats)
+
+
+def _size(seats: Sequence[Seat]) -> int:
+    return mask_of(seats).bit_count()
+
+
+def round_of(dispute: Dispute) -> tuple[Digest, U16]:
+    """Id and round, as messages name them."""
+    return dispute.id, U16(dispute.round)

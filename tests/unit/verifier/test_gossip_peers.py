@@ -1,0 +1,98 @@
+"""`peers.json` names registered members whose account and peer key signed for each other, and nobody else."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import U64, Address, Blob, Digest, hex0x
+from gossip.peers import possession_of, read_peers
+from tests.fixtures.builders import DISPUTES
+from tests.fixtures.builders import signer as signer_of
+from tests.fixtures.snapshot_builders import case, holdings, snapshot
+from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, seat
+from verifier.gossip_peers import VALID_S, IdentityFile, PeersWriter, read_identities, write_identity
+from verifier.settings import GossipSettings
+
+OPERATOR = signer_of("another member")
+NOW = 1_800_000_000
+
+
+def peer_key(number: int) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)
+
+
+def settings(folder: Path, who: LocalSigner, number: int = 1) -> GossipSettings:
+    key = peer_key(number)
+    return GossipSettings(
+        "unix:g.sock", None, folder / "peers.json", folder / "ids", hex0x(key.public_key().public_bytes_raw()),
+        hex0x(key.sign(possession_of(who.address))), ("/ip4/127.0.0.1/tcp/1",),
+    )  # fmt: skip
+
+
+def introduced(folder: Path, who: LocalSigner, number: int = 1, now: int = NOW) -> IdentityFile:
+    write_identity(folder / "ids", DISPUTES, who, settings(folder, who, number), now)
+    return decode(IdentityFile, (folder / "ids" / f"{who.address}.json").read_bytes())
+
+
+def test_identity_that_both_keys_signed_is_read(tmp_path: Path) -> None:
+    assert read_identities(tmp_path / "ids", DISPUTES, NOW) == []
+    found = introduced(tmp_path, ME)
+    assert read_identities(tmp_path / "ids", DISPUTES, NOW + VALID_S) == [found]
+    assert read_identities(tmp_path / "ids", DISPUTES, NOW + VALID_S + 1) == []
+
+
+def test_altered_identity_is_refused(tmp_path: Path) -> None:
+    good = introduced(tmp_path, ME)
+    other = peer_key(2).public_key().public_bytes_raw()
+    said = good.identity
+    for bad in (
+        dataclasses.replace(good, identity=dataclasses.replace(said, peer_key=Digest(other))),
+        dataclasses.replace(good, identity=dataclasses.replace(said, who=OPERATOR.address)),
+        dataclasses.replace(good, identity=dataclasses.replace(said, not_after=U64(2**40))),
+        dataclasses.replace(good, possession=Blob(peer_key(2).sign(possession_of(ME.address)))),
+        dataclasses.replace(good, possession=Blob(peer_key(1).sign(possession_of(OPERATOR.address)))),
+    ):
+        (tmp_path / "ids" / f"{ME.address}.json").write_bytes(encode(bad))
+        assert read_identities(tmp_path / "ids", DISPUTES, NOW) == []
+    for junk in (b"", b"{}", b"x" * 5000):
+        (tmp_path / "ids" / f"{ME.address}.json").write_bytes(junk)
+        assert read_identities(tmp_path / "ids", DISPUTES, NOW) == []
+
+
+def test_account_cannot_claim_the_peer_key_of_another(tmp_path: Path) -> None:
+    mine = introduced(tmp_path, ME)
+    claim = dataclasses.replace(introduced(tmp_path, OPERATOR, 2), possession=mine.possession)
+    stolen = dataclasses.replace(claim, identity=dataclasses.replace(claim.identity, peer_key=mine.identity.peer_key))
+    (tmp_path / "ids" / f"{OPERATOR.address}.json").write_bytes(encode(stolen))
+    assert [each.identity.who for each in read_identities(tmp_path / "ids", DISPUTES, NOW)] == [ME.address]
+
+
+def test_peers_are_members_with_a_pool_and_disputes_name_their_seats(tmp_path: Path) -> None:
+    class Chain:
+        pool = Digest(b"p" * 32)
+
+        def holdings(self, who: Address, block: int) -> object:
+            return holdings(pool=self.pool if who == ME.address else Digest(bytes(32)))
+
+    introduced(tmp_path, OPERATOR, 2)
+    writer = PeersWriter(Chain(), NETWORK, ME, settings(tmp_path, ME))  # type: ignore[arg-type]
+    open_case = case(phase=Phase.COMMIT, members=(seat(),))
+    writer.step(snapshot(open_case, timestamp=NOW))
+    written = read_peers(tmp_path / "peers.json")
+    assert [each.account for each in written.peers] == [ME.address]
+    assert written.disputes == {hex0x(open_case.id): (ME.address,)}
+
+
+@pytest.mark.parametrize("process", ["", "unix:", "tcp:1", "on"])
+def test_gossip_is_off_or_a_socket(process: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"gossip\.process"):
+        GossipSettings(process)
+    assert GossipSettings().socket is None
+    with pytest.raises(ConfigurationError, match="peer_key"):
+        GossipSettings("unix:g.sock")

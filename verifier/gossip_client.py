@@ -1,0 +1,40 @@
+"""The duty process's side of gossip: messages to and from the gossip process of this member (ADR-077)."""
+
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bytewise.protocol.errors.actors import TryAgain
+from gossip.handover import HandOverClient
+from gossip.messages import TOPICS, GossipRefused
+
+MAX_KEPT = 4096
+"""Most messages of one topic that wait to be taken. The oldest are dropped first."""
+
+
+class GossipClient:
+    """Implements `ports.GossipPort` over the UNIX socket of the gossip process."""
+
+    def __init__(self, socket: Path) -> None:
+        self._handover = HandOverClient(socket)
+        self._kept: dict[str, deque[dict[str, Any]]] = {topic: deque(maxlen=MAX_KEPT) for topic in TOPICS}
+
+    def publish(self, topic: str, body: dict[str, Any]) -> None:
+        """Hands a body to the gossip process. `TryAgain` if that is away or refuses."""
+        try:
+            self._handover.publish(topic, body)
+        except GossipRefused as error:
+            raise TryAgain("gossip", str(error)) from None
+
+    def take(self, topic: str) -> Sequence[dict[str, Any]]:
+        """The bodies on a topic that arrived since the last call. `TryAgain` if the gossip process is away."""
+        try:
+            while taken := self._handover.take():
+                for each in taken:
+                    self._kept[each.topic].append(each.body)
+        except GossipRefused as error:
+            raise TryAgain("gossip", str(error)) from None
+        found = tuple(self._kept[topic])
+        self._kept[topic].clear()
+        return found
