@@ -336,7 +336,7 @@ TREE = Noun(
             {
                 "slash": Verb(
                     "cli.drill.command:slash",
-                    "Play a slash of your own operator on a fork of the chain, and show who would lose and get what.",
+                    "Play a slash of your own account on a fork of the chain, and show who would lose and get what.",
                 )
             },
         ),

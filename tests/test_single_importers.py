@@ -73,7 +73,7 @@ CONCEPTS = {
     "chain.sending.signing_rules": "what an account signs",
     "cli.demo.ceremony": "the ceremony of the demo's key",
     "cli.demo.run": "the demo, without its options",
-    "cli.drill.slash": "the steps of a drill, without the command",
+    "cli.drill.penalty": "the steps of a drill, without the command",
     "cli.key.log_table": "tables of release logs, without their audit",
     "cli.node.monitor_state": "what a monitor knows, without its table",
     "cli.node.registration": "the calls of a registration, without the command",

@@ -1,5 +1,6 @@
 """`bytewise drill`: plays on a fork of the chain what would cost money on it."""
 
+import enum
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,21 +14,34 @@ from cli.options import NodeConfigOption
 from cli.output import OutputFormat, OutputOption, emit, ether, plain, printable, progress_of
 
 if TYPE_CHECKING:
-    from cli.drill.slash import DrillReport
+    from cli.drill.play import DrillReport
 
+
+class FaultOption(enum.StrEnum):
+    """How a verifier fails (`cli.drill.penalty.SeatFault`), without the imports of a drill."""
+
+    ABSENT = "absent"
+    NOT_REVEALED = "not-revealed"
+    WRONG = "wrong"
+
+
+FaultChoice = Annotated[FaultOption, typer.Option("--fault", help="How a verifier or member fails in its seats.")]
 ReceiptsOption = Annotated[
     int, typer.Option("--receipts", min=1, max=10_000, help="Receipts in the withheld batch; the penalty may grow with them.")
 ]
 
 
 def slash(
-    config: NodeConfigOption = Path(SETTINGS), receipts: ReceiptsOption = 1, output: OutputOption = OutputFormat.TABLE
-) -> None:
-    """Play a slash of your own operator on a fork of the chain, and show who would lose and get what.
+    config: NodeConfigOption = Path(SETTINGS), receipts: ReceiptsOption = 1,
+    fault: FaultChoice = FaultOption.ABSENT,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:  # fmt: skip
+    """Play a slash of your own account on a fork of the chain, and show who would lose and get what.
 
-    The command starts anvil on this machine as a fork of your chain node's newest block. On the fork your operator anchors a
-    batch whose list nobody can fetch, a watchtower demands the list, and the demand expires. Your key signs nothing, because the
-    fork asks for no signature. Nothing is sent to the chain. Gas costs nothing on the fork: every change is the contracts'.
+    The command starts anvil on this machine as a fork of your chain node's newest block. There, an operator anchors a batch whose
+    list nobody can fetch; a watchtower demands the list, and the demand expires. A verifier or member is drawn for a dispute of
+    an operator that exists on the fork only, and fails in its seats. Your key signs nothing, because the fork asks for none.
+    Nothing is sent to the chain. Gas costs nothing on the fork: every change is the contracts'.
 
     Exit codes: 0 played, 5 the node or the fork does not answer, 64 wrong settings, no anvil, or an account with nothing to lose.
 
@@ -36,18 +50,22 @@ def slash(
     from chain.client.rpc import ChainClient
     from cli.demo.actors import anvil
     from cli.drill.fork import running_fork
+    from cli.drill.penalty import PenaltyDrill, SeatFault
     from cli.drill.slash import SlashDrill
-    from cli.node.roles import NodeRole
+    from cli.node.roles import JUDGES, NodeRole
     from cli.node.view import NodeView
 
     view = NodeView(config)
-    if view.role is not NodeRole.OPERATOR:
-        raise ConfigurationError("role", f"{view.role}: this drill plays the slash of an operator")
+    if view.role not in (*JUDGES, NodeRole.OPERATOR):
+        raise ConfigurationError("role", f"{view.role}: has no stake to slash; operators, verifiers and members have")
     program, account, head = anvil(Path.cwd()), view.account, view.head
     node = next(iter(view.endpoints.urls))
     ChainClient(node, view.network.chain_id).head()
     with progress_of("drill:") as tell, running_fork(program, node, view.reader.network, head) as fork:
-        report = SlashDrill(fork, account, receipts, tell).play()
+        if view.role is NodeRole.OPERATOR:
+            report = SlashDrill(fork, account, receipts, tell).play()
+        else:
+            report = PenaltyDrill(fork, account, SeatFault(fault), tell).play()
     emit(output, document(report), lambda: _print(Console(), report))
 
 

@@ -75,6 +75,10 @@ class ForkedChain:
         self.client.rpc("evm_increaseTime", seconds)
         self.client.rpc("evm_mine")
 
+    def mine(self, blocks: int = 2) -> None:
+        """Mines blocks a second apart."""
+        self.client.rpc("anvil_mine", hex(blocks), hex(1))
+
     @contextmanager
     def rehearsal(self) -> Iterator[None]:
         """What happens inside is undone at the end."""

@@ -17,7 +17,9 @@ from chain.deployment.params import DEVNET
 from cli.__main__ import main
 from cli.drill.command import document
 from cli.drill.fork import running_fork
-from cli.drill.slash import DrillReport, SlashDrill
+from cli.drill.penalty import PenaltyDrill, SeatFault
+from cli.drill.play import DrillReport
+from cli.drill.slash import SlashDrill
 from tests.fixtures.chain.anvil import CHAIN_ID, PROGRAM, Anvil
 from tests.fixtures.chain.devnet import CHALLENGER, ENVIRONMENT, OPERATORS, STAKE_WEI, VERIFIERS, deployed
 from tests.fixtures.chain.lying_endpoints import fronts
@@ -83,7 +85,7 @@ def test_drill_of_a_small_stake_withholds_an_open_batch(anvil: Anvil, tmp_path: 
 
 @pytest.mark.parametrize(
     ("who", "words"),
-    [(VERIFIERS[0].address, "a verifier"), (CHALLENGER.address, "no operator")],
+    [(VERIFIERS[0].address, "no operator"), (CHALLENGER.address, "no operator")],
     ids=["verifier", "nobody"],
 )
 def test_account_that_is_no_operator_is_refused(anvil: Anvil, tmp_path: Path, who: Address, words: str) -> None:
@@ -148,3 +150,34 @@ def test_fork_that_does_not_start_is_unavailable(anvil: Anvil, tmp_path: Path) -
     with pytest.raises(TryAgain, match="anvil ended with code"), running_fork(PROGRAM, "http://127.0.0.1:9", court.network, 1):
         pass
     assert ChainClient(anvil.url, CHAIN_ID).head().number > 0
+
+
+CHARGES = {
+    SeatFault.ABSENT: DEVNET.money.absent_penalty, SeatFault.NOT_REVEALED: DEVNET.money.no_reveal_penalty,
+    SeatFault.WRONG: DEVNET.money.wrong_penalty,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", SeatFault)
+def test_verifier_loses_the_penalty_of_each_seat_on_the_fork(anvil: Anvil, tmp_path: Path, fault: SeatFault) -> None:
+    court = DisputeFixture(anvil, tmp_path, window=3600)
+    me, head = VERIFIERS[0].address, anvil.client.head()
+    with fronts(anvil, 1) as (front,):
+        with running_fork(PROGRAM, front.url, court.network, head.number) as fork:
+            report = PenaltyDrill(fork, me, fault, lambda *_: None).play()
+        assert front.asked.keys() <= READS
+    assert anvil.client.head() == head
+    drawn = next(re.search(r"drawn for (\d+) of", each.title) for each in report.steps if "You are drawn" in each.title)
+    assert drawn is not None and report.slashed_wei == int(drawn[1]) * CHARGES[fault]
+    stake = next(each for each in report.changes if (each.owner, each.what) == (me, "stake"))
+    assert stake.before - stake.after == report.slashed_wei > 0
+    assert sum(flow.wei for flow in report.flows if flow.event == "taken" and flow.account == me) == report.slashed_wei
+    assert {each.call for each in report.choices} >= {"StakeVault.requestUnbond", "StakeVault.deposit"}
+
+
+def test_account_without_a_pool_is_charged_for_nothing(anvil: Anvil, tmp_path: Path) -> None:
+    court = DisputeFixture(anvil, tmp_path)
+    with running_fork(PROGRAM, anvil.url, court.network, anvil.client.head().number) as fork:
+        drill = PenaltyDrill(fork, CHALLENGER.address, SeatFault.ABSENT, lambda *_: None)
+        with pytest.raises(ConfigurationError, match="in no pool"):
+            drill.play()

@@ -1,0 +1,165 @@
+"""What drills share: their report, steps on a fork, amounts before and after, and money that moved."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.decisions.snapshot import Holdings
+from bytewise.protocol.units import ZERO_ADDRESS, Address
+from chain.client.rpc import at_number
+from chain.deployment.calls import ContractCall
+from chain.reads.history import CourtHistory, LedgerEvent
+from chain.reads.reader import SnapshotReader
+from cli.drill.fork import ForkedChain
+from dashboard.index.money import BURN_REASONS, REASONS, SOURCES
+
+Tell = Callable[[str, int, int], None]
+Amounts = Mapping[tuple[str, str], int]
+"""Wei by owner and what it is."""
+
+
+class DrillStep(NamedTuple):
+    """One step of a drill."""
+
+    title: str
+    actor: Address
+    call: str
+    """Contract and function; empty where only time passes."""
+    after_s: int
+    """Seconds of the protocol clock since the first step."""
+    effect: str
+
+
+class Change(NamedTuple):
+    """One amount before and after the drill, in wei."""
+
+    owner: str
+    what: str
+    before: int
+    after: int
+
+
+class Flow(NamedTuple):
+    """Money that moved, in wei."""
+
+    event: str
+    reason: str
+    account: str
+    """Empty where no account gets it."""
+    wei: int
+
+
+class LaterAct(NamedTuple):
+    """What the account could still do after the slash."""
+
+    title: str
+    call: str
+    refusal: str
+    """The contract's reason; empty if it is allowed."""
+    note: str
+
+
+class DrillReport(NamedTuple):
+    """Everything that a drill found."""
+
+    account: Address
+    block: int
+    slashed_wei: int
+    steps: tuple[DrillStep, ...]
+    changes: tuple[Change, ...]
+    flows: tuple[Flow, ...]
+    choices: tuple[LaterAct, ...]
+
+
+class DrillPlay:
+    """One account on one fork."""
+
+    def __init__(self, fork: ForkedChain, account: Address, tell: Tell, steps: int) -> None:
+        """`tell` gets the name of each step, its number, and `steps`, the number of all."""
+        self.fork, self.account, self._tell, self._count = fork, account, tell, steps
+        self.reader = SnapshotReader(fork.client, fork.network)
+        self.first = self.reader.head()
+        self.snapshot = self.reader.snapshot(account, self.first)
+        self.params = self.reader.params(self.snapshot.params_version, self.first)
+        self._steps: list[DrillStep] = []
+
+    @property
+    def me(self) -> Holdings:
+        """The account now."""
+        return self.reader.holdings(self.account, self.reader.head())
+
+    def do(self, title: str, actor: Address, call: ContractCall, effect: str) -> None:
+        """Makes a call, and notes it as a step."""
+        self.tell(title)
+        self.fork.send(actor, call)
+        self.note(title, actor, str(call), effect)
+
+    def tell(self, title: str) -> None:
+        """Shows what comes next."""
+        self._tell(title, len(self._steps), self._count)
+
+    def note(self, title: str, actor: Address, call: str, effect: str) -> None:
+        """Notes a step."""
+        clock = self.reader.snapshot(ZERO_ADDRESS, self.reader.head()).clock
+        self._steps.append(DrillStep(title, actor, call, clock - self.snapshot.clock, effect))
+
+    def amounts(self, *others: Address) -> dict[tuple[str, str], int]:
+        """Wei of the account, of others, and of the ledger, now."""
+        head, me = self.reader.head(), self.account
+        mine, money = self.reader.holdings(me, head), self.reader.money(head)
+        found = {
+            (me, "balance"): mine.balance_wei, (me, "stake"): mine.stake_wei,
+            (me, "stake that receipts lock"): mine.collateral_wei, (me, "stake being withdrawn"): mine.unbonding_wei,
+            (me, "credit"): mine.credit_wei,
+        }  # fmt: skip
+        for each in others:
+            theirs = self.reader.holdings(each, head)
+            found |= {(each, "balance"): theirs.balance_wei, (each, "credit"): theirs.credit_wei}
+        return found | {("ledger", "burned"): money.total_burned, ("ledger", "treasury"): money.treasury}
+
+    def report(self, before: Amounts, after: Amounts, choices: Sequence[tuple[str, ContractCall, str]]) -> DrillReport:
+        """Everything so far; `choices` are tried and undone."""
+        lost = sum(before[self.account, each] - after[self.account, each] for each in ("stake", "stake being withdrawn"))
+        changes = tuple(Change(*key, before[key], after[key]) for key in before)
+        moved = CourtHistory(self.reader).movements(self.first + 1, self.reader.head())
+        later = tuple(LaterAct(title, str(call), self.fork.refusal(self.account, call), note) for title, call, note in choices)
+        flows = tuple(flow for each in moved for flow in flows_of(each))
+        return DrillReport(self.account, self.first, lost, tuple(self._steps), changes, flows, later)
+
+    def stake_choices(self) -> Iterator[tuple[str, ContractCall, str]]:
+        """What the account could do with credit and native stake."""
+        me = self.me
+        yield "withdraw credit", ContractCall("Ledger", "withdraw"), f"{me.credit_due_wei} of {me.credit_wei} wei are due"
+        if self.reader.record_life(self.reader.head()) is not None:
+            return
+        yield "deposit more stake", ContractCall("StakeVault", "deposit", (), 1), "at once"
+        unbond = ContractCall("StakeVault", "requestUnbond", (me.stake_wei,))
+        yield "begin to withdraw stake", unbond, self._unlock(me.stake_wei, unbond, self.params)
+        yield "finish a withdrawal", ContractCall("StakeVault", "finishUnbond"), "only after the delay"
+
+    def _unlock(self, stake_wei: int, unbond: ContractCall, params: ParamSet) -> str:
+        """When stake could leave, as the fork says after the request."""
+        if stake_wei == 0:
+            return "no stake is left"
+        vault = self.fork.network.addresses.stake_vault
+        with self.fork.rehearsal():
+            self.fork.send(self.account, unbond)
+            head = self.reader.head()
+            seen = self.fork.client.call("StakeVault", vault, "unbondingOf", self.account, block=at_number(head))
+            wait = seen["nextAt"] - self.reader.snapshot(self.account, head).clock
+        delay = f"`unbond_delay` is {params.times.unbond_delay} s"
+        return f"{stake_wei} wei unlock {wait} s later ({delay}); until then they can be slashed"
+
+
+def flows_of(moved: LedgerEvent) -> Sequence[Flow]:
+    """Who got or gave what, in one movement of the ledger."""
+    values: dict[str, Any] = moved.values
+    if moved.event == "Taken":
+        return [Flow("taken", SOURCES[values["source"]], values["from"], values["amount"])]
+    if moved.event == "Credited":
+        return [Flow("credited", REASONS[values["reason"]], values["account"], values["amount"])]
+    if moved.event == "CreditedEach":
+        return [Flow("credited", REASONS[values["reason"]], each, values["amount"]) for each in values["accounts"]]
+    if moved.event == "Burned":
+        return [Flow("burned", BURN_REASONS[values["reason"]], "", values["amount"])]
+    return [Flow(moved.event.lower(), "", "", values["amount"])]
