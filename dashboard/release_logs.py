@@ -73,7 +73,7 @@ class ReleaseLogShelf:
         return self._seen
 
     def refresh(self) -> None:
-        """Reads what changed since the last look. A copy counts only if each of its records is signed and follows the one before."""
+        """Reads what changed since the last look. A copy counts only if each record is signed and follows the one before."""
         decisions, unreadable, times = list[LoggedDecision](), list[str](), list[int]()
         with self._lock:
             for copy in self._copies():

@@ -35,6 +35,7 @@ from dashboard.release_logs import ReleaseLogShelf
 from dashboard.settings import DashboardSettings
 from dashboard.web.answers import DashboardSite
 from dashboard.web.app import build_app
+from dashboard.web.limits import REQUEST_S
 
 DRAIN_S = 5
 """Longest wait in seconds for open requests at shutdown. An event stream is ended by then."""
@@ -57,7 +58,9 @@ class DashboardProcess:
         self._engine = open_database(location)
         self._writer = IndexWriter(self._engine)
         self._writer.claim(NetworkName(book.chain_id, book_digest(book), RULES))
-        self._reader = IndexReader(open_database(location, read_only=True))
+        engine = open_database(location, read_only=True)
+        # The self-check asks the node between two questions to the index; a visitor's request has a limit.
+        self._reader, self._pages = IndexReader(engine), IndexReader(engine, REQUEST_S)
         folder = settings.release_logs
         self._logs = None if folder is None else ReleaseLogShelf(folder, book.epochs_domain)
         trees = [pool.tree for pool in book.pools]
@@ -67,7 +70,7 @@ class DashboardProcess:
     def app(self) -> FastAPI:
         """Pages and API."""
         site = DashboardSite(
-            self._reader,
+            self._pages,
             contract_titles(self._network),
             self._settings.account_names,
             SystemClock(),

@@ -20,6 +20,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlche
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt, TryAgain
+from bytewise.service.clock import monotonic_s
 from bytewise.storage.base import Base
 from bytewise.storage.tables import NamedLockRow
 
@@ -33,6 +34,9 @@ BUSY_TIMEOUT_MS = 15_000
 fsync)."""
 
 _READ_ONLY = "bytewise_read_only"
+
+_STEPS = 10_000
+"""Instructions of SQLite between two looks at the clock: less than a millisecond."""
 
 _SNAPSHOT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
@@ -107,11 +111,37 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
 
 
 @contextmanager
-def read_transaction(engine: Engine) -> Iterator[Connection]:
-    """One read-only transaction: a consistent view that waits for no writer."""
+def read_transaction(engine: Engine, limit_s: float | None = None) -> Iterator[Connection]:
+    """One read-only transaction: a consistent view that waits for no writer.
+
+    A statement that runs `limit_s` seconds after the begin (on PostgreSQL: for so many seconds) is interrupted: `TryAgain`.
+    """
     options = _SNAPSHOT if engine.dialect.name == "postgresql" else {_READ_ONLY: True}
-    with _mapped(), engine.connect().execution_options(**options) as connection, connection.begin():
+    with (
+        _mapped(),
+        engine.connect().execution_options(**options) as connection,
+        connection.begin(),
+        _bounded(connection, limit_s),
+    ):
         yield connection
+
+
+@contextmanager
+def _bounded(connection: Connection, limit_s: float | None) -> Iterator[None]:
+    """Interrupts statements at the limit. The connection goes back to its pool without one."""
+    if limit_s is None:
+        yield
+    elif connection.dialect.name == "postgresql":
+        connection.execute(text(f"SET LOCAL statement_timeout = {max(1, int(limit_s * 1000))}"))
+        yield
+    else:
+        driver: Any = connection.connection.driver_connection
+        until = monotonic_s() + limit_s
+        driver.set_progress_handler(lambda: monotonic_s() > until, _STEPS)
+        try:
+            yield
+        finally:
+            driver.set_progress_handler(None, 0)
 
 
 def insert_if_new(connection: Connection, table: type[Base], **values: Any) -> bool:

@@ -31,6 +31,8 @@ from dashboard.views.words import AUDIT_RESULTS, DEMAND_KINDS
 
 OPEN, ANSWERED, EXPIRED = 1, 2, 3
 """States of a demand."""
+MAX_FACTS = 200_000
+"""Most facts of a period that one answer counts: some 200 MB of memory and ten seconds."""
 WHOLE_BPS = 10_000
 FINDINGS = ("match", "mismatch")
 OPENED = (Outcome.EXECUTED, Outcome.INVALID)
@@ -40,6 +42,7 @@ OPENED = (Outcome.EXECUTED, Outcome.INVALID)
 def period_statistics(scene: Scene, since: int | None, until: int | None, logs: LogsSeen | None = None) -> PeriodStatistics:
     """Everything from the moment `since` until before `until`, Unix seconds; None: without that bound."""
     blocks = scene.index.blocks_of(since, until)
+    _verify_length(scene, blocks)
     demands = scene.index.between(DemandFact, "opened_block", blocks)
     batches = scene.index.between(BatchFact, "block", blocks)
     answers = _answer_times(scene, demands)
@@ -54,6 +57,21 @@ def period_statistics(scene: Scene, since: int | None, until: int | None, logs: 
         openings=tuple(_openings(scene, blocks)),
         releases=None if logs is None else _releases(logs, since, until),
     )  # fmt: skip
+
+
+class PeriodTooLong(Exception):
+    """A period has more facts than one answer counts. The value is their number."""
+
+
+def _verify_length(scene: Scene, blocks: range) -> None:
+    """`PeriodTooLong` before anything is read: one visitor must not fill the memory."""
+    counted = (
+        (DemandFact, "opened_block"), (BatchFact, "block"), (AuditFact, "posted_block"), (VoteFact, "revealed_block"),
+        (ReportFact, "valid_from"), (DisputeFact, "opened_block"),
+    )  # fmt: skip
+    facts = sum(scene.index.count_between(table, column, blocks) for table, column in counted) + scene.index.count(DisputeFact)
+    if facts > MAX_FACTS:
+        raise PeriodTooLong(facts)
 
 
 def measures(told: PeriodStatistics) -> Iterator[Measure]:

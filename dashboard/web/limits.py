@@ -19,7 +19,7 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 MAX_VISITORS = 10_000
 """Addresses that are remembered. The one that was silent longest is forgotten first."""
 REQUEST_S = 30.0
-"""Longest time of a request that is no stream, in seconds."""
+"""Longest time of a request that is no stream, in seconds. Its question to the index is interrupted then, too."""
 STREAMS_PER_VISITOR = 4
 STREAM_PATH = "/api/v1/events"
 

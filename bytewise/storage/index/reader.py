@@ -97,6 +97,12 @@ class IndexSnapshot:
         query = query.order_by(*(columns[name] for name in _key_names(table)))
         return [dict(row) for row in self._connection.execute(query).mappings()]
 
+    def count_between(self, table: type[Fact], column: str, blocks: range) -> int:
+        """How many facts `between` would give."""
+        columns = INDEX_METADATA.tables[table.__tablename__].c
+        query = self._facts(table, {}).where(columns[column] >= blocks.start, columns[column] < blocks.stop)
+        return int(self._connection.execute(query.with_only_columns(func.count())).scalar_one())
+
     def history(self, table: type[Fact], *key: Any) -> list[Row]:
         """All versions of a fact up to that block, oldest first."""
         columns = INDEX_METADATA.tables[table.__tablename__].c
@@ -208,13 +214,15 @@ class IndexSnapshot:
 class IndexReader:
     """The index, for anybody who only reads it."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, limit_s: float | None = None) -> None:
+        """`limit_s`: how long a snapshot may be asked, in seconds."""
         self._engine = engine
+        self._limit_s = limit_s
 
     @contextmanager
     def snapshot(self, at: int | None = None) -> Iterator[IndexSnapshot]:
         """One read-only transaction: every answer inside is of one state, whatever is written meanwhile."""
-        with read_transaction(self._engine) as connection:
+        with read_transaction(self._engine, self._limit_s) as connection:
             yield IndexSnapshot(connection, at)
 
 

@@ -29,6 +29,23 @@ from bytewise.storage.migrate import configuration, migrate
 from bytewise.storage.tables import METADATA, CursorRow, NamedLockRow
 from tests.fixtures.storage.stored_records import name
 
+ENDLESS = {
+    "sqlite": "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n",
+    "postgresql": "SELECT pg_sleep(86400)",
+}
+
+
+def test_endless_question_is_interrupted_and_frees_its_connection(engine: Engine) -> None:
+    for _ in range(3):
+        with pytest.raises(TryAgain), read_transaction(engine, 0.05) as connection:
+            connection.execute(text(ENDLESS[engine.dialect.name]))
+        assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+    # The limit does not stay with the connection.
+    with read_transaction(engine) as connection:
+        assert connection.execute(text("SELECT 1")).scalar_one() == 1
+    with read_transaction(engine, 60.0) as connection:
+        assert connection.execute(text("SELECT 2")).scalar_one() == 2
+
 
 def test_sqlite_is_opened_for_durability(sqlite_engine: Engine) -> None:
     with sqlite_engine.connect() as connection:
