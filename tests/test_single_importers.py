@@ -33,7 +33,6 @@ BOUNDARIES = {
     "dashboard.web.api": "HTTP",
     "dashboard.web.app": "HTTP",
     "dashboard.web.charts": "a foreign format",
-    "dashboard.web.limits": "HTTP",
     "dashboard.web.pages": "HTTP",
     "dashboard.web.stream": "HTTP",
     "enclave.key_rebuilder": "cryptography",
