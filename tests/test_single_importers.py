@@ -26,6 +26,7 @@ BOUNDARIES = {
     "chain.deployment.draft": "a file",
     "chain.reads.earnings": "chain",
     "chain.sending.remote_signer": "HTTPS",
+    "cli.drill.relay": "HTTP",
     "cli.node.folder": "files",
     "cli.node.supervisor": "processes",
     "dashboard.block_logs": "chain",

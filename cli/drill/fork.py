@@ -1,4 +1,4 @@
-"""A fork of a chain on this machine: anvil as a process that reads the chain's nodes and sends them nothing."""
+"""A fork of a chain on this machine: anvil as a process behind a relay that lets it read the chain only."""
 
 import secrets
 import subprocess
@@ -17,6 +17,7 @@ from bytewise.service.settings import child_environment
 from chain.client.rpc import ChainClient, quantity
 from chain.deployment.calls import ContractCall
 from cli.demo.site import free_ports
+from cli.drill.relay import reading_relay
 
 START_S = 60.0
 """Longest time in seconds until the fork answers: it reads its first block from the chain's node."""
@@ -97,19 +98,16 @@ class ForkedChain:
 
 @contextmanager
 def running_fork(program: Path, url: str, network: Network, block: int) -> Iterator[ForkedChain]:
-    """A fork of the chain at a block; it ends with the block of this `with`. `TryAgain` if it does not start."""
+    """A fork of the chain at a block; it ends with the `with`. `TryAgain` if it does not start."""
     (port,) = free_ports(1)
-    with tempfile.TemporaryDirectory(prefix="bytewise-drill-") as folder:
-        log = Path(folder) / "anvil.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [
-                    program, "--host", "127.0.0.1", "--port", str(port), "--chain-id", str(network.chain_id), "--fork-url", url,
-                    "--fork-block-number", str(block), "--no-storage-caching", "--cache-path", folder, "--accounts", "1",
-                    "--block-base-fee-per-gas", "0", "--gas-price", "0", "--auto-impersonate",
-                ],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=child_environment(),
-            )  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="bytewise-drill-") as folder, reading_relay(url) as source:
+        command = [
+            str(program), "--host", "127.0.0.1", "--port", str(port), "--chain-id", str(network.chain_id), "--fork-url", source,
+            "--fork-block-number", str(block), "--no-storage-caching", "--cache-path", folder, "--accounts", "1",
+            "--block-base-fee-per-gas", "0", "--gas-price", "0", "--auto-impersonate", "--quiet",
+        ]  # fmt: skip
+        silent = subprocess.DEVNULL
+        process = subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent, env=child_environment())
         try:
             client = ChainClient(f"http://127.0.0.1:{port}", network.chain_id, CALL_S)
             _wait(process, client)
@@ -124,7 +122,6 @@ def running_fork(program: Path, url: str, network: Network, block: int) -> Itera
 
 
 def _wait(process: "subprocess.Popen[bytes]", client: ChainClient) -> None:
-    # The log is not shown: it has the URL of the node, which may have a key in it.
     end = time.monotonic() + START_S
     while process.poll() is None and time.monotonic() < end:
         try:

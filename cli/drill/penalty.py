@@ -45,6 +45,8 @@ class PenaltyDrill:
         play, me = self._play, self._play.snapshot.me
         if me.pool == ZERO_DIGEST:
             raise ConfigurationError("account", f"{play.account} is in no pool: it is drawn for no dispute")
+        if play.reader.record_life(play.first) is not None:
+            raise ConfigurationError("network", "its stake is at EigenLayer: this drill needs stake in the network's own vault")
         if me.stake_wei == 0:
             raise ConfigurationError("account", f"{play.account} has no stake: there is nothing to charge")
         before = play.amounts(self._tower)

@@ -54,9 +54,8 @@ def _seats(member: MemberVote) -> str:
 def audits_agree(seen: Observation, report: CheckReport) -> None:
     """Audits of one receipt say the same, and whoever finds a mismatch is followed by a dispute."""
     index = seen.scene.index
-    blocks = index.blocks_of(seen.timestamp - seen.limits.recent_s, None)
     by_receipt: dict[bytes, list[Row]] = {}
-    for row in index.between(AuditFact, "posted_block", blocks):
+    for row in index.between(AuditFact, "posted_block", seen.recent_blocks()):
         by_receipt.setdefault(row["receipt_id"], []).append(row)
     for receipt, rows in by_receipt.items():
         _compare_audits(report, receipt, rows, bool(index.all(DisputeFact, receipt_id=receipt)))

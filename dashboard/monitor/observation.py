@@ -89,8 +89,11 @@ class Observation(NamedTuple):
 
     def recent_disputes(self) -> list[Row]:
         """Disputes that were opened lately."""
-        since = self.timestamp - self.limits.recent_s
-        return [row for row in self.scene.index.all(DisputeFact) if row["opened_at"] >= since]
+        return self.scene.index.between(DisputeFact, "opened_block", self.recent_blocks())
+
+    def recent_blocks(self) -> range:
+        """Blocks of the last `recent_s` seconds."""
+        return self.scene.index.blocks_of(self.timestamp - self.limits.recent_s, None)
 
     def times(self, row: Row) -> Mapping[str, Any]:
         """Durations under which a dispute runs, with the contract's names; empty if the index does not know them."""

@@ -16,9 +16,9 @@ UNUSUAL = 5
 
 
 def batches_follow(seen: Observation, report: CheckReport) -> None:
-    """Numbers of an operator's batches leave no gap, and an operator that anchored regularly goes on."""
+    """Numbers of an operator's recent batches leave no gap, and an operator that anchored regularly goes on."""
     by_operator: dict[str, list[Row]] = {}
-    for row in seen.scene.index.all(BatchFact):
+    for row in seen.scene.index.between(BatchFact, "block", seen.recent_blocks()):
         by_operator.setdefault(row["operator"], []).append(row)
     for operator, rows in by_operator.items():
         for before, after in itertools.pairwise(rows):
@@ -34,8 +34,7 @@ def _silence(seen: Observation, operator: str, rows: list[Row]) -> str:
     found = seen.scene.index.find(OperatorFact, operator)
     if seen.is_paused or found is None or found["suspended_until"] is not None:
         return ""
-    since = seen.scene.clock - seen.limits.recent_s
-    times = [row["anchored_at"] for row in rows if row["anchored_at"] >= since]
+    times = [row["anchored_at"] for row in rows]
     if len(times) < LEAST_BATCHES:
         return ""
     longest = max(after - before for before, after in itertools.pairwise(times))

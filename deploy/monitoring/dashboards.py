@@ -53,6 +53,14 @@ OVERVIEW = Dashboard(
             Panel("Versions", "Version of each process, and what it is.", "short",
                   {"{{instance}} {{version}}": "bytewise_build_info", "{{instance}} {{role}}": "bytewise_config_info"}, "table"),
         ),
+        "Invariants": (
+            Panel("Broken or unknown", "Invariants of the network that a monitor does not see hold; each has a page.", "short",
+                  {"{{instance}} {{invariant}} {{state}}": 'bytewise_invariant_state{state!="holds"} == 1'}, "table"),
+            Panel("Findings", "Places where an invariant is broken, by invariant.", "short",
+                  {"{{instance}} {{invariant}}": "bytewise_invariant_findings > 0"}),
+            Panel("Money drift", "Balance of a contract without what it owes, in wei; below 0: money is missing.", "short",
+                  {"{{instance}} {{contract}}": "bytewise_money_drift_wei"}),
+        ),
         "Duties": (
             Panel("Open disputes", "Disputes that can still change, by the node's part in them.", "short",
                   {"{{instance}} {{role}}": "bytewise_disputes_open"}),

@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import httpx2
+import psutil
 import pytest
 
 from bytewise.protocol.encoding import encode
@@ -19,20 +21,13 @@ from cli.drill.command import document
 from cli.drill.fork import running_fork
 from cli.drill.penalty import PenaltyDrill, SeatFault
 from cli.drill.play import DrillReport
+from cli.drill.relay import READ_METHODS, reading_relay
 from cli.drill.slash import SlashDrill
 from tests.fixtures.chain.anvil import CHAIN_ID, PROGRAM, Anvil
 from tests.fixtures.chain.devnet import CHALLENGER, ENVIRONMENT, OPERATORS, STAKE_WEI, VERIFIERS, deployed
 from tests.fixtures.chain.lying_endpoints import fronts
 from tests.fixtures.court.session import DisputeFixture
 from tests.fixtures.inference.models import small_artifact
-
-READS = frozenset({
-    "eth_blockNumber", "eth_call", "eth_chainId", "eth_gasPrice", "eth_getBalance", "eth_getBlockByHash", "eth_getBlockByNumber",
-    "eth_getCode", "eth_getLogs", "eth_getStorageAt", "eth_getTransactionCount", "eth_getAccountInfo", "eth_getAccount",
-    "eth_getTransactionReceipt",
-    "net_version", "web3_clientVersion", "eth_feeHistory", "eth_getProof", "eth_config", "anvil_nodeInfo",
-})  # fmt: skip
-"""Methods that change nothing."""
 
 
 def play(anvil: Anvil, court: DisputeFixture, account: Address, receipts: int = 1, url: str = "") -> DrillReport:
@@ -48,7 +43,7 @@ def test_drill_shows_the_slash_to_the_wei_and_sends_nothing(anvil: Anvil, tmp_pa
     before = court.reader.holdings(me, court.reader.head())
     with fronts(anvil, 1) as (front,):
         report = play(anvil, court, me, 3, front.url)
-        assert front.asked.keys() <= READS, "the chain's node is only read"
+        assert front.asked.keys() <= READ_METHODS, "the chain's node is only read"
     assert anvil.client.head() == head and court.reader.holdings(me, court.reader.head()) == before
     slashed, bond = DEVNET.money.slash_amount, 3 * DEVNET.money.demand_bond
     assert report.slashed_wei == slashed and report.block == head.number
@@ -165,7 +160,7 @@ def test_verifier_loses_the_penalty_of_each_seat_on_the_fork(anvil: Anvil, tmp_p
     with fronts(anvil, 1) as (front,):
         with running_fork(PROGRAM, front.url, court.network, head.number) as fork:
             report = PenaltyDrill(fork, me, fault, lambda *_: None).play()
-        assert front.asked.keys() <= READS
+        assert front.asked.keys() <= READ_METHODS
     assert anvil.client.head() == head
     drawn = next(re.search(r"drawn for (\d+) of", each.title) for each in report.steps if "You are drawn" in each.title)
     assert drawn is not None and report.slashed_wei == int(drawn[1]) * CHARGES[fault]
@@ -181,3 +176,41 @@ def test_account_without_a_pool_is_charged_for_nothing(anvil: Anvil, tmp_path: P
         drill = PenaltyDrill(fork, CHALLENGER.address, SeatFault.ABSENT, lambda *_: None)
         with pytest.raises(ConfigurationError, match="in no pool"):
             drill.play()
+
+
+def test_drill_at_eigenlayer_plays_operators_and_refuses_verifiers(anvil: Anvil, tmp_path: Path) -> None:
+    court = DisputeFixture(anvil, tmp_path, True)
+    report = play(anvil, court, OPERATORS[0].address)
+    assert report.slashed_wei == DEVNET.money.slash_amount
+    assert [each.call for each in report.choices] == ["ReceiptAnchor.post", "Ledger.withdraw"]
+    with running_fork(PROGRAM, anvil.url, court.network, anvil.client.head().number) as fork:
+        drill = PenaltyDrill(fork, VERIFIERS[0].address, SeatFault.ABSENT, lambda *_: None)
+        with pytest.raises(ConfigurationError, match="stake is at EigenLayer"):
+            drill.play()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"id": 1, "method": "eth_sendRawTransaction", "params": ["0x00"]},
+        {"id": 1, "method": "anvil_mine", "params": ["0x1"]},
+        [{"id": 1, "method": "eth_chainId", "params": []}, {"id": 2, "method": "eth_sendTransaction", "params": [{}]}],
+        {"id": 1}, [], "eth_chainId", 7, [None],
+    ],
+    ids=str,
+)  # fmt: skip
+def test_relay_forwards_questions_only(anvil: Anvil, asked: object) -> None:
+    with fronts(anvil, 1) as (front,), reading_relay(front.url) as url:
+        answer = httpx2.post(url, json=asked, timeout=30).json()
+        assert all("error" in each for each in (answer if isinstance(answer, list) else [answer])) and not front.asked
+        good = httpx2.post(url, json={"jsonrpc": "2.0", "id": 1, "method": "eth_chainId", "params": []}, timeout=30).json()
+        assert int(good["result"], 16) == CHAIN_ID
+        assert httpx2.post(url.rpartition("/")[0], json={}, timeout=30).status_code == 404
+
+
+def test_url_of_the_node_is_in_no_argument(anvil: Anvil, tmp_path: Path) -> None:
+    court = DisputeFixture(anvil, tmp_path)
+    with running_fork(PROGRAM, anvil.url, court.network, anvil.client.head().number):
+        children = psutil.Process().children(recursive=True)
+        commands = [" ".join(each.cmdline()) for each in children if "--fork-url" in each.cmdline()]
+    assert len(commands) == 1 and anvil.url not in commands[0]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_drawn, seats_in_audit_draw
 from bytewise.protocol.digests import keccak256
@@ -16,11 +17,16 @@ from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Release, audit_commitment
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Blob, Digest, hex0x
+from bytewise.service.settings import load_settings
 from bytewise.storage.index.tables import DisputeFact, VoteFact
+from chain.client.address_book import write_network
 from chain.deployment.params import DEVNET
+from cli.demo.site import write_toml
 from dashboard.monitor.findings import CheckReport, InvariantFinding, InvariantState, conclude, exit_of_results
 from dashboard.monitor.invariants import INVARIANTS, NAMES, all_unknown
 from dashboard.monitor.observation import EpochLogs, ShardLog
+from dashboard.monitor.settings import MonitorSettings
+from dashboard.monitor.wiring import Monitor
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import OPERATORS, SHARDS, STAKE_WEI, VERIFIERS, mine, word
 from tests.fixtures.chain.devnet import batch as receipts_of
@@ -29,6 +35,7 @@ from tests.fixtures.court.claimed_receipts import claimed
 from tests.fixtures.court.session import TRUE, DisputeFixture
 from tests.fixtures.dashboard.indexed import overturned_chain
 from tests.fixtures.dashboard.monitored import GRACE_S, Monitored, evaluated
+from tests.fixtures.storage.hand_clock import HandClock
 from tests.source import ROOT
 
 HOLDS, BROKEN, UNKNOWN = InvariantState.HOLDS, InvariantState.BROKEN, InvariantState.UNKNOWN
@@ -304,6 +311,26 @@ def test_wrong_balance_of_a_node_is_unknown(lying: tuple[DisputeFixture, LyingEn
     front.refused = frozenset({"eth_getProof"})
     found = seen.look()["money-sums"]
     assert found.state is UNKNOWN and "does not prove it" in found.reason
+
+
+def _settings(folder: Path, network: Network, urls: list[str]) -> Path:
+    """Settings of a monitor with several nodes, of which most must agree."""
+    write_network(folder / "network.json", network)
+    return write_toml(folder / "several.toml", {
+        "network_file": "network.json", "chain": {"rpc_urls": urls, "timeout_s": 60}, "db": {"url": "sqlite:///several.db"},
+        "invariants": {"grace_s": GRACE_S},
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(("count", "state"), [(3, HOLDS), (2, UNKNOWN)])
+def test_liar_among_several_nodes_is_outvoted_or_unknown(anvil: Anvil, tmp_path: Path, count: int, state: InvariantState) -> None:
+    court = DisputeFixture(anvil, tmp_path)
+    with fronts(anvil, count) as nodes:
+        clock = HandClock(anvil.client.head().timestamp)
+        monitor = Monitor(load_settings(MonitorSettings, _settings(tmp_path, court.network, [each.url for each in nodes])), clock)
+        nodes[0].change = _view_answers("money()", lambda raw: raw[:32] + (1).to_bytes(32) + raw[64:])
+        found = {each.name: each for each in monitor.look().results}
+    assert found["money-sums"].state is state
 
 
 def test_finding_that_the_contracts_deny_is_unknown(lying: tuple[DisputeFixture, LyingEndpoint, Monitored]) -> None:
