@@ -78,7 +78,7 @@ NO_AMX := -mno-amx-tile -mno-amx-int8 -mno-amx-bf16
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF $(if $(shell grep -swm 1 amx_int8 $(CPUINFO)), \
 	-DCMAKE_C_FLAGS='$(NO_AMX)' -DCMAKE_CXX_FLAGS='$(NO_AMX)')
 
-.PHONY: help install demo test compiled check quick changed fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check campaign networks units static soak-determinism soak-kms soak-contracts soak-node prove slither compose compose-test gossip-venv clean contracts
+.PHONY: help install demo test compiled check quick changed fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check campaign networks units static soak-determinism soak-kms soak-contracts soak-node prove slither compose compose-test gossip-venv test-gossip clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -253,6 +253,9 @@ $(GOSSIP_READY): gossip/requirements.txt
 	@touch $@
 
 gossip-venv: $(GOSSIP_READY) ## the environment of the gossip process
+
+test-gossip: install $(GOSSIP_READY) ## eight gossip processes on this machine: delivery, partition, floods, junk, kills; writes bench/results/gossip.json (ARGS=--quick)
+	@$(PY) -m bench.gossip --python $(GOSSIP)/bin/python $(ARGS)
 
 bench-chain: install $(PLOTS_READY) ## gas of every step of a dispute, of draws and certificates; writes bench/results/gas.json and .png (ARGS=--check)
 	@PATH="$(NODE_BIN):$$PATH" $(PY) -m bench.chain $(ARGS)

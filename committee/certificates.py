@@ -256,7 +256,11 @@ class Certificates:
         if name not in notes.sent:
             notes.sent.add(name)
             self._note(notes, dispute, message)
-            self._gossip.publish(TOPIC, signed_body(self._domain, self._signer, message))
+            body = signed_body(self._domain, self._signer, message)
+            try:
+                self._gossip.publish(TOPIC, body)
+            except Unavailable as error:
+                telemetry.log_error("certificate.message_unsent", error, dispute=dispute.id)
 
     def _certify(self, action: CertifyRound, sender: CertificateSender) -> None:
         notes = self._notes.get((action.finding.dispute, int(action.finding.round)))

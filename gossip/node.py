@@ -40,6 +40,8 @@ from gossip.settings import GossipProcessSettings
 PUBSUB = "/meshsub/1.1.0"
 ENVELOPE = "/bytewise/1/envelope"
 DEGREE = 4
+BACK_OFF_S = 5
+"""Seconds for which a peer that left takes no part in the mesh of others: a member that restarts comes back soon."""
 MAX_CONNECTIONS = 64
 PER_PEER = 2
 MAX_RPC_BYTES = 64 * 1024
@@ -74,6 +76,7 @@ class GossipNode:
         router = GossipSub(
             protocols=[PUBSUB], degree=DEGREE, degree_low=3, degree_high=8, heartbeat_interval=1,
             max_messages_per_topic_per_second=500, eclipse_protection_enabled=False,
+            prune_back_off=BACK_OFF_S, unsubscribe_back_off=BACK_OFF_S,
         )  # fmt: skip
         self._topics = {topic_name(self._peers.chain, each): each for each in TOPICS}
         self._pubsub = Pubsub(

@@ -48,6 +48,7 @@ BOUNDARIES = {
     "kms.shard.listener": "sockets",
     "serving.api": "HTTP",
     "serving.chain_view": "chain",
+    "verifier.audits.gossip_hints": "messages of others",
     "verifier.audits.hint_server": "HTTP",
     "verifier.disputes.strategy_process": "a process",
     "verifier.gossip_client": "a socket",

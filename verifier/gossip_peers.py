@@ -71,6 +71,13 @@ class PeersWriter:
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
         """Writes the file if anything changed."""
+        try:
+            self._write(snapshot)
+        except OSError as error:
+            telemetry.log("gossip.peers_not_written", error=type(error).__name__)
+        return ()
+
+    def _write(self, snapshot: Snapshot) -> None:
         if not self._introduced:
             write_identity(self._folder, self._domain, self._signer, self._settings, snapshot.timestamp)
             self._introduced = True
@@ -81,7 +88,6 @@ class PeersWriter:
             for each in snapshot.disputes if each.phase in (Phase.COMMIT, Phase.REVEAL)
         }  # fmt: skip
         write_peers(self._file, PeersFile(str(self._network.chain_id), snapshot.active_epoch, self._peers, seats))
-        return ()
 
     def _registered(self, snapshot: Snapshot) -> Iterator[Peer]:
         for found in read_identities(self._folder, self._domain, snapshot.timestamp):

@@ -49,8 +49,9 @@ from chain.reads.reader import SnapshotReader
 from chain.sending.keys import open_signer
 from chain.sending.sender import SenderPolicy
 from kms.shard.share_rotation import with_verification_keys
-from verifier.audits.audit_hints import HintBox, HintSender
+from verifier.audits.audit_hints import AuditHint, HintBox, HintSender
 from verifier.audits.auditor import Auditor
+from verifier.audits.gossip_hints import GossipHints, sent_over
 from verifier.audits.hint_server import HintServer, KnownVerifiers
 from verifier.demands.demander import Demander, DemandOptions
 from verifier.disputes.equivocation_reporter import EquivocationReporter
@@ -158,6 +159,7 @@ class NodeContext:
         self.horizon = HorizonWatch(self.chain)
         self.hints: HintServer | None = None
         self.members: KnownVerifiers | None = None
+        self.gossip_hints: GossipHints | None = None
         self.strategist: Strategist | None = None
         socket = settings.gossip.socket
         self.gossip = None if socket is None else GossipClient(socket)
@@ -220,9 +222,11 @@ class NodeContext:
     def watchtower(self) -> Watchtower:
         """The part that challenges on posted audits."""
         listen, box = self.settings.hint_listener, None
-        if listen is not None:
+        if listen is not None or self.gossip is not None:
             self.members = KnownVerifiers(self.chain, self.records)
             box = HintBox(self.network.disputes_domain, self.members)
+            self.gossip_hints = None if self.gossip is None else GossipHints(self.gossip, box)
+        if listen is not None and box is not None:
             self.hints = HintServer(box, listen.host, listen.port, listen.certificate_file, listen.tls_key_file)
         self.strategist = Strategist(self._strategy())
         self.readiness.add("strategy", self.strategist.check)
@@ -258,9 +262,10 @@ class NodeContext:
             self.strategist.close()
         self.pool.stop()
 
-    def _hint_sender(self) -> HintSender | None:
+    def _hint_sender(self) -> Callable[[AuditHint], None] | None:
         hints = self.settings.hints
-        return None if hints is None else HintSender(hints.urls, hints.certificate_file)
+        sender = None if hints is None else HintSender(hints.urls, hints.certificate_file)
+        return sender if self.gossip is None else sent_over(self.gossip, sender)
 
     def node(
         self,
@@ -284,6 +289,7 @@ class NodeContext:
             votes,
             auditor,
             self.members,
+            self.gossip_hints,
             watchtower,
             reporter,
             demander,

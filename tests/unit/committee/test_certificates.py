@@ -154,9 +154,9 @@ def test_certificate_is_made_beside_a_liar(anvil: Anvil, tmp_path: Path, lie: Li
         assert seated.court.until(Phase.APPEAL).verdict is Verdict.OVERTURNED
 
 
-def test_silence_ends_in_the_direct_path(anvil: Anvil, tmp_path: Path) -> None:
+def test_dead_gossip_processes_end_in_the_direct_path(anvil: Anvil, tmp_path: Path) -> None:
     with committee(anvil, tmp_path) as seated:
-        seated.bus.cut |= set(seated.votes)
+        seated.bus.close()
         run_round(seated.court, seated.members, steps=16)
         assert (seated.certificates(), seated.direct()) == (0, set(seated.votes))
         assert seated.court.until(Phase.APPEAL).verdict is Verdict.OVERTURNED

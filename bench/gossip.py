@@ -1,0 +1,306 @@
+"""Eight gossip processes on this machine: delivery, floods, junk, partition, kills, replay. `make test-gossip` runs it.
+
+Writes `bench/results/gossip.json`. Every figure is of real libp2p processes on loopback, each read through its hand-over as a
+duty process reads it. The program fails if a message of an unregistered peer or of another epoch arrives, if a flood gets
+through, or if honest messages are lost.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.machine import describe
+from gossip.admission import RATES
+from gossip.handover import HandOverClient
+from gossip.messages import HINT, GossipRefused
+from gossip.peers import Peer, PeersFile, write_peers
+
+RESULTS = Path("bench/results/gossip.json")
+COUNT = 8
+CHAIN = "31337"
+FIRST_PORT = 24_100
+UNLIMITED = (
+    "import gossip.admission as a; a.RATES.update({t: a.Rate(10**9, 1.0) for t in a.RATES}); "
+    "from gossip.__main__ import main; raise SystemExit(main())"
+)
+"""A process that does not limit itself, as a dishonest member would run it."""
+JUNK_BYTES = 2 * 2**20
+
+
+class GossipPeer:
+    """One process with its folder and its hand-over."""
+
+    def __init__(self, python: Path, folder: Path, number: int) -> None:
+        self.python, self.folder, self.number = python, folder / str(number), number
+        self.folder.mkdir()
+        self.account, self.port = f"0x{number + 1:040x}", FIRST_PORT + number
+        text = f'peers_file = "peers.json"\nsocket = "s"\nkey_file = "k"\nlisten = "/ip4/127.0.0.1/tcp/{self.port}"\n'
+        (self.folder / "gossip.toml").write_text(text)
+        self.process: subprocess.Popen[bytes] | None = None
+        said = self._run("--identity", self.account)
+        self.peer = Peer(self.account, said.split('"')[1], (f"/ip4/127.0.0.1/tcp/{self.port}",))
+        self.client = HandOverClient(self.folder / "s")
+
+    def know(self, peers: Sequence["GossipPeer"], epoch: int = 1) -> None:
+        write_peers(self.folder / "peers.json", PeersFile(CHAIN, epoch, tuple(each.peer for each in peers)))
+
+    def start(self, limited: bool = True) -> None:
+        program = ["-m", "gossip"] if limited else ["-c", UNLIMITED]
+        command = [str(self.python), *program, "--config", str(self.folder / "gossip.toml")]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, stderr=log, env=_environment())
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        if self.process is not None:
+            self.process.send_signal(how)
+            self.process.wait(30)
+            self.process = None
+
+    def state(self) -> dict[str, Any]:
+        return self.client._call({"call": "state"})
+
+    def connected(self) -> int:
+        try:
+            return int(self.state()["connected"])
+        except GossipRefused:
+            return -1
+
+    def taken(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        while page := self.client.take():
+            found += [each.body for each in page]
+        return found
+
+    def _run(self, *arguments: str) -> str:
+        command = [str(self.python), "-m", "gossip", "--config", str(self.folder / "gossip.toml"), *arguments]
+        return subprocess.run(command, env=_environment(), capture_output=True, text=True, check=True, timeout=120).stdout
+
+
+def main() -> int:
+    """Runs all parts, prints and writes the figures; 1 if something that must hold does not."""
+    parser = argparse.ArgumentParser(prog="bench.gossip", description=__doc__)
+    parser.add_argument("--python", type=Path, default=Path("build/gossip-venv/bin/python"))
+    parser.add_argument("--quick", action="store_true", help="fewer messages and kills")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    machine = describe()
+    with network(options.python.absolute()) as peers:
+        figures = {
+            "delivery": delivery(peers, 1 if options.quick else 4),
+            "unregistered_flood": unregistered_flood(peers, options.python.absolute()),
+            "member_flood": member_flood(peers),
+            "junk": junk(peers),
+            "partition": partition(peers),
+            "kills": kills(peers, 1 if options.quick else 5),
+            "replay": replay(peers),
+        }
+    machine["load_after"] = round(os.getloadavg()[0], 2)
+    failed = [name for name, part in figures.items() if not part["holds"]]
+    options.out.write_text(json.dumps({"machine": machine, "processes": COUNT} | figures, indent=1) + "\n")
+    print(json.dumps(figures, indent=1))
+    print(f"load {machine['load_before']} before, {machine['load_after']} after; failed: {', '.join(failed) or 'nothing'}")
+    return 1 if failed else 0
+
+
+@contextmanager
+def network(python: Path) -> Iterator[list[GossipPeer]]:
+    """Eight processes that know and reach each other."""
+    folder = Path(tempfile.mkdtemp(prefix="gossip-"))
+    peers = [GossipPeer(python, folder, number) for number in range(COUNT)]
+    try:
+        for each in peers:
+            each.know(peers)
+            each.start()
+        joined(peers, COUNT - 1)
+        yield peers
+    finally:
+        for each in peers:
+            each.stop()
+        shutil.rmtree(folder)
+
+
+def joined(peers: Sequence[GossipPeer], count: int) -> float:
+    """Seconds until each process has so many connections, and the mesh a moment more to form."""
+    begin = time.monotonic()
+    _until(lambda: all(each.connected() == count for each in peers), 240)
+    found = time.monotonic() - begin
+    time.sleep(3)
+    return round(found, 1)
+
+
+def delivery(peers: Sequence[GossipPeer], rounds: int) -> dict[str, Any]:
+    """Messages at the rate that limits allow, and how long each took to each other process."""
+    sent, delays = 0, list[float]()
+    for _ in range(rounds):
+        for number in range(RATES[HINT].count - 2):
+            for each in peers:
+                each.client.publish(HINT, {"at": time.monotonic_ns(), "n": number})
+                sent += COUNT - 1
+            delays += _delays(peers)
+        pause = time.monotonic() + RATES[HINT].seconds + 1
+        while time.monotonic() < pause:
+            delays += _delays(peers)
+            time.sleep(0.02)
+    delays.sort()
+    return {
+        "sent": sent, "received": len(delays), "share": round(len(delays) / sent, 4),
+        "p50_ms": round(delays[len(delays) // 2] * 1000), "p99_ms": round(delays[len(delays) * 99 // 100] * 1000),
+        "rss_mb": round(max(each.state()["rss"] for each in peers) / 2**20), "holds": len(delays) == sent,
+    }  # fmt: skip
+
+
+def unregistered_flood(peers: Sequence[GossipPeer], python: Path) -> dict[str, Any]:
+    """A process that nobody registered dials everybody and publishes as fast as it can."""
+    other = GossipPeer(python, peers[0].folder.parent, COUNT)
+    other.know([*peers, other])
+    other.start(limited=False)
+    _until(lambda: other.connected() >= 0, 60)
+    sent = _flood(other, 10.0)
+    honest = _honest(peers)
+    other.stop()
+    refused = sum(each.state()["refusals"].get("unregistered", 0) for each in peers)
+    return {"sent": sent, **honest, "connections_closed": refused, "holds": honest["flood"] == 0 and honest["share"] == 1}
+
+
+def member_flood(peers: Sequence[GossipPeer]) -> dict[str, Any]:
+    """A registered member without limits of its own: the others cap it, and hear each other."""
+    liar, honest_peers = peers[-1], peers[:-1]
+    liar.stop()
+    liar.start(limited=False)
+    joined(peers, COUNT - 1)
+    sent = _flood(liar, 10.0)
+    honest = _honest(honest_peers)
+    liar.stop()
+    liar.start()
+    joined(peers, COUNT - 1)
+    most = 3 * RATES[HINT].count
+    return {"sent": sent, **honest, "most_allowed": most, "holds": honest["flood"] <= most and honest["share"] == 1}
+
+
+def junk(peers: Sequence[GossipPeer]) -> dict[str, Any]:
+    """Bytes that are no protocol, and connections that say nothing."""
+    before = peers[0].state()["rss"]
+    idle = [socket.create_connection(("127.0.0.1", peers[0].port), 5) for _ in range(50)]
+    for _ in range(5):
+        with socket.create_connection(("127.0.0.1", peers[0].port), 5) as connection:
+            try:
+                connection.sendall(os.urandom(JUNK_BYTES))
+            except OSError:
+                continue
+    honest = _honest(peers)
+    for each in idle:
+        each.close()
+    grown = round((peers[0].state()["rss"] - before) / 2**20, 1)
+    return {"rss_grown_mb": grown, "share": honest["share"], "holds": grown < 20 and honest["share"] == 1}
+
+
+def partition(peers: Sequence[GossipPeer]) -> dict[str, Any]:
+    """Two halves that do not know each other, then do again. What was said meanwhile is not repeated; what follows arrives."""
+    halves = peers[: COUNT // 2], peers[COUNT // 2 :]
+    for half in halves:
+        for each in half:
+            each.know(half)
+    joined(peers, COUNT // 2 - 1)
+    [each.taken() for each in peers]
+    halves[0][0].client.publish(HINT, {"of": "first half"})
+    time.sleep(3)
+    inside = sum(bool(each.taken()) for each in halves[0][1:])
+    outside = sum(bool(each.taken()) for each in halves[1])
+    for each in peers:
+        each.know(peers)
+    healed = joined(peers, COUNT - 1)
+    share = _honest(peers)["share"]
+    return {
+        "heard_inside": inside, "heard_outside": outside, "healed_s": healed, "share_after": share,
+        "holds": inside == COUNT // 2 - 1 and outside == 0 and share == 1,
+    }  # fmt: skip
+
+
+def kills(peers: Sequence[GossipPeer], times: int) -> dict[str, Any]:
+    """Three of eight are killed and start again."""
+    seconds, shares = list[float](), list[float]()
+    for _ in range(times):
+        for each in peers[:3]:
+            each.stop(signal.SIGKILL)
+        time.sleep(1)
+        for each in peers[:3]:
+            each.start()
+        seconds.append(joined(peers, COUNT - 1))
+        shares.append(_honest(peers)["share"])
+    return {"times": times, "rejoined_s": seconds, "shares": shares, "holds": min(shares) == 1}
+
+
+def replay(peers: Sequence[GossipPeer]) -> dict[str, Any]:
+    """A member that says what was said under an old epoch."""
+    old = peers[0]
+    for each in peers[1:]:
+        each.know(peers, epoch=5)
+    time.sleep(5)
+    [each.taken() for each in peers]
+    old.client.publish(HINT, {"old": True})
+    time.sleep(3)
+    heard = sum(bool(each.taken()) for each in peers[1:])
+    refused = sum(each.state()["refusals"].get("epoch", 0) for each in peers[1:])
+    return {"heard": heard, "refused": refused, "holds": heard == 0 and refused > 0}
+
+
+def _honest(peers: Sequence[GossipPeer]) -> dict[str, Any]:
+    """One message of each process: the share that arrived, and how many of a flood did, at most, at one process."""
+    mark = time.monotonic_ns()
+    time.sleep(RATES[HINT].seconds + 0.5)
+    for each in peers:
+        each.client.publish(HINT, {"mark": mark, "of": each.number})
+    received, flood = [0] * len(peers), [0] * len(peers)
+    end = time.monotonic() + 10
+    while time.monotonic() < end and sum(received) < len(peers) * (len(peers) - 1):
+        for place, each in enumerate(peers):
+            bodies = each.taken()
+            received[place] += sum(body.get("mark") == mark for body in bodies)
+            flood[place] += sum("flood" in body for body in bodies)
+        time.sleep(0.05)
+    return {"share": round(sum(received) / (len(peers) * (len(peers) - 1)), 4), "flood": max(flood)}
+
+
+def _flood(peer: GossipPeer, seconds: float) -> int:
+    """Publishes up to 500 messages a second; how many."""
+    sent, begin = 0, time.monotonic()
+    while time.monotonic() - begin < seconds:
+        try:
+            peer.client.publish(HINT, {"flood": sent})
+            sent += 1
+        except GossipRefused:
+            time.sleep(0.05)
+        time.sleep(max(0.0, begin + sent / 500 - time.monotonic()))
+    return sent
+
+
+def _delays(peers: Sequence[GossipPeer]) -> list[float]:
+    bodies = [body for each in peers for body in each.taken()]
+    return [(time.monotonic_ns() - int(body["at"])) / 1e9 for body in bodies if "at" in body]
+
+
+def _until(holds: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            raise SystemExit(f"gossip: not within {seconds:g} s; the machine may be too busy")
+        time.sleep(0.2)
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path.cwd())}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
