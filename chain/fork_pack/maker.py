@@ -14,9 +14,7 @@ from chain.client.access import Chain
 from chain.client.artifacts import Log
 from chain.client.rpc import at_number, reading_answer
 from chain.fork_pack.pack import (
-    ARITY,
     DISPUTES,
-    LEVELS,
     NETWORK,
     PAGE,
     PARAMETERS,
@@ -26,6 +24,7 @@ from chain.fork_pack.pack import (
     PoolTable,
     StakeTable,
     capsule_name,
+    page_of,
     write_pack,
 )
 from chain.reads.history import CourtHistory
@@ -48,7 +47,7 @@ def make_pack(reader: SnapshotReader, network: Network, block: int) -> MadePack:
         NETWORK: encode(network), STAKE: encode(stake), PARAMETERS: encode(_parameters(reader, network, block)),
         DISPUTES: encode(_disputes(CourtHistory(reader), network, block)), **capsules,
     }  # fmt: skip
-    files[PAGE] = _page(network, block, seen.hash, stake, capsules, missing).encode()
+    files[PAGE] = page_of(network, block, seen.hash, stake, len(capsules), missing).encode()
     if chain.block(block).hash != seen.hash:
         raise TryAgain("chain", f"block {block} was replaced meanwhile: run the same command again")
     return MadePack(write_pack(int(network.chain_id), block, seen.hash, files), missing)
@@ -81,8 +80,9 @@ def _pool_table(reader: SnapshotReader, network: Network, pool: Digest, tree: Ad
     with reading_answer("UnitsSet"):
         weights = _weights(logs)
     epoch = 0 if state is None else state.epoch
-    table = PoolTable(pool, tree, U64(epoch), weights)
     at = at_number(block)
+    unit, most = (reader.client.call("StakeTree", tree, name, block=at) for name in ("UNIT", "MAX_UNITS"))
+    table = PoolTable(pool, tree, U64(epoch), U256(unit), U64(most), weights)
     totals = (
         [reader.client.call("StakeTree", tree, "totalAt", each, block=at) for each in (epoch, epoch + 1)] if epoch else [0, 0]
     )
@@ -158,62 +158,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return _plain(value._asdict())
     return [_plain(each) for each in value]
-
-
-def _page(
-    network: Network, block: int, block_hash: Digest, stake: StakeTable, capsules: Mapping[str, bytes], missing: Sequence[Digest]
-) -> str:
-    pools = "\n".join(
-        f"| {hex0x(each.pool)} | {len(each.weights)} | {sum(each.units(int(each.epoch)))} |" for each in stake.pools
-    )
-    lacking = "".join(f"\n- {hex0x(each)}: the node could not prove it at this block." for each in missing)
-    return _PAGE.format(
-        chain_id=network.chain_id, block=block, block_hash=hex0x(block_hash), accounts=len(stake.accounts),
-        total=sum(each.stake for each in stake.accounts), capsules=len(capsules), pools=pools, width=ARITY ** (LEVELS - 1),
-        lacking=lacking,
-    )  # fmt: skip
-
-
-_PAGE = """\
-# Fork pack of a Bytewise network
-
-This file has what people need who go on without the contracts of this network: on a copy of its chain, or on another one.
-
-- chain {chain_id}, block {block}, hash {block_hash}
-- {accounts} accounts with stake, {total} wei in all
-- {capsules} capsules of disputes that ended
-
-| pool | places | units |
-|---|---|---|
-{pools}
-
-## What is in it
-
-| file | content |
-|---|---|
-| `manifest.json` | chain, block, and the SHA-256 of every other file |
-| `network.json` | addresses and code hashes of the contracts |
-| `stake.json` | units of every place of each stake tree; stake, unbonding, locked and collateral wei of every account |
-| `parameters.json` | every version of the parameters, with the block of its start |
-| `disputes.json` | disputes, draws, commitments, votes, certificates, rounds and endings with their money |
-| `capsules/` | one evidence capsule for each dispute that ended: `bytewise capsule verify` |
-
-## How to check it
-
-Nothing in it is signed. Make it again from a node of your own at the same block: the bytes are equal.
-
-    bytewise evidence fork-pack --out mine.zip --block {block} --network network.json --rpc URL
-    bytewise evidence fork-pack --verify mine.zip
-
-Capsules prove themselves: each has trie nodes up to the hash of the block. Compare the hash with a source that you trust.
-
-## How to use it
-
-The units of a place in stake epoch e are `units` if `since` is e or less, else `before`. Sum them by ranges of {width} places:
-these are the sums of the tree's root. A new deployment that gives each account its stake in the order of the places has the
-same tree, and so the same draws for the same beacon.
-
-## What it lacks
-
-Quotes of the votes, sealed envelopes, key shares and everything after its block.{lacking}
-"""

@@ -4,23 +4,36 @@ The same state gives the same bytes, so two people compare packs by one digest. 
 what a node said at one block. Anybody with a node of that block makes the pack again.
 """
 
+import dataclasses
+import enum
 import io
+import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from bytewise.protocol import encoding
-from bytewise.protocol.address_book import Network
+from bytewise.protocol.address_book import Network, StakeSource
+from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.digests import sha256
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.records.statements import Vote
 from bytewise.protocol.units import U64, U256, Address, Digest, hex0x
 from chain.capsule.deployment import deployment_of
 from chain.capsule.report import Result
 from chain.capsule.schema import SUFFIX
 from chain.capsule.verification import Trust, verify_capsule
+from chain.reads.history import (
+    CertificateEvent,
+    CommitEvent,
+    DisputeEndedEvent,
+    DisputeOpenedEvent,
+    RoundSettledEvent,
+    SeatsDrawnEvent,
+)
 
 FORMAT = "bytewise/fork-pack/v1"
 MANIFEST, NETWORK, STAKE, PARAMETERS, DISPUTES, PAGE = (
@@ -94,6 +107,10 @@ class PoolTable:
     """Its stake tree."""
     epoch: U64
     """The running stake epoch."""
+    unit: U256
+    """Wei of stake that weigh one unit."""
+    most: U64
+    """Most units of one account."""
     weights: tuple[PlaceWeight, ...]
     """All places that were ever taken, in order without a gap."""
 
@@ -172,7 +189,13 @@ def read_pack(data: bytes, network: Network | None = None) -> ForkPack:
     if network is not None and _identity(book) != _identity(network):
         raise PackRejected(True, f"it is of another network than the address book, which is of chain {network.chain_id}")
     _verify_stake(book, stake)
-    _verify_capsules(book, manifest, files)
+    ended = _verify_disputes(encoding.parse(files[DISPUTES]))
+    _verify_parameters(encoding.parse(files[PARAMETERS]))
+    _verify_capsules(book, manifest, files, ended)
+    missing = [each for each in ended if capsule_name(each) not in files]
+    page = page_of(book, int(manifest.block), manifest.block_hash, stake, len(files) - len(FIXED), missing)
+    if files[PAGE] != page.encode():
+        raise PackRejected(True, f"{PAGE} is not the page of this pack")
     return ForkPack(manifest, book, stake, files)
 
 
@@ -203,9 +226,79 @@ def _verify_stake(network: Network, stake: StakeTable) -> None:
     names = [each.account for each in stake.accounts]
     if any(one >= other for one, other in pairwise(names)):
         raise PackRejected(True, f"{STAKE}: accounts are not ascending, or an account is there twice")
+    _verify_accounts(network, stake)
 
 
-def _verify_capsules(network: Network, manifest: PackManifest, files: Mapping[str, bytes]) -> None:
+def _verify_accounts(network: Network, stake: StakeTable) -> None:
+    """Everybody with a place is an account, and weighs what its stake gives (`Verifiers._weigh`, `StakeTree.unitsFor`).
+
+    With EigenLayer only the first is checked: the weight follows the stake later.
+    """
+    held = {each.account: int(each.stake) for each in stake.accounts}
+    for table in stake.pools:
+        for each in table.weights:
+            if each.account not in held:
+                raise PackRejected(True, f"{STAKE}: {each.account} has a place, and is not among the accounts")
+            due = min(held[each.account] // max(1, int(table.unit)), int(table.most))
+            if network.stake is not StakeSource.EIGENLAYER and each.units not in (0, due):
+                told = f"{each.account} has {each.units} units, and its stake gives {due}"
+                raise PackRejected(True, f"{STAKE}: {told}")
+
+
+# The form of the documents that are no records: the classes that a node's events are read into.
+
+_EVENTS: Mapping[str, type] = {
+    "opened": DisputeOpenedEvent, "drawn": SeatsDrawnEvent, "commitments": CommitEvent, "certificates": CertificateEvent,
+    "rounds": RoundSettledEvent, "ended": DisputeEndedEvent,
+}  # fmt: skip
+
+
+def _verify_disputes(document: Any) -> dict[Digest, str]:
+    """Verdicts of the disputes that ended, in their order."""
+    if not isinstance(document, dict) or document.keys() != {*_EVENTS, "votes"}:
+        raise PackRejected(True, f"{DISPUTES} does not have the lists {', '.join(sorted({*_EVENTS, 'votes'}))}")
+    for name, kind in _EVENTS.items():
+        if not _fits(document[name], tuple[kind, ...]):  # type: ignore[valid-type]
+            raise PackRejected(True, f"{DISPUTES}: an entry of {name} has another form")
+    votes = document["votes"]
+    if not isinstance(votes, list) or not all(_is_record(each, {"vote": Vote, "block": None}) for each in votes):
+        raise PackRejected(True, f"{DISPUTES}: an entry of votes has another form")
+    return {Digest(bytes.fromhex(each["dispute"][2:])): each["verdict"] for each in document["ended"]}
+
+
+def _verify_parameters(document: Any) -> None:
+    form = {"version": None, "block": None, "params": ParamSet}
+    if not isinstance(document, list) or not all(_is_record(each, form) for each in document):
+        raise PackRejected(True, f"{PARAMETERS}: a version has another form")
+    if [each["version"] for each in document] != list(range(1, len(document) + 1)):
+        raise PackRejected(True, f"{PARAMETERS}: the versions are not 1, 2, … in order")
+
+
+def _is_record(value: Any, form: Mapping[str, Any]) -> bool:
+    """Whether a value is an object of these members. A type of None is a plain number."""
+    if not isinstance(value, dict) or value.keys() != form.keys():
+        return False
+    return all(type(value[name]) is int if kind is None else _fits(value[name], kind) for name, kind in form.items())
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether plain JSON data has the form of a type: integers are decimal text, bytes hex, enumerations names in lower case."""
+    kind = getattr(kind, "__supertype__", kind)
+    arguments = get_args(kind)
+    if get_origin(kind) is tuple:
+        return isinstance(value, list) and all(_fits(each, arguments[0]) for each in value)
+    if get_origin(kind) is dict:
+        return isinstance(value, dict) and all(_fits(each, arguments[1]) for each in value.values())
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return value in {each.name.lower() for each in kind}
+    if isinstance(kind, type) and (dataclasses.is_dataclass(kind) or hasattr(kind, "_fields")):
+        return _is_record(value, get_type_hints(kind))
+    patterns = {int: r"-?[0-9]{1,80}", bytes: r"0x([0-9a-f]{2})*", str: r"[^\x00-\x1f]{0,200}"}
+    form = next((pattern for base, pattern in patterns.items() if isinstance(kind, type) and issubclass(kind, base)), None)
+    return form is not None and isinstance(value, str) and re.fullmatch(form, value) is not None
+
+
+def _verify_capsules(network: Network, manifest: PackManifest, files: Mapping[str, bytes], ended: Mapping[Digest, str]) -> None:
     trust = Trust(frozenset({deployment_of(network).digest}), manifest.block_hash)
     for name in sorted(files.keys() - set(FIXED)):
         report = verify_capsule(files[name], trust)
@@ -214,6 +307,8 @@ def _verify_capsules(network: Network, manifest: PackManifest, files: Mapping[st
             raise PackRejected(True, f"{name} does not verify: {wrong.failure if wrong else report.result}")
         if name != capsule_name(report.capsule.claim.dispute):
             raise PackRejected(True, f"{name} is the capsule of another dispute")
+        if ended.get(report.capsule.claim.dispute) != report.capsule.claim.verdict:
+            raise PackRejected(True, f"{name} shows {report.capsule.claim.verdict}, and {DISPUTES} says otherwise")
         if report.capsule.claim.block != manifest.block:
             raise PackRejected(True, f"{name} is of block {report.capsule.claim.block}, the pack of block {manifest.block}")
 
@@ -259,3 +354,61 @@ def _unzipped(data: bytes) -> dict[str, bytes]:
     if _zipped(files) != data:
         raise PackRejected(False, "it has bytes beside its files: only what `bytewise evidence fork-pack` writes is read")
     return files
+
+
+def page_of(network: Network, block: int, block_hash: Digest, stake: StakeTable, capsules: int, missing: Sequence[Digest]) -> str:
+    """The page that explains a pack. It follows from the rest, so a verification makes it again."""
+    pools = "\n".join(
+        f"| {hex0x(each.pool)} | {len(each.weights)} | {sum(each.units(int(each.epoch)))} |" for each in stake.pools
+    )
+    lacking = "".join(f"\n- {hex0x(each)}: the node could not prove it at this block." for each in missing)
+    return _PAGE.format(
+        chain_id=network.chain_id, block=block, block_hash=hex0x(block_hash), accounts=len(stake.accounts),
+        total=sum(each.stake for each in stake.accounts), capsules=capsules, pools=pools, width=ARITY ** (LEVELS - 1),
+        lacking=lacking,
+    )  # fmt: skip
+
+
+_PAGE = """\
+# Fork pack of a Bytewise network
+
+This file has what people need who go on without the contracts of this network: on a copy of its chain, or on another one.
+
+- chain {chain_id}, block {block}, hash {block_hash}
+- {accounts} accounts with stake, {total} wei in all
+- {capsules} capsules of disputes that ended
+
+| pool | places | units |
+|---|---|---|
+{pools}
+
+## What is in it
+
+| file | content |
+|---|---|
+| `manifest.json` | chain, block, and the SHA-256 of every other file |
+| `network.json` | addresses and code hashes of the contracts |
+| `stake.json` | units of every place of each stake tree; stake, unbonding, locked and collateral wei of every account |
+| `parameters.json` | every version of the parameters, with the block of its start |
+| `disputes.json` | disputes, draws, commitments, votes, certificates, rounds and endings with their money |
+| `capsules/` | one evidence capsule for each dispute that ended: `bytewise capsule verify` |
+
+## How to check it
+
+Nothing in it is signed. Make it again from a node of your own at the same block: the bytes are equal.
+
+    bytewise evidence fork-pack --out mine.zip --block {block} --network network.json --rpc URL
+    bytewise evidence fork-pack --verify mine.zip
+
+Capsules prove themselves: each has trie nodes up to the hash of the block. Compare the hash with a source that you trust.
+
+## How to use it
+
+The units of a place in stake epoch e are `units` if `since` is e or less, else `before`. Sum them by ranges of {width} places:
+these are the sums of the tree's root. A new deployment that gives each account its stake in the order of the places has the
+same tree, and so the same draws for the same beacon.
+
+## What it lacks
+
+Quotes of the votes, sealed envelopes, key shares and everything after its block.{lacking}
+"""

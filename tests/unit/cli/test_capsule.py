@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import tracemalloc
 from pathlib import Path
 from typing import NamedTuple
 
@@ -166,6 +167,19 @@ def test_each_bad_file_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureF
             assert told.out == "" and len(told.err.splitlines()) <= 4
     assert main(["capsule", "verify", str(tmp_path / "none.capsule.json")]) == 64
     assert main(["capsule", "verify", str(tmp_path)]) == 64
+
+
+def test_file_of_100_megabytes_is_read_up_to_the_limit_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "huge.capsule.json"
+    with file.open("wb") as opened:
+        opened.truncate(100_000_000)
+    for verb in (["capsule", "verify"], ["capsule", "show"], ["verify"]):
+        tracemalloc.start()
+        assert main([*verb, str(file)]) == 64
+        assert tracemalloc.get_traced_memory()[1] < 40_000_000
+        tracemalloc.stop()
+        told = capsys.readouterr()
+        assert "capsule.tooLarge" in told.err and "Traceback" not in told.err and told.out == ""
 
 
 def test_capsule_of_another_network_is_named(site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -142,6 +142,34 @@ def stake(change: Callable[[dict[str, object]], object]) -> bytes:
     return packed().changed(STAKE, encode(value))
 
 
+def disputes(change: Callable[[Any], object]) -> bytes:
+    value = json.loads(packed().files[DISPUTES])
+    change(value)
+    return packed().changed(DISPUTES, encode(value))
+
+
+def parameters(change: Callable[[Any], object]) -> bytes:
+    value = json.loads(packed().files[PARAMETERS])
+    change(value)
+    return packed().changed(PARAMETERS, encode(value))
+
+
+def accounts(value: Any) -> list[dict[str, str]]:
+    return value["accounts"]  # type: ignore[no-any-return]
+
+
+def holder(value: Any) -> int:
+    """Index of the first account with a place."""
+    having = {each["account"] for each in value["pools"][0]["weights"]}
+    return next(i for i, each in enumerate(accounts(value)) if each["account"] in having)
+
+
+def bystander(value: Any) -> int:
+    """Index of the first account without a place: an operator."""
+    having = {each["account"] for each in value["pools"][0]["weights"]}
+    return next(i for i, each in enumerate(accounts(value)) if each["account"] not in having)
+
+
 def table(value: dict[str, object]) -> list[dict[str, object]]:
     return value["pools"][0]["weights"]  # type: ignore[index, no-any-return]
 
@@ -173,6 +201,27 @@ LIES: dict[str, tuple[Callable[[], bytes], bool, str]] = {
         lambda: packed().changed(capsules()[0], packed().files[capsules()[0]].replace(b'"upheld"', b'"overturned"')), True,
         "does not verify"),
     "capsule of another block": (lambda: other_block(), True, "is of block"),
+    "holder left out of the accounts": (lambda: stake(lambda v: accounts(v).pop(holder(v))), True, "not among the accounts"),
+    "holder with less stake": (lambda: stake(lambda v: accounts(v)[holder(v)].update(stake="1")), True, "its stake gives 0"),
+    "holder with more stake": (
+        lambda: stake(lambda v: accounts(v)[holder(v)].update(stake="99000000000000000000")), True, "units, and its stake gives"),
+    "account of no holder altered": (
+        lambda: stake(lambda v: accounts(v)[bystander(v)].update(stake="1")), True, "not the page of this pack"),
+    "unit of another size": (lambda: stake(lambda v: v["pools"][0].update(unit="7")), True, "its stake gives"),  # type: ignore[index]
+    "page altered": (lambda: packed().changed(PAGE, packed().files[PAGE] + b"Send ether to us."), True, "not the page"),
+    "dispute with another member": (lambda: disputes(lambda v: v["opened"][0].update(more="1")), True, "entry of opened"),
+    "dispute without a member": (lambda: disputes(lambda v: v["drawn"][0].pop("seed")), True, "entry of drawn"),
+    "money that is no number": (lambda: disputes(lambda v: v["ended"][0].update(burned="much")), True, "entry of ended"),
+    "vote that is no vote": (lambda: disputes(lambda v: v["votes"][0].update(vote={})), True, "entry of votes"),
+    "list left out": (lambda: disputes(lambda v: v.pop("rounds")), True, "does not have the lists"),
+    "disputes are a list": (lambda: packed().changed(DISPUTES, b"[]"), True, "does not have the lists"),
+    "another verdict": (lambda: disputes(lambda v: v["ended"][0].update(verdict="overturned")), True, "says otherwise"),
+    "verdict of no court": (lambda: disputes(lambda v: v["ended"][0].update(verdict="guilty")), True, "entry of ended"),
+    "ending left out": (lambda: disputes(lambda v: v.update(ended=[])), True, "says otherwise"),
+    "capsule left out": (lambda: packed().changed(capsules()[0], None), True, "not the page of this pack"),
+    "parameter left out": (lambda: parameters(lambda v: v[0]["params"]["times"].pop("window")), True, "version has another form"),
+    "version left out": (lambda: parameters(lambda v: v[0].update(version=2)), True, "not 1, 2"),
+    "parameters are an object": (lambda: packed().changed(PARAMETERS, b"{}"), True, "a version has another form"),
     "offset of 2^64": (lambda: endless(), False, "no whole ZIP file"),
     "other file": (lambda: packed().changed("virus.exe", b"MZ"), True, "does not verify"),
 }  # fmt: skip
