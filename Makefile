@@ -72,13 +72,16 @@ GOSSIP_READY := $(GOSSIP)/.installed
 # A fuzzer, which sees what the project's own environment has beside it.
 FUZZER := build/fuzz-site
 FUZZER_READY := $(FUZZER)/.installed
+# Ray, which also sees what the project's own environment has beside it.
+RAY := build/ray-site
+RAY_READY := $(RAY)/.installed
 CPUINFO := /proc/cpuinfo
 # The AMX product of the pinned llama.cpp crashes: where the processor has AMX, it is compiled without.
 NO_AMX := -mno-amx-tile -mno-amx-int8 -mno-amx-bf16
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF $(if $(shell grep -swm 1 amx_int8 $(CPUINFO)), \
 	-DCMAKE_C_FLAGS='$(NO_AMX)' -DCMAKE_CXX_FLAGS='$(NO_AMX)')
 
-.PHONY: help install demo test compiled check quick changed fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check campaign networks units static soak-determinism soak-kms soak-contracts soak-node prove slither compose compose-test gossip-venv test-gossip clean contracts
+.PHONY: help install demo test test-ray compiled check quick changed fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check bench-scale campaign networks units static soak-determinism soak-kms soak-contracts soak-node prove slither compose compose-test gossip-venv test-gossip clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -159,6 +162,21 @@ units: install
 	@echo '    all others, in $(WORKERS) processes'
 	@# One thread of torch's library in each: with more than there are cores they wait for each other, spinning.
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q --pin-skips --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder --ignore=tests/e2e $(ARGS)
+
+WITH_RAY = PYTHONPATH=$(CURDIR):$(CURDIR)/$(RAY) RAY_USAGE_STATS_ENABLED=0 RAY_AUTH_MODE=token \
+	RAY_AUTH_TOKEN=$$($(PY) -c 'import secrets; print(secrets.token_hex(32))')
+
+test-ray: install $(RAY_READY) ## what may fail while jobs run in a Ray cluster: two Ray nodes on this machine
+	@$(WITH_RAY) $(PY) -m pytest -q tests/cluster $(ARGS)
+
+bench-scale: install $(RAY_READY) ## jobs on 1 to 8 agents of a Ray cluster, and a network of 1,000 verifiers; writes bench/results/scale.json
+	@OMP_NUM_THREADS=1 $(WITH_RAY) $(PY) -m bench.scale $(ARGS)
+
+$(RAY_READY): pyproject.toml | $(PACKAGES_READY)
+	@echo '==> Ray into $(RAY) (once; 260 MB)'
+	@$(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["ray"])' \
+		| xargs $(PY) -m pip install --quiet --progress-bar off --no-deps --upgrade --target $(RAY)
+	@touch $@
 
 compiled: install
 	@# With rewritten assertions, which takes each process of `units` longer than all else that it does before its first test.

@@ -1,6 +1,7 @@
 """Options and fixtures that every test may use."""
 
 import gc
+import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,7 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leaves out the longest files where asked."""
+    """Leaves out the longest files where asked, and the tests of a Ray cluster where there is no Ray (`make test-ray`)."""
+    if collection_path == TESTS / "cluster" and importlib.util.find_spec("ray") is None:
+        return True
     return True if config.getoption("--without-longest") and is_long(collection_path) else None
 
 

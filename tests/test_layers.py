@@ -57,6 +57,8 @@ PLANTS = {
     "web3": [("verifier/planted.py", "import web3"), ("bytewise/da/planted.py", "from web3 import Web3")],
     "torch": [("serving/planted.py", "import torch"), ("bytewise/tee/planted.py", "import transformers")],
     "sqlalchemy": [("kms/planted.py", "import sqlalchemy"), ("chain/planted.py", "from sqlalchemy import orm")],
+    "ray": [("verifier/planted.py", "import ray"), ("cli/planted.py", "def late() -> None:\n    import ray")],
+    "bridge": [("verifier/cluster/planted.py", "import bytewise.storage"), ("verifier/cluster/planted.py", "import kms")],
     "loops": [("committee/planted.py", "import trio")],
     "adversaries": [("cli/planted.py", "import adversaries")],
     "acyclic": [("bytewise/protocol/units.py", "import bytewise.protocol.court.tally")],

@@ -51,9 +51,10 @@ BOUNDARIES = {
     "verifier.audits.gossip_hints": "messages of others",
     "verifier.audits.hint_server": "HTTP",
     "verifier.disputes.strategy_process": "a process",
+    "verifier.cluster.agent": "runs on another machine",
+    "verifier.cluster.bridge": "a socket",
     "verifier.gossip_client": "a socket",
     "verifier.gossip_peers": "files",
-    "verifier.jobs.enclave_client": "a socket",
     "verifier.jobs.enclave_pool": "threads",
     "verifier.jobs.enclave_readiness": "a socket",
 }

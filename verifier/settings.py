@@ -83,6 +83,15 @@ class PolicySettings:
             raise ConfigurationError("policy.strategy_deadline_s", f"must be above 0 and at most {LONGEST_DEADLINE_S}")
 
 
+class ExecutorKind(enum.StrEnum):
+    """Where jobs run."""
+
+    LOCAL = "local"
+    """In enclaves of this machine."""
+    RAY = "ray"
+    """In enclaves of this machine, and of a Ray cluster behind the bridge."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExecutorSettings:
     """Section `[executor]`: how the duty process reaches its enclave."""
@@ -97,6 +106,18 @@ class ExecutorSettings:
     """Seconds for which the enclave may be busy with another job."""
     ticket_ttl_s: int = 120
     """Seconds of chain time for which a ticket is valid."""
+    kind: ExecutorKind = ExecutorKind.LOCAL
+    """`local`, or `ray`: then the cluster also runs jobs. While it is away, the own enclave goes on."""
+    bridge_socket: Path | None = None
+    """Socket of the bridge (`python -m verifier.cluster`); kind `ray` needs it."""
+    cluster_jobs: int = 1
+    """Jobs that may run in the cluster at once: the number of its agents."""
+
+    def __post_init__(self) -> None:
+        if (self.kind is ExecutorKind.RAY) != (self.bridge_socket is not None):
+            raise ConfigurationError("executor.bridge_socket", "kind ray needs it, and kind local has none")
+        if not 1 <= self.cluster_jobs <= 1024:
+            raise ConfigurationError("executor.cluster_jobs", "must be from 1 to 1024")
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ from verifier.executor import ActionExecutor, ObservingExecutor, VoteExecutor
 from verifier.gossip_client import GossipClient
 from verifier.gossip_peers import PeersWriter
 from verifier.guards import Guards
+from verifier.jobs.cluster_client import ClusterClient, cluster_check
 from verifier.jobs.enclave_client import EnclaveClient
 from verifier.jobs.enclave_pool import EnclavePool
 from verifier.jobs.enclave_readiness import EnclaveChoice, EnclaveReadiness, FurtherEnclave, KnownEnclave, add_enclave_checks
@@ -171,7 +172,13 @@ class NodeContext:
         if self.settings.executor is None:
             return EnclavePool([])
         further = [FurtherEnclave(each) for each in self._known_enclaves(self.executor.further_sockets)]
-        return EnclavePool([self.own_enclave(), *further])
+        return EnclavePool([self.own_enclave(), *further], self._cluster())
+
+    def _cluster(self) -> list[EnclaveJobs]:
+        executor = self.executor
+        if executor.bridge_socket is None:
+            return []
+        return [ClusterClient(executor.bridge_socket, executor.prepare_timeout_s) for _ in range(executor.cluster_jobs)]
 
     def own_enclave(self) -> EnclaveJobs:
         """Client of the node's own enclave, or the choice between two."""
@@ -330,6 +337,8 @@ class NodeContext:
         if settings.role not in JUDGES:
             return NodeObserver(self.readiness, head, self.chain, me, settings.role, max_fee_wei)
         add_enclave_checks(self.readiness, self.enclave_states)
+        if self.executor.bridge_socket is not None:
+            self.readiness.add("cluster", functools.partial(cluster_check, self.executor.bridge_socket))
         policies = PolicyDocuments(RegistryDocuments(self.chain))
 
         def note_policy(digest: Digest, block: int) -> None:

@@ -29,6 +29,7 @@ from cli.node.roles import JUDGES, NodeRole
 from cli.node.view import CheckOfNode, NodeView
 from kms.settings import ShardSettings
 from serving.settings import OperatorSettings
+from verifier.jobs.cluster_client import cluster_check
 from verifier.settings import NodeSettings
 
 FREE_BYTES = 5 * 2**30
@@ -203,6 +204,13 @@ def enclave_answers(view: NodeView) -> Check:
     )  # fmt: skip
 
 
+def cluster_answers(view: NodeView) -> Check:
+    """Whether every agent of the Ray cluster is beside an enclave that answers."""
+    executor = view.settings.executor if isinstance(view.settings, NodeSettings) else None
+    assert executor is not None and executor.bridge_socket is not None, "asked only for a node with a bridge"
+    return cluster_check(executor.bridge_socket)
+
+
 def measurement_approved(view: NodeView) -> Check:
     """Whether the network allows verifiers with this program and model in their enclave."""
     found = own_measurement(view)
@@ -321,9 +329,15 @@ def local_checks(view: NodeView) -> tuple[CheckOfNode, ...]:
         *((signer, lease) if sends else ()), database, disk, time_service, memory, ports,
         *((backup_age,) if isinstance(view.settings, NodeSettings | OperatorSettings) and view.settings.backup else ()),
         *((da,) if sends else ()), *((enclave_answers,) if role in JUDGES else ()),
+        *((cluster_answers,) if _has_bridge(view) else ()),
         *((arithmetic,) if _has_model(view) else ()), *((endorsements,) if hardware else ()),
         *((device,) if enclave is not None and enclave.device != "cpu" else ()),
     )  # fmt: skip
+
+
+def _has_bridge(view: NodeView) -> bool:
+    executor = view.settings.executor if isinstance(view.settings, NodeSettings) else None
+    return executor is not None and executor.bridge_socket is not None
 
 
 def chain_bound_checks(view: NodeView) -> tuple[CheckOfNode, ...]:

@@ -32,6 +32,7 @@ from dashboard.settings import DashboardSettings
 from enclave.settings import EnclaveSettings
 from kms.settings import ApproveSettings, CeremonySettings, ShardSettings
 from serving.settings import OperatorSettings
+from verifier.cluster.settings import BridgeSettings
 from verifier.settings import NodeSettings
 
 FOLDER = Path(__file__).resolve().parents[1]
@@ -61,6 +62,7 @@ def _text_of(path: Path) -> str:
 ACTORS: Mapping[str, tuple[type, str]] = {
     "Operator": (OperatorSettings, "serving/settings.py"),
     "Verifier, watchtower and committee member": (NodeSettings, "verifier/settings.py"),
+    "Bridge to a Ray cluster": (BridgeSettings, "verifier/cluster/settings.py"),
     "Enclave": (EnclaveSettings, "enclave/settings.py"),
     "Key shard": (ShardSettings, "kms/settings.py"),
     "Key ceremony": (CeremonySettings, "kms/settings.py"),

@@ -218,7 +218,7 @@ class EnclavePool:
             metrics.JOBS_SHED.labels(kind=key[0]).inc()
             telemetry.log(
                 "job.shed", kind=key[0], subject=key[1], queued_s=round(self._queued_s(), 1),
-                do="Add enclaves (docs/guide/run-a-verifier.md), or lower the stake: it sets how many audits are drawn.",
+                do="Add enclaves (docs/guide/run-many-enclaves.md), or lower the stake: it sets how many audits are drawn.",
             )  # fmt: skip
 
 

@@ -1,0 +1,119 @@
+"""Jobs on many agents of a Ray cluster, and a network of 1,000 verifiers: `make bench-scale` writes `bench/results/scale.json`.
+
+Fixed jobs of 200 ms show scheduling, not arithmetic. Real re-execution runs one thread of the engine on each core. Each number of
+agents is measured beside one agent, in turns, so that what else the machine does falls on both.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench.machine import describe
+from bench.network_simulation import simulate
+from bytewise.inference.convert.convert import convert
+from bytewise.inference.convert.make import make_model
+from bytewise.ports import EnclaveJobs
+from bytewise.protocol.jobs import JobResult
+from bytewise.service.clock import monotonic_s
+from tests.fixtures.builders import word
+from tests.fixtures.cluster.ray_cluster import ROOT, RayCluster, eventually, ray_cluster
+from tests.fixtures.cluster.sleepers import DONE
+from tests.fixtures.verifier import enclave_in_memory as b
+from tests.fixtures.verifier.job_case import RIGHT
+from verifier.jobs.enclave_pool import EnclavePool
+from verifier.jobs.job_pool import VOTE, JobOrder
+from verifier.jobs.tickets import run_job
+
+RESULTS = Path("bench/results/scale.json")
+AGENTS = (1, 2, 4, 8)
+FIXED_S, FIXED_TARGET = 0.2, 0.95
+REAL_TARGET = 1.8
+ROUNDS, JOBS_OF_AN_AGENT = 3, 20
+
+
+def main() -> None:
+    """Measures, prints and writes."""
+    parser = argparse.ArgumentParser(prog="bench.scale", description=__doc__)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    options = parser.parse_args()
+    machine = describe()
+    found: dict[str, Any] = {"machine": machine, "rounds": options.rounds}
+    found["fixed_jobs"] = fixed_jobs(options.rounds)
+    found["re_execution"] = re_execution(options.rounds)
+    found["network"] = simulate()
+    machine["load_after"] = round(os.getloadavg()[0], 2)
+    options.out.write_text(json.dumps(found, indent=1) + "\n")
+    sys.stdout.write(json.dumps({name: found[name] for name in ("fixed_jobs", "re_execution", "network")}, indent=1) + "\n")
+
+
+def fixed_jobs(rounds: int) -> dict[str, Any]:
+    """Jobs a second with each number of agents, over that of one agent."""
+    with ray_cluster() as cluster:
+        cluster.start_ray(nodes=2, agents_of_a_node=max(AGENTS) // 2)
+        command = [sys.executable, "-m", "tests.fixtures.cluster.sleepers", str(cluster.folder), str(max(AGENTS)), str(FIXED_S)]
+        cluster.enclaves["sleepers"] = subprocess.Popen(command, cwd=ROOT, env=cluster.environment)
+        eventually(lambda: (cluster.folder / f"enclave-{max(AGENTS) - 1}.sock").exists())
+        cluster.start_bridge(agents=max(AGENTS))
+        cluster.wait_for_agents(max(AGENTS))
+        rates = {count: [jobs_a_second(cluster, count) for _ in range(rounds)] for count in AGENTS}
+    return _compared(rates, FIXED_TARGET) | {"seconds_of_a_job": FIXED_S}
+
+
+def re_execution(rounds: int) -> dict[str, Any]:
+    """Real re-execution by one and two agents whose enclaves have a core each."""
+    with ray_cluster() as cluster:
+        cluster.start_ray(nodes=2, agents_of_a_node=1)
+        make_model(cluster.folder / "checkpoint", 1, layers=4, width=128, heads=4, key_value_heads=2, context=256)
+        convert(cluster.folder / "checkpoint", cluster.folder / "artifact")
+        for number, name in enumerate(("enclave1", "enclave2")):
+            cluster.start_enclave(name)
+            os.sched_setaffinity(cluster.enclaves[name].pid, {sorted(os.sched_getaffinity(0))[number]})
+        cluster.start_bridge(agents=2)
+        cluster.wait_for_agents(2)
+        jobs_a_second(cluster, 2, 2)  # engines load their model
+        rates: dict[int, list[float]] = {1: [], 2: []}
+        for _ in range(rounds):
+            for count, found in rates.items():
+                found.append(jobs_a_second(cluster, count, 4))
+    return _compared(rates, REAL_TARGET / 2)
+
+
+def jobs_a_second(cluster: RayCluster, agents: int, jobs_of_an_agent: int = JOBS_OF_AN_AGENT) -> float:
+    """Jobs a second of a pool that uses so many agents."""
+    pool = EnclavePool([], [cluster.client() for _ in range(agents)])
+    case, count = cluster.case(), agents * jobs_of_an_agent
+
+    def run(enclave: EnclaveJobs) -> JobResult:
+        return run_job(enclave, b.VOTER, b.CONTRACTS, case, RIGHT)
+
+    start, done = monotonic_s(), 0
+    for number in range(count):
+        pool.submit(JobOrder(VOTE, ("vote", word("dispute", os.urandom(8).hex(), number), 1), case.receipt_id, 600.0, run))
+    while done < count:
+        for each in pool.collect():
+            assert isinstance(each.outcome, JobResult) or DONE in str(each.outcome), each.outcome
+            done += 1
+    seconds = monotonic_s() - start
+    pool.stop()
+    return count / seconds
+
+
+def _compared(rates: dict[int, list[float]], target: float) -> dict[str, Any]:
+    middle = {count: statistics.median(found) for count, found in rates.items()}
+    return {
+        "jobs_a_second": {str(count): round(rate, 3) for count, rate in middle.items()},
+        "rounds": {str(count): [round(each, 3) for each in found] for count, found in rates.items()},
+        "over_one_agent": {str(count): round(rate / middle[1], 3) for count, rate in middle.items()},
+        "target_of_each_agent": target,
+        "passed": all(rate / middle[1] >= target * count for count, rate in middle.items()),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""The bridge's socket: each connection is one conversation of the duty process with one agent.
+
+The bridge reads `ClaimAgent` and passes everything else on as bytes. When the duty process goes away, its lease ends.
+"""
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+from pathlib import Path
+
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.branches import BytewiseError, Unavailable
+from bytewise.protocol.jobs import JobFailed, Prepared
+from bytewise.service import frames, telemetry
+from verifier.cluster.ray_agents import AgentRefused, RayAgents
+from verifier.cluster.settings import BridgeSettings
+from verifier.jobs.cluster_messages import AskCluster, ClaimAgent
+from verifier.jobs.enclave_client import ENDING_S
+
+MESSAGE_TIMEOUT_S = 30.0
+"""Seconds after which a duty process that stalls within a conversation counts as gone."""
+_POLL_S = 0.5
+_CREDENTIALS = struct.Struct("3i")
+
+
+def serve(settings: BridgeSettings, agents: RayAgents, stop: threading.Event) -> None:
+    """Serves conversations until `stop`, each in a thread."""
+    with _listen(settings.socket, settings.client_uid) as listening:
+        telemetry.log("bridge.started", models=len(settings.models), agents=settings.agents)
+        while not stop.is_set():
+            with contextlib.suppress(TimeoutError):
+                peer, _ = listening.accept()
+                peer.settimeout(MESSAGE_TIMEOUT_S)
+                threading.Thread(target=_converse, args=(peer, settings, agents), daemon=True).start()
+
+
+def _listen(path: Path, client_uid: int) -> socket.socket:
+    if path.is_socket():
+        path.unlink()
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # The user is checked at each connection; the mode of the file alone cannot name another one.
+    before = os.umask(0o177 if client_uid < 0 else 0o111)
+    try:
+        server.bind(str(path))
+    except OSError as error:
+        raise ConfigurationError("socket", error.strerror or "cannot be bound") from None
+    finally:
+        os.umask(before)
+    server.listen(64)
+    server.settimeout(_POLL_S)
+    return server
+
+
+def _converse(peer: socket.socket, settings: BridgeSettings, agents: RayAgents) -> None:
+    with peer:
+        try:
+            if _owner(peer) not in (os.getuid(), settings.client_uid):
+                return
+            asked = frames.receive(peer, ClaimAgent, AskCluster)
+            if isinstance(asked, AskCluster):
+                frames.send(peer, agents.state(asked.models))
+                return
+            _run_job(peer, asked, settings, agents)
+        except AgentRefused as refused:
+            _send(peer, refused.message)
+        except BytewiseError as error:
+            telemetry.log_error("bridge.job_failed", error)
+            _send(peer, JobFailed(str(error)[:500], isinstance(error, Unavailable)))
+
+
+def _run_job(peer: socket.socket, claim: ClaimAgent, settings: BridgeSettings, agents: RayAgents) -> None:
+    def is_wanted() -> bool:
+        return not _is_closed(peer)
+
+    for last in (False, True):
+        with agents.lease(claim.model_id, claim.receipt_id) as lease:
+            try:
+                raw = lease.call("claim", bytes(claim.receipt_id), settings.prepare_timeout_s + ENDING_S, is_wanted)
+                prepared = frames.parse_message(raw, Prepared, JobFailed)
+            except TryAgain as error:
+                prepared = JobFailed(str(error)[:500], True)
+            if isinstance(prepared, JobFailed) and not last and is_wanted():
+                continue  # there is no ticket yet, so that another agent may have the job
+            frames.send_raw(peer, encode(prepared))
+            if isinstance(prepared, Prepared):
+                job = frames.receive_raw(peer)
+                frames.send_raw(peer, lease.call("run", job, prepared.limit_s + 2 * ENDING_S, is_wanted))
+            return
+
+
+def _send(peer: socket.socket, message: object) -> None:
+    with contextlib.suppress(Unavailable):
+        frames.send(peer, message)
+
+
+def _is_closed(peer: socket.socket) -> bool:
+    try:
+        return peer.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+def _owner(peer: socket.socket) -> int:
+    raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(raw)[1])

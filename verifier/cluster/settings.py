@@ -1,0 +1,45 @@
+"""Settings of the bridge process. It has no key, no address of a chain node and no database."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.units import Digest
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeSettings:
+    """Settings of one bridge."""
+
+    socket: Path
+    """Socket at which the duty process asks for jobs."""
+    address: str
+    """`host:port` of the Ray head node, in a private network."""
+    models: tuple[Digest, ...]
+    """Ids of the models that enclaves of the cluster run."""
+    enclave_sockets: str
+    """Pattern of the job sockets on each Ray node. `{model}` in it stands for the first 8 digits of the model id."""
+    agents: int = 1
+    """Agents for each model, which is how many of its jobs run at once. Each needs an enclave of its own."""
+    cpus: float = 1.0
+    """Processor cores that Ray reserves for each agent and its enclave."""
+    gpus: float = 0.0
+    """GPUs that Ray reserves for each agent and its enclave."""
+    prepare_timeout_s: float = 30.0
+    """Seconds that a job may wait for an agent, and an agent for its enclave."""
+    client_uid: int = -1
+    """User id of the duty process, if the bridge runs as another user. -1 admits only the bridge's own user."""
+    insecure_without_token: bool = False
+    """Whether the bridge starts without `RAY_AUTH_MODE=token`. Without tokens, anybody who reaches a port of Ray runs code on
+    every machine of the cluster."""
+
+    def __post_init__(self) -> None:
+        if not self.models or self.agents < 1 or self.prepare_timeout_s <= 0:
+            raise ConfigurationError("models, agents, prepare_timeout_s", "name a model, and at least one agent and second")
+        if not self.enclave_sockets.startswith("/"):
+            raise ConfigurationError("enclave_sockets", "write an absolute path, for example /run/bytewise/{model}-*.sock")
+
+
+def resource_of(model_id: bytes) -> str:
+    """Name of the Ray resource of a model: a node offers one unit for each enclave that it runs."""
+    return f"model_{model_id[:4].hex()}"

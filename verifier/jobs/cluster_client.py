@@ -1,0 +1,136 @@
+"""The duty process's end of the bridge to a cluster. Implements `bytewise.ports.EnclaveJobs`.
+
+Bridge, agents and machines of the cluster are untrusted. The ticket and the sealed envelope go there, and a result comes back.
+The client accepts a result only if its quote shows that an approved enclave judged exactly this job. So a cluster can cost time,
+and change no vote.
+"""
+
+import socket
+from pathlib import Path
+
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy
+from bytewise.protocol.evidence.claims import ResultStatement, host_claims_of
+from bytewise.protocol.jobs import JobFailed, JobResult, Prepared, RunJob
+from bytewise.protocol.units import Digest
+from bytewise.service import frames, telemetry
+from bytewise.service.readiness import Check
+from bytewise.tee.appraisal import verify_result_quote
+from verifier.jobs.cluster_messages import AskCluster, ClaimAgent, ClaimRefused, ClusterState
+from verifier.jobs.enclave_client import ENDING_S, verify_result
+from verifier.jobs.enclave_presence import EnclaveAway, EnclaveUnsuited
+
+STATE_TIMEOUT_S = 5.0
+"""Seconds for the answer about the state of the cluster."""
+MAX_LIMIT_S = 3600
+"""Longest time that an agent may claim for a job, in seconds."""
+
+
+class ClusterClient:
+    """One job at a time: `prepare` opens a conversation, `run` ends it."""
+
+    def __init__(self, path: Path, prepare_timeout_s: float) -> None:
+        self._path = path
+        self._prepare_timeout_s = prepare_timeout_s
+        self._limit_s = 0
+        self._peer: socket.socket | None = None
+
+    def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
+        """A fresh transport key of an enclave of the cluster. `EnclaveAway` if the bridge or the cluster is away,
+        `EnclaveUnsuited` if it lacks only this model or a free agent."""
+        peer = self._connected(4 * self._prepare_timeout_s)
+        try:
+            frames.send(peer, ClaimAgent(receipt_id, model_id))
+            answer = frames.receive(peer, Prepared, ClaimRefused, JobFailed)
+        except (Fault, TryAgain) as error:
+            self.close()
+            raise EnclaveAway("cluster", str(error)) from None
+        if isinstance(answer, Prepared) and 0 < answer.limit_s <= MAX_LIMIT_S:
+            self._limit_s = answer.limit_s
+            return answer
+        self.close()
+        if isinstance(answer, ClaimRefused):
+            telemetry.log("cluster.claim_refused", model=model_id, do=answer.problem[:500])
+            raise (EnclaveUnsuited if answer.unsuited else EnclaveAway)("cluster", answer.problem[:500])
+        raise EnclaveAway("cluster", answer.error[:500] if isinstance(answer, JobFailed) else "asks for too much time")
+
+    def run(self, job: RunJob) -> JobResult:
+        """The result of an approved enclave. `TryAgain` if the agent or its machine died, `EnclaveAway` if the answer is not the
+        result of this job: then another enclave must judge."""
+        peer = self._peer
+        if peer is None:
+            raise TryAgain("cluster", "no prepared job")
+        peer.settimeout(self._limit_s + 3 * ENDING_S)
+        try:
+            frames.send(peer, job)
+            answer = frames.receive(peer, JobResult, JobFailed)
+            if isinstance(answer, JobResult):
+                return verify_quoted_result(job, verify_result(job, answer))
+        except Fault as error:
+            do = "Find out who else uses this Ray cluster; drop the machine."
+            telemetry.log_error("cluster.answer_refused", error, receipt=job.ticket.receipt_id, do=do)
+            raise EnclaveAway("cluster", f"gave a result that was refused: {error}") from None
+        finally:
+            self.close()
+        raise TryAgain("cluster", answer.error[:500])
+
+    def state(self) -> ClusterState:
+        """What the cluster can do now. `TryAgain` if the bridge is away."""
+        peer = self._connected(STATE_TIMEOUT_S)
+        try:
+            frames.send(peer, AskCluster(True))
+            found: ClusterState = frames.receive(peer, ClusterState)
+            return found
+        except Fault as error:
+            raise TryAgain("cluster", str(error)) from None
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Ends the conversation, which frees the agent."""
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
+
+    def _connected(self, timeout_s: float) -> socket.socket:
+        self.close()
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        peer.settimeout(timeout_s)
+        try:
+            peer.connect(str(self._path))
+        except OSError as error:
+            peer.close()
+            raise EnclaveAway("bridge", f"{self._path.name}: {error.strerror or type(error).__name__}") from None
+        self._peer = peer
+        return peer
+
+
+def verify_quoted_result(job: RunJob, result: JobResult) -> JobResult:
+    """Returns the result if an enclave that the job's policy approves has quoted it for this job; else a `Fault`."""
+    policy = decode(AppraisalPolicy, job.policy)
+    quoted = verify_result_quote(policy, result.quote, int(job.contracts.chain_id)).statement
+    expected = ResultStatement(
+        chain_id=job.contracts.chain_id, contract=job.contracts.disputes, subject=result.subject, round=result.round,
+        receipt_id=result.receipt_id, voter=result.voter, outcome=result.outcome, code=result.code,
+        tokens_hash=result.tokens_hash, trace_root=result.trace_root, round_digest=result.round_digest,
+        verify_passes=quoted.verify_passes, premises=host_claims_of(job),
+    )  # fmt: skip
+    if quoted != expected:
+        raise MalformedValue("job result", "its quote is about another job")
+    return result
+
+
+def cluster_check(path: Path) -> Check:
+    """Whether every agent of the cluster is beside an enclave that answers."""
+    advice = (
+        "Start the bridge (`python -m verifier.cluster --config FILE`) and the Ray nodes; read docs/guide/run-many-enclaves.md."
+    )
+    try:
+        found = ClusterClient(path, STATE_TIMEOUT_S).state()
+    except TryAgain as error:
+        return Check("cluster", False, str(error), "every agent ready", advice)
+    value = f"{found.ready} of {found.wanted} agents are ready, {found.free} are free"
+    return Check("cluster", found.ready >= found.wanted, value, "every agent ready", "; ".join(found.problems)[:500] or advice)
