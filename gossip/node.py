@@ -83,6 +83,9 @@ class GossipNode:
             self._host, router, strict_signing=True, max_inbound_rpc_size=MAX_RPC_BYTES, max_subscriptions_per_peer=len(TOPICS),
             allowed_topics=frozenset(self._topics), validation_cache_size=10_000,
         )  # fmt: skip
+        # The library begins at the time in seconds: a process that said more than one message a second and restarts would repeat
+        # numbers, which others have seen.
+        self._pubsub.counter = time.time_ns()
         self._router = router
         self._requests = RequestResponse(self._host)
         self._token = trio.lowlevel.current_trio_token()
