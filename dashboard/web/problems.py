@@ -20,7 +20,11 @@ class Refused(Exception):
 
 def not_found(what: str) -> Refused:
     """Nothing has this name."""
-    return Refused(HTTPStatus.NOT_FOUND, "not_found", f"{what} is not in the index. It may not exist, or not yet be indexed.")
+    return Refused(
+        HTTPStatus.NOT_FOUND,
+        "not_found",
+        f"{what} is not in the index. It may not exist, not yet be indexed, or have been in a block that was replaced.",
+    )
 
 
 def bad_request(detail: str, code: str = "bad_request") -> Refused:
@@ -71,7 +75,9 @@ CODES = {
     "bad_request": "The request cannot be answered as it is; the detail says why.",
     "bad_parameter": "A parameter has a wrong form or is outside its bounds.",
     "bad_cursor": "The cursor is not one that this API gave, or is one of another list, filter or order.",
-    "not_found": "Nothing with this name is in the index. It may not exist, or not yet be indexed.",
+    "not_found": (
+        "Nothing with this name is in the index. It may not exist, not yet be indexed, or have been in a block that was replaced."
+    ),
     "no_block": "The index has no state of this block.",
     "too_many": "Too many requests or streams of one address. `Retry-After` says when to come again.",
     "unavailable": "The index does not answer now. Try again.",

@@ -251,7 +251,10 @@ def test_rolled_back_index_shows_the_earlier_state(tmp_path: Path) -> None:
         after = visitor.get("/disputes", headers={"If-None-Match": before.headers["etag"]})
         assert after.status_code == 200 and found["id"] not in after.text
         gone = visitor.get(f"/disputes/{found['id']}")
-        assert gone.status_code == 404 and "It may not exist, or not yet be indexed." in gone.text
+        assert (
+            gone.status_code == 404
+            and "It may not exist, not yet be indexed, or have been in a block that was replaced." in gone.text
+        )
 
 
 def test_broken_database_is_answered_without_details(tmp_path: Path) -> None:
