@@ -165,6 +165,7 @@ class Auditor:
         self._margin_s = margin_s
         self._ticket_ttl_s = ticket_ttl_s
         self._beacons: dict[int, Digest] = {}
+        self._stakes: dict[tuple[int, int], int] = {}
         self._drawn: set[Digest] = set()
         self._last: tuple[int, Digest] | None = None
         self._hand_over = hand_over
@@ -228,6 +229,7 @@ class Auditor:
         # A beacon of another branch of the chain draws nobody: shards would refuse the ticket.
         if self._last is not None and self._chain.block_hash(self._last[0]) != self._last[1]:
             self._beacons.clear()
+            self._stakes.clear()
             self._drawn.clear()
         self._last = (snapshot.number, snapshot.block_hash)
 
@@ -237,6 +239,7 @@ class Auditor:
         batches = {each.header.batch_id for each in self._records.live}
         self._drawn &= live
         self._beacons = {batch: kept for batch, kept in self._beacons.items() if batch in batches}
+        self._stakes = {key: kept for key, kept in self._stakes.items() if key[0] in batches}
         self._attempts = {receipt: kept for receipt, kept in self._attempts.items() if receipt in live}
         self._not_before = {receipt: kept for receipt, kept in self._not_before.items() if receipt in live}
 
@@ -252,17 +255,23 @@ class Auditor:
         if batch is None:
             return
         params = self._chain.params(batch.params_version, snapshot.number)
-        stake = self._chain.stake_at(self._signer.address, header.block, snapshot.number)
         # Only members of the judging pool are drawn: shards and contract refuse any other verifier.
         pool = snapshot.me.pool
         is_member = any(pool) and pool == self._chain.pool_of(header.environment, snapshot.number)
-        seats = seats_in_audit_draw(stake, params.money.audit_unit, is_member)
+        seats = seats_in_audit_draw(self._stake(header, snapshot), params.money.audit_unit, is_member)
         rate = params.shares.audit_rate_bps
         if audit_is_drawn(self._beacons[header.batch_id], receipt_id, self._signer.address, rate, seats):
             self._audits.add(receipt_id, batch.window_end)
             metrics.AUDITS_DRAWN.inc()
             telemetry.log("audit.drawn", receipt=receipt_id, batch=header.batch_id)
         self._drawn.add(receipt_id)
+
+    def _stake(self, header: BatchHeader, snapshot: Snapshot) -> int:
+        """Own stake at the block of a batch, which one call reads for all of its receipts."""
+        key = header.batch_id, header.block
+        if key not in self._stakes:
+            self._stakes[key] = self._chain.stake_at(self._signer.address, header.block, snapshot.number)
+        return self._stakes[key]
 
     def _sign(self, job: JobResult, snapshot: Snapshot) -> None:
         live = self._records.find(job.receipt_id)

@@ -5,6 +5,7 @@ The bridge reads `ClaimAgent` and passes everything else on as bytes. When the d
 
 import contextlib
 import os
+import select
 import socket
 import struct
 import threading
@@ -97,10 +98,11 @@ def _send(peer: socket.socket, message: object) -> None:
 
 
 def _is_closed(peer: socket.socket) -> bool:
+    waiting = select.poll()
+    waiting.register(peer, select.POLLIN)
     try:
-        return peer.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
-    except BlockingIOError:
-        return False
+        # A socket with a timeout would wait here, even with MSG_DONTWAIT.
+        return bool(waiting.poll(0)) and peer.recv(1, socket.MSG_PEEK) == b""
     except OSError:
         return True
 

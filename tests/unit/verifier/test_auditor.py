@@ -17,7 +17,7 @@ from bytewise.protocol.errors.branches import Bug
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, audit_commitment
 from bytewise.protocol.signing import Domain, Preimage, typed_digest, verify_signature
-from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Blob, Digest, unhex
+from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Address, Blob, Digest, unhex
 from bytewise.storage.archive import LightAudits
 from chain.deployment.params import changed
 from tests.fixtures.builders import ANCHOR, DISPUTES, KEY_EPOCHS, NOW, word
@@ -123,6 +123,26 @@ def test_verifier_of_another_pool_is_not_drawn(tmp_path: Path) -> None:
         auditor, audits = auditor_of(setup, jobs)
         auditor.step(setup.chain.now())
         assert len(audits.audits()) == drawn
+    jobs.stop()
+
+
+def test_own_stake_is_read_once_for_all_receipts_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy day has a million receipts in some thousand batches."""
+    setup = VerifierFixture(tmp_path)
+    reads: list[int] = []
+    read = setup.chain.stake_at
+
+    def counted(account: Address, stake_block: int, block: int) -> int:
+        reads.append(stake_block)
+        return read(account, stake_block, block)
+
+    monkeypatch.setattr(setup.chain, "stake_at", counted)
+    setup.anchor(*[setup.signed(seq) for seq in range(1, 6)])
+    setup.records.step(setup.chain.now())
+    jobs = EnclavePool([setup.enclave])
+    auditor, audits = auditor_of(setup, jobs)
+    auditor.step(setup.chain.now())
+    assert len(reads) == 1 and len(audits.audits()) == 5
     jobs.stop()
 
 
