@@ -1,5 +1,6 @@
 """`bytewise pool`: several accounts pay the bond of one challenge together, and share what comes back."""
 
+import re
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +23,9 @@ PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="Address of th
 AnswerOption = Annotated[
     str | None, typer.Option("--answer", help="out_hash that a right execution gives, 0x-hex: a conviction then pays α too.")
 ]
-SecretOption = Annotated[Path | None, typer.Option("--secret", help="With --answer: new file for the salt of its commitment.")]
+SecretOption = Annotated[
+    Path | None, typer.Option("--secret", help="With --answer: new file for the salt of its commitment, or that of a try.")
+]
 SaltOption = Annotated[Path, typer.Option("--secret", help="File that `pool create --answer` wrote.")]
 
 
@@ -51,11 +54,12 @@ def create(
     expected = None if answer is None else digest_argument("--answer", answer)
     of, found = call_context(asked), _receipt(asked, receipt_id, da)
     who, bond = of.named(), _bond_of(of, found)
-    at = created_address(who, of.client.nonce(who))
+    nonce = of.client.nonce(who)
+    at = created_address(who, nonce)
     # The file comes before the pool: one whose salt is lost can win no alpha.
     salt = Digest(secrets.token_bytes(32)) if secret is None else _kept_salt(secret)
     terms = committed_terms(of.network, at, found.checked.receipt_id, bond, expected, salt)
-    send_creation(of, "BondPool", creation_code(of.network, terms), {"pool": at, "bond_wei": str(bond)})
+    send_creation(of, "BondPool", creation_code(of.network, terms), nonce, {"pool": at, "bond_wei": str(bond)})
 
 
 @with_call_options
@@ -90,6 +94,8 @@ def join(
 
     Example: bytewise pool join 0x5fbd… --value 20000000000000000 --key me.key --send
     """
+    of, at = call_context(asked), account_option("POOL", pool)
+    _verify_bond(of, _state(of, at).terms.bond_wei)
     _call(asked, pool, "contribute", value_wei=value)
 
 
@@ -170,15 +176,33 @@ def _receipt(asked: CallOptions, text: str, da: list[str]) -> "Found":
         return found_receipt(connection, text)
 
 
+_SECRET = re.compile(r"salt of a bond pool: (0x[0-9a-f]{64})")
+"""Content of a secret file. It says what it is, so that no key is taken for a salt: a salt is shown to everybody in the end."""
+
+
 def _kept_salt(file: Path) -> Digest:
     """The salt of a secret file, which is made if it does not exist."""
     if not file.exists():
-        write_secret(file, hex0x(secrets.token_bytes(32)).encode() + b"\n")
+        write_secret(file, f"salt of a bond pool: {hex0x(secrets.token_bytes(32))}\n".encode())
     return _salt_of(file)
 
 
 def _salt_of(file: Path) -> Digest:
-    return digest_argument(file.name, read_secret(file).reveal().decode("ascii", "replace"))
+    found = _SECRET.fullmatch(read_secret(file).reveal().decode("ascii", "replace"))
+    if found is None:
+        raise ConfigurationError(
+            file.name, "is no secret file of a pool: name the one that `bytewise pool create` wrote, or a new one"
+        )
+    return digest_argument(file.name, found[1])
+
+
+def _verify_bond(of: CallContext, bond_wei: int) -> None:
+    """`ConfigurationError` if the court accepts this bond for no receipt, so that such a pool never challenges."""
+    head = of.reader.head()
+    versions = range(1, of.reader.params_version(head) + 1)
+    if bond_wei not in (known := {of.reader.params(each, head).required_bond for each in versions}):
+        asked = ", ".join(map(str, sorted(known)))
+        raise ConfigurationError("POOL", f"collects {bond_wei} wei, and the court asks for {asked}: it can never challenge")
 
 
 def _bond_of(of: CallContext, found: "Found") -> int:

@@ -49,6 +49,8 @@ class TransactionCall(NamedTuple):
     data: bytes
     value_wei: int
     gas: int
+    nonce: int | None = None
+    """The only nonce with which it means what it should; None for the next one of its signer."""
 
 
 class UnsignedTransaction(NamedTuple):
@@ -156,10 +158,10 @@ def why_reverted(client: Chain, call: TransactionCall, block: int) -> str:
 
 
 def _nonces(client: Chain, calls: Sequence[TransactionCall]) -> list[int]:
-    """The nonce of each call: signers count on from the chain's count."""
-    accounts = sorted({call.signer.address for call in calls})
+    """The nonce of each call: its own, or signers count on from the chain's count."""
+    accounts = sorted({call.signer.address for call in calls if call.nonce is None})
     following = {who: itertools.count(client.nonce(who)) for who in accounts}
-    return [next(following[call.signer.address]) for call in calls]
+    return [next(following[call.signer.address]) if call.nonce is None else call.nonce for call in calls]
 
 
 def _succeeded(client: Chain, calls: Sequence[TransactionCall], receipts: list[Inclusion]) -> list[Inclusion]:

@@ -101,10 +101,10 @@ def deliver(of: CallContext, act: "ContractCall", more: Mapping[str, Any] | None
         print(f"done in block {done.number}, transaction {hex0x(done.transaction)}")
 
 
-def send_creation(of: CallContext, contract: str, code: bytes, more: Mapping[str, Any]) -> None:
+def send_creation(of: CallContext, contract: str, code: bytes, nonce: int, more: Mapping[str, Any]) -> None:
     """Tries the deployment of a contract that belongs to no network, prints it with `more`, and sends it if the user asked.
 
-    `ConfigurationError` if the chain would refuse it now.
+    `nonce` decides its address, so it is sent with this one or not at all. `ConfigurationError` if the chain would refuse it now.
     """
     from chain.sending.fees import fees_at
     from chain.sending.transactions import TransactionCall, send_all
@@ -113,11 +113,18 @@ def send_creation(of: CallContext, contract: str, code: bytes, more: Mapping[str
     request = {"from": who, "data": "0x" + code.hex(), "value": "0x0"}
     try:
         gas = of.client.estimate(request)
-        told: dict[str, Any] = {"chain_id": of.network.chain_id, **more, "from": who, "gas": gas, "data": request["data"]}
+        told: dict[str, Any] = {
+            "chain_id": of.network.chain_id,
+            **more,
+            "from": who,
+            "nonce": nonce,
+            "gas": gas,
+            "data": request["data"],
+        }
         if of.send and of.signer is not None:
             gas += gas // 2
             _verify_balance(of, who, gas * fees_at(of.client.head().base_fee_wei).max_fee, "may go for its gas")
-            (done,) = send_all(of.client, [TransactionCall(of.signer, None, code, 0, gas)], SEND_TIMEOUT_S)
+            (done,) = send_all(of.client, [TransactionCall(of.signer, None, code, 0, gas, nonce)], SEND_TIMEOUT_S)
             told |= {"block": done.number, "transaction": hex0x(done.transaction)}
     except (Fault, RpcRefused) as error:
         raise ConfigurationError(contract, f"not deployed: {error}") from None

@@ -1,5 +1,6 @@
 """Checks of `bytewise doctor` on this machine and its services: database, key, DA, disk, ports, enclave, model."""
 
+import contextlib
 import ctypes
 import secrets
 import shutil
@@ -147,9 +148,12 @@ def memory(view: NodeView) -> Check:
 
 def memory_check(folder: Path) -> Check:
     """The check, from the counters of the kernel's memory controllers (`ue_count` of EDAC). Without ECC there are none."""
-    files = sorted(folder.glob("mc*/ue_count"))
-    lost = sum(int(file.read_text()) for file in files)
-    found = f"{lost} uncorrected errors in {len(files)} controllers" if files else "no ECC that the kernel reports"
+    counts = []
+    for file in sorted(folder.glob("mc*/ue_count")):
+        with contextlib.suppress(OSError, ValueError):
+            counts.append(int(file.read_text()))
+    lost = sum(counts)
+    found = f"{lost} uncorrected errors in {len(counts)} controllers" if counts else "no ECC that the kernel reports"
     return Check(
         "memory", not lost, found, "no uncorrected error", "Replace the memory: a wrong bit gives a wrong vote, which is charged."
     )

@@ -8,12 +8,17 @@ import pytest
 
 from bytewise.protocol import digests
 from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, TryAgain
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import hex0x
 from bytewise.service.exit_codes import Exit
+from bytewise.service.secret import write_secret
+from chain.deployment.bond_pool import committed_terms, creation_code
+from chain.deployment.deploy import created_address
 from chain.deployment.params import DEVNET
+from chain.sending.transactions import TransactionCall, send_all
 from tests.fixtures.chain.anvil import Anvil
-from tests.fixtures.chain.devnet import mine, word
+from tests.fixtures.chain.devnet import mine, signer, word
 from tests.fixtures.court.commanded_court import CommandedCourt, commanded_court
 from tests.fixtures.court.session import TRUE
 
@@ -108,3 +113,32 @@ def test_wrong_input_is_named_and_sends_nothing(court: CommandedCourt, tmp_path:
     assert "absent" in court.run("pool", "reveal", pool, "--secret", tmp_path / "absent", code=Exit.USAGE, who=STARTER)
     (tmp_path / "open").write_text("0x00")
     assert "chmod 600" in court.run("pool", "reveal", pool, "--secret", tmp_path / "open", code=Exit.USAGE, who=STARTER)
+
+
+def test_private_key_is_never_taken_for_a_salt(court: CommandedCourt, tmp_path: Path) -> None:
+    key, answer = tmp_path / "me.key", hex0x(digests.out_hash(*TRUE))
+    write_secret(key, b"0x" + b"42" * 32 + b"\n")
+    words = ("--answer", answer, "--secret", key)
+    said = court.run("pool", "create", hex0x(court.receipt), *words, who=STARTER, code=Exit.USAGE)
+    assert "me.key: is no secret file of a pool" in said and "4242" not in said
+    pool = court.json("pool", "create", hex0x(court.receipt), who=STARTER)["pool"]
+    said = court.run("pool", "reveal", pool, "--secret", key, who=STARTER, code=Exit.USAGE)
+    assert "is no secret file of a pool" in said and "4242" not in said
+
+
+def test_pool_is_deployed_at_the_printed_address_or_not(court: CommandedCourt) -> None:
+    """Another program with the same key sends something between the two readings of the nonce."""
+    client, who = court.anvil.client, signer(STARTER)
+    nonce = client.nonce(who.address)
+    send_all(client, [TransactionCall(who, who.address, b"", 1, 21_000)], 60)
+    with pytest.raises((RpcRefused, ChainReverted, TryAgain)):
+        send_all(client, [TransactionCall(who, None, b"\x00", 0, 100_000, nonce)], 2)
+
+
+def test_pool_with_a_bond_that_no_receipt_asks_for_gets_no_money(court: CommandedCourt) -> None:
+    at = created_address(signer(STARTER).address, court.anvil.client.nonce(signer(STARTER).address))
+    terms = committed_terms(court.network, at, court.receipt, BOND + 1, None, word("salt"))
+    code = creation_code(court.network, terms)
+    send_all(court.anvil.client, [TransactionCall(signer(STARTER), None, code, 0, 2_000_000)], 60)
+    assert "can never challenge" in court.run("pool", "join", at, "--value", 5, who=SECOND, code=Exit.USAGE)
+    assert court.anvil.client.balance(at, "latest") == 0
