@@ -1,12 +1,16 @@
 """A fork of a chain on this machine: anvil as a process behind a relay that lets it read the chain only."""
 
 import secrets
+import signal
 import subprocess
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from bytewise.protocol.address_book import Network
@@ -97,10 +101,28 @@ class ForkedChain:
 
 
 @contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end what runs inside as Ctrl-C does, with its clean-up. Only the main thread gets signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    kept = {each: signal.signal(each, end) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def running_fork(program: Path, url: str, network: Network, block: int) -> Iterator[ForkedChain]:
     """A fork of the chain at a block; it ends with the `with`. `TryAgain` if it does not start."""
     (port,) = free_ports(1)
-    with tempfile.TemporaryDirectory(prefix="bytewise-drill-") as folder, reading_relay(url) as source:
+    with ended_by_signals(), tempfile.TemporaryDirectory(prefix="bytewise-drill-") as folder, reading_relay(url) as source:
         command = [
             str(program), "--host", "127.0.0.1", "--port", str(port), "--chain-id", str(network.chain_id), "--fork-url", source,
             "--fork-block-number", str(block), "--no-storage-caching", "--cache-path", folder, "--accounts", "1",

@@ -58,10 +58,10 @@ def audits_agree(seen: Observation, report: CheckReport) -> None:
     for row in index.between(AuditFact, "posted_block", seen.recent_blocks()):
         by_receipt.setdefault(row["receipt_id"], []).append(row)
     for receipt, rows in by_receipt.items():
-        _compare_audits(report, receipt, rows, bool(index.all(DisputeFact, receipt_id=receipt)))
+        _compare_audits(seen, report, receipt, rows)
 
 
-def _compare_audits(report: CheckReport, receipt: bytes, rows: list[Row], disputed: bool) -> None:
+def _compare_audits(seen: Observation, report: CheckReport, receipt: bytes, rows: list[Row]) -> None:
     said = {row["result"] for row in rows}
     opened = {row["out_hash"] for row in rows if row["out_hash"]}
     key = (AuditFact, (receipt, rows[-1]["verifier"]))
@@ -70,8 +70,11 @@ def _compare_audits(report: CheckReport, receipt: bytes, rows: list[Row], disput
         report.note(receipt, f"audits contradict each other: {told}", key)
     elif len(opened) > 1:
         report.note(receipt, f"auditors opened {len(opened)} different digests", key)
-    elif MISMATCH in said and not disputed:
+    elif MISMATCH in said and not seen.scene.index.all(DisputeFact, receipt_id=receipt):
         finder = next(row["verifier"] for row in rows if row["result"] == MISMATCH)
+        # One auditor's word is enough to look at it, and watchtowers need some blocks to dispute it.
+        if seen.timestamp - seen.changed_at(AuditFact, receipt, finder, result=MISMATCH) <= seen.limits.grace_s:
+            return
         report.note(receipt, f"{finder} found a mismatch, and nobody disputes the receipt", (AuditFact, (receipt, finder)))
 
 

@@ -2,6 +2,9 @@
 
 import json
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.units import Address
 from bytewise.service.exit_codes import Exit
+from bytewise.service.settings import child_environment
 from chain.client.address_book import write_network
 from chain.client.rpc import ChainClient
 from chain.deployment.params import DEVNET
@@ -28,6 +32,7 @@ from tests.fixtures.chain.devnet import CHALLENGER, ENVIRONMENT, OPERATORS, STAK
 from tests.fixtures.chain.lying_endpoints import fronts
 from tests.fixtures.court.session import DisputeFixture
 from tests.fixtures.inference.models import small_artifact
+from tests.source import ROOT
 
 
 def play(anvil: Anvil, court: DisputeFixture, account: Address, receipts: int = 1, url: str = "") -> DrillReport:
@@ -145,6 +150,32 @@ def test_fork_that_does_not_start_is_unavailable(anvil: Anvil, tmp_path: Path) -
     with pytest.raises(TryAgain, match="anvil ended with code"), running_fork(PROGRAM, "http://127.0.0.1:9", court.network, 1):
         pass
     assert ChainClient(anvil.url, CHAIN_ID).head().number > 0
+
+
+ENDLESS = """
+import sys, time
+from pathlib import Path
+from chain.client.address_book import read_network
+from cli.drill.fork import running_fork
+with running_fork(Path(sys.argv[1]), sys.argv[2], read_network(Path(sys.argv[3])), int(sys.argv[4])) as fork:
+    print(fork.client.rpc("web3_clientVersion"), flush=True)
+    time.sleep(600)
+"""
+
+
+def test_ended_drill_leaves_no_process_and_no_folder(anvil: Anvil, tmp_path: Path) -> None:
+    court = DisputeFixture(anvil, tmp_path)
+    write_network(tmp_path / "network.json", court.network)
+    head = court.reader.head()
+    words = [sys.executable, "-c", ENDLESS, str(PROGRAM), anvil.url, str(tmp_path / "network.json"), str(head)]
+    environment = {**child_environment(), "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and "anvil" in process.stdout.readline()
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert children and any(tmp_path.glob("bytewise-drill-*"))
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 128 + signal.SIGTERM
+    assert not [each for each in children if Path(f"/proc/{each}").exists()] and not any(tmp_path.glob("bytewise-drill-*"))
 
 
 CHARGES = {
