@@ -1,7 +1,8 @@
 """Which messages a gossip process takes and passes on: those of registered peers, within limits, of this network and epoch.
 
-Everything that costs nothing comes first: the origin, its rate, the size. Only then is the message parsed. Nothing here asks the
-chain, so a lie inside a well-formed body of a registered peer passes, and the duty process refuses it.
+Everything that costs little comes first: the origin, repetition, its rate, the size. Only then is the message parsed. A repeated
+message counts against no limit. Nothing here asks the chain, so a lie inside a well-formed body of a registered peer passes, and
+the duty process refuses it.
 """
 
 from collections import OrderedDict, deque
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Generic, TypeVar
 
-from gossip.messages import HAVE, HINT, ROOT, GossipMessage, GossipRefused, is_digest, read_message
+from gossip.messages import HAVE, HINT, MAX_MESSAGE_BYTES, ROOT, GossipMessage, GossipRefused, is_digest, read_message
 from gossip.peers import PeersFile
 
 K = TypeVar("K", bound=Hashable)
@@ -68,6 +69,9 @@ class Admission:
             raise GossipRefused("unregistered", f"{key[:18]} is no registered peer")
         if topic not in RATES:
             raise GossipRefused("topic", f"{topic[:40]!r} is none of ours")
+        name = sha256(topic.encode() + data[: MAX_MESSAGE_BYTES + 1]).digest()
+        if name in self._seen:
+            raise GossipRefused("seen", "was taken before")
         self._limit(topic, key, now)
         message = read_message(data)
         if message.chain != self.peers.chain:
@@ -78,8 +82,7 @@ class Admission:
             self._limit_round(account, key, message)
         if topic == HAVE and not self._may_have(account, message):
             raise GossipRefused("no_seat", "no open dispute of its seats names this envelope")
-        if self._seen.count(sha256(topic.encode() + data).digest()) > 1:
-            raise GossipRefused("seen", "was taken before")
+        self._seen.count(name)
         return message
 
     def _limit(self, topic: str, key: str, now: float) -> None:

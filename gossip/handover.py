@@ -99,15 +99,20 @@ class _CallHandler(socketserver.BaseRequestHandler):
         assert isinstance(server, _CallServer)
         if not server.free.acquire(blocking=False):
             return
-        with contextlib.suppress(OSError):
-            self.request.settimeout(TIMEOUT_S)
-            try:
-                answer = server.call(receive_frame(self.request, MAX_CALL_BYTES))
-            except (GossipRefused, KeyError, TypeError, ValueError) as error:
-                answer = {"refused": getattr(error, "reason", "malformed"), "detail": str(error)[:200]}
-            with contextlib.suppress(GossipRefused):
-                send_frame(self.request, answer, MAX_ANSWER_BYTES)
-        server.free.release()
+        try:
+            with contextlib.suppress(OSError):
+                self._answer(server.call)
+        finally:
+            server.free.release()
+
+    def _answer(self, call: Call) -> None:
+        self.request.settimeout(TIMEOUT_S)
+        try:
+            answer = call(receive_frame(self.request, MAX_CALL_BYTES))
+        except (GossipRefused, KeyError, TypeError, ValueError) as error:
+            answer = {"refused": getattr(error, "reason", "malformed"), "detail": str(error)[:200]}
+        with contextlib.suppress(GossipRefused):
+            send_frame(self.request, answer, MAX_ANSWER_BYTES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ message of another network or of an old committee goes no further. What a body s
 """
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ MAX_BRACKETS = 64
 """Most brackets in a message, which bounds what parsing it costs."""
 DIGEST_CHARS = 66
 """Characters of a digest: 0x and 64 hexadecimal ones."""
+_U16 = re.compile("0|[1-9][0-9]{0,4}")
 
 
 class GossipRefused(Exception):
@@ -45,9 +47,11 @@ class GossipMessage:
 
     @property
     def dispute(self) -> tuple[str, int] | None:
-        """Dispute and round of a body that names both."""
+        """Dispute and round of a body that names both, as records write them: a digest, and a 16-bit number as decimal text."""
         dispute, number = self.body.get("dispute"), self.body.get("round")
-        return (str(dispute), number) if is_digest(dispute) and type(number) is int else None
+        if not is_digest(dispute) or not isinstance(number, str) or not _U16.fullmatch(number) or int(number) >= 2**16:
+            return None
+        return str(dispute), int(number)
 
 
 def topic_name(chain: str, topic: str) -> str:

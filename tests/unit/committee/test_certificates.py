@@ -63,7 +63,7 @@ def committee(anvil: Anvil, folder: Path) -> Iterator[Committee]:
     court.open(1, key_of(Outcome.EXECUTED, 0, digests.out_hash(*TRUE)))
     case = court.until(Phase.COMMIT)
     drawn = [each for each in VERIFIERS if case.seat_of(each.address) is not None]
-    with MessageBus(folder, [each.address for each in drawn]) as bus:
+    with MessageBus(folder, [each.address for each in drawn], case.id) as bus:
         members = tuple(CertifyingMember(court, who, bus.clients[who.address], folder) for who in drawn)
         votes = {each.who.address: each.protect(case, TRUE) for each in members}
         yield Committee(court, members, votes, bus)
@@ -83,6 +83,7 @@ def test_members_settle_a_dispute_by_a_certificate_of_their_own(anvil: Anvil, tm
     with committee(anvil, tmp_path) as seated:
         case = run_round(seated.court, seated.members)
         assert (seated.certificates(), seated.direct()) == (1, set())
+        assert not seated.bus.refusals, "the gossip process takes all that members say"
         assert case.certified_group == vote_content(next(iter(seated.votes.values()))).group
         ended(seated)
 

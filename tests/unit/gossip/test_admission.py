@@ -1,20 +1,37 @@
 """Which messages a gossip process takes: origin, rate, size, network, epoch, seats, repetition."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bytewise.protocol.records.certificate_messages import (
+    CertificateMessage,
+    CertificateShare,
+    OpenedVote,
+    RootMembers,
+    SharedCommitment,
+    signed_body,
+)
+from bytewise.protocol.records.statements import Outcome, Vote
+from bytewise.protocol.units import U8, U16, U256, ZERO_DIGEST, Blob, Digest, hex0x
 from gossip.admission import PER_ROUND, RATES, Admission
 from gossip.messages import MAX_MESSAGE_BYTES, TOPICS, GossipRefused, canonical, read_message, write_message
 from gossip.peers import Peer, PeersFile
+from tests.fixtures.builders import DISPUTES, signer, word
 
 KEY, OTHER, UNKNOWN = ("0x" + f"{n:064x}" for n in (1, 2, 3))
 ACCOUNT, SECOND = "0x" + "11" * 20, "0x" + "22" * 20
 DISPUTE, ENVELOPE = "0x" + "dd" * 32, "0x" + "ee" * 32
 PEERS = PeersFile(
     "31337", 5, (Peer(ACCOUNT, KEY), Peer(SECOND, OTHER)), {DISPUTE: (ACCOUNT,)}, {ENVELOPE: (ACCOUNT,)}
+)  # fmt: skip
+VOTER, ROUND = signer("voter"), (Digest(bytes.fromhex(DISPUTE[2:])), U16(1))
+VOTE = Vote(
+    *ROUND, VOTER.address, U256(7), U8(Outcome.EXECUTED), U8(0), word("tokens"), word("trace"), word("round"), ZERO_DIGEST,
+    word("salt"),
 )  # fmt: skip
 
 
@@ -49,8 +66,12 @@ def test_message_of_a_registered_peer_is_taken() -> None:
         (canonical({"body": [], "chain": "31337", "epoch": 5}), "hint", KEY, "malformed"),
         (canonical({"body": {}, "chain": "31337", "epoch": True}), "hint", KEY, "malformed"),
         (message(n=1), "root", KEY, "no_seat"),
-        (message(dispute=DISPUTE, round=1), "root", OTHER, "no_seat"),
-        (message(dispute=DISPUTE, round="1"), "root", KEY, "no_seat"),
+        (message(dispute=DISPUTE, round="1"), "root", OTHER, "no_seat"),
+        (message(dispute=DISPUTE, round=1), "root", KEY, "no_seat"),
+        (message(dispute=DISPUTE, round="01"), "root", KEY, "no_seat"),
+        (message(dispute=DISPUTE, round="\u0661"), "root", KEY, "no_seat"),
+        (message(dispute=DISPUTE, round="65536"), "root", KEY, "no_seat"),
+        (message(dispute=DISPUTE, round="9" * 3000), "root", KEY, "no_seat"),
         (message(envelope=ENVELOPE), "have", OTHER, "no_seat"),
         (message(envelope=DISPUTE), "have", KEY, "no_seat"),
     ],
@@ -75,13 +96,13 @@ def test_rate_of_one_peer_leaves_room_for_another(topic: str) -> None:
     taken = 0
     for number in range(200):
         try:
-            admission.admit(topic, KEY, message(**body, n=number, round=number), 0.0)
+            admission.admit(topic, KEY, message(**body, n=number, round=str(number)), 0.0)
             taken += 1
         except GossipRefused as refused:
             assert refused.reason == "rate"
     assert taken == RATES[topic].count
-    admission.admit(topic, OTHER, message(**body, n=-1, round=1), 0.0)
-    admission.admit(topic, KEY, message(**body, n=-2, round=1), RATES[topic].seconds)
+    admission.admit(topic, OTHER, message(**body, n=-1, round="1"), 0.0)
+    admission.admit(topic, KEY, message(**body, n=-2, round="1"), RATES[topic].seconds)
 
 
 def test_refused_messages_count_against_the_rate() -> None:
@@ -96,10 +117,10 @@ def test_refused_messages_count_against_the_rate() -> None:
 def test_one_peer_says_only_so_much_about_one_round() -> None:
     admission = Admission(PEERS)
     for number in range(PER_ROUND):
-        admission.admit("root", KEY, message(dispute=DISPUTE, round=1, n=number), 0.0)
+        admission.admit("root", KEY, message(dispute=DISPUTE, round="1", n=number), 0.0)
     with pytest.raises(GossipRefused, match="one round"):
-        admission.admit("root", KEY, message(dispute=DISPUTE, round=1, n=-1), 0.0)
-    admission.admit("root", KEY, message(dispute=DISPUTE, round=2), 0.0)
+        admission.admit("root", KEY, message(dispute=DISPUTE, round="1", n=-1), 0.0)
+    admission.admit("root", KEY, message(dispute=DISPUTE, round="2"), 0.0)
 
 
 def test_same_message_is_taken_once() -> None:
@@ -107,6 +128,40 @@ def test_same_message_is_taken_once() -> None:
     admission.admit("hint", KEY, message(n=1), 0.0)
     with pytest.raises(GossipRefused, match="seen"):
         admission.admit("hint", OTHER, message(n=1), 0.0)
+
+
+def test_repeated_message_leaves_room_for_new_ones() -> None:
+    admission, repeated = Admission(PEERS), message(dispute=DISPUTE, round="1", n=0)
+    admission.admit("root", KEY, repeated, 0.0)
+    for _ in range(RATES["root"].count):
+        with pytest.raises(GossipRefused, match="seen"):
+            admission.admit("root", KEY, repeated, 0.0)
+    for number in range(1, PER_ROUND):
+        admission.admit("root", KEY, message(dispute=DISPUTE, round="1", n=number), 0.0)
+
+
+def test_message_refused_for_its_seat_is_taken_once_the_seat_is_known() -> None:
+    admission = Admission(replace(PEERS, disputes={}))
+    said = message(dispute=DISPUTE, round="1")
+    with pytest.raises(GossipRefused, match="no_seat"):
+        admission.admit("root", KEY, said, 0.0)
+    admission.peers = PEERS
+    admission.admit("root", KEY, said, 0.0)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        SharedCommitment(*ROUND, VOTER.address, U256(7), word("commitment")),
+        RootMembers(*ROUND, VOTER.address, U256(7)),
+        OpenedVote(*ROUND, VOTER.address, VOTE),
+        CertificateShare(*ROUND, VOTER.address, U256(7), Blob(bytes(256))),
+    ],
+)
+def test_every_certificate_message_is_taken_as_members_write_it(said: CertificateMessage) -> None:
+    peers = PeersFile("31337", 5, (Peer(VOTER.address, KEY),), {hex0x(said.dispute): (VOTER.address,)})
+    body = signed_body(DISPUTES, VOTER, said)
+    assert Admission(peers).admit("root", KEY, write_message("31337", 5, body), 0.0).dispute == (DISPUTE, 1)
 
 
 def test_removed_peer_is_refused_at_once() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gossip.envelopes import DAILY_BYTES, PIECE_BYTES, EnvelopeShelf, write_request
-from gossip.handover import MAX_CALL_BYTES, HandOverClient, HandOverServer
+from gossip.handover import MAX_CALL_BYTES, MAX_CALLS, HandOverClient, HandOverServer
 from gossip.messages import GossipRefused
 from gossip.peers import Peer, PeersFile, read_peers, write_peers
 from gossip.ring import Ring
@@ -81,6 +81,20 @@ def test_bad_frame_is_refused_and_the_server_lives(path: Path, data: bytes) -> N
 def test_call_without_its_members_is_refused(path: Path) -> None:
     with pytest.raises(GossipRefused):
         HandOverClient(path)._call({"topic": "hint"})
+
+
+def test_server_answers_after_as_many_unexpected_errors_as_it_has_threads(tmp_path: Path) -> None:
+    def call(request: dict[str, Any]) -> dict[str, Any]:
+        if request["call"] == "publish":
+            raise RuntimeError("an error of libp2p")
+        return {"messages": [], "last": 0, "process": "one"}
+
+    server, client = HandOverServer(tmp_path / "s", call), HandOverClient(tmp_path / "s")
+    for _ in range(MAX_CALLS + 1):
+        with pytest.raises(GossipRefused):
+            client.publish("root", {})
+    assert client.take() == ()
+    server.close()
 
 
 def test_ring_tells_what_is_lost() -> None:
