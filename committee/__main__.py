@@ -42,13 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_node(context: NodeContext) -> Node:
     """A node that votes."""
+    certificates = _certificates(context)
     ballots = Ballots(
         context.network, context.records, context.da, Duties(context.database, context.clock),
         Protection(context.database, context.clock, context.lease), context.journal, context.signer, context.pool, os.urandom,
-        context.settings.votes, context.fence, _certificates(context),
+        context.settings.votes, context.fence, certificates,
     )  # fmt: skip
     auditor = context.auditor() if context.settings.policy.audits else None
-    return context.node(auditor, None, ballots, ballots)
+    return context.node(auditor, None, ballots, ballots, certificates)
 
 
 def _certificates(context: NodeContext) -> Certificates | None:

@@ -280,8 +280,9 @@ class NodeContext:
         watchtower: Watchtower | None,
         voting: VoteExecutor | None = None,
         votes: VotePart | None = None,
+        certificates: NodePart | None = None,
     ) -> Node:
-        """The node, with its parts in order: votes, audits, challenges, reports, demands."""
+        """The node, with its parts in order: votes, certificates, audits, challenges, reports, demands."""
         demander, reporter = self.demander(watchtower is not None, auditor is not None), self.reporter()
         first, me, moves = int(self.network.deploy_block), self.signer.address, self.settings.moves
         stake = (
@@ -294,6 +295,7 @@ class NodeContext:
             EpochLabel(self.chain),
             self.peers,
             votes,
+            certificates,
             auditor,
             self.members,
             self.gossip_hints,

@@ -55,20 +55,21 @@ def _seats_in(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
-def wrong_signers(
+def is_signed_by_all(
     members: Sequence[Seat], keys: Mapping[Address, PublicKey], message: Digest, signatures: Mapping[Address, BlsSignature]
-) -> frozenset[Address]:
-    """Signers whose signature is not over this message by their key. Checks the sum first, and each one only if that is wrong."""
+) -> bool:
+    """Whether all these signatures together are right. Takes as long as `is_signed`, and a tenth of it for each signature."""
     seats = {each.voter: each.seat_mask.bit_count() for each in members}
     try:
         whole = aggregate((signature, seats[who]) for who, signature in signatures.items())
         check_signature(committee_key((keys[who], seats[who]) for who in signatures), message, whole)
     except (BadSignature, MalformedValue):
-        return frozenset(who for who, signature in signatures.items() if not _is_signed(keys[who], message, signature))
-    return frozenset()
+        return False
+    return True
 
 
-def _is_signed(key: PublicKey, message: Digest, signature: BlsSignature) -> bool:
+def is_signed(key: PublicKey, message: Digest, signature: BlsSignature) -> bool:
+    """Whether a signature is over this message by this key. Takes some 0.6 s of a processor."""
     try:
         check_signature(key, message, signature)
     except (BadSignature, MalformedValue):

@@ -6,7 +6,7 @@ round ends rightly with any number of liars, and with no message at all.
 """
 
 from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bytewise.protocol import merkle
 from bytewise.protocol.court.phases import Phase
@@ -70,12 +70,14 @@ ALONE = CertificatePlan(acts_alone=True)
 def decide_certificate(clock: int, dispute: Dispute, me: Address, vote: Vote, leaf: Digest, board: RoundBoard) -> CertificatePlan:
     """The plan of a member with a protected vote. `leaf` is its sealed commitment."""
     seat = dispute.seat_of(me)
-    if seat is None or seat.committed or me not in board.able:
+    if seat is None or seat.committed:
         return ALONE
-    if dispute.phase is Phase.COMMIT:
+    if dispute.phase is Phase.COMMIT and me in board.able:
         return _decide_commit(clock, dispute, seat, leaf, board)
+    # A member under the root has only this way to reveal, also if it lost its key for certificates.
     if dispute.phase is Phase.REVEAL and board.under is not None and board.under.get(first_seat(seat)) == leaf:
-        return _decide_reveal(clock, dispute, seat, vote, board)
+        own = replace(board, opened={**board.opened, me: finding_of(vote)})
+        return _decide_reveal(clock, dispute, seat, vote, own)
     return ALONE
 
 
@@ -130,7 +132,8 @@ def _decide_reveal(clock: int, dispute: Dispute, seat: Seat, vote: Vote, board: 
         return CertificatePlan(actions=(alone,), opens_vote=True)
     actions = _certify(clock, dispute, seat, vote, board)
     wanted = _next_mask(dispute, same, heard, number, board)
-    return CertificatePlan(actions=actions, opens_vote=True, signs=wanted)
+    # Nobody signs for a set without its own seats.
+    return CertificatePlan(actions=actions, opens_vote=True, signs=wanted if wanted & seat.seat_mask else 0)
 
 
 def _next_mask(dispute: Dispute, same: Sequence[Seat], heard: bool, number: int, board: RoundBoard) -> int:

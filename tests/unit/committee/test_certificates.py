@@ -28,10 +28,11 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import ZERO_DIGEST, Address, Blob
 from chain.reads.history import CourtHistory
 from tests.fixtures.chain.anvil import Anvil
-from tests.fixtures.chain.devnet import VERIFIERS, word
+from tests.fixtures.chain.devnet import VERIFIERS, mine, word
 from tests.fixtures.committee.certifying_member import CertifyingMember, register_keys, run_round
 from tests.fixtures.committee.message_bus import MessageBus
 from tests.fixtures.court.session import TRUE, DisputeFixture
+from verifier.gossip_client import GossipClient
 
 
 class Committee(NamedTuple):
@@ -170,6 +171,28 @@ def test_root_of_nothing_ends_in_the_direct_path(anvil: Anvil, tmp_path: Path) -
         seated.court.pump()
         run_round(seated.court, seated.members, steps=16)
         assert (seated.certificates(), seated.direct()) == (0, set(seated.votes))
+
+
+def test_member_that_was_away_until_the_reveal_phase_has_its_vote_counted(anvil: Anvil, tmp_path: Path) -> None:
+    """It shared its commitment, and was down from before the root was posted until the votes were opened."""
+    with committee(anvil, tmp_path) as seated:
+        victim, *others = seated.by_seats()
+        for _ in range(2):
+            for each in (victim, *others):
+                each.tick()
+            seated.court.pump()
+        while seated.court.case().phase is Phase.COMMIT:
+            for each in others:
+                each.tick()
+            seated.court.pump()
+            mine(seated.court.anvil, 20)
+        victim.gossip = GossipClient(seated.bus.path_of(victim.who.address))
+        victim.restart()
+        case = run_round(seated.court, seated.members, steps=16)
+        seat = case.seat_of(victim.who.address)
+        assert seat is not None and seat.commitment == ZERO_DIGEST
+        assert victim.who.address in seated.direct() or (seated.certificates() == 1 and not seated.direct())
+        ended(seated)
 
 
 def test_members_that_restart_alone_reveal_under_the_root(anvil: Anvil, tmp_path: Path) -> None:

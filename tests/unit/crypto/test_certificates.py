@@ -3,7 +3,7 @@
 import pytest
 
 from bytewise.crypto.bls import BlsSignature, BlsSigner
-from bytewise.crypto.certificates import wrong_signers
+from bytewise.crypto.certificates import is_signed, is_signed_by_all
 from bytewise.protocol.decisions.snapshot import Seat
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 
@@ -15,13 +15,15 @@ SEATS = tuple(Seat(who, mask, ZERO_DIGEST, ZERO_DIGEST) for who, mask in zip(WHO
 RIGHT = {who: signer.sign(MESSAGE) for who, signer in SIGNERS.items()}
 
 
-def test_right_signatures_have_no_wrong_signer() -> None:
-    assert wrong_signers(SEATS, KEYS, MESSAGE, RIGHT) == frozenset()
+def test_right_signatures_are_right_together_and_alone() -> None:
+    assert is_signed_by_all(SEATS, KEYS, MESSAGE, RIGHT)
+    assert is_signed(KEYS[WHO[0]], MESSAGE, RIGHT[WHO[0]])
 
 
 @pytest.mark.parametrize(
     "bad", [SIGNERS[WHO[1]].sign(OTHER), SIGNERS[WHO[0]].sign(MESSAGE), BlsSignature(bytes(256)), BlsSignature(b"\1" * 256)],
     ids=["another message", "a key of another", "infinity", "no point"],
 )  # fmt: skip
-def test_wrong_signature_is_named(bad: BlsSignature) -> None:
-    assert wrong_signers(SEATS, KEYS, MESSAGE, {**RIGHT, WHO[1]: bad}) == {WHO[1]}
+def test_wrong_signature_is_wrong_in_the_sum_and_alone(bad: BlsSignature) -> None:
+    assert not is_signed_by_all(SEATS, KEYS, MESSAGE, {**RIGHT, WHO[1]: bad})
+    assert not is_signed(KEYS[WHO[1]], MESSAGE, bad)

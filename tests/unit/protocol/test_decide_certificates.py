@@ -164,5 +164,17 @@ def test_member_reveals_itself_late_or_beside_a_certificate_without_it() -> None
     assert plan(counted, ROOTED, 100) == ALONE
 
 
+def test_member_that_comes_late_signs_for_its_own_seats_too() -> None:
+    others = replace(ROOTED, opened={who: FOUND[who] for who in WHO[1:]})
+    assert plan(reveal(), others, 21).signs == ALL
+
+
+def test_member_that_lost_its_key_signs_nothing_and_reveals_under_the_root() -> None:
+    keyless = replace(ROOTED, able=frozenset(WHO[1:]))
+    assert plan(reveal(), keyless, 21).signs == 0
+    (alone,) = plan(reveal(), keyless, 80).actions
+    assert isinstance(alone, RevealUnderRoot)
+
+
 def test_member_that_relied_on_no_root_has_nothing_to_reveal() -> None:
     assert plan(reveal(), BOARD, 1) == ALONE
