@@ -1,0 +1,175 @@
+"""What a member does with messages about certificates: lies cost it neither honest messages, nor other disputes, nor the tick."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytewise.crypto.bls import BlsSigner, PublicKey
+from bytewise.protocol import merkle
+from bytewise.protocol.court.commitments import certified_digest, sealed
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.actions import CertifyRound, PostCommitRoot
+from bytewise.protocol.decisions.certificates import ALONE, finding_of, leaves_of, round_of
+from bytewise.protocol.decisions.snapshot import Dispute, Seat
+from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.records.certificate_messages import (
+    CertificateMessage,
+    CertificateShare,
+    OpenedVote,
+    RootMembers,
+    SharedCommitment,
+    signed_body,
+)
+from bytewise.protocol.records.statements import Outcome, Vote
+from bytewise.protocol.signing import LocalSigner, typed_digest
+from bytewise.protocol.units import U8, U256, ZERO_DIGEST, Address, Blob, Digest
+from bytewise.storage.engine import open_database
+from bytewise.storage.migrate import migrate
+from bytewise.storage.protection import Protection, ReliedRoots
+from committee import certificates as module
+from committee.certificates import CHECKS_PER_TICK, MAX_WAITING, Certificates
+from tests.fixtures.builders import DISPUTES, signer, word
+from tests.fixtures.metric_values import value_of
+from tests.fixtures.snapshot_builders import NOW, case, snapshot
+from tests.fixtures.storage.hand_clock import HandClock
+
+WHO = [signer(f"member {number}") for number in range(5)]
+BLS = {who.address: BlsSigner((number + 5).to_bytes(32)) for number, who in enumerate(WHO)}
+SEATS = tuple(Seat(who.address, 0b111 << 3 * number, ZERO_DIGEST, ZERO_DIGEST) for number, who in enumerate(WHO))
+ME, ALL = WHO[0], (1 << 15) - 1
+COMMIT = case(phase=Phase.COMMIT, members=SEATS, commit_s=160, commit_end=NOW + 160, reveal_end=NOW + 320)
+REVEAL = replace(COMMIT, phase=Phase.REVEAL, commit_end=NOW - 1, reveal_end=NOW + 159)
+
+
+class Inbox:
+    """Gossip: what `say` puts in arrives; what the member publishes is kept."""
+
+    def __init__(self) -> None:
+        self.waiting: list[dict[str, Any]] = []
+
+    def say(self, who: LocalSigner, message: CertificateMessage, **changes: object) -> None:
+        self.waiting.append({**signed_body(DISPUTES, who, message), **changes})
+
+    def publish(self, topic: str, body: dict[str, Any]) -> None:
+        pass
+
+    def take(self, topic: str) -> Sequence[dict[str, Any]]:
+        taken, self.waiting = self.waiting, []
+        return taken
+
+
+class Chain:
+    """Certificate keys, and the root; `lies` about the keys at one block."""
+
+    def __init__(self) -> None:
+        self.root: Digest | None = None
+        self.lies = 0
+
+    def first_root(self, dispute: Digest, round_number: int, from_block: int, to_block: int) -> Digest | None:
+        return self.root
+
+    def keys_at(self, block: int, to_block: int) -> Mapping[Address, PublicKey]:
+        if block == self.lies:
+            raise MalformedValue("key", "no point")
+        return {who: key.public_key for who, key in BLS.items()}
+
+
+class Member:
+    """The first member with its database."""
+
+    def __init__(self, folder: Path) -> None:
+        location = f"sqlite:///{folder / 'one.sqlite'}"
+        migrate(location)
+        self.database, self.inbox, self.chain = open_database(location), Inbox(), Chain()
+        protection, relied = Protection(self.database, HandClock()), ReliedRoots(self.database)
+        self.certificates = Certificates(DISPUTES, self.chain, self.inbox, protection, relied, ME, BLS[ME.address])
+
+
+@pytest.fixture
+def member(tmp_path: Path) -> Iterator[Member]:
+    made = Member(tmp_path)
+    yield made
+    made.database.dispose()
+
+
+def vote_of(dispute: Dispute, who: LocalSigner) -> Vote:
+    seat = dispute.seat_of(who.address)
+    assert seat is not None
+    return Vote(
+        *round_of(dispute), who.address, U256(seat.seat_mask), U8(Outcome.EXECUTED), U8(0), word("tokens"), word("trace"),
+        word("round"), ZERO_DIGEST, word("salt", who.address),
+    )  # fmt: skip
+
+
+def commitment(dispute: Dispute, who: LocalSigner) -> SharedCommitment:
+    vote = vote_of(dispute, who)
+    return SharedCommitment(*round_of(dispute), who.address, vote.seat_mask, typed_digest(DISPUTES, vote))
+
+
+def leaves(dispute: Dispute) -> dict[Address, Digest]:
+    shared = [commitment(dispute, who) for who in WHO]
+    return {each.voter: sealed(each.commitment, each.voter, each.seat_mask) for each in shared}
+
+
+def test_forged_messages_of_later_rounds_push_out_no_honest_one(member: Member) -> None:
+    """The others are a block ahead. One of them floods with rounds to come, and with names of others."""
+    coming = replace(COMMIT, round=2)
+    for who in WHO[1:]:
+        member.inbox.say(who, commitment(coming, who))
+    for number in range(MAX_WAITING + 1):
+        member.inbox.say(WHO[1], commitment(replace(COMMIT, round=3 + number), WHO[1]))
+        member.inbox.say(WHO[1], commitment(coming, WHO[2]), proof="0x" + f"{number:0130x}")
+    for number in range(MAX_WAITING + 1):
+        member.inbox.say(WHO[1], replace(commitment(coming, WHO[1]), commitment=word(number)))
+    member.certificates.listen(snapshot(COMMIT))
+    member.certificates.listen(snapshot(coming))
+    half = snapshot(coming, clock=NOW + 80)
+    plan = member.certificates.plan(half, coming, vote_of(coming, ME))
+    root = merkle.commit_root(leaves_of(coming, leaves(coming), ALL & ~SEATS[1].seat_mask))
+    assert plan.actions == (PostCommitRoot(coming.id, 2, root),), "all but the one that signed several commitments"
+
+
+def test_dispute_whose_keys_are_malformed_stops_no_other(member: Member) -> None:
+    other = replace(COMMIT, id=word("second"), seed=replace(COMMIT.seed, block=77))
+    member.chain.lies = 76
+    before = value_of("bytewise_part_failures_total", part="certificate", error="MalformedValue")
+    both = snapshot(other, COMMIT)
+    member.certificates.listen(both)
+    assert member.certificates.plan(both, other, vote_of(other, ME)) == ALONE
+    assert member.certificates.plan(both, COMMIT, vote_of(COMMIT, ME)).shares_commitment
+    assert value_of("bytewise_part_failures_total", part="certificate", error="MalformedValue") == before + 1
+
+
+@pytest.mark.parametrize("lies", [False, True])
+def test_signatures_are_checked_few_at_a_tick_and_each_once(
+    member: Member, monkeypatch: pytest.MonkeyPatch, lies: bool
+) -> None:  # fmt: skip
+    made: list[str] = []
+    for name in ("is_signed", "is_signed_by_all"):
+        check = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *args, _check=check, _name=name: (made.append(_name), _check(*args))[1])
+    member.chain.root = merkle.commit_root(leaves_of(REVEAL, leaves(REVEAL), ALL))
+    finding, now = finding_of(vote_of(REVEAL, ME)), snapshot(REVEAL)
+    digest = certified_digest(DISPUTES, finding, member.chain.root, ALL)
+    member.inbox.say(WHO[1], RootMembers(*round_of(REVEAL), WHO[1].address, U256(ALL)))
+    for who in WHO[1:]:
+        member.inbox.say(who, commitment(REVEAL, who))
+        member.inbox.say(who, OpenedVote(*round_of(REVEAL), who.address, vote_of(REVEAL, who)))
+        signed = word("other") if lies and who is WHO[4] else digest
+        member.inbox.say(who, CertificateShare(*round_of(REVEAL), who.address, U256(ALL), Blob(BLS[who.address].sign(signed))))
+    member.certificates.listen(now)
+    assert member.certificates.plan(now, REVEAL, vote_of(REVEAL, ME)).signs == ALL
+    assert made == [], "the plan of a tick waits for no check"
+    assert member.certificates.step(now) == ()
+    assert len(made) == (CHECKS_PER_TICK if lies else 1)
+    for _ in range(3):
+        member.certificates.step(now)
+    assert sorted(made) == (["is_signed"] * 5 if lies else []) + ["is_signed_by_all"]
+    plan = member.certificates.plan(now, REVEAL, vote_of(REVEAL, ME))
+    assert [type(each) for each in plan.actions] == ([] if lies else [CertifyRound])
+    if lies:
+        later = replace(now, clock=REVEAL.commit_end + 41)
+        assert member.certificates.plan(later, REVEAL, vote_of(REVEAL, ME)).signs == ALL & ~(0b111 << 12)
