@@ -275,13 +275,9 @@ class NodeContext:
         return sender if self.gossip is None else sent_over(self.gossip, sender)
 
     def node(
-        self,
-        auditor: Auditor | None,
-        watchtower: Watchtower | None,
-        voting: VoteExecutor | None = None,
-        votes: VotePart | None = None,
-        certificates: NodePart | None = None,
-    ) -> Node:
+        self, auditor: Auditor | None, watchtower: Watchtower | None, voting: VoteExecutor | None = None,
+        votes: VotePart | None = None, certificates: NodePart | None = None,
+    ) -> Node:  # fmt: skip
         """The node, with its parts in order: votes, certificates, audits, challenges, reports, demands."""
         demander, reporter = self.demander(watchtower is not None, auditor is not None), self.reporter()
         first, me, moves = int(self.network.deploy_block), self.signer.address, self.settings.moves

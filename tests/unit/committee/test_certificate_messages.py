@@ -1,6 +1,6 @@
 """What a member does with messages about certificates: lies cost it neither honest messages, nor other disputes, nor the tick."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bytewise.crypto.bls import BlsSigner, PublicKey
+from bytewise.crypto.certificates import is_signed, is_signed_by_all
 from bytewise.protocol import merkle
 from bytewise.protocol.court.commitments import certified_digest, sealed
 from bytewise.protocol.court.phases import Phase
@@ -114,6 +115,16 @@ def leaves(dispute: Dispute) -> dict[Address, Digest]:
     return {each.voter: sealed(each.commitment, each.voter, each.seat_mask) for each in shared}
 
 
+def counted(check: Callable[..., bool], made: list[str]) -> Callable[..., bool]:
+    """The same check, which also notes its name."""
+
+    def noted(*values: Any) -> bool:
+        made.append(check.__name__)
+        return check(*values)
+
+    return noted
+
+
 def test_forged_messages_of_later_rounds_push_out_no_honest_one(member: Member) -> None:
     """The others are a block ahead. One of them floods with rounds to come, and with names of others."""
     coming = replace(COMMIT, round=2)
@@ -148,9 +159,8 @@ def test_signatures_are_checked_few_at_a_tick_and_each_once(
     member: Member, monkeypatch: pytest.MonkeyPatch, lies: bool
 ) -> None:  # fmt: skip
     made: list[str] = []
-    for name in ("is_signed", "is_signed_by_all"):
-        check = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *args, _check=check, _name=name: (made.append(_name), _check(*args))[1])
+    for check in (is_signed, is_signed_by_all):
+        monkeypatch.setattr(module, check.__name__, counted(check, made))
     member.chain.root = merkle.commit_root(leaves_of(REVEAL, leaves(REVEAL), ALL))
     finding, now = finding_of(vote_of(REVEAL, ME)), snapshot(REVEAL)
     digest = certified_digest(DISPUTES, finding, member.chain.root, ALL)
