@@ -116,7 +116,7 @@ class Options:
 
 
 PARAMS = changed(DEVNET, {
-    "times": {"window": 75, "commit_time": 45, "reveal_time": 25, "execution_bound": 15, "appeal_time": 6, "airgap": 6},
+    "times": {"window": 95, "commit_time": 45, "reveal_time": 25, "execution_bound": 15, "appeal_time": 6, "airgap": 6},
     "money": {"audit_unit": 10 * ETHER, "slash_amount": 8 * ETHER, "min_operator_stake": 8 * ETHER},
     "shares": {"audit_rate_bps": 9_000},
 })  # fmt: skip
