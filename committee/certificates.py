@@ -6,7 +6,7 @@ but the commitments under a root on which the member relies: with those alone it
 
 import contextlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from bytewise.crypto.bls import BlsSignature, BlsSigner, PublicKey
@@ -240,7 +240,7 @@ class Certificates:
         if kept is not None:
             return kept[1] if kept[0] == root else None
         for shared in (notes.commitments, {**notes.commitments, **notes.doubled}):
-            for mask in notes.roots.values():
+            for mask in (*notes.roots.values(), *_heard_so_far(dispute, shared)):
                 found = leaves_of(dispute, _sealed(shared), mask)
                 if merkle.commit_root(found) == root:
                     self._relied.keep(dispute.id, dispute.round, root, found)
@@ -313,6 +313,17 @@ class Certificates:
 
 def _sealed(shared: Mapping[Address, SharedCommitment]) -> dict[Address, Digest]:
     return {who: sealed(each.commitment, who, each.seat_mask) for who, each in shared.items()}
+
+
+def _heard_so_far(dispute: Dispute, shared: Mapping[Address, SharedCommitment]) -> Iterator[int]:
+    """Seats whose commitments were known after each message. Whoever posted a root and restarted hears all messages again but its
+    own, which said of what its root was made: of what it had heard by then."""
+    mask = 0
+    for voter in shared:
+        seat = dispute.seat_of(voter)
+        if seat is not None:
+            mask |= seat.seat_mask
+            yield mask
 
 
 def _note_share(notes: RoundNotes, dispute: Dispute, message: CertificateShare) -> None:

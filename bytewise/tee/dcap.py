@@ -222,6 +222,8 @@ def _verify_dates(name: str, certificate: x509.Certificate, now: int) -> None:
 
 
 def _lists(crl: bytes, serial: int) -> bool:
+    if serial < 0:
+        return False  # no list can name it (RFC 5280, 4.1.2.2)
     try:
         return read_list(crl).get_revoked_certificate_by_serial_number(serial) is not None
     except EvidenceMalformed:

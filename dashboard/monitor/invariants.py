@@ -36,7 +36,7 @@ INVARIANTS = (
     ),
     Invariant(
         "audits-agree", Severity.CRITICAL,
-        "Audits of one receipt say the same, and a mismatch that somebody found is disputed before its window ends.",
+        "Audits of one receipt say the same, and a mismatch that somebody found is disputed.",
         court_checks.audits_agree,
     ),
     Invariant(

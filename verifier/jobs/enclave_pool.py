@@ -61,6 +61,8 @@ class EnclavePool:
         self._results = ResultComparison()
         lanes = [(self._group(f"own {number}", metrics.ENCLAVE_UP), each) for number, each in enumerate(own, 1)]
         whole = self._group("cluster", metrics.CLUSTER_UP)
+        # Until a first job has found it; a node without a cluster misses none.
+        metrics.CLUSTER_UP.set(not cluster)
         lanes += [(whole, each) for each in cluster]
         self._groups = list(dict.fromkeys(group for group, _ in lanes))
         self._threads = [

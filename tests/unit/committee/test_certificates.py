@@ -173,10 +173,13 @@ def test_root_of_nothing_ends_in_the_direct_path(anvil: Anvil, tmp_path: Path) -
         assert (seated.certificates(), seated.direct()) == (0, set(seated.votes))
 
 
-def test_member_that_was_away_until_the_reveal_phase_has_its_vote_counted(anvil: Anvil, tmp_path: Path) -> None:
-    """It shared its commitment, and was down from before the root was posted until the votes were opened."""
+@pytest.mark.parametrize("is_poster", [False, True], ids=["heard of the root", "posted the root"])
+def test_member_that_was_away_until_the_reveal_phase_has_its_vote_counted(anvil: Anvil, tmp_path: Path, is_poster: bool) -> None:
+    """It shared its commitment, and was down from when the root was posted until the votes were opened."""
     with committee(anvil, tmp_path) as seated:
-        victim, *others = seated.by_seats()
+        lowest = next(each.voter for each in seated.court.case().members if each.seat_mask & 1)
+        victim = next(each for each in seated.by_seats() if (each.who.address == lowest) is is_poster)
+        others = [each for each in seated.members if each is not victim]
         for _ in range(2):
             for each in (victim, *others):
                 each.tick()

@@ -41,6 +41,8 @@ NO_SECRETS = {
     "kms.release_log.entitlement._ChainState": {"clock"},
     "kms.release_log.opening_report.ReportedRelease": {"place"},
     "kms.release_log.opening_report.CopiedLog": {"last_read_at"},
+    "kms.release_log.copies.LogReading": {"last_read_at"},
+    "bytewise.crypto.certificates.BlsCertificate": {"signers"},
     "kms.release_log.opening_report.VersionReport": {"given", "missing_logs"},
     "bytewise.crypto.mlkem.Encapsulated": {"ciphertext"},
     "bytewise.crypto.mlkem._Key": {"vector", "matrix", "digest"},
