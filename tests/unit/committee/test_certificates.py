@@ -153,7 +153,7 @@ def test_certificate_is_made_beside_a_liar(anvil: Anvil, tmp_path: Path, lie: Li
         assert seated.certificates() == (rest >= case.quorum)
         if seated.certificates():
             assert seated.direct() <= {liar.who.address}
-        assert seated.court.until(Phase.APPEAL).verdict is Verdict.OVERTURNED
+        assert seated.court.until(Phase.FINAL).verdict is Verdict.OVERTURNED
 
 
 def test_dead_gossip_processes_end_in_the_direct_path(anvil: Anvil, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_dead_gossip_processes_end_in_the_direct_path(anvil: Anvil, tmp_path: Pa
         seated.bus.close()
         run_round(seated.court, seated.members, steps=16)
         assert (seated.certificates(), seated.direct()) == (0, set(seated.votes))
-        assert seated.court.until(Phase.APPEAL).verdict is Verdict.OVERTURNED
+        assert seated.court.until(Phase.FINAL).verdict is Verdict.OVERTURNED
 
 
 def test_root_of_nothing_ends_in_the_direct_path(anvil: Anvil, tmp_path: Path) -> None:
