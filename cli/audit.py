@@ -28,6 +28,7 @@ from cli.output import LIMIT, LimitOption, OutputFormat, OutputOption, Row, brie
 from cli.receipt import found_receipt
 
 if TYPE_CHECKING:
+    from bytewise.protocol.court.params import ParamSet
     from bytewise.protocol.records.statements import AuditResult
     from bytewise_client.connection import Connection
     from bytewise_client.receipt_search import Found
@@ -173,20 +174,17 @@ def audit_state(connection: "Connection", found: "Found") -> AuditState:
     is_drawn = beacon_block < head
     clock = reader.snapshot(header.operator, head).clock
     return AuditState(
-        identifier, header.batch_id, beacon_block, is_drawn, _drawn(connection, found, beacon_block) if is_drawn else (),
+        identifier, header.batch_id, beacon_block, is_drawn, _drawn(connection, found, params, beacon_block) if is_drawn else (),
         params.money.bounty, reader.money(head).audit_pool,
         max(0, reader.window_end(identifier, header.batch_id, head) - clock),
     )  # fmt: skip
 
 
-def _drawn(connection: "Connection", found: "Found", beacon_block: int) -> tuple[DrawnAuditor, ...]:
+def _drawn(connection: "Connection", found: "Found", params: "ParamSet", beacon_block: int) -> tuple[DrawnAuditor, ...]:
     """Verifiers that the beacon draws, with what the chain has of each."""
     from bytewise.protocol.court.sortition import audit_is_drawn, seats_in_audit_draw
 
     reader, header, head, identifier = connection.reader, found.header, found.head, found.checked.receipt_id
-    batch = reader.batch(header.batch_id, head)
-    assert batch is not None, "the receipt was found in it"
-    params = reader.params(batch[1].params_version, head)
     beacon, rate = reader.block_hash(beacon_block), params.shares.audit_rate_bps
     posted = {each.verifier: each for each, _ in reader.audits(header.block, head) if each.receipt_id == identifier}
     auditors = []

@@ -77,8 +77,8 @@ def show(asked: CallOptions, pool: PoolArgument) -> None:
     of, at = call_context(asked), account_option("POOL", pool)
     found = read_bond_pool(of.client, of.network, at)
     share = None if of.account is None else read_share(of.client, at, of.account)
-    told = _pool_record(of, at, found, share)
-    emit(of.output, told, lambda: print_entries([_entry(told)], "pools"))
+    record = _pool_record(of, at, found, share)
+    emit(of.output, record, lambda: print_entries([_entry(record)], "pools"))
 
 
 @with_call_options
@@ -217,7 +217,7 @@ def _pool_record(of: CallContext, at: Address, found: "BondPoolState", share: "P
     """A pool as plain data."""
     case = of.reader.dispute(found.dispute, of.reader.head(), found.terms.receipt_id)
     by_other = case is not None and not found.is_challenged
-    told: dict[str, Any] = {
+    record: dict[str, Any] = {
         "pool": at, "receipt": hex0x(found.terms.receipt_id), "dispute": hex0x(found.dispute),
         "state": "challenged" if found.is_challenged else "challenged by another" if by_other else "collecting",
         "bond_wei": str(found.terms.bond_wei), "contributed_wei": str(found.contributed_wei),
@@ -225,12 +225,12 @@ def _pool_record(of: CallContext, at: Address, found: "BondPoolState", share: "P
         "verdict": None if case is None else case.verdict.name,
     }  # fmt: skip
     if share is not None:
-        told |= {
+        record |= {
             "account": of.account,
             "your_part_wei": str(share.contributed_wei),
             "your_claim_wei": str(share.claimable_wei),
         }
-    return told
+    return record
 
 
 _NEXT = {
@@ -240,13 +240,14 @@ _NEXT = {
 }
 
 
-def _entry(told: dict[str, Any]) -> tuple[str, Fields]:
+def _entry(record: dict[str, Any]) -> tuple[str, Fields]:
     fields: dict[str, object] = {
-        "state": f"{told['state']}: {_NEXT[told['state']]}", "receipt": told["receipt"], "dispute": told["dispute"],
-        "bond": ether(told["bond_wei"]), "contributed": ether(told["contributed_wei"]), "missing": ether(told["missing_wei"]),
+        "state": f"{record['state']}: {_NEXT[record['state']]}", "receipt": record["receipt"], "dispute": record["dispute"],
+        "bond": ether(record["bond_wei"]), "contributed": ether(record["contributed_wei"]),
+        "missing": ether(record["missing_wei"]),
     }  # fmt: skip
-    if told["phase"] is not None:
-        fields |= {"phase": told["phase"], "verdict": told["verdict"]}
-    if "account" in told:
-        fields |= {"your part": ether(told["your_part_wei"]), "your claim": ether(told["your_claim_wei"])}
-    return told["pool"], fields
+    if record["phase"] is not None:
+        fields |= {"phase": record["phase"], "verdict": record["verdict"]}
+    if "account" in record:
+        fields |= {"your part": ether(record["your_part_wei"]), "your claim": ether(record["your_claim_wei"])}
+    return record["pool"], fields

@@ -17,11 +17,6 @@ class Range:
     high: int
     """Largest possible value."""
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether the value is known."""
-        return self.low == self.high
-
     def __add__(self, other: "Range") -> "Range":
         return Range(self.low + other.low, self.high + other.high)
 

@@ -1,6 +1,8 @@
 """Evidence is accepted only if every single thing about it fits, and each refusal is its own."""
 
+import base64
 import datetime
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -265,6 +267,21 @@ def test_changed_evidence_is_refused_or_means_the_same(bench: Bench, at: int, va
         assert bench.appraise(encode(changed)) == plain
     except EvidenceRefused:
         pass
+
+
+def test_negative_serial_number_of_a_platform_certificate_is_refused(bench: Bench) -> None:
+    """No list of revoked certificates can be asked about it, and the library that reads the list raises."""
+    pem = re.search(rb"-----BEGIN CERTIFICATE-----\n(.+?)-----END", bench.evidence.quote, re.DOTALL)
+    assert pem is not None
+    der = bytearray(base64.b64decode(pem[1]))
+    serial = der.index(b"\xa0\x03\x02\x01\x02\x02") + 7
+    der[serial] |= 0x80
+    lines = base64.encodebytes(bytes(der)).replace(b"\n", b"")
+    wrapped = b"\n".join(lines[at : at + 64] for at in range(0, len(lines), 64)) + b"\n"
+    assert len(wrapped) == len(pem[1])
+    changed = replace(bench.evidence, quote=Blob(bench.evidence.quote.replace(pem[1], wrapped)))
+    with pytest.raises(EvidenceRefused):
+        bench.appraise(encode(changed))
 
 
 def test_unsigned_bytes_do_not_give_evidence_another_name(bench: Bench) -> None:
