@@ -17,6 +17,7 @@ BOUNDARIES = {
     "bytewise.tee.gpu": "a foreign format",
     "bytewise.tee.snp": "a foreign format",
     "bytewise_client.endpoint": "HTTP",
+    "bytewise.storage.index.period_sums": "SQL",
     "bytewise.storage.database_copy": "programs of PostgreSQL, files",
     "chain.acts.epochs": "chain",
     "chain.capsule.keeper": "files",

@@ -11,7 +11,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bytewise.service import telemetry
 from dashboard.settings import ApiSettings
-from dashboard.views.period import PeriodTooLong
 from dashboard.web.answers import DashboardSite, tag_of
 from dashboard.web.api import PREFIX, api_routes
 from dashboard.web.limits import RequestBudget, VisitorLimits
@@ -97,5 +96,6 @@ def _add_errors(app: FastAPI, renderer: Renderer) -> None:
             telemetry.log_error("page.failed", error, path=request.url.path[:80], request=request_id)
         return tell(request, found)
 
-    for expected in (Refused, PeriodTooLong):
-        app.add_exception_handler(expected, lambda request, error: tell(request, refused(error)))
+    @app.exception_handler(Refused)
+    def expected(request: Request, error: Refused) -> Response:
+        return tell(request, error)

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
 from bytewise.protocol.errors.branches import BytewiseError, Unavailable
-from dashboard.views.period import MAX_FACTS, PeriodTooLong
 from dashboard.views.records import Problem
 
 
@@ -36,9 +35,6 @@ def refused(error: BaseException) -> Refused:
     """What a visitor is told of an error. An unforeseen one is named by nothing but its request id."""
     if isinstance(error, Refused):
         return error
-    if isinstance(error, PeriodTooLong):
-        told = f"the period has {error.args[0]} facts, and at most {MAX_FACTS} are counted at once"
-        return bad_request(f"{told}: choose a shorter one by since and until", "period_too_long")
     if isinstance(error, Unavailable):
         return Refused(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", "The index does not answer now. Try again.", True)
     if isinstance(error, BytewiseError):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Engine, Executable, Select, and_, func, or_, select
 
 from bytewise.protocol.units import Digest
 from bytewise.storage.engine import read_transaction
@@ -87,21 +87,17 @@ class IndexSnapshot:
     def all(self, table: type[Fact], **where: Any) -> list[Row]:
         """Facts whose columns have these values (a tuple: one of them), in the order of their keys."""
         columns = INDEX_METADATA.tables[table.__tablename__].c
-        query = self._facts(table, where).order_by(*(columns[name] for name in _key_names(table)))
-        return [dict(row) for row in self._connection.execute(query).mappings()]
+        return self.rows(self.select_facts(table, where).order_by(*(columns[name] for name in _key_names(table))))
 
     def between(self, table: type[Fact], column: str, blocks: range) -> list[Row]:
         """Facts whose column names one of these blocks, in the order of their keys."""
         columns = INDEX_METADATA.tables[table.__tablename__].c
-        query = self._facts(table, {}).where(columns[column] >= blocks.start, columns[column] < blocks.stop)
-        query = query.order_by(*(columns[name] for name in _key_names(table)))
-        return [dict(row) for row in self._connection.execute(query).mappings()]
+        query = self.select_facts(table, {}).where(columns[column] >= blocks.start, columns[column] < blocks.stop)
+        return self.rows(query.order_by(*(columns[name] for name in _key_names(table))))
 
-    def count_between(self, table: type[Fact], column: str, blocks: range) -> int:
-        """How many facts `between` would give."""
-        columns = INDEX_METADATA.tables[table.__tablename__].c
-        query = self._facts(table, {}).where(columns[column] >= blocks.start, columns[column] < blocks.stop)
-        return int(self._connection.execute(query.with_only_columns(func.count())).scalar_one())
+    def rows(self, query: Executable) -> list[Row]:
+        """Rows of a question of the caller's own, in this transaction."""
+        return [dict(row) for row in self._connection.execute(query).mappings()]
 
     def history(self, table: type[Fact], *key: Any) -> list[Row]:
         """All versions of a fact up to that block, oldest first."""
@@ -110,17 +106,17 @@ class IndexSnapshot:
         query = query.where(*(columns[name] == value for name, value in zip(_key_names(table), key, strict=True)))
         if self._at is not None:
             query = query.where(columns["valid_from"] <= self._at)
-        return [dict(row) for row in self._connection.execute(query).mappings()]
+        return self.rows(query)
 
     def count(self, table: type[Fact], **where: Any) -> int:
         """How many facts have these values."""
-        query = self._facts(table, where).with_only_columns(func.count())
+        query = self.select_facts(table, where).with_only_columns(func.count())
         return int(self._connection.execute(query).scalar_one())
 
     def count_by(self, table: type[Fact], column: str, **where: Any) -> dict[Any, int]:
         """How many facts have each value of a column."""
         by = INDEX_METADATA.tables[table.__tablename__].c[column]
-        query = self._facts(table, where).with_only_columns(by, func.count()).group_by(by)
+        query = self.select_facts(table, where).with_only_columns(by, func.count()).group_by(by)
         return {value: count for value, count in self._connection.execute(query)}
 
     def page(
@@ -128,11 +124,11 @@ class IndexSnapshot:
     ) -> Page:
         """At most `limit` facts in the order of a column and then of their keys, after the values that `Page.next` named."""
         order = _order(table, sort)
-        query = self._facts(table, where)
+        query = self.select_facts(table, where)
         if after is not None:
             query = query.where(_beyond(order, after, descending))
         query = query.order_by(*(each.desc() if descending else each for each in order)).limit(limit + 1)
-        rows = [dict(row) for row in self._connection.execute(query).mappings()]
+        rows = self.rows(query)
         more = len(rows) > limit
         rows = rows[:limit]
         return Page(rows, [rows[-1][each.name] for each in order] if more else None)
@@ -194,7 +190,8 @@ class IndexSnapshot:
         found = self._connection.execute(select(BlockRow.hash).where(BlockRow.number == number)).scalar()
         return None if found is None else Digest(found)
 
-    def _facts(self, table: type[Fact], where: Mapping[str, Any]) -> Select[Any]:
+    def select_facts(self, table: type[Fact], where: Mapping[str, Any]) -> Select[Any]:
+        """Query for the facts in force at `at` whose columns have these values, for further conditions."""
         whole = INDEX_METADATA.tables[table.__tablename__]
         query = select(whole)
         if self._at is None:

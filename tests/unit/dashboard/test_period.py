@@ -18,7 +18,6 @@ from bytewise.storage.engine import open_database
 from bytewise.storage.index.reader import IndexReader
 from dashboard.release_logs import ReleaseLogShelf
 from dashboard.settings import ApiSettings
-from dashboard.views import period
 from dashboard.views.period import measures, period_statistics
 from dashboard.views.period_records import PeriodStatistics
 from dashboard.views.scene import Scene
@@ -330,15 +329,6 @@ def test_periods_that_no_calendar_has_are_refused(client: httpx2.Client, query: 
     answer = client.get("/api/v1/statistics/period", params=query)
     assert answer.status_code == 400 and answer.json()["code"] == "bad_parameter" and answer.json()["detail"]
     assert client.get("/statistics", params=query).status_code == 400
-
-
-def test_period_with_more_facts_than_one_answer_counts_is_refused(client: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the bound is lower here: the small chain has 15 facts."""
-    monkeypatch.setattr(period, "MAX_FACTS", 12)
-    found = client.get("/api/v1/statistics/period")
-    assert found.status_code == 400 and found.json()["code"] == "period_too_long" and "shorter" in found.json()["detail"]
-    assert client.get("/statistics").status_code == 400
-    assert client.get("/api/v1/statistics/period", params={"since": "1970-01-01T00:17:20Z"}).status_code == 200
 
 
 def test_latest_day_is_answered(client: httpx2.Client) -> None:
