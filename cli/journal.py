@@ -189,15 +189,14 @@ class _NodeJournal(NamedTuple):
     def newest_checkpoint(self) -> "SignedCheckpoint":
         """A checkpoint of all its entries. `typer.Exit` if the journal does not continue what it signed before."""
         from bytewise.service.clock import SystemClock
-        from bytewise.storage.checkpoints import CheckpointFolder, CheckpointKeeper
+        from bytewise.storage.checkpoints import CheckpointKeeper
 
         if self.settings is None:
             raise ConfigurationError(
                 "checkpoints", 'no such section in the settings: add [checkpoints] with folder = "checkpoints"'
             )
         try:
-            made = CheckpointKeeper(self.journal, self.keys, self.settings, SystemClock()).make()
-            found = made or CheckpointFolder(self.settings.folder, self.keys.public).newest()
+            found = CheckpointKeeper(self.journal, self.keys, self.settings, SystemClock()).newest()
         except StoreCorrupt as error:
             _refuse(str(error))
         if found is None:

@@ -40,7 +40,7 @@ from bytewise.service.listener import serve_metrics
 from bytewise.service.metrics import Actor
 from bytewise.service.readiness import ReadinessRegistry
 from bytewise.storage.backup import BackupJob, BackupSource
-from bytewise.storage.checkpoints import checkpoint_jobs
+from bytewise.storage.checkpoints import checkpoint_keeper
 from bytewise.storage.duties import Duties as Orders
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.housekeeper import housekeeping_job
@@ -322,7 +322,8 @@ class Operator:
     ) -> tuple[schedule.PeriodicJob, ...]:
         settings, config = self._settings, self._config
         housekeeping = housekeeping_job(database, settings.housekeeping, lambda: horizon.newest, self._stop)
-        checkpoints = checkpoint_jobs(database, settings.db.journal_key_file, settings.checkpoints, SystemClock())
+        keeper = checkpoint_keeper(database, settings.db.journal_key_file, settings.checkpoints, SystemClock())
+        checkpoints = () if keeper is None else (keeper.job(),)
         if settings.backup is None or config is None:
             return (housekeeping, *checkpoints)
         source = BackupSource(config, "operator", (settings,), network, operator, settings.signer.lock_file, database)

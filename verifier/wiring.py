@@ -31,7 +31,7 @@ from bytewise.service.readiness import ReadinessRegistry
 from bytewise.service.schedule import PeriodicJob, run_ticks
 from bytewise.storage.archive import Archive, LightAudits
 from bytewise.storage.backup import BackupJob, BackupSource
-from bytewise.storage.checkpoints import checkpoint_jobs
+from bytewise.storage.checkpoints import checkpoint_keeper
 from bytewise.storage.cursor import Cursor
 from bytewise.storage.duties import Duties
 from bytewise.storage.engine import check_revision, open_database
@@ -373,12 +373,20 @@ def run(
             horizon = context.horizon
             jobs = [housekeeping_job(context.database, settings.housekeeping, lambda: horizon.newest, stop, prune_inbox)]
             jobs += _backup_jobs(context, config)
-            jobs += checkpoint_jobs(context.database, settings.db.journal_key_file, settings.checkpoints, context.clock)
-            if settings.capsules is not None:
-                jobs.append(CapsuleKeeper(context.chain.client, context.network, settings.capsules).job())
+            jobs += _evidence_jobs(context)
             code = run_ticks(tick, settings.chain.poll_s, stop, name=name, jobs=jobs)
             context.close()
     return code
+
+
+def _evidence_jobs(context: NodeContext) -> list[PeriodicJob]:
+    """Checkpoints of the journal, and capsules, which have the journal's entries if there are checkpoints."""
+    settings = context.settings
+    journal = checkpoint_keeper(context.database, settings.db.journal_key_file, settings.checkpoints, context.clock)
+    jobs = [] if journal is None else [journal.job()]
+    if settings.capsules is not None:
+        jobs.append(CapsuleKeeper(context.chain.client, context.network, settings.capsules, journal).job())
+    return jobs
 
 
 def _backup_jobs(context: NodeContext, config: Path | None) -> list[PeriodicJob]:

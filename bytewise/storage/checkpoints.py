@@ -1,13 +1,15 @@
 """Makes, keeps and compares signed checkpoints of a journal. They are files: a copy of the folder is a copy of the evidence."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from sqlalchemy import Engine
 
 from bytewise.crypto.checkpoint import CheckpointKeys, JournalKeys, SignedCheckpoint, parse_checkpoint, signed_by
 from bytewise.crypto.signed_note import MAX_NOTE_BYTES
-from bytewise.crypto.tree_hash import root_of, roots_at
+from bytewise.crypto.tree_hash import range_proof, root_of, roots_at
 from bytewise.ports import Clock
 from bytewise.protocol.errors.actors import StoreCorrupt
 from bytewise.protocol.errors.records import MalformedValue
@@ -16,7 +18,7 @@ from bytewise.service import telemetry
 from bytewise.service.checkpoints import CheckpointSettings
 from bytewise.service.files import replace_file
 from bytewise.service.schedule import PeriodicJob
-from bytewise.storage.journal import Journal, journal_key
+from bytewise.storage.journal import Journal, JournalEntry, journal_key
 
 SUFFIX = ".checkpoint"
 
@@ -57,12 +59,23 @@ class CheckpointFolder:
         return found
 
 
+class ProvenEntries(NamedTuple):
+    """Entries of a journal, each with a proof to one checkpoint of it."""
+
+    keys: JournalKeys
+    checkpoint: SignedCheckpoint
+    entries: tuple[JournalEntry, ...]
+    proofs: tuple[tuple[Digest, ...], ...]
+    """Range proofs of the entries, in their order (`bytewise.crypto.tree_hash.range_proof`)."""
+
+
 class CheckpointKeeper:
-    """Makes the checkpoints of a running node."""
+    """Makes the checkpoints of a running node, and proves entries to them. Threads may share one."""
 
     def __init__(self, journal: Journal, keys: CheckpointKeys, settings: CheckpointSettings, clock: Clock) -> None:
         self._journal, self._keys, self._settings, self._clock = journal, keys, settings, clock
         self._folder = CheckpointFolder(settings.folder, keys.public)
+        self._lock = threading.Lock()
 
     def job(self) -> PeriodicJob:
         """The job, for `run_ticks`."""
@@ -80,26 +93,44 @@ class CheckpointKeeper:
 
     def make(self) -> SignedCheckpoint | None:
         """A checkpoint of all entries; None if there is nothing new. `StoreCorrupt` if the newest one is not continued."""
-        leaves, newest = self._journal.leaves(), self._folder.newest()
-        if newest is not None:
-            verify_continued(leaves, [newest])
-            if newest.checkpoint.size == len(leaves):
+        with self._lock:
+            leaves, newest = self._journal.leaves(), self._folder.newest()
+            if newest is not None:
+                verify_continued(leaves, [newest])
+                if newest.checkpoint.size == len(leaves):
+                    return None
+            if not leaves:
                 return None
-        if not leaves:
+            signed = self._keys.sign(len(leaves), root_of(leaves), self._clock.now())
+            self._folder.add(signed, self._settings.most)
+            return signed
+
+    def newest(self) -> SignedCheckpoint | None:
+        """The checkpoint of all entries, made now if there is none yet; None if the journal is empty. Errors as `make`."""
+        return self.make() or self._folder.newest()
+
+    def proven(self, subjects: Collection[bytes]) -> ProvenEntries | None:
+        """All entries about these subjects with proofs to the newest checkpoint; None if there are none.
+
+        `StoreCorrupt` if one of them was altered, or the journal does not continue its checkpoints.
+        """
+        signed = self.newest()
+        found = () if signed is None else self._journal.about(subjects, signed.checkpoint.size)
+        if signed is None or not found:
             return None
-        signed = self._keys.sign(len(leaves), root_of(leaves), self._clock.now())
-        self._folder.add(signed, self._settings.most)
-        return signed
+        leaves = self._journal.leaves()[: signed.checkpoint.size]
+        proofs = tuple(range_proof(leaves, each.number, each.number + 1) for each in found)
+        return ProvenEntries(self._keys.public, signed, found, proofs)
 
 
-def checkpoint_jobs(
+def checkpoint_keeper(
     engine: Engine, journal_key_file: Path, settings: CheckpointSettings | None, clock: Clock
-) -> tuple[PeriodicJob, ...]:
-    """The job of a node whose settings have the section; else none."""
+) -> CheckpointKeeper | None:
+    """The keeper of a node whose settings have the section; else None."""
     if settings is None:
-        return ()
+        return None
     key = journal_key(journal_key_file)
-    return (CheckpointKeeper(Journal(engine, key, clock), CheckpointKeys(key), settings, clock).job(),)
+    return CheckpointKeeper(Journal(engine, key, clock), CheckpointKeys(key), settings, clock)
 
 
 def verify_continued(leaves: Sequence[Digest], checkpoints: Sequence[SignedCheckpoint]) -> None:

@@ -5,6 +5,7 @@ The leaves of the journal's tree (`bytewise.crypto.tree_hash`) are these digests
 """
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -115,19 +116,16 @@ class Journal:
         query = select(*JournalRow.__table__.columns).where(JournalRow.number >= from_number)
         with read_transaction(self._engine) as connection:
             rows = connection.execute(query.order_by(JournalRow.number).limit(limit)).all()
-        return tuple(
-            JournalEntry(
-                r.number,
-                r.recorded_at,
-                r.kind,
-                r.subject,
-                encoding.parse(r.body),
-                Digest(r.previous_digest),
-                Digest(r.digest),
-                r.signature,
-            )
-            for r in rows
-        )
+        return tuple(map(_entry, rows))
+
+    def about(self, subjects: Collection[bytes], end: int) -> tuple[JournalEntry, ...]:
+        """Entries about these subjects before number `end`, in order. `StoreCorrupt` names one that was altered."""
+        query = select(*JournalRow.__table__.columns).where(JournalRow.subject.in_(subjects), JournalRow.number < end)
+        with read_transaction(self._engine) as connection:
+            rows = connection.execute(query.order_by(JournalRow.number)).all()
+        for row in rows:
+            _verify_row(row, row.number, Digest(row.previous_digest), self._key.public_key())
+        return tuple(map(_entry, rows))
 
 
 def journal_key(path: Path) -> Ed25519PrivateKey:
@@ -138,6 +136,13 @@ def journal_key(path: Path) -> Ed25519PrivateKey:
         return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(read_secret(path).reveal().decode()))
     except ValueError:
         raise StoreCorrupt("journal", f"{path.name} holds no Ed25519 key") from None
+
+
+def _entry(row: Row[Any]) -> JournalEntry:
+    return JournalEntry(
+        row.number, row.recorded_at, row.kind, row.subject, encoding.parse(row.body), Digest(row.previous_digest),
+        Digest(row.digest), row.signature,
+    )  # fmt: skip
 
 
 def _verify_row(row: Row[Any], number: int, previous: Digest, public: Ed25519PublicKey) -> Digest:

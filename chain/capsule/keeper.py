@@ -14,6 +14,7 @@ from bytewise.service import telemetry
 from bytewise.service.capsules import CapsuleSettings
 from bytewise.service.files import replace_file
 from bytewise.service.schedule import PeriodicJob
+from bytewise.storage.checkpoints import CheckpointKeeper
 from chain.capsule.maker import Enclosed, disputed_member, make_capsule
 from chain.capsule.schema import SUFFIX
 from chain.client.access import Chain
@@ -24,7 +25,11 @@ from chain.reads.reader import SnapshotReader
 class CapsuleKeeper:
     """Makes capsules of the disputes of one network. A restart goes on where it was: the files are its memory."""
 
-    def __init__(self, chain: Chain, network: Network, settings: CapsuleSettings) -> None:
+    def __init__(
+        self, chain: Chain, network: Network, settings: CapsuleSettings, journal: CheckpointKeeper | None = None
+    ) -> None:
+        """`journal`: of this node; what it recorded about a receipt and its dispute is put into the capsule."""
+        self._journal = journal
         self._chain, self._network, self._settings = chain, network, settings
         self._documents = RegistryDocuments(SnapshotReader(chain, network))
         self._next_block = int(network.deploy_block)
@@ -58,7 +63,8 @@ class CapsuleKeeper:
         except UnknownEnvironment:
             environment = None
         try:
-            data = make_capsule(self._chain, self._network, member, Enclosed(environment), self._settings.finality)
+            enclosed = Enclosed(environment, own_journal=self._journal)
+            data = make_capsule(self._chain, self._network, member, enclosed, self._settings.finality)
         except Unavailable as error:
             telemetry.log_error("capsule.failed", error, dispute=dispute)
             return False

@@ -9,7 +9,7 @@ from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.commitments import dispute_id
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors.actors import ConfigurationError, RpcRefused, TooEarly, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, RpcRefused, StoreCorrupt, TooEarly, TryAgain
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.keys.epochs import SignedRelease
 from bytewise.protocol.records.environment import Environment
@@ -17,6 +17,9 @@ from bytewise.protocol.records.receipt import Receipt, receipt_id
 from bytewise.protocol.records.seal import Payload
 from bytewise.protocol.signing import Signer, typed_preimage
 from bytewise.protocol.units import U8, U64, Address, Blob, Digest, hex0x
+from bytewise.service import telemetry
+from bytewise.storage.checkpoints import CheckpointKeeper
+from bytewise.storage.journal import JournalEntry
 from bytewise.storage.journal_export import VerifiedExport
 from chain.capsule.beacon import NETWORKS, BeaconNetwork, finality_proof, verify_finality
 from chain.capsule.deployment import deployment_of, domain_of, is_complete
@@ -69,6 +72,8 @@ class Enclosed(NamedTuple):
     """Release records about the receipt."""
     journals: tuple[VerifiedExport, ...] = ()
     """Parts of journals, of which the entries about the receipt and its dispute are taken."""
+    own_journal: CheckpointKeeper | None = None
+    """The journal of the node that makes the capsule, of which the same entries are taken."""
     with_logs: bool = True
     """Whether to prove the events of the votes, which have the quotes, if they are near enough."""
 
@@ -131,8 +136,27 @@ def gather(chain: Chain, network: Network, member: AnchoredReceipt, enclosed: En
         membership=BatchPlace(U64(member.batch_id), member.proof), environment=enclosed.environment,
         rounds=tuple(_round(each.number, revealed, certified) for each in facts.rounds), opening=enclosed.opening,
         log_headers=log_headers, logs=logs, releases=enclosed.releases,
-        journals=tuple(each for each in (journal_part(found, (identifier, dispute)) for found in enclosed.journals) if each),
+        journals=_journals(enclosed, (identifier, dispute)),
     )  # fmt: skip
+
+
+def _journals(enclosed: Enclosed, subjects: Collection[Digest]) -> tuple[JournalPart, ...]:
+    """Parts of the given exports and of the own journal; of that none if it was altered, which the log then says."""
+    found = [journal_part(each, subjects) for each in enclosed.journals]
+    if enclosed.own_journal is not None:
+        try:
+            found.append(_own_part(enclosed.own_journal, subjects))
+        except StoreCorrupt as error:
+            telemetry.log_error("capsule.journal_omitted", error)
+    return tuple(each for each in found if each is not None)
+
+
+def _own_part(journal: CheckpointKeeper, subjects: Collection[Digest]) -> JournalPart | None:
+    found = journal.proven(subjects)
+    if found is None:
+        return None
+    records = [_record(each, proof) for each, proof in zip(found.entries, found.proofs, strict=True)]
+    return JournalPart(found.keys, found.checkpoint.note.encode(), tuple(records))
 
 
 def journal_part(found: VerifiedExport, subjects: Collection[Digest]) -> JournalPart | None:
@@ -143,14 +167,16 @@ def journal_part(found: VerifiedExport, subjects: Collection[Digest]) -> Journal
     export, size = found.export, found.checkpoint.checkpoint.size
     leaves = [leaf_hash(each.digest) for each in found.entries]
     records = tuple(
-        JournalRecord(
-            U64(each.number), U64(each.at), each.kind, Blob(each.subject), encode(each.body).decode(), each.previous,
-            Blob(each.signature), narrowed_proof(leaves, export.first, size, export.proof, each.number),
-        )
+        _record(each, narrowed_proof(leaves, export.first, size, export.proof, each.number))
         for each in found.entries
         if each.subject in subjects
-    )  # fmt: skip
+    )
     return JournalPart(export.keys, export.checkpoint, records) if records else None
+
+
+def _record(entry: JournalEntry, proof: tuple[Digest, ...]) -> JournalRecord:
+    body, subject, signature = encode(entry.body).decode(), Blob(entry.subject), Blob(entry.signature)
+    return JournalRecord(U64(entry.number), U64(entry.at), entry.kind, subject, body, entry.previous, signature, proof)
 
 
 class _NodeWords:

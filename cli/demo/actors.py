@@ -195,6 +195,7 @@ def members(site: Site, options: Options) -> list[DemoProcess]:
     own: dict[str, Any] = {"policy": policy, "hint_listener": hints}
     if site.capsules is not None:
         own["capsules"] = {"folder": site.capsules, "every_s": CAPSULES_S}
+        own["checkpoints"] = {"folder": site.of("watchtower") / "checkpoints"}
     return [*found, _node(site, "watchtower", "verifier", "watchtower", site.rpc_url, own)]
 
 

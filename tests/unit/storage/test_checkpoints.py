@@ -6,10 +6,11 @@ import pytest
 from sqlalchemy import Engine, delete, update
 
 from bytewise.crypto.checkpoint import CheckpointKeys, signed_by
+from bytewise.crypto.tree_hash import leaf_hash, root_of_range
 from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.service.checkpoints import CheckpointSettings
-from bytewise.storage.checkpoints import CheckpointFolder, CheckpointKeeper, checkpoint_jobs, read_checkpoint, verify_continued
+from bytewise.storage.checkpoints import CheckpointFolder, CheckpointKeeper, checkpoint_keeper, read_checkpoint, verify_continued
 from bytewise.storage.engine import write_transaction
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.tables import JournalRow
@@ -64,6 +65,25 @@ def test_rewritten_or_cut_journal_gets_no_checkpoint(
     assert sorted((tmp_path / "points").iterdir()) == files, "the duty logs it and signs nothing"
 
 
+def test_entries_about_a_subject_are_proven_to_the_newest_checkpoint(
+    keeper: CheckpointKeeper, journal: Journal, engine: Engine
+) -> None:
+    assert keeper.proven([b"a"]) is None, "an empty journal proves nothing"
+    for number, subject in enumerate((b"a", b"b", b"c", b"a", b"d")):
+        journal.append("intent", subject, {"number": number})
+    found = keeper.proven([b"a", b"c"])
+    assert found is not None and [each.number for each in found.entries] == [0, 2, 3]
+    assert found.checkpoint.checkpoint.size == 5 and all(signed_by(found.keys, found.checkpoint))
+    for entry, proof in zip(found.entries, found.proofs, strict=True):
+        assert root_of_range([leaf_hash(entry.digest)], entry.number, 5, proof) == found.checkpoint.checkpoint.root
+    assert keeper.proven([b"e"]) is None
+    with write_transaction(engine) as connection:
+        connection.execute(update(JournalRow).where(JournalRow.number == 3).values(kind="other"))
+    with pytest.raises(StoreCorrupt, match="entry 3 was altered"):
+        keeper.proven([b"a"])
+    assert keeper.proven([b"c"]) is not None
+
+
 def test_altered_file_is_found(keeper: CheckpointKeeper, journal: Journal, tmp_path: Path) -> None:
     journal.append("intent", b"", {})
     keeper.run()
@@ -92,8 +112,10 @@ def test_files_that_are_no_checkpoints_are_refused(tmp_path: Path) -> None:
 
 
 def test_node_without_the_section_makes_none(engine: Engine, clock: HandClock, tmp_path: Path) -> None:
-    assert checkpoint_jobs(engine, tmp_path / "journal.key", None, clock) == ()
-    (job,) = checkpoint_jobs(engine, tmp_path / "journal.key", CheckpointSettings(tmp_path / "points", every_s=7), clock)
+    assert checkpoint_keeper(engine, tmp_path / "journal.key", None, clock) is None
+    keeper = checkpoint_keeper(engine, tmp_path / "journal.key", CheckpointSettings(tmp_path / "points", every_s=7), clock)
+    assert keeper is not None
+    job = keeper.job()
     assert (job.name, job.every_s) == ("checkpoints", 7)
     Journal(engine, journal_key(tmp_path / "journal.key"), clock).append("intent", b"", {})
     job.run()

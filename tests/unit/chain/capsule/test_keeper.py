@@ -4,17 +4,27 @@ import os
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
+from bytewise.crypto.checkpoint import CheckpointKeys
 from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.units import hex0x
 from bytewise.service.capsules import CapsuleSettings
+from bytewise.service.checkpoints import CheckpointSettings
+from bytewise.storage.checkpoints import CheckpointKeeper
+from bytewise.storage.engine import open_database, write_transaction
+from bytewise.storage.journal import Journal, journal_key
+from bytewise.storage.tables import JournalRow
 from chain.capsule.keeper import CapsuleKeeper
-from chain.capsule.report import Failure
-from chain.capsule.verification import verify_capsule
+from chain.capsule.report import CapsuleReport, Failure, Group, Result
+from chain.capsule.verification import Trust, verify_capsule
 from tests.fixtures.capsule.good_capsules import upheld
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import word
 from tests.fixtures.court.session import DisputeFixture
+from tests.fixtures.storage.databases import SqliteFiles
+from tests.fixtures.storage.hand_clock import HandClock
 
 
 def test_capsule_is_made_once_a_dispute_is_over(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,6 +43,7 @@ def test_capsule_is_made_once_a_dispute_is_over(anvil: Anvil, tmp_path: Path, ca
     report = verify_capsule(file.read_bytes())
     assert report.first_failure is None and report.capsule is not None and report.capsule.claim.verdict == "upheld"
     assert [each.failure for each in report.open_conditions] == [Failure.DEPLOYMENT_UNKNOWN, Failure.UNDECLARED]
+    assert journals_of(report) == (Result.UNVERIFIABLE, Failure.JOURNAL_ABSENT), "a node without [checkpoints] adds none"
     made = file.stat().st_mtime_ns
     CapsuleKeeper(anvil.client, court.network, CapsuleSettings(folder, most=2)).run()
     assert file.stat().st_mtime_ns == made, "a restart makes no second one"
@@ -47,6 +58,41 @@ def test_capsule_is_made_once_a_dispute_is_over(anvil: Anvil, tmp_path: Path, ca
     CapsuleKeeper(anvil.client, court.network, CapsuleSettings(folder, most=2)).run()
     assert file.exists()
     assert capsys.readouterr().err.count('"event":"capsule.made"') == 2
+
+
+def test_capsule_has_what_the_node_recorded_about_its_dispute(
+    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    court = DisputeFixture(anvil, tmp_path, window=600, commit_time=300, reveal_time=300, rerun_time=900)
+    key, engine = journal_key(tmp_path / "journal.key"), open_database(SqliteFiles(tmp_path).create())
+    journal, folder = Journal(engine, key, HandClock(1_800_000_000)), tmp_path / "capsules"
+    points = CheckpointKeeper(journal, CheckpointKeys(key), CheckpointSettings(tmp_path / "points"), HandClock(1_800_000_500))
+    identifier = receipt_id(court.network.anchor_domain, upheld(court)[0].receipt)
+    subjects = (word("another receipt"), identifier, court.dispute, word("another dispute"), court.dispute)
+    for number, subject in enumerate(subjects):
+        journal.append(f"act.{number}", subject, {"number": number})
+    anvil.mine(70)
+    CapsuleKeeper(anvil.client, court.network, CapsuleSettings(folder), points).run()
+    (file,) = folder.iterdir()
+    known = Trust(journals=frozenset({CheckpointKeys(key).public.fingerprint}))
+    report = verify_capsule(file.read_bytes(), known)
+    assert report.capsule is not None and report.passes(Group.JOURNALS)
+    (part,) = report.capsule.journals
+    assert [each.kind for each in part.entries] == ["act.1", "act.2", "act.4"], "other people's receipts stay out"
+    assert journals_of(report) == (Result.PASS, None)
+    assert journals_of(verify_capsule(file.read_bytes())) == (Result.UNVERIFIABLE, Failure.JOURNAL_OWNER)
+    with write_transaction(engine) as connection:
+        connection.execute(update(JournalRow).where(JournalRow.number == 2).values(body=b'{"number":7}'))
+    file.unlink()
+    CapsuleKeeper(anvil.client, court.network, CapsuleSettings(folder), points).run()
+    report = verify_capsule(file.read_bytes(), known)
+    assert journals_of(report) == (Result.UNVERIFIABLE, Failure.JOURNAL_ABSENT), "an altered journal costs no verdict"
+    assert '"event":"capsule.journal_omitted"' in capsys.readouterr().err
+
+
+def journals_of(report: CapsuleReport) -> tuple[Result, Failure | None]:
+    """What a report says about journals."""
+    return next((each.result, each.failure) for each in report.checks if each.group is Group.JOURNALS)
 
 
 @pytest.mark.parametrize("wrong", [{"most": 0}, {"every_s": 0}, {"finality": "newest"}])

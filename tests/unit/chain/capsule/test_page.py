@@ -127,6 +127,7 @@ def test_reader_opens_a_file_and_names_the_block(page: Browser | Firefox, tmp_pa
         )
     assert page.value("document.getElementById('status').textContent") == "VALID: Every proof holds."
     shown = page.value("document.getElementById('report').textContent")
+    assert "journal.absent: no entries of journals are included" in shown
     assert "OVERTURNED: a committee of 15 seats" in shown and "SIMULATED" in shown and "Round 1: 15 seats" in shown
     page.value(TYPE % ("'0x12'", "block"))
     assert "block hash: 0x and 64 hex digits" in page.value("document.getElementById('problem').textContent")
