@@ -96,15 +96,16 @@ def main() -> int:
     options = parser.parse_args()
     machine = describe()
     with network(options.python.absolute()) as peers:
-        figures = {
-            "delivery": delivery(peers, 1 if options.quick else 4),
-            "unregistered_flood": unregistered_flood(peers, options.python.absolute()),
-            "member_flood": member_flood(peers),
-            "junk": junk(peers),
-            "partition": partition(peers),
-            "kills": kills(peers, 1 if options.quick else 5),
-            "replay": replay(peers),
+        parts: dict[str, Callable[[], dict[str, Any]]] = {
+            "delivery": lambda: delivery(peers, 1 if options.quick else 4),
+            "unregistered_flood": lambda: unregistered_flood(peers, options.python.absolute()),
+            "member_flood": lambda: member_flood(peers),
+            "junk": lambda: junk(peers),
+            "partition": lambda: partition(peers),
+            "kills": lambda: kills(peers, 1 if options.quick else 5),
+            "replay": lambda: replay(peers),
         }
+        figures = {name: _timed(name, part) for name, part in parts.items()}
     machine["load_after"] = round(os.getloadavg()[0], 2)
     failed = [name for name, part in figures.items() if not part["holds"]]
     options.out.write_text(json.dumps({"machine": machine, "processes": COUNT} | figures, indent=1) + "\n")
@@ -133,7 +134,10 @@ def network(python: Path) -> Iterator[list[GossipPeer]]:
 def joined(peers: Sequence[GossipPeer], count: int) -> float:
     """Seconds until each process has so many connections, and the mesh a moment more to form."""
     begin = time.monotonic()
-    _until(lambda: all(each.connected() == count for each in peers), 240)
+    _until(
+        lambda: all(each.connected() == count for each in peers), 240,
+        lambda: f"{count} connections each, and not {[each.connected() for each in peers]}",
+    )  # fmt: skip
     found = time.monotonic() - begin
     time.sleep(3)
     return round(found, 1)
@@ -165,7 +169,7 @@ def unregistered_flood(peers: Sequence[GossipPeer], python: Path) -> dict[str, A
     other = GossipPeer(python, peers[0].folder.parent, COUNT)
     other.know([*peers, other])
     other.start(limited=False)
-    _until(lambda: other.connected() >= 0, 60)
+    _until(lambda: other.connected() >= 0, 60, lambda: "an answer of the process that nobody registered")
     sent = _flood(other, 10.0)
     honest = _honest(peers)
     other.stop()
@@ -290,11 +294,19 @@ def _delays(peers: Sequence[GossipPeer]) -> list[float]:
     return [(time.monotonic_ns() - int(body["at"])) / 1e9 for body in bodies if "at" in body]
 
 
-def _until(holds: Callable[[], bool], seconds: float) -> None:
+def _timed(name: str, part: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    begin = time.monotonic()
+    print(f"{name} …", flush=True)
+    figures = part()
+    print(f"{name}: {'holds' if figures['holds'] else 'FAILED'}, {time.monotonic() - begin:.0f} s", flush=True)
+    return figures
+
+
+def _until(holds: Callable[[], bool], seconds: float, awaited: Callable[[], str]) -> None:
     end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:
-            raise SystemExit(f"gossip: not within {seconds:g} s; the machine may be too busy")
+            raise SystemExit(f"gossip: not within {seconds:g} s: {awaited()}; the machine may be too busy")
         time.sleep(0.2)
 
 

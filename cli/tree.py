@@ -128,6 +128,9 @@ _MEMBER = Noun(
         ),
         "show": Verb("cli.member:show", "Show one member: its seats in all committees, its votes, pay and charges."),
         "run": Verb("cli.actors:run_member", "Run a staked verifier with seats until SIGTERM."),
+        "connect": Verb(
+            "cli.node.gossip:connect", "Set up gossip: members that reach each other settle a round by one signature."
+        ),
         "decline": Verb("cli.member:decline", "Stay away from one dispute, at the known penalty."),
         "certify": Verb(
             "cli.certification:certify", "Certify a proposed model or environment, if your engine gives its vectors."

@@ -56,9 +56,9 @@ peer."""
 class GossipNode:
     """One process's part in the network."""
 
-    def __init__(self, settings: GossipProcessSettings) -> None:
+    def __init__(self, settings: GossipProcessSettings, peers: PeersFile) -> None:
         self._settings = settings
-        self._admission = Admission(read_peers(settings.peers_file))
+        self._admission = Admission(peers)
         self._ring = Ring()
         self._name = os.urandom(8).hex()
         self._refusals: Counter[str] = Counter()
@@ -268,15 +268,15 @@ def identity(key_file: Path, account: str) -> tuple[str, str]:
 
 
 def run(settings: GossipProcessSettings) -> int:
-    """Runs until SIGTERM, or until a restart is due; the exit code."""
-    trio.run(_main, settings)
+    """Runs until SIGTERM, or until a restart is due; the exit code. `GossipRefused` if `peers.json` cannot be read."""
+    trio.run(_main, settings, read_peers(settings.peers_file))
     return 0
 
 
-async def _main(settings: GossipProcessSettings) -> None:
+async def _main(settings: GossipProcessSettings, peers: PeersFile) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_on_signal, nursery.cancel_scope)
-        await GossipNode(settings).run()
+        await GossipNode(settings, peers).run()
         nursery.cancel_scope.cancel()
 
 

@@ -29,7 +29,6 @@ BOUNDARIES = {
     "chain.sending.remote_signer": "HTTPS",
     "cli.drill.relay": "HTTP",
     "cli.node.folder": "files",
-    "cli.node.supervisor": "processes",
     "dashboard.block_logs": "chain",
     "dashboard.monitor.release_logs": "HTTPS to shards",
     "dashboard.web.api": "HTTP",

@@ -152,8 +152,14 @@ class GossipSettings:
     """Signature of that key for the own account, printed beside it."""
     addresses: tuple[str, ...] = ()
     """Multiaddresses at which other members reach the own gossip process, for example `/ip4/192.0.2.1/tcp/4001`."""
+    python_file: Path | None = None
+    """Python of the gossip process's environment. With it `bytewise run` starts that process too."""
+    settings_file: Path | None = None
+    """`gossip.toml`, the settings with which `bytewise run` starts the gossip process."""
 
     def __post_init__(self) -> None:
+        if (self.python_file is None) != (self.settings_file is None):
+            raise ConfigurationError("gossip", "python_file and settings_file: set both, or neither")
         if self.process == GOSSIP_OFF:
             return
         if not self.process.removeprefix(_UNIX) or not self.process.startswith(_UNIX):

@@ -13,7 +13,8 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import child_environment, read_document, setting_variables
 from cli.new_folder import SETTINGS
-from cli.node.roles import NodeRole, role_of
+from cli.node.gossip import gossip_programs
+from cli.node.roles import JUDGES, NodeRole, role_of
 from cli.options import NodeConfigOption
 
 if TYPE_CHECKING:
@@ -36,9 +37,10 @@ _PROGRAMS = {
 def run(config: NodeConfigOption = Path(SETTINGS)) -> None:
     """Run all processes of a node until SIGTERM or Ctrl-C.
 
-    If the settings of a verifier or member have a section [enclave], the enclave is started too. A process that fails is started
-    again, with growing pauses. Wrong settings, or a refusal that protects the account, end the node: read the last lines.
-    Each line is JSON; `component` says which process wrote it.
+    If the settings of a verifier or member have a section [enclave], the enclave is started too, and so is the gossip process
+    that `bytewise member connect` set up. A process that fails is started again, with growing pauses. Wrong settings, or a
+    refusal that protects the account, end the node: read the last lines. Each line is JSON; `component` says which process
+    wrote it.
 
     Exit codes: 0 stopped, 6 refused, 64 wrong settings, 75 a process had to be killed.
 
@@ -67,11 +69,12 @@ def programs_of(config: Path) -> "list[Program]":
     name, module = _PROGRAMS[role]
     node = Program(name, python_module(module, *where), needs_account=True)
     document = read_document(config)
+    gossip = gossip_programs(config) if role in JUDGES else []
     if "enclave" not in document:
-        return [node]
+        return [node, *gossip]
     renewal = Program("collateral", python_module("cli", "enclave", "collateral", *where), needs_account=False)
     enclave = Program("enclave", python_module("enclave", *where), needs_account=False)
-    return [*([renewal] if "collateral" in document else []), enclave, node]
+    return [*([renewal] if "collateral" in document else []), enclave, node, *gossip]
 
 
 def _tell_problems(config: Path) -> None:

@@ -1,7 +1,8 @@
 """Starts the processes of a node, restarts those that fail, and stops all of them cleanly.
 
 The exit code of a process decides (`bytewise.service.exit_codes`). Wrong settings and refusals end the node, because a restart
-would end in the same way. After a defect or a hung tick the process is started again, with pauses that double up to a minute.
+would end in the same way. After a defect or a hung tick the process is started again, with pauses that double up to a minute. A
+process that the node can do without is always started again.
 """
 
 import os
@@ -52,6 +53,8 @@ class Program:
     """Command of the process."""
     needs_account: bool
     """Whether it reads the account key."""
+    dispensable: bool = False
+    """Whether the node goes on without it. It is started again whatever its exit code says."""
 
 
 class _Process:
@@ -76,7 +79,7 @@ class _Process:
         if code is None:
             return None
         self.running = None
-        if code in FINAL or code == Exit.OK:
+        if not self.program.dispensable and (code in FINAL or code == Exit.OK):
             telemetry.log("process.ended", name=self.program.name, code=code)
             return code
         self._pause_s = FIRST_PAUSE_S if now - self._started_at >= STEADY_S else self._pause_s

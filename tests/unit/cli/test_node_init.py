@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 from eth_account import Account
 
-from bytewise.protocol.encoding import encode
 from bytewise.service.exit_codes import Exit
 from bytewise.service.secret import read_secret
 from bytewise.service.settings import load_settings
 from bytewise.storage.engine import check_revision, open_database
-from bytewise.tee_simulated.root import issue, make_root
 from chain.sending.keys import open_signer
 from cli.__main__ import main
 from cli.node.roles import NodeRole, role_of
@@ -22,8 +20,7 @@ from dashboard.monitor.settings import MonitorSettings
 from enclave.settings import EnclaveSettings
 from kms.settings import ShardSettings
 from serving.settings import OperatorSettings
-from tests.fixtures.chain.devnet import ENVIRONMENT
-from tests.fixtures.inference.models import small_artifact
+from tests.fixtures.cli.new_node import init, options, prepare
 from tests.fixtures.verifier.verifier_fixture import NETWORK
 from verifier.settings import NodeSettings
 
@@ -34,33 +31,8 @@ DUTY_ROLES = (NodeRole.VERIFIER, NodeRole.MEMBER, NodeRole.WATCHTOWER)
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """An address book, a model, an environment and a simulated machine."""
-    (tmp_path / "network.json").write_bytes(encode(NETWORK))
-    (tmp_path / "environment.json").write_bytes(encode(ENVIRONMENT))
-    small_artifact(tmp_path / "model", 7)
-    make_root(tmp_path / "tee")
-    issue(tmp_path / "tee", tmp_path / "platform.pem")
+    prepare(tmp_path)
     return tmp_path
-
-
-def options(place: Path, role: NodeRole) -> list[str]:
-    """What a person gives for a role."""
-    common = ["--network", str(place / "network.json"), "--rpc", "http://127.0.0.1:1", "--da", "http://127.0.0.1:2"]
-    model = ["--artifact", str(place / "model" / "artifact")]
-    simulated = ["--evidence", "simulated", "--platform-file", str(place / "platform.pem")]
-    more = {
-        NodeRole.OPERATOR: [*model, "--environment", str(place / "environment.json"), "--model-name", "tiny"],
-        NodeRole.VERIFIER: [*model, *simulated],
-        NodeRole.MEMBER: [*model, *simulated],
-        NodeRole.SHARD: [
-            "--url", "https://127.0.0.1:7000", "--channel", "127.0.0.1:7001", "--simulated", "--coordinator", "0x" + "11" * 20,
-        ],
-    }  # fmt: skip
-    return [*common, *more.get(role, [])]
-
-
-def init(place: Path, role: NodeRole, *more: str) -> int:
-    """The verb; its exit code."""
-    return main(["init", "--role", role, str(place / "node"), *options(place, role), *more])
 
 
 @pytest.mark.parametrize("role", NodeRole)

@@ -59,6 +59,14 @@ def test_process_that_failed_is_started_again(tmp_path: Path) -> None:
     assert len((tmp_path / "n").read_text()) >= 2
 
 
+@pytest.mark.parametrize("code", [Exit.OK, Exit.USAGE])
+def test_dispensable_process_is_started_again_whatever_its_exit_code(tmp_path: Path, code: Exit) -> None:
+    source = f"import sys, pathlib; pathlib.Path({str(tmp_path / 'n')!r}).open('a').write('x'); sys.exit({int(code)})"
+    gossip = Program("gossip", (sys.executable, "-c", source), needs_account=False, dispensable=True)
+    assert run_until(NodeSupervisor([program("stays", lives(tmp_path, "a")), gossip]), tmp_path / "n", 3) == Exit.OK
+    assert len((tmp_path / "n").read_text()) >= 2
+
+
 def test_process_that_does_not_stop_is_killed_and_named(tmp_path: Path) -> None:
     deaf = (
         f"import signal, pathlib\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\npathlib.Path({str(tmp_path / 'a')!r}).touch()\n"

@@ -1,0 +1,147 @@
+"""`bytewise member connect`: sets up the gossip process of a member, which `bytewise run` then starts (ADR-077)."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.service.settings import child_environment, load_settings, read_document
+from cli.new_folder import SETTINGS
+from cli.options import NodeConfigOption
+
+if TYPE_CHECKING:
+    from bytewise.protocol.units import Address
+    from cli.node.supervisor import Program
+
+
+MODULES = Path(__file__).resolve().parents[2]
+"""The folder that has the package `gossip`. The other environment searches it last, so that its own packages count."""
+START = "import runpy, sys; sys.path.append(sys.argv.pop(1)); runpy.run_module('gossip', run_name='__main__', alter_sys=True)"
+START_S = 60.0
+"""Longest time in which the gossip process prints its identity, in seconds."""
+_ADDRESS = re.compile(r"/(?:ip4|ip6|dns4|dns6)/[^/\s]+/tcp/([0-9]{1,5})")
+_IDENTITY = re.compile(r'peer_key = "(0x[0-9a-f]{64})"\npeer_proof = "(0x[0-9a-f]{128})"\n?')
+
+PythonOption = Annotated[Path, typer.Option("--python", help="Python of the environment that `make gossip-venv` made.")]
+AddressOption = Annotated[
+    list[str], typer.Option("--address", help="Where other members reach you, /ip4/ADDRESS/tcp/PORT; may be repeated.")
+]
+ListenOption = Annotated[
+    str | None, typer.Option("--listen", help="Where the process listens; else port of the first --address, all interfaces.")
+]
+
+
+def connect(
+    address: AddressOption, config: NodeConfigOption = Path(SETTINGS),
+    python: PythonOption = Path("build/gossip-venv/bin/python"), listen: ListenOption = None,
+) -> None:  # fmt: skip
+    """Set up gossip: members that reach each other settle a round by one signature.
+
+    Makes the peer key and gossip.toml in the folder of the node, and writes the section [gossip] of its settings. Restart the
+    node afterwards: `bytewise run` starts the gossip process too.
+
+    Exit codes: 0 set up, 64 wrong input.
+
+    Example: bytewise member connect --address /ip4/192.0.2.1/tcp/4001 --config bytewise-member/bytewise.toml
+    """
+    account = _account(config)
+    ports = [_port("--address", each) for each in address]
+    folder, file = config.resolve().parent, config.resolve().parent / "gossip.toml"
+    if file.exists() or read_document(config).get("gossip", {}):
+        raise ConfigurationError(str(config), f"gossip is set up already: remove {file.name} and the settings in [gossip] first")
+    heard = listen or f"/ip4/0.0.0.0/tcp/{ports[0]}"
+    _port("--listen", heard)
+    key, proof = _write_process_settings(python, file, heard, account)
+    settings = {
+        "process": f"unix:{folder / 'gossip.sock'}", "peers_file": "peers.json", "identities_folder": "identities",
+        "bls_key_file": "bls.key", "addresses": address, "peer_key": key, "peer_proof": proof,
+        "python_file": str(python.absolute()), "settings_file": file.name,
+    }  # fmt: skip
+    lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in settings.items())
+    _replace(config, _with_gossip(config.read_text(), lines))
+    print(
+        f"{file.name} and [gossip] of {config.name} are written. Next:\n"
+        f"1. restart the node: bytewise run --config {config}\n"
+        f"2. it writes {folder / 'identities'}/{account.lower()}.json: send this file to the other members\n"
+        "3. put their files into the same folder"
+    )
+
+
+def gossip_programs(config: Path) -> "list[Program]":
+    """The gossip process of a node, if its settings name the environment of one."""
+    from cli.node.supervisor import Program
+    from verifier.settings import GossipSettings
+
+    if not read_document(config).get("gossip"):
+        return []
+    settings = load_settings(GossipSettings, config, "gossip")
+    if settings.python_file is None or settings.settings_file is None or settings.socket is None:
+        return []
+    command = _command(settings.python_file, settings.settings_file)
+    return [Program("gossip", command, needs_account=False, dispensable=True)]
+
+
+def _command(python: Path, settings_file: Path, *more: str) -> tuple[str, ...]:
+    return (str(python), "-P", "-c", START, str(MODULES), "--config", str(settings_file), *more)
+
+
+def _account(config: Path) -> "Address":
+    from cli.node.roles import JUDGES
+    from cli.node.view import NodeView
+
+    node = NodeView(config)
+    if node.role not in JUDGES:
+        raise ConfigurationError(f"{config.name}: role", f"{node.role} has no seats: only members connect")
+    return node.account
+
+
+def _port(option: str, address: str) -> int:
+    found = _ADDRESS.fullmatch(address)
+    if found is None or not 0 < int(found[1]) < 65_536:
+        raise ConfigurationError(option, f"{address[:80]!r}: write /ip4/192.0.2.1/tcp/4001, or ip6, dns4, dns6 for ip4")
+    return int(found[1])
+
+
+def _write_process_settings(python: Path, file: Path, listen: str, account: "Address") -> tuple[str, str]:
+    """Writes gossip.toml and makes the peer key. Returns the public key and its signature for the account; after an error
+    nothing is left but the key."""
+    _replace(file, (
+        "# Settings of the gossip process. Paths are relative to this file.\n"
+        f'peers_file = "peers.json"\nsocket = "gossip.sock"\nkey_file = "gossip.key"\nlisten = "{listen}"\n'
+    ))  # fmt: skip
+    try:
+        return _identity(python, file, account)
+    except ConfigurationError:
+        file.unlink(missing_ok=True)
+        raise
+
+
+def _identity(python: Path, file: Path, account: "Address") -> tuple[str, str]:
+    command = _command(python.absolute(), file, "--identity", account)
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, env=child_environment(), timeout=START_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        why = "no answer" if isinstance(error, subprocess.TimeoutExpired) else error.strerror
+        raise ConfigurationError("--python", f"{python}: {why}; `make gossip-venv` makes the environment") from None
+    found = _IDENTITY.fullmatch(told.stdout)
+    if found is None:
+        last = (told.stderr.strip().splitlines() or ["no identity"])[-1]
+        raise ConfigurationError("--python", f"{python}: {last[:200]}; `make gossip-venv` makes the environment")
+    return found[1], found[2]
+
+
+def _with_gossip(text: str, settings: str) -> str:
+    """The settings file with `settings` first in its section [gossip]."""
+    if re.search(r"^\[gossip\]$", text, re.MULTILINE):
+        return re.sub(r"^\[gossip\]$", lambda _: f"[gossip]\n{settings}", text, count=1, flags=re.MULTILINE)
+    return f"{text.rstrip()}\n\n[gossip]\n{settings}\n"
+
+
+def _replace(path: Path, text: str) -> None:
+    from bytewise.service.files import replace_file
+
+    replace_file(path, text.encode())
