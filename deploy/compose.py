@@ -131,6 +131,9 @@ def _service(site: ContainerSite, actor: DemoProcess) -> _Merge:
         found |= {"healthcheck": _health(test, start_s=300), **_reached(actor.name)}
     if _is_adversary(actor):
         found["profiles"] = ["adversary"]
+    if actor.name == "monitor":
+        # With Prometheus, which reads it, and alone.
+        found["profiles"] = ["monitor", "monitoring"]
     return found
 
 

