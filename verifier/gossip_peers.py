@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from bytewise.crypto.ed25519 import verify_ed25519
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.actions import Action
@@ -116,7 +116,7 @@ def read_identities(folder: Path, domain: Domain, now: int) -> list[IdentityFile
             found = decode(IdentityFile, path.read_bytes())
             who, until = found.identity.who, found.identity.not_after
             verify_signature("gossip identity", typed_digest(domain, found.identity), found.signature, who)
-            Ed25519PublicKey.from_public_bytes(found.identity.peer_key).verify(found.possession, possession_of(who))
+            verify_ed25519(found.identity.peer_key, found.possession, possession_of(who))
         except (BytewiseError, OSError, ValueError, InvalidSignature) as error:
             telemetry.log("gossip.identity_refused", file=path.name, error=type(error).__name__)
             continue

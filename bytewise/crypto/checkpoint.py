@@ -9,9 +9,10 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PrivateKey
 
+from bytewise.crypto.ed25519 import verify_ed25519
 from bytewise.crypto.signed_note import MLDSA_CONTEXT, NoteKey, SignatureType, SignedNote, cosigned, parse_note
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
@@ -53,7 +54,7 @@ class JournalKeys:
 
     def verify_entry(self, signature: bytes, entry: Digest) -> None:
         """`InvalidSignature` unless the Ed25519 key signed an entry's digest, `ValueError` if it is no key."""
-        Ed25519PublicKey.from_public_bytes(self.ed25519).verify(signature, entry)
+        verify_ed25519(self.ed25519, signature, entry)
 
 
 class JournalCheckpoint(NamedTuple):

@@ -10,9 +10,9 @@ import re
 from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PublicKey
 
+from bytewise.crypto.ed25519 import verify_ed25519
 from bytewise.protocol.digests import sha256
 from bytewise.protocol.errors.records import MalformedValue
 
@@ -151,9 +151,9 @@ def _is_valid(key: NoteKey, text: str, value: bytes) -> bool:
         if key.kind is SignatureType.MLDSA65:
             MLDSA65PublicKey.from_public_bytes(key.raw).verify(value, text.encode(), MLDSA_CONTEXT)
         elif key.kind is SignatureType.COSIGNATURE:
-            Ed25519PublicKey.from_public_bytes(key.raw).verify(value[8:], cosigned(text, cosignature_time(value)))
+            verify_ed25519(key.raw, value[8:], cosigned(text, cosignature_time(value)))
         else:
-            Ed25519PublicKey.from_public_bytes(key.raw).verify(value, text.encode())
+            verify_ed25519(key.raw, value, text.encode())
     except (InvalidSignature, ValueError):
         return False
     return True

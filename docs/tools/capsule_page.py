@@ -169,7 +169,8 @@ def build() -> str:
     script = script.replace("</script", "<\\/script").replace("<!--", "<\\!--").strip()
     hashes = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in (script, style)]
     allowed = f"script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'"
-    policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
+    # A worker's program is the page's own script in a Blob. It has the page's policy, and so no network either.
+    policy = f"default-src 'none'; {allowed}; worker-src blob:; base-uri 'none'; form-action 'none'"
     page = (SOURCE / "src" / "page.html").read_text()
     for name, text in (("DIGEST", source_digest()), ("POLICY", policy), ("STYLE", style), ("SCRIPT", script)):
         page = page.replace(f"@{name}@", text, 1)

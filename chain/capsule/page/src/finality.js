@@ -62,9 +62,14 @@ function verifyCommittee(committee, branch, gindex, header, where) {
   if (!isBranch(committeeRoot(committee), branch, gindex, header.state_root)) throw new Stop("finality.committee", `${where}: its state has another committee`);
 }
 
-function isSigned(committee, bits, message, signature) {
+const TOLD_KEYS = 16; // keys between two calls of `tell`
+
+function isSigned(committee, bits, message, signature, tell) {
   const keys = keysOf(committee), present = keys.filter((_, i) => bits[i]), absent = keys.filter((_, i) => !bits[i]);
-  const sum = (parts) => parts.reduce((total, each) => total.add(Point.fromBytes(each)), Point.ZERO);
+  const sum = (parts) => parts.reduce((total, each, i) => {
+    if (i % TOLD_KEYS === 0) tell(i / parts.length);
+    return total.add(Point.fromBytes(each));
+  }, Point.ZERO);
   try {
     const key = present.length < absent.length ? sum(present) : Point.fromBytes(toBytes(committee.aggregate)).subtract(sum(absent));
     const scheme = bls12_381.longSignatures;
@@ -74,7 +79,7 @@ function isSigned(committee, bits, message, signature) {
   }
 }
 
-function verifyStep(step, committee, network, now) {
+function verifyStep(step, committee, network, now, tell) {
   const { attested, finalized, following } = step, where = `slot ${step.signature_slot}`, raw = toBytes(step.bits);
   if (raw.length * 8 !== B.committee) throw new Stop("finality.form", `${where}: ${raw.length} bytes of bits`);
   const slots = [step.signature_slot, ...(following ? [attested.slot, finalized.slot] : [])];
@@ -87,18 +92,20 @@ function verifyStep(step, committee, network, now) {
   if (following) verifyCommittee(following, step.following_branch, layout.following, attested, where);
   else if (step.following_branch.length) throw new Stop("finality.form", `${where} has a branch without a committee`);
   const signed = BigInt(step.signature_slot), { version } = forkAt(network, signed > 0n ? signed - 1n : 0n);
-  if (!isSigned(committee, bits, signingRoot(attested, version, network.root), step.signature)) throw new Stop("finality.signature", `${where}: the committee's signature is wrong`);
+  if (!isSigned(committee, bits, signingRoot(attested, version, network.root), step.signature, tell)) throw new Stop("finality.signature", `${where}: the committee's signature is wrong`);
   return count;
 }
 
-export function verifyFinality(proof, network, blockHash) {
+// tell({done, step, steps}) is called while it works: steps are signatures, done is the part of the whole from 0 to 1.
+export function verifyFinality(proof, network, blockHash, tell = () => {}) {
   let { committee } = proof, now = period(proof.checkpoint.slot), signers = 0;
   verifyCommittee(committee, proof.committee_branch, forkAt(network, proof.checkpoint.slot).layout.current, proof.checkpoint, "the checkpoint");
   if (!proof.steps.length || proof.steps.some((each, i) => (each.following === null) !== (i === proof.steps.length - 1))) {
     throw new Stop("finality.form", "every step but the last names the next committee");
   }
-  for (const step of proof.steps) {
-    signers = verifyStep(step, committee, network, now);
+  const steps = proof.steps.length;
+  for (const [i, step] of proof.steps.entries()) {
+    signers = verifyStep(step, committee, network, now, (part) => tell({ done: (i + part) / steps, step: i + 1, steps }));
     if (step.following) [committee, now] = [step.following, now + 1n];
   }
   const last = proof.steps[proof.steps.length - 1].finalized;

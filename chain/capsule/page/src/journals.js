@@ -1,8 +1,8 @@
 // Parts of nodes' journals (journals_text in chain/capsule/attachments.py): notes of c2sp.org/signed-note, the tree of RFC 9162.
-import { ed25519 } from "@noble/curves/ed25519.js";
 import { ml_dsa65 } from "@noble/post-quantum/ml-dsa.js";
 import { C, ZERO, concat, labelled, sha256, toBytes, toHex, utf8 } from "./bytes.js";
 import { Rejected, parse } from "./document.js";
+import { isSignedBy } from "./ed25519.js";
 import { Stop } from "./storage.js";
 
 const TEXT = /^(bytewise\/journal\/[0-9a-f]{64})\n(0|[1-9][0-9]{0,15})\n([A-Za-z0-9+/]{43}=)\ntime (0|[1-9][0-9]{0,15})\n$/;
@@ -54,9 +54,9 @@ function signedBy({ text, lines }, { name, kind, raw }) {
   if (found.length !== 1) return found.length ? null : false;
   try {
     if (kind === "mldsa") return ml_dsa65.verify(found[0], utf8(text), raw, { context: utf8(C.journal.mldsaContext) });
-    if (kind === "ed25519") return ed25519.verify(found[0], utf8(text), raw);
+    if (kind === "ed25519") return isSignedBy(raw, found[0], utf8(text));
     const at = new DataView(found[0].buffer).getBigUint64(0);
-    return ed25519.verify(found[0].slice(8), utf8(`cosignature/v1\ntime ${at}\n${text}`), raw);
+    return isSignedBy(raw, found[0].slice(8), utf8(`cosignature/v1\ntime ${at}\n${text}`));
   } catch {
     return false;
   }
@@ -113,7 +113,7 @@ function verifyEntries({ claim }, { keys, entries }, point) {
 function isSigned({ body, signature }, digest, keys) {
   try {
     parse(utf8(body), C.maxMarks);
-    return ed25519.verify(toBytes(signature), toBytes(digest), toBytes(keys.ed25519));
+    return isSignedBy(toBytes(keys.ed25519), toBytes(signature), toBytes(digest));
   } catch (error) {
     if (error instanceof Rejected || error instanceof Error) return false;
     throw error;

@@ -5,6 +5,7 @@ import { lowest, bits } from "./facts.js";
 import { verifyFinality } from "./finality.js";
 import { witnessKey } from "./journals.js";
 import { conclude, verifyCapsule } from "./verify.js";
+import { serve, verifyAside } from "./worker.js";
 
 const $ = (id) => document.getElementById(id);
 const MEANING = {
@@ -12,7 +13,7 @@ const MEANING = {
 };
 const DECISIONS = { 1: "released", 2: "refused", 3: "released its share of the key" };
 const RESULTS = { PASS: "passes", FAIL: "FAILS", UNVERIFIABLE: "not decided" };
-let opened = null;
+let opened = null, turn = 0;
 
 // An element with children; text is never read as markup.
 function el(name, attributes = {}, ...children) {
@@ -117,6 +118,8 @@ function render(report) {
   if (report.facts && report.capsule.journals.length && end.word !== "INVALID") parts.push(section("Journals", running, ...recorded(report)));
   parts.push(section("Checks", running, checks(report)));
   parts.push(el("details", {}, el("summary", {}, "Report as text"), el("pre", { tabindex: "0" }, asText(report, end))));
+  $("progress").hidden = true;
+  $("report").removeAttribute("aria-busy");
   $("report").replaceChildren(...parts);
   $("status").textContent = `${end.word}: ${MEANING[end.word]}`;
   $("print").hidden = false;
@@ -141,18 +144,30 @@ function unread() {
   return told.join("; ");
 }
 
-function update() {
-  const wrong = unread();
+function progress({ done, step, steps }) {
+  $("report").setAttribute("aria-busy", "true");
+  $("progress").hidden = false;
+  $("progress").value = done;
+  const told = `Verifying ${$("name").textContent}: signature ${step} of ${steps} by sync committees, some seconds each …`;
+  // Or a screen reader would read it again and again.
+  if ($("status").textContent !== told) $("status").textContent = told;
+}
+
+async function update() {
+  const wrong = unread(), own = ++turn;
   $("problem").textContent = wrong && `Not read: ${wrong}.`;
-  if (opened) render(verifyCapsule(opened, trust()));
+  if (!opened) return;
+  const report = await verifyAside(opened, trust(), (told) => own === turn && progress(told));
+  if (own === turn) render(report);
 }
 
 async function open(file) {
-  $("status").textContent = `Verifying ${file.name} …`;
+  $("name").textContent = printable(file.name);
+  $("status").textContent = "Verifying …";
+  $("report").replaceChildren();
   if (file.size > C.maxBytes + 1) opened = new Uint8Array(C.maxBytes + 1);
   else opened = new Uint8Array(await file.arrayBuffer());
-  $("name").textContent = printable(file.name);
-  update();
+  await update();
 }
 
 function start() {
@@ -172,3 +187,4 @@ function start() {
 
 globalThis.bytewiseCapsule = { verifyCapsule, conclude, verifyFinality };
 if (globalThis.document) start();
+else serve();

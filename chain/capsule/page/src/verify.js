@@ -17,7 +17,8 @@ const NEEDS = {
 
 // trust: {deployments: [digest], blockHash: digest or null, witnesses: [address], threshold: number,
 // checkpoint: beacon block root or null, beacon: its chain if the page does not know it, journals: [digest], journalWitnesses: [vkey]}
-export function verifyCapsule(bytes, trust = {}) {
+// tell: hears how far the signatures of sync committees are, which take seconds (finality.js).
+export function verifyCapsule(bytes, trust = {}, tell = () => {}) {
   const report = { digest: sha256(bytes), capsule: null, facts: null, attested: null, checks: [] };
   try {
     report.capsule = readCapsule(bytes);
@@ -27,7 +28,7 @@ export function verifyCapsule(bytes, trust = {}) {
     return report;
   }
   report.checks.push({ group: "capsule", result: "PASS", failure: null, detail: `${bytes.length} bytes, ${report.capsule.kind}` });
-  const v = { capsule: report.capsule, report, trust: { deployments: [], blockHash: null, witnesses: [], threshold: 1, checkpoint: null, beacon: null, journals: [], journalWitnesses: [], ...trust }, events: [] };
+  const v = { capsule: report.capsule, report, trust: { deployments: [], blockHash: null, witnesses: [], threshold: 1, checkpoint: null, beacon: null, journals: [], journalWitnesses: [], ...trust }, events: [], tell };
   const passes = (group) => {
     const found = report.checks.find((each) => each.group === group);
     return found && found.result !== "FAIL" && found.failure !== "notReached";
@@ -76,13 +77,13 @@ const CHECKS = {
     return `block ${header.number}, ${header.hash}`;
   },
 
-  authenticity({ capsule, header, trust, domain }) {
+  authenticity({ capsule, header, trust, domain, tell }) {
     const { claim } = capsule;
     const signed = typedDigest(domain("Disputes"), "BlockWitness", { number: capsule.claim.block, block_hash: header.hash });
     const found = capsule.witnesses.map((each) => recover(signed, each));
     if (found.includes(null) || new Set(found).size < found.length) throw new Stop("witness.signature", "a witness's signature is broken or doubled");
     const beacon = trust.beacon ?? C.beacon.networks[claim.chain_id] ?? null, proof = capsule.finality;
-    const finalized = proof && beacon ? verifyFinality(proof, beacon, header.hash) : "";
+    const finalized = proof && beacon ? verifyFinality(proof, beacon, header.hash, tell) : "";
     if (trust.blockHash !== null) {
       if (trust.blockHash !== header.hash) throw new Stop("header.declaredOther", `you know ${trust.blockHash}, the capsule has ${header.hash}`);
       return "DECLARED: you know this block hash";

@@ -3,7 +3,6 @@
 import copy
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from bytewise.protocol.encoding import to_json
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import Digest, hex0x
-from chain.capsule.beacon import NETWORKS, finality_proof, header_root, verify_finality
+from chain.capsule.beacon import NETWORKS, header_root, verify_finality
 from chain.capsule.maker import add_finality
 from chain.capsule.report import Failure, Result, Stop
 from chain.capsule.schema import BeaconHeader, FinalityProof, SyncCommittee
@@ -21,19 +20,13 @@ from tests.fixtures.capsule import chromium
 from tests.fixtures.capsule.chromium import Browser
 from tests.fixtures.capsule.good_capsules import made_capsule
 from tests.fixtures.capsule.liars import in_finality
-from tests.fixtures.capsule.sync_committees import NETWORK, finalized
+from tests.fixtures.capsule.sync_committees import NETWORK, PUBLISHED, finalized, published
 from tests.fixtures.chain.devnet import word
 
-PUBLISHED = json.loads((Path(__file__).parents[3] / "vectors/published/beacon/mainnet_light_client.json").read_text())
 CHECKPOINT = "33d75f8506929d950a6d9e43508e92e50a072a39978821900e3a2e261f80ddbf"
 """Key under which the bootstrap was published: the root of its block."""
 BLOCK = Digest(bytes.fromhex("4385bc35a5f2e2760f51c40626a63fe274c14bf9cccc5de739aff3e15432a293"))
 """Block 21,038,093 of Ethereum, as every explorer shows it."""
-
-
-def published() -> FinalityProof:
-    """The proof that the published answers give."""
-    return finality_proof(PUBLISHED["bootstrap"], PUBLISHED["updates"], PUBLISHED["finality"])
 
 
 def test_real_committees_of_ethereum_finalize_a_block() -> None:

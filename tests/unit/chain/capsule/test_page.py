@@ -11,16 +11,21 @@ from typing import Any
 
 import pytest
 
+from bytewise.crypto.checkpoint import parse_checkpoint
+from bytewise.crypto.signed_note import NoteKey, SignatureType, SignedNote, cosigned
+from bytewise.protocol.encoding import encode, to_json
 from bytewise.protocol.units import hex0x
 from chain.capsule.conclusion import conclude
-from chain.capsule.report import Result
+from chain.capsule.report import Failure, Group, Result
 from chain.capsule.verification import PAGE, Trust, verify_capsule
 from docs.tools.capsule_page import MAX_PAGE_BYTES, network_json, source_digest
 from tests.fixtures.capsule import chromium, firefox
+from tests.fixtures.capsule import weak_signatures as weak
 from tests.fixtures.capsule.chromium import Browser
 from tests.fixtures.capsule.firefox import Firefox
 from tests.fixtures.capsule.good_capsules import JOURNALS, KINDS, SEER, made_capsule
 from tests.fixtures.capsule.liars import in_finality, liars, witnessed
+from tests.fixtures.capsule.sync_committees import published
 
 needs_chromium = pytest.mark.skipif(chromium.PROGRAM is None, reason="no chromium")
 needs_firefox = pytest.mark.skipif(firefox.PROGRAM is None, reason="no firefox")
@@ -50,7 +55,7 @@ def test_page_is_one_file_that_may_fetch_nothing() -> None:
     (script,), (style,) = (re.findall(f"<{name}>(.*)</{name}>", text, re.DOTALL) for name in ("script", "style"))
     hashes = [base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in (script, style)]
     inline = f"script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'"
-    assert policy[1] == f"default-src 'none'; {inline}; base-uri 'none'; form-action 'none'"
+    assert policy[1] == f"default-src 'none'; {inline}; worker-src blob:; base-uri 'none'; form-action 'none'"
     assert not re.search(r"\b(src|href)=|fetch\(|XMLHttpRequest|WebSocket|import\(|eval\(|innerHTML", text)
 
 
@@ -75,6 +80,22 @@ VERIFY = """
 """
 
 
+def weakly_witnessed() -> tuple[bytes, Trust]:
+    """Journals with cosignatures that anybody can make, because the witness's key is of small order."""
+    made = made_capsule("opened")
+    document, key = json.loads(made.data), NoteKey("example.org/weak", SignatureType.COSIGNATURE, weak.NEUTRAL.encoding)
+    for part in document["journals"]:
+        text = parse_checkpoint(part["checkpoint"]).note.text
+        value = (1).to_bytes(8, "big") + weak.forged(weak.NEUTRAL, key.raw, cosigned(text, 1))
+        part["checkpoint"] = SignedNote(text, (*parse_checkpoint(part["checkpoint"]).note.signatures, key.line(value))).encode()
+    return encode(document), dataclasses.replace(made.trust, journal_witnesses=frozenset({key}))
+
+
+def test_witness_of_small_order_vouches_for_nothing() -> None:
+    found = next(each for each in verify_capsule(*weakly_witnessed()).checks if each.group is Group.JOURNALS)
+    assert found.failure is Failure.JOURNAL_UNWITNESSED
+
+
 TYPE = "(e => { e.value = %s; e.dispatchEvent(new Event('input')); })(document.getElementById('%s'))"
 
 
@@ -97,6 +118,7 @@ def test_browser_and_program_agree_on_the_corpus(page: Browser | Firefox) -> Non
     cases += [(f"{kind}, nothing known", data, Trust()) for kind, data, _ in good]
     unwitnessed = dataclasses.replace(made_capsule("opened").trust, journal_witnesses=frozenset({SEER._replace(name="other")}))
     cases.append(("journals without a witness", made_capsule("opened").data, unwitnessed))
+    cases.append(("witness of small order", *weakly_witnessed()))
     differing = []
     for name, data, trust in cases:
         report, shown = verify_capsule(data, trust), in_browser(page, data, trust)
@@ -122,10 +144,8 @@ def test_reader_opens_a_file_and_names_the_block(page: Browser | Firefox, tmp_pa
     assert hex0x(made.block_hash) in page.value("document.querySelector('.word').textContent")
     (deployment,) = as_json(made.trust)["deployments"]
     for name, text in (("block", hex0x(made.block_hash)), ("deployment", deployment)):
-        page.value(
-            f"(e => {{ e.value = {json.dumps(text)}; e.dispatchEvent(new Event('input')); }})(document.getElementById('{name}'))"
-        )
-    assert page.value("document.getElementById('status').textContent") == "VALID: Every proof holds."
+        page.value(TYPE % (json.dumps(text), name))
+    page.until("document.getElementById('status').textContent === 'VALID: Every proof holds.'")
     shown = page.value("document.getElementById('report').textContent")
     assert "journal.absent: no entries of journals are included" in shown
     assert "OVERTURNED: a committee of 15 seats" in shown and "SIMULATED" in shown and "Round 1: 15 seats" in shown
@@ -136,6 +156,58 @@ def test_reader_opens_a_file_and_names_the_block(page: Browser | Firefox, tmp_pa
     page.choose("#file", cut)
     page.until("document.getElementById('status').textContent.startsWith('INVALID')")
     assert "capsule.malformed" in page.value("document.getElementById('report').textContent")
+
+
+WATCH = """
+(() => {
+  globalThis.seen = { ticks: 0, told: new Set(), parts: [] };
+  const status = document.getElementById('status'), bar = document.getElementById('progress');
+  setInterval(() => { if (!bar.hidden) { seen.ticks++; seen.told.add(status.textContent); seen.parts.push(bar.value); } }, 1);
+})()
+"""
+
+
+@in_both
+@pytest.mark.parametrize("workers", [True, False], ids=["worker", "no worker"])
+def test_page_answers_while_committees_are_verified(page: Browser | Firefox, tmp_path: Path, workers: bool) -> None:
+    """The committees are Ethereum's of January 2025. They finalized another block than the capsule's, as the last check finds."""
+    document = json.loads(made_capsule("overturned").data) | {"finality": to_json(published())}
+    for part in ("claim", "receipt", "deployment"):
+        document[part]["chain_id"] = "1"
+    file = tmp_path / "verdict.capsule.json"
+    file.write_bytes(encode(document))
+    page.open(PAGE)
+    if not workers:
+        page.value("void (globalThis.Worker = undefined)")
+    page.value(WATCH)
+    page.choose("#file", file)
+    page.until("document.getElementById('status').textContent.startsWith('INVALID')")
+    assert "finality.execution" in page.value("document.getElementById('report').textContent")
+    assert page.value("document.getElementById('progress').hidden")
+    seen = json.loads(page.value("JSON.stringify({ ...seen, told: [...seen.told] })"))
+    if workers:
+        assert seen["ticks"] > 2 and seen["parts"] == sorted(seen["parts"]) and max(seen["parts"]) > 0
+        assert any("signature 1 of" in told for told in seen["told"])
+    else:
+        assert seen["ticks"] == 0
+
+
+@in_both
+def test_worker_has_no_network_and_a_later_file_ends_an_earlier_one(page: Browser | Firefox, tmp_path: Path) -> None:
+    page.open(PAGE)
+    program = "fetch('data:text/plain,x').then(() => postMessage('open'), () => postMessage('closed'))"
+    asked = f"new Worker(URL.createObjectURL(new Blob([{json.dumps(program)}]))).onmessage = (e) => (globalThis.net = e.data)"
+    page.value(f"void ({asked})")
+    page.until("globalThis.net")
+    assert page.value("net") == "closed"
+    slow, quick = tmp_path / "slow.capsule.json", tmp_path / "quick.capsule.json"
+    slow.write_bytes(in_finality()[0])
+    quick.write_bytes(made_capsule("mixed").data)
+    page.choose("#file", slow)
+    page.choose("#file", quick)
+    page.until("document.getElementById('status').textContent.startsWith('UNVERIFIABLE')")
+    assert page.value("document.getElementById('name').textContent") == quick.name
+    assert "one identical fault" in page.value("document.getElementById('report').textContent")
 
 
 @in_chromium
@@ -151,8 +223,8 @@ def test_page_shows_who_opened_the_receipt_and_what_nodes_recorded(page: Browser
     names = "\n".join(hex0x(each.public.fingerprint) for each in JOURNALS)
     page.value(TYPE % (json.dumps(names), "journals"))
     page.value(TYPE % (json.dumps(SEER.text), "seers"))
-    shown = page.value("document.getElementById('report').textContent")
-    assert "3 entries of 2 journals are in their checkpoints; a witness signed each" in shown
+    told = "3 entries of 2 journals are in their checkpoints; a witness signed each"
+    page.until(f"document.getElementById('report').textContent.includes({json.dumps(told)})")
     page.value(TYPE % ("'example.org/w+00'", "seers"))
     assert "NAME+ID+KEY" in page.value("document.getElementById('problem').textContent")
 
