@@ -10,6 +10,7 @@ import os
 import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +42,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.scale", description=__doc__)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--re-execution", action="store_true", help="also measure it; for a machine with two idle cores")
+    parser.add_argument("--without-re-execution", action="store_true", help="for a machine without two idle cores")
     options = parser.parse_args()
     machine = describe()
     found: dict[str, Any] = {"machine": machine, "rounds": options.rounds}
     found["fixed_jobs"] = fixed_jobs(options.rounds)
-    found["re_execution"] = re_execution(options.rounds) if options.re_execution else None
+    found["re_execution"] = None if options.without_re_execution else re_execution(options.rounds)
     found["network"] = simulate()
     machine["load_after"] = round(os.getloadavg()[0], 2)
     options.out.write_text(json.dumps(found, indent=1) + "\n")
@@ -62,7 +63,7 @@ def fixed_jobs(rounds: int) -> dict[str, Any]:
         eventually(lambda: (cluster.folder / f"enclave-{max(AGENTS) - 1}.sock").exists())
         cluster.start_bridge(agents=max(AGENTS))
         cluster.wait_for_agents(max(AGENTS))
-        rates = {count: [jobs_a_second(cluster, count) for _ in range(rounds)] for count in AGENTS}
+        rates = _in_turns(cluster, rounds, AGENTS, JOBS_OF_AN_AGENT)
     return _compared(rates, FIXED_TARGET) | {"seconds_of_a_job": FIXED_S}
 
 
@@ -78,14 +79,17 @@ def re_execution(rounds: int) -> dict[str, Any]:
         cluster.start_bridge(agents=2)
         cluster.wait_for_agents(2)
         jobs_a_second(cluster, 2, 2)  # engines load their model
-        rates: dict[int, list[float]] = {1: [], 2: []}
-        for _ in range(rounds):
-            for count, found in rates.items():
-                found.append(jobs_a_second(cluster, count, 4))
+        rates = _in_turns(cluster, rounds, (1, 2), 4)
     return _compared(rates, REAL_TARGET / 2)
 
 
-def jobs_a_second(cluster: RayCluster, agents: int, jobs_of_an_agent: int = JOBS_OF_AN_AGENT) -> float:
+def _in_turns(cluster: RayCluster, rounds: int, agents: Sequence[int], jobs_of_an_agent: int) -> dict[int, list[float]]:
+    """Jobs a second of each number of agents, one measurement of each in a round."""
+    turns = [{count: jobs_a_second(cluster, count, jobs_of_an_agent) for count in agents} for _ in range(rounds)]
+    return {count: [turn[count] for turn in turns] for count in agents}
+
+
+def jobs_a_second(cluster: RayCluster, agents: int, jobs_of_an_agent: int) -> float:
     """Jobs a second of a pool that uses so many agents."""
     pool = EnclavePool([], [cluster.client() for _ in range(agents)])
     case, count = cluster.case(), agents * jobs_of_an_agent
