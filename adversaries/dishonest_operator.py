@@ -9,13 +9,14 @@ import argparse
 import json
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from bytewise.inference.artifact import artifact
 from bytewise.inference.engine import ExactEngine
 from bytewise.ports import Engine
-from bytewise.protocol.digests import Label, labelled
+from bytewise.protocol.attention.frauds import false_answer
+from bytewise.protocol.attention.schedule import FraudKind
 from bytewise.protocol.records.compare import Generated, Verification
 from bytewise.protocol.records.request import Output, Request, output_for
 from bytewise.protocol.units import Digest
@@ -34,11 +35,7 @@ class AltersOneToken:
 
     def generate(self, request: Request) -> Generated:
         """The true answer with its middle token replaced by the next id."""
-        true = self._honest.generate(request)
-        tokens = list(true.output.token_ids)
-        middle = len(tokens) // 2
-        tokens[middle] = tokens[middle] + 1 if tokens[middle] == 0 else tokens[middle] - 1
-        return Generated(output_for(request, tuple(tokens), true.output.finish_reason), true.leaves)
+        return false_answer(FraudKind.TOKEN, request, self._honest.generate(request))
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
         """As the honest engine."""
@@ -71,26 +68,11 @@ class ForgesTheTrace:
 
     def generate(self, request: Request) -> Generated:
         """The true answer with one forged leaf."""
-        true = self._honest.generate(request)
-        forged = (labelled(Label.TRACE_LEAF, b"forged", true.leaves[0]), *true.leaves[1:])
-        return replace(true, leaves=forged)
+        return false_answer(FraudKind.TRACE, request, self._honest.generate(request))
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
         """As the honest engine."""
         return self._honest.verify(request, claimed, out_hash)
-
-
-@dataclass(frozen=True, slots=True)
-class Relabelled(Generated):
-    """An answer with the `out_hash` of another answer."""
-
-    claimed: Digest
-    """The `out_hash` of the other answer."""
-
-    @property
-    def out_hash(self) -> Digest:
-        """The `out_hash` in the receipt."""
-        return self.claimed
 
 
 class ShowsAnotherText:
@@ -98,13 +80,10 @@ class ShowsAnotherText:
 
     def __init__(self, honest: Engine) -> None:
         self._honest = honest
-        self._altered = AltersOneToken(honest)
 
     def generate(self, request: Request) -> Generated:
         """An altered answer with the `out_hash` of the true one."""
-        altered = self._altered.generate(request)
-        true = self._honest.generate(request)
-        return Relabelled(altered.output, altered.leaves, true.out_hash)
+        return false_answer(FraudKind.TEXT, request, self._honest.generate(request))
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
         """As the honest engine."""

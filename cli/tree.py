@@ -158,6 +158,33 @@ _AUDIT = Noun(
     },
 )
 
+_ATTENTION = Noun(
+    "Attention tests: a fund gives false answers by a secret schedule and reveals it, and anybody scores who noticed.\n\n"
+    "Example: bytewise attention score range-1.reveal.json",
+    {
+        "plan": Verb(
+            "cli.attention.plan:plan",
+            "Plan tests of attention: what a rate costs per day, and how soon a member that checks nothing fails.",
+        ),
+        "commit": Verb(
+            "cli.attention.fund:commit",
+            "Commit to a secret schedule of false answers, before its range of receipts begins.",
+        ),
+        "run": Verb(
+            "cli.attention.fund:run",
+            "Run the operator of a fund until SIGTERM: as `bytewise operator run`, with false answers by the schedule.",
+        ),
+        "reveal": Verb(
+            "cli.attention.fund:reveal",
+            "Write the reveal of a range: key, commitment, every test with its proof and its opening.",
+        ),
+        "score": Verb(
+            "cli.attention.score:score",
+            "Score who noticed the tests of revealed ranges: auditors, committee members and watchtowers.",
+        ),
+    },
+)
+
 _POOL = Noun(
     "Bond pools: several accounts pay the bond of one challenge together, and share what comes back.\n\n"
     "Example: bytewise pool show 0x5fbd… --from 0x7099…",
@@ -244,6 +271,7 @@ TREE = Noun(
         ),
         "pool": _POOL,
         "audit": _AUDIT,
+        "attention": _ATTENTION,
         "operator": Noun(
             "Operators, which serve a model and sign a receipt for each answer.\n\n"
             "Example: bytewise operator run --config operator.toml",

@@ -29,6 +29,14 @@ from serving.openai import ChatRequest
 from serving.readiness import Readiness, ReadinessWatch
 from serving.request_builder import ChatTokenizer, Offer, Rng, make_choices, make_request
 
+AnswerHook = Callable[[int, Request, Generated], Generated]
+"""What becomes of a true answer before it is sealed and signed: receipt number, request and answer, to an answer."""
+
+
+def unchanged_answer(_seq: int, _request: Request, answer: Generated) -> Generated:
+    """Returns the answer unchanged, as every operator does but that of an attention fund."""
+    return answer
+
 
 @dataclass(frozen=True, slots=True)
 class PipelineDeps:
@@ -48,6 +56,8 @@ class PipelineDeps:
     rng: Rng
     anchor: Domain
     """EIP-712 domain of `ReceiptAnchor`."""
+    finish: AnswerHook = unchanged_answer
+    """Called for each answer once its receipt number is known (`serving.attention`)."""
 
 
 class SealedAnswer(NamedTuple):
@@ -100,9 +110,12 @@ class Pipeline:
         # but the next.
         first = deps.receipt_store.next_seq()
         readiness.verify_room(first + len(asked) - 1)
+        finished = [
+            deps.finish(seq, request, each) for seq, ((request, _), each) in enumerate(zip(asked, generated, strict=True), first)
+        ]
         sealed = [
-            self._seal(Payload(request, each.output, signature), each, first + i, readiness, epoch)
-            for i, ((request, signature), each) in enumerate(zip(asked, generated, strict=True))
+            self._seal(Payload(request, each.output, signature), each, seq, readiness, epoch)
+            for seq, ((request, signature), each) in enumerate(zip(asked, finished, strict=True), first)
         ]
         return self._issue(key, sealed, epoch.assurance, once)
 

@@ -61,7 +61,7 @@ from serving.chain_view import BatchPages, ChainReadiness, DisputePages
 from serving.disputes import OperatorDisputes
 from serving.json_numbers import parse_json
 from serving.openai import ChatRequest, read_chat_request
-from serving.pipeline import Pipeline, PipelineDeps
+from serving.pipeline import AnswerHook, Pipeline, PipelineDeps, unchanged_answer
 from serving.readiness import ReadinessWatch
 from serving.request_builder import ChatTokenizer, Offer, make_request
 from serving.request_queue import RequestQueue, RequestTicket
@@ -126,22 +126,33 @@ HTTP_DRAIN_S, TICK_DRAIN_S, WORK_DRAIN_S = 4, 3.0, 4.5
 together within 10 s."""
 
 
+HookFactory = Callable[[Address, int], AnswerHook]
+"""Makes the hook of an operator, from its account and the chain id."""
+
+
+def honest_answers(_operator: Address, _chain_id: int) -> AnswerHook:
+    """The hook of every operator that gives true answers."""
+    return unchanged_answer
+
+
 def unchanged_engine(engine: Engine) -> Engine:
     """Returns the engine unchanged, as an honest operator runs it."""
     return engine
 
 
 def run(
-    settings: OperatorSettings, wrap_engine: Callable[[Engine], Engine] = unchanged_engine, config: Path | None = None
-) -> int:
-    """Runs an operator until SIGTERM; returns the exit code of the process. Only dishonest operators of tests wrap the engine.
+    settings: OperatorSettings, wrap_engine: Callable[[Engine], Engine] = unchanged_engine, config: Path | None = None,
+    hook_of: HookFactory = honest_answers,
+) -> int:  # fmt: skip
+    """Runs an operator until SIGTERM; returns the exit code of the process. Only dishonest operators of tests wrap the engine,
+    and only the operator of an attention fund has another `hook_of` (`serving.attention`).
 
     `KeyInUse` if another process of this machine uses the account's key. `config` is the settings file, which backups contain.
     """
     telemetry.configure("operator")
     readiness = ReadinessRegistry()
     with serve_metrics(settings.metrics, Actor.OPERATOR, readiness), hold_key(settings.signer.lock_file):
-        return Operator(settings, wrap_engine, readiness, config).run()
+        return Operator(settings, wrap_engine, readiness, config, hook_of).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +221,10 @@ class Operator:
 
     def __init__(
         self, settings: OperatorSettings, wrap_engine: Callable[[Engine], Engine], readiness: ReadinessRegistry | None = None,
-        config: Path | None = None,
+        config: Path | None = None, hook_of: HookFactory = honest_answers,
     ) -> None:  # fmt: skip
         self._config = config
+        self._hook_of = hook_of
         self._readiness = readiness or ReadinessRegistry()
         self._settings = settings
         self._wrap = wrap_engine
@@ -290,7 +302,7 @@ class Operator:
             receipt_store=ReceiptStore(database, clock, operator.address),
             journal=Journal(database, journal_key(settings.db.journal_key_file), clock),
             watch=ReadinessWatch(fresh_s, monotonic_s, self._readiness, head), clock=clock, rng=os.urandom,
-            anchor=network.anchor_domain,
+            anchor=network.anchor_domain, finish=self._hook_of(operator.address, int(network.chain_id)),
         )  # fmt: skip
         client = open_chain(*settings.chain.rpc, network.chain_id, settings.chain.timeout_s)
         reader = SnapshotReader(client, verify_code(client, network))

@@ -6,6 +6,7 @@ from cli.tree import verbs
 from tests.source import name_of, product_files, tree_of
 
 BOUNDARIES = {
+    "bytewise.protocol.economics.attention": "formulas without I/O; the command reads the chain",
     "bytewise.protocol.economics.coverage": "formulas without I/O; the command reads the chain",
     "bytewise.crypto.bls_points": "cryptography",
     "bytewise.crypto.reconstruction": "cryptography",
@@ -16,7 +17,6 @@ BOUNDARIES = {
     "bytewise.inference.native.path": "C",
     "bytewise.tee.gpu": "a foreign format",
     "bytewise.tee.snp": "a foreign format",
-    "bytewise_client.endpoint": "HTTP",
     "bytewise.storage.index.period_sums": "SQL",
     "bytewise.storage.database_copy": "programs of PostgreSQL, files",
     "chain.acts.epochs": "chain",
@@ -93,7 +93,6 @@ CONCEPTS = {
     "kms.ceremony.responses": "what a participant says, as pure functions",
     "kms.shard.service": "how a shard is put together",
     "serving.batcher": "batches",
-    "serving.pipeline": "one answer",
     "verifier.audits.bounties": "payment of audits",
     "verifier.executor": "actions carried out",
     "verifier.stake.deferred_slashes": "penalties that wait",

@@ -6,6 +6,7 @@ is 8 bytes big-endian. No other module calls a hash directly, except `signing` a
 
 import enum
 import hashlib
+import hmac
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -99,6 +100,8 @@ class Label(enum.Enum):
     VECTOR_QUESTION = "bytewise/v1/question-of-vectors"
     CAPSULE_DEPLOYMENT = "bytewise/v1/deployment-of-capsule"
     CAPSULE_LAYOUT = "bytewise/v1/layout-of-capsule"
+    ATTENTION_COMMITMENT = "bytewise/v1/commitment-to-attention-tests"
+    ATTENTION_DRAW = "bytewise/v1/draw-of-attention-tests"
 
 
 def sha256(data: bytes) -> Digest:
@@ -128,6 +131,15 @@ def labelled(label: Label, *parts: bytes | int) -> Digest:
         raw = part.to_bytes(8, "big") if isinstance(part, int) else part
         state.update(len(raw).to_bytes(8, "big") + raw)
     return Digest(state.digest())
+
+
+def keyed(label: Label, key: bytes, *parts: bytes | int) -> Digest:
+    """HMAC-SHA256 under a secret key (RFC 2104) of the label and the length-prefixed parts, written as in `labelled`."""
+    message = bytearray()
+    for part in (label.value.encode(), *parts):
+        raw = part.to_bytes(8, "big") if isinstance(part, int) else part
+        message += len(raw).to_bytes(8, "big") + raw
+    return Digest(hmac.digest(key, bytes(message), "sha256"))
 
 
 def derive(label: Label, secret: bytes, length: int = 32) -> bytes:

@@ -20,6 +20,7 @@ from bytewise.protocol.errors.actors import (
     OlderBackup,
     ProtectionMissing,
     ResultsDiffer,
+    RevealRefused,
     SecondVote,
     SharesUnproven,
     SignerAway,
@@ -122,6 +123,10 @@ _TABLE: tuple[tuple[tuple[type[BytewiseError], ...], Exit, str], ...] = (
     (
         (UnsupportedModel,), Exit.USAGE,
         "What is named cannot be computed exactly, or is missing or damaged; other models may convert.",
+    ),
+    (
+        (RevealRefused,), Exit.MISMATCH,
+        "Count none of its receipts as tests: what was convicted among them is ordinary fraud.",
     ),
     ((CannotExecute,), Exit.UNAVAILABLE, "Is there memory for the model?"),
     ((CeremonyFailed,), Exit.INCONCLUSIVE, _CEREMONY_FAILED),

@@ -300,6 +300,12 @@ class ResultsDiffer(Bug):
     rule, template = "R-6E", "two jobs about receipt {0} differ: find the machine that is wrong before this node runs again"
 
 
+class RevealRefused(Fault):
+    """A reveal of attention tests does not prove what it claims. The values are the part and what is wrong with it."""
+
+    rule, template = "R-6F", "reveal of attention tests, {0}: {1}"
+
+
 # --- inference ---
 
 

@@ -1,0 +1,101 @@
+"""`bytewise attention plan`: what tests of attention cost, and how long a member that checks nothing passes them."""
+
+import math
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.units import hex0x
+from cli.attention.fund import RateOption
+from cli.network import read_rows
+from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
+from cli.output import ETHER, OutputFormat, OutputOption, Row, brief, emit, plain, print_entries
+
+if TYPE_CHECKING:
+    from bytewise.protocol.economics.attention import FundTerms
+    from chain.reads.reader import SnapshotReader
+
+
+def plan(
+    rate: RateOption,
+    per_day: Annotated[float, typer.Option("--per-day", help="Receipts of the fund's operator per day.")],
+    stake: Annotated[float, typer.Option("--stake", help="Stake of that operator, in ETH.")],
+    checked: Annotated[float, typer.Option("--checked", help="Share of its audits that a lazy member executes.")] = 0.0,
+    sure: Annotated[float, typer.Option("--sure", help="Chance with which such a member must have failed.")] = 0.99,
+    network: NetworkOption = NETWORK_FILE,
+    rpc: RpcOption = RPC_URLS,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Plan tests of attention: what a rate costs per day, and how soon a member that checks nothing fails.
+
+    Every test that is noticed is a conviction, and the stake pays it, so stake bounds the rate. The plan is made for each pool of
+    verifiers, from the parameters and stakes in force.
+
+    Exit codes: 0 planned, 5 the node does not answer, 64 wrong input.
+
+    Example: bytewise attention plan --rate 0.005 --per-day 1000 --stake 200
+    """
+    from bytewise.protocol.attention.schedule import RATE_UNIT
+    from bytewise.protocol.economics.attention import FundTerms
+
+    try:
+        if not all(math.isfinite(each) for each in (rate, stake)):
+            raise MalformedValue("plan", "--rate and --stake must be numbers")
+        terms = FundTerms(round(rate * RATE_UNIT), per_day, int(stake * ETHER), checked, sure)
+        rows = read_rows(network, rpc, lambda reader: _plans(reader, terms))
+    except MalformedValue as error:
+        raise ConfigurationError("plan", f"{error}: see --rate, --per-day, --stake, --checked and --sure") from None
+    emit(output, rows, lambda: _print(rows))
+
+
+def _plans(reader: "SnapshotReader", terms: "FundTerms") -> list[Row]:
+    from bytewise.protocol.court.sortition import seats_in_audit_draw
+    from bytewise.protocol.economics.attention import fund_plan
+    from bytewise_client.network_state import holdings
+
+    block = reader.head()
+    params = reader.params(reader.params_version(block), block)
+    rows = []
+    for pool in reader.network.pools:
+        accounts = [each.account for each in reader.verifiers(pool.digest, block)]
+        stakes = [int(holdings(reader, each, block)["stake_wei"]) for each in accounts]
+        seats = [seats_in_audit_draw(each, params.money.audit_unit, is_member=True) for each in stakes]
+        found = fund_plan(params, seats, terms)
+        members = [
+            {"account": who, **asdict(odds), "days": odds.days if math.isfinite(odds.days) else None}
+            for who, odds in zip(accounts, found.members, strict=True)
+        ]
+        rows.append({
+            "pool": hex0x(pool.digest), "tests_per_day": found.tests, "slash_wei": str(found.slash),
+            "cost_per_day_wei": str(int(found.cost)), "burned_per_day_wei": str(int(found.burned)),
+            "affordable_convictions": found.affordable, "stake_lasts_days": found.lasts,
+            "most_rate": found.most_rate_ppm / 1_000_000, "sure": terms.sure, "members": members,
+        })  # fmt: skip
+    return rows
+
+
+def _print(rows: list[Row]) -> None:
+    console = Console()
+    for row in rows:
+        console.print(plain(f"pool {row['pool']}", "bold"), soft_wrap=True)
+        for line in (
+            f"{row['tests_per_day']:.2f} tests a day; each conviction takes {brief(row['slash_wei'])} ETH",
+            f"costs {brief(row['cost_per_day_wei'])} ETH a day if all are convicted, of which {brief(row['burned_per_day_wei'])} "
+            f"ETH are burned and the rest pays those who noticed",
+            f"the stake bears {row['affordable_convictions']} convictions, {row['stake_lasts_days']:.1f} days; "
+            f"the largest rate that lasts a day is {row['most_rate']:.4%}",
+        ):
+            console.print(plain(f"  {line}"), soft_wrap=True)
+        print_entries(((each["account"], _odds(each, row["sure"])) for each in row["members"]), "members", console)
+
+
+def _odds(member: Row, sure: float) -> dict[str, str]:
+    days = "never" if member["days"] is None else f"{member['days']:.2f} days"
+    return {
+        "drawn for": f"{member['drawn']:.1%} of receipts", "tests": f"{member['tests']:.2f} a day",
+        "passes a day unseen": f"{member['passes_day']:.2%}", f"failed with {sure:.1%} after": days,
+    }  # fmt: skip

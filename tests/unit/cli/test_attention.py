@@ -1,0 +1,139 @@
+"""`bytewise attention` on a real chain: from a commitment by lie, audit, dispute and conviction to the score; and liars."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.tally import key_of
+from bytewise.protocol.digests import out_hash
+from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
+from bytewise.protocol.units import hex0x
+from bytewise.service.exit_codes import Exit
+from bytewise_client.attention import read_reveal
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import CHALLENGER, VERIFIERS
+from tests.fixtures.court.fund_court import FIRST, LAST, FundCourt, fund_court
+from tests.fixtures.court.session import TRUE
+
+
+@pytest.fixture
+def court(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[FundCourt]:
+    """A fund's operator with a commitment and a range of lies."""
+    with fund_court(anvil, tmp_path, capsys) as made:
+        yield made
+
+
+def convict(court: FundCourt, index: int) -> str:
+    """A receipt is disputed and overturned; the member with the fewest seats confirms the lie, and is returned."""
+    court.open(index, key_of(Outcome.EXECUTED, 0, out_hash(*TRUE)))
+    case = court.until(Phase.COMMIT)
+    lazy = min(case.members, key=lambda each: each.seat_mask.bit_count()).voter
+    votes = [court.vote(case, each.voter, court.claim(index) if each.voter == lazy else TRUE) for each in case.members]
+    court.commit(votes)
+    court.reveal(votes)
+    assert court.until(Phase.FINAL).verdict is Verdict.OVERTURNED
+    court.settled()
+    return lazy
+
+
+def accounts(found: dict[str, Any]) -> dict[str, Any]:
+    """Scores by account."""
+    return {row["account"]: row for row in found["accounts"]}
+
+
+def test_test_is_committed_caught_convicted_revealed_and_scored(court: FundCourt, tmp_path: Path) -> None:
+    careful, lazy, blind, silent, _ = (each.address for each in VERIFIERS)
+    court.anvil.mine(3)
+    said = {careful: AuditOutcome.MISMATCH, lazy: AuditOutcome.MATCH, blind: AuditOutcome.NONE}
+    lie, unseen, _ = court.lies
+    drawn = court.audit(lie, said)
+    confirmed = convict(court, lie)
+    true = next(i for i in range(LAST - FIRST + 1) if i not in court.lies)
+    out = tmp_path / "range.reveal.json"
+    court.after_windows()
+    court.run("reveal", "--folder", court.kept.path, "--out", out)
+    assert "exists" in court.run("reveal", "--folder", court.kept.path, "--out", out, code=Exit.USAGE)
+    found = json.loads(court.run("score", out, "--watchtower", CHALLENGER.address, "--output", "json"))
+    (row,) = found["ranges"]
+    assert (row["first"], row["last"], row["tests"], row["proven"], row["unproven"]) == (FIRST, LAST, 3, 1, 2)
+    assert (row["disputed"], row["real_frauds"]) == (1, [])
+    scores = accounts(found)
+    assert scores[CHALLENGER.address]["watch"] == {"disputed": 1, "by_others": 0, "missed": 0, "unseen": 0}
+    expected = {careful: "caught", lazy: "missed", blind: "unavailable", silent: "silent"}
+    for account, result in expected.items():
+        assert scores[account]["audits"][result] == (account in drawn), (account, result)
+        assert sum(scores[account]["audits"].values()) == (account in drawn)
+    assert scores[confirmed]["seats"] == {"caught": 0, "missed": 1, "silent": 0, "unavailable": 0}
+    others = [scores[each.address]["seats"]["caught"] for each in VERIFIERS if each.address != confirmed]
+    assert sum(others) >= 2
+    assert "REAL FRAUD" not in court.run("score", out)
+    assert hex0x(court.name(true)) not in out.read_text() and unseen != lie
+
+
+def test_fraud_outside_the_schedule_is_shown_as_a_real_one(court: FundCourt, tmp_path: Path) -> None:
+    true = next(i for i in range(LAST - FIRST + 1) if i not in court.lies)
+    convict(court, true)
+    court.after_windows()
+    out = tmp_path / "range.reveal.json"
+    court.run("reveal", "--folder", court.kept.path, "--out", out)
+    (row,) = json.loads(court.run("score", out, "--output", "json"))["ranges"]
+    assert (row["proven"], row["disputed"]) == (0, 0)
+    assert row["real_frauds"] == [{"receipt": hex0x(court.name(true)), "verdict": "OVERTURNED"}]
+    assert f"REAL FRAUD, no test: {hex0x(court.name(true))}" in court.run("score", out)
+
+
+def test_reveal_is_refused_until_windows_and_disputes_are_over(court: FundCourt, tmp_path: Path) -> None:
+    out = tmp_path / "range.reveal.json"
+    court.open(court.lies[0], key_of(Outcome.EXECUTED, 0, out_hash(*TRUE)))
+    assert "the end of all windows" in court.run("reveal", "--folder", court.kept.path, "--out", out, code=Exit.UNAVAILABLE)
+    case = court.until(Phase.COMMIT)
+    votes = [court.vote(case, each.voter, TRUE) for each in case.members]
+    court.commit(votes)
+    court.reveal(votes)
+    case = court.until(Phase.AIRGAP)
+    court.after_windows()
+    refused = court.run("reveal", "--folder", court.kept.path, "--out", out, code=Exit.UNAVAILABLE)
+    assert f"the end of dispute {hex0x(case.id)}" in refused and not out.exists()
+    court.until(Phase.FINAL)
+    court.run("reveal", "--folder", court.kept.path, "--out", out)
+
+
+def test_reveals_that_lie_are_refused(court: FundCourt, tmp_path: Path) -> None:
+    court.after_windows()
+    out = tmp_path / "range.reveal.json"
+    court.run("reveal", "--folder", court.kept.path, "--out", out)
+    honest, text = read_reveal(out), out.read_text()
+    lies = {
+        "another key": text.replace(hex0x(honest.key), "0x" + "11" * 32),
+        "other terms": text.replace('"rate_ppm":400000', '"rate_ppm":999999'),
+        "other terms than those": text.replace(f'"last":"{LAST}"', f'"last":"{LAST + 9}"'),
+        "is no": text[:-1],
+    }
+    for reason, lie in lies.items():
+        assert lie != text, reason
+        out.write_text(lie)
+        expected = {"other terms than those": "other terms", "is no": "R-"}.get(reason, reason)
+        assert expected in court.run("score", out, code=Exit.MISMATCH)
+    assert "No such file" in court.run("score", tmp_path / "none.json", code=Exit.USAGE)
+
+
+def test_range_that_is_not_anchored_to_its_end_is_refused(
+    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with fund_court(anvil, tmp_path, capsys, anchored=LAST - 1) as court:
+        court.after_windows()
+        refused = court.run("reveal", "--folder", court.kept.path, "--out", tmp_path / "out.json", code=Exit.UNAVAILABLE)
+        assert f"the end of the range is not before receipt {LAST} is anchored" in refused
+
+
+def test_commitment_in_a_batch_of_the_range_proves_nothing(
+    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with fund_court(anvil, tmp_path, capsys, carried=FIRST) as court:
+        court.after_windows()
+        refused = court.run("reveal", "--folder", court.kept.path, "--out", tmp_path / "out.json", code=Exit.MISMATCH)
+        assert "after the range began" in refused and "ordinary fraud" in refused
