@@ -37,6 +37,9 @@ UNLIMITED = (
 """A process that does not limit itself, as a dishonest member would run it."""
 JUNK_BYTES = 2 * 2**20
 
+ENVELOPE, ENVELOPE_BYTES = "0x" + "ee" * 32, 600_000
+"""An envelope of three pieces."""
+
 
 class GossipPeer:
     """One process with its folder and its hand-over."""
@@ -52,8 +55,11 @@ class GossipPeer:
         self.peer = Peer(self.account, said.split('"')[1], (f"/ip4/127.0.0.1/tcp/{self.port}",))
         self.client = HandOverClient(self.folder / "s")
 
-    def know(self, peers: Sequence["GossipPeer"], epoch: int = 1) -> None:
-        write_peers(self.folder / "peers.json", PeersFile(CHAIN, epoch, tuple(each.peer for each in peers)))
+    def know(self, peers: Sequence["GossipPeer"], epoch: int = 1, seats: Sequence["GossipPeer"] = ()) -> None:
+        """Writes its `peers.json`; `seats` may pass each other the envelope."""
+        passed = {ENVELOPE: tuple(each.account for each in seats)} if seats else {}
+        found = PeersFile(CHAIN, epoch, tuple(each.peer for each in peers), envelopes=passed)
+        write_peers(self.folder / "peers.json", found)
 
     def start(self, limited: bool = True) -> None:
         program = ["-m", "gossip"] if limited else ["-c", UNLIMITED]
@@ -102,6 +108,7 @@ def main() -> int:
             "member_flood": lambda: member_flood(peers),
             "junk": lambda: junk(peers),
             "partition": lambda: partition(peers),
+            "envelope": lambda: envelope(peers),
             "kills": lambda: kills(peers, 1 if options.quick else 5),
             "replay": lambda: replay(peers),
         }
@@ -229,6 +236,34 @@ def partition(peers: Sequence[GossipPeer]) -> dict[str, Any]:
         "heard_inside": inside, "heard_outside": outside, "healed_s": healed, "share_after": share,
         "holds": inside == COUNT // 2 - 1 and outside == 0 and share == 1,
     }  # fmt: skip
+
+
+def envelope(peers: Sequence[GossipPeer]) -> dict[str, Any]:
+    """A seat gives an envelope to another; an account without a seat, and one that asks where it is not, get nothing."""
+    giver, taker, stranger = peers[0], peers[1], peers[2]
+    for each in peers:
+        each.know(peers, seats=peers[:2])
+    time.sleep(5)
+    data = os.urandom(ENVELOPE_BYTES)
+    (giver.folder / "envelopes" / "e").write_bytes(data)
+    giver.client.offer(ENVELOPE, giver.folder / "envelopes" / "e")
+    begin = time.monotonic()
+    given = _given(taker, giver)
+    seconds = round(time.monotonic() - begin, 2)
+    without_seat, not_there = _given(stranger, giver), _given(giver, taker)
+    for each in peers:
+        each.know(peers)
+    right = given == data and without_seat is None and not_there is None
+    return {"bytes": ENVELOPE_BYTES, "seconds": seconds, "without_seat": without_seat is not None, "holds": right}
+
+
+def _given(taker: GossipPeer, giver: GossipPeer) -> bytes | None:
+    file = taker.folder / "envelopes" / "given"
+    try:
+        taker.client.fetch(ENVELOPE, ENVELOPE_BYTES, giver.account, file)
+    except GossipRefused:
+        return None
+    return file.read_bytes()
 
 
 def kills(peers: Sequence[GossipPeer], times: int) -> dict[str, Any]:

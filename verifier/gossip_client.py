@@ -14,7 +14,7 @@ MAX_KEPT = 4096
 
 
 class GossipClient:
-    """Implements `ports.GossipPort` over the UNIX socket of the gossip process."""
+    """Implements `ports.GossipPort` and `envelope_exchange.EnvelopeGossip` over the UNIX socket of the gossip process."""
 
     def __init__(self, socket: Path) -> None:
         self._handover = HandOverClient(socket)
@@ -38,3 +38,17 @@ class GossipClient:
         found = tuple(self._kept[topic])
         self._kept[topic].clear()
         return found
+
+    def offer(self, envelope: str, file: Path) -> None:
+        """Lets other seats have the bytes of a file. `TryAgain` as above."""
+        try:
+            self._handover.offer(envelope, file)
+        except GossipRefused as error:
+            raise TryAgain("gossip", str(error)) from None
+
+    def fetch(self, envelope: str, size: int, account: str, file: Path) -> None:
+        """Writes what a member gives for an envelope into a file; takes up to a minute. `TryAgain` if it gives nothing."""
+        try:
+            self._handover.fetch(envelope, size, account, file)
+        except GossipRefused as error:
+            raise TryAgain("gossip", str(error)) from None

@@ -21,8 +21,10 @@ from bytewise.protocol.records.statements import GossipIdentity
 from bytewise.protocol.signing import Domain, Signer, typed_digest, typed_preimage, verify_signature
 from bytewise.protocol.units import U64, Address, Blob, digest, hex0x, unhex
 from bytewise.service import telemetry
+from bytewise.storage.archive import Archive
 from gossip.peers import Peer, PeersFile, possession_of, write_peers
 from verifier.settings import GossipSettings
+from verifier.watch.envelope_exchange import envelopes_of_seats
 
 VALID_S = 180 * 86_400
 """Seconds for which an own identity holds. It is renewed at each start."""
@@ -56,7 +58,9 @@ class HoldingsReader(Protocol):
 class PeersWriter:
     """Keeps `peers.json` as the chain is. Implements `node.NodePart`; decides nothing."""
 
-    def __init__(self, chain: HoldingsReader, network: Network, signer: Signer, settings: GossipSettings) -> None:
+    def __init__(
+        self, chain: HoldingsReader, network: Network, signer: Signer, settings: GossipSettings, archive: Archive
+    ) -> None:
         """The settings have gossip switched on."""
         assert settings.peers_file is not None and settings.identities_folder is not None
         self._chain = chain
@@ -64,6 +68,7 @@ class PeersWriter:
         self._domain = network.disputes_domain
         self._signer = signer
         self._settings = settings
+        self._archive = archive
         self._file, self._folder = settings.peers_file, settings.identities_folder
         self._peers: tuple[Peer, ...] = ()
         self._read_at = -REFRESH_BLOCKS
@@ -87,7 +92,8 @@ class PeersWriter:
             hex0x(each.id): tuple(seat.voter for seat in each.members)
             for each in snapshot.disputes if each.phase in (Phase.COMMIT, Phase.REVEAL)
         }  # fmt: skip
-        write_peers(self._file, PeersFile(str(self._network.chain_id), snapshot.active_epoch, self._peers, seats))
+        envelopes = {hex0x(each): who for each, who in envelopes_of_seats(snapshot, self._archive).items()}
+        write_peers(self._file, PeersFile(str(self._network.chain_id), snapshot.active_epoch, self._peers, seats, envelopes))
 
     def _registered(self, snapshot: Snapshot) -> Iterator[Peer]:
         for found in read_identities(self._folder, self._domain, snapshot.timestamp):

@@ -156,6 +156,8 @@ class GossipSettings:
     """Python of the gossip process's environment. With it `bytewise run` starts that process too."""
     settings_file: Path | None = None
     """`gossip.toml`, the settings with which `bytewise run` starts the gossip process."""
+    envelopes_folder: Path | None = None
+    """The gossip process's `envelopes_folder`. Through it seats pass each other ciphertext that DA does not give."""
 
     def __post_init__(self) -> None:
         if (self.python_file is None) != (self.settings_file is None):

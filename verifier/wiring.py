@@ -69,10 +69,11 @@ from verifier.jobs.enclave_readiness import EnclaveChoice, EnclaveReadiness, Fur
 from verifier.node import Executor, Node, NodePart, VotePart
 from verifier.observation import JUDGES, NodeObserver
 from verifier.orders import OrderedDuties
-from verifier.settings import ExecutorSettings, NodeSettings, Role
+from verifier.settings import ExecutorSettings, GossipSettings, NodeSettings, Role
 from verifier.stake.deferred_slashes import DeferredPayments, RefusedSlashes
 from verifier.stake.stake_record import StakeRecorder
 from verifier.watch.absence_check import ProbedStore
+from verifier.watch.envelope_exchange import EnvelopeExchange
 from verifier.watch.horizon import HorizonWatch
 from verifier.watch.leaf_index import LeafIndex
 from verifier.watch.list_reader import PolicyDocuments
@@ -162,9 +163,17 @@ class NodeContext:
         self.members: KnownVerifiers | None = None
         self.gossip_hints: GossipHints | None = None
         self.strategist: Strategist | None = None
-        socket = settings.gossip.socket
-        self.gossip = None if socket is None else GossipClient(socket)
-        self.peers = None if socket is None else PeersWriter(self.chain, self.network, self.signer, settings.gossip)
+        self.gossip = None if settings.gossip.socket is None else GossipClient(settings.gossip.socket)
+        self.peers, self.envelopes = self._over_gossip(settings.gossip)
+
+    def _over_gossip(self, settings: GossipSettings) -> tuple[PeersWriter | None, EnvelopeExchange | None]:
+        """The parts that serve the gossip process, if it is on."""
+        if self.gossip is None:
+            return None, None
+        peers = PeersWriter(self.chain, self.network, self.signer, settings, self.archive)
+        if settings.envelopes_folder is None:
+            return peers, None
+        return peers, EnvelopeExchange(self.gossip, self.archive, self.signer.address, settings.envelopes_folder)
 
     @functools.cached_property
     def pool(self) -> EnclavePool:
@@ -263,6 +272,8 @@ class NodeContext:
 
     def close(self) -> None:
         """Ends the threads and processes that run beside the ticks."""
+        if self.envelopes is not None:
+            self.envelopes.close()
         if self.hints is not None:
             self.hints.close()
         if self.strategist is not None:
@@ -290,6 +301,7 @@ class NodeContext:
         everything = (
             EpochLabel(self.chain),
             self.peers,
+            self.envelopes,
             votes,
             certificates,
             auditor,

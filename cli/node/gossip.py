@@ -58,7 +58,7 @@ def connect(
     key, proof = _write_process_settings(python, file, heard, account)
     settings = {
         "process": f"unix:{folder / 'gossip.sock'}", "peers_file": "peers.json", "identities_folder": "identities",
-        "bls_key_file": "bls.key", "addresses": address, "peer_key": key, "peer_proof": proof,
+        "bls_key_file": "bls.key", "envelopes_folder": "envelopes", "addresses": address, "peer_key": key, "peer_proof": proof,
         "python_file": str(python.absolute()), "settings_file": file.name,
     }  # fmt: skip
     lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in settings.items())
@@ -111,7 +111,8 @@ def _write_process_settings(python: Path, file: Path, listen: str, account: "Add
     nothing is left but the key."""
     _replace(file, (
         "# Settings of the gossip process. Paths are relative to this file.\n"
-        f'peers_file = "peers.json"\nsocket = "gossip.sock"\nkey_file = "gossip.key"\nlisten = "{listen}"\n'
+        'peers_file = "peers.json"\nsocket = "gossip.sock"\nkey_file = "gossip.key"\nenvelopes_folder = "envelopes"\n'
+        f'listen = "{listen}"\n'
     ))  # fmt: skip
     try:
         return _identity(python, file, account)

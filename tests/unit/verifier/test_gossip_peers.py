@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.signing import LocalSigner
@@ -14,8 +13,8 @@ from bytewise.protocol.units import U64, Address, Blob, Digest, hex0x
 from gossip.peers import possession_of, read_peers
 from tests.fixtures.builders import DISPUTES
 from tests.fixtures.builders import signer as signer_of
-from tests.fixtures.snapshot_builders import case, holdings, snapshot
-from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, seat
+from tests.fixtures.snapshot_builders import holdings, snapshot
+from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, VerifierFixture
 from verifier.gossip_peers import VALID_S, IdentityFile, PeersWriter, read_identities, write_identity
 from verifier.settings import GossipSettings
 
@@ -81,12 +80,17 @@ def test_peers_are_members_with_a_pool_and_disputes_name_their_seats(tmp_path: P
             return holdings(pool=self.pool if who == ME.address else Digest(bytes(32)))
 
     introduced(tmp_path, OPERATOR, 2)
-    writer = PeersWriter(Chain(), NETWORK, ME, settings(tmp_path, ME))  # type: ignore[arg-type]
-    open_case = case(phase=Phase.COMMIT, members=(seat(),))
+    setup = VerifierFixture(tmp_path)
+    signed = setup.signed(1)
+    setup.anchor(signed)
+    setup.records.step(setup.chain.now())
+    writer = PeersWriter(Chain(), NETWORK, ME, settings(tmp_path, ME), setup.archive)  # type: ignore[arg-type]
+    open_case = setup.dispute(signed)
     writer.step(snapshot(open_case, timestamp=NOW))
     written = read_peers(tmp_path / "peers.json")
     assert [each.account for each in written.peers] == [ME.address]
     assert written.disputes == {hex0x(open_case.id): (ME.address,)}
+    assert written.envelopes == {hex0x(signed.receipt.envelope_hash): (ME.address,)}
 
 
 @pytest.mark.parametrize("process", ["", "unix:", "tcp:1", "on"])

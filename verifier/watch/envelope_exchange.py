@@ -1,0 +1,165 @@
+"""Passes ciphertext from seat to seat over gossip while a dispute is open, so that a DA layer that is down costs no vote.
+
+A seat that has the envelope says so on the topic `have`, and gives it to other seats piece by piece. A seat without it asks one
+of those at a time. The hash in the receipt decides whether the bytes are right, so a liar costs one attempt. Nobody waits for
+this: DA is asked as before.
+"""
+
+import re
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol
+
+from bytewise.ports import GossipPort
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.actions import Action
+from bytewise.protocol.decisions.snapshot import Snapshot
+from bytewise.protocol.digests import Label, labelled
+from bytewise.protocol.errors.branches import Unavailable
+from bytewise.protocol.units import Address, Digest, hex0x
+from bytewise.service import telemetry
+from bytewise.storage.archive import Archive
+
+TOPIC = "have"
+"""Topic of statements that a member has the bytes of an envelope."""
+REPEAT_BLOCKS = 10
+"""Blocks after which a seat says again what it has, because a message may be lost and a seat may come late."""
+MAX_HOLDERS = 64
+"""Most accounts that are remembered for one envelope."""
+_FILE = re.compile(r"[0-9a-f]{64}(?:\.new|\.given)?")
+
+
+class EnvelopeGossip(GossipPort, Protocol):
+    """Ciphertext from seat to seat, beside the messages. The bytes may be wrong: the caller checks their hash."""
+
+    def offer(self, envelope: str, file: Path) -> None:
+        """Lets other seats of the envelope's dispute have the bytes of a file. `Unavailable` if that is not possible now."""
+        ...
+
+    def fetch(self, envelope: str, size: int, account: str, file: Path) -> None:
+        """Writes `size` bytes that a member gives for an envelope into a file. `Unavailable` if it gives none."""
+        ...
+
+
+class EnvelopeExchange:
+    """One seat's part in it. Implements `node.NodePart`; decides nothing."""
+
+    def __init__(self, gossip: EnvelopeGossip, archive: Archive, me: Address, folder: Path) -> None:
+        """`folder` is the gossip process's folder of envelopes."""
+        self._gossip = gossip
+        self._archive = archive
+        self._me = me
+        self._folder = folder.resolve()
+        self._thread = ThreadPoolExecutor(1, "envelopes")
+        self._told: dict[Digest, int] = {}
+        """Block at which this seat last said that it has an envelope."""
+        self._holders: dict[Digest, dict[str, int]] = {}
+        """Accounts that said they have an envelope, and its size."""
+        self._liars: dict[Digest, set[str]] = {}
+        self._asked: tuple[Digest, str, Future[None]] | None = None
+
+    def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
+        """Offers what is here, and asks for what is missing. Without its gossip process a node goes on."""
+        passed = envelopes_of_seats(snapshot, self._archive)
+        wanted = frozenset(each for each, seats in passed.items() if self._me in seats)
+        try:
+            self._forget(wanted)
+            self._hear(wanted)
+            for each in sorted(wanted):
+                data = self._archive.envelope(each)
+                if data is not None:
+                    self._offer(each, data, snapshot.number)
+            self._collect(wanted)
+        except Unavailable as error:
+            telemetry.log_error("envelope.gossip_away", error)
+        except OSError as error:
+            telemetry.log("envelope.folder_failed", folder=self._folder.name, error=type(error).__name__)
+        return ()
+
+    def close(self) -> None:
+        """Ends its thread. A transfer that runs is left alone: its file is looked at by nobody."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _hear(self, wanted: frozenset[Digest]) -> None:
+        names = {hex0x(each): each for each in wanted}
+        for body in self._gossip.take(TOPIC):
+            envelope, account, size = names.get(str(body.get("envelope"))), body.get("account"), body.get("size")
+            if envelope is None or not isinstance(account, str) or type(size) is not int or account == self._me:
+                continue
+            holders = self._holders.setdefault(envelope, {})
+            if account not in self._liars.get(envelope, ()) and len(holders) < MAX_HOLDERS:
+                holders[account] = size
+
+    def _offer(self, envelope: Digest, data: bytes, block: int) -> None:
+        file = self._file(envelope)
+        if not file.exists():
+            draft = file.with_suffix(".new")
+            self._folder.mkdir(parents=True, exist_ok=True)
+            draft.write_bytes(data)
+            draft.replace(file)
+        # A gossip process that was started again knows no offer.
+        self._gossip.offer(hex0x(envelope), file)
+        if block - self._told.get(envelope, -REPEAT_BLOCKS) >= REPEAT_BLOCKS:
+            body: dict[str, Any] = {"account": self._me, "at": block, "envelope": hex0x(envelope), "size": len(data)}
+            self._gossip.publish(TOPIC, body)
+            self._told[envelope] = block
+
+    def _collect(self, wanted: frozenset[Digest]) -> None:
+        if self._asked is not None and not self._finished(*self._asked):
+            return
+        self._asked = None
+        for envelope in sorted(wanted):
+            holders = self._holders.get(envelope)
+            if holders and self._archive.envelope(envelope) is None:
+                account, size = holders.popitem()
+                self._folder.mkdir(parents=True, exist_ok=True)
+                fetch = self._thread.submit(self._gossip.fetch, hex0x(envelope), size, account, self._draft(envelope))
+                self._asked = envelope, account, fetch
+                return
+
+    def _finished(self, envelope: Digest, account: str, fetch: "Future[None]") -> bool:
+        """Whether a transfer ended. Right bytes are archived; the giver of others is not asked again about this envelope."""
+        if not fetch.done():
+            return False
+        draft, error = self._draft(envelope), fetch.exception()
+        if error is not None:
+            telemetry.log("envelope.not_given", envelope=envelope, member=account, error=type(error).__name__, detail=str(error))
+            return True
+        data = draft.read_bytes()
+        draft.unlink()
+        if labelled(Label.ENVELOPE, data) == envelope:
+            self._archive.keep_envelope(data)
+            telemetry.log("envelope.given", envelope=envelope, member=account, size=len(data))
+        else:
+            self._liars.setdefault(envelope, set()).add(account)
+            telemetry.log("envelope.wrong_bytes", envelope=envelope, member=account)
+        return True
+
+    def _forget(self, wanted: frozenset[Digest]) -> None:
+        """Drops what no open dispute names, and the files of it, those of an earlier process too."""
+        for kept in (self._told, self._holders, self._liars):
+            for each in kept.keys() - wanted:
+                kept.pop(each)
+        names = {each.hex() for each in wanted}
+        for file in self._folder.iterdir() if self._folder.is_dir() else ():
+            if _FILE.fullmatch(file.name) and file.stem not in names:
+                file.unlink(missing_ok=True)
+
+    def _file(self, envelope: Digest) -> Path:
+        return self._folder / envelope.hex()
+
+    def _draft(self, envelope: Digest) -> Path:
+        return self._folder / f"{envelope.hex()}.given"
+
+
+def envelopes_of_seats(snapshot: Snapshot, archive: Archive) -> Mapping[Digest, tuple[Address, ...]]:
+    """Envelopes of receipts whose dispute waits for votes, with the accounts that have seats in its round. A receipt that this
+    node has not seen yet has none."""
+    found: dict[Digest, tuple[Address, ...]] = {}
+    for each in snapshot.disputes:
+        seen = archive.receipt(each.receipt_id) if each.phase is Phase.COMMIT else None
+        if seen is not None:
+            envelope = seen.signed.receipt.envelope_hash
+            found[envelope] = (*found.get(envelope, ()), *(seat.voter for seat in each.members))
+    return found
