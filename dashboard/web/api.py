@@ -1,7 +1,7 @@
 """The read API: `/api/v1`. Every route is a GET of public data; `openapi.json` beside this file is what it promises."""
 
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
@@ -236,8 +236,11 @@ def _add_events(router: APIRouter, site: DashboardSite) -> None:
     def stream_events(
         last_event_id: Annotated[str | None, Header(pattern=EVENT_ID, description="Go on behind this event.")] = None,
         after: Annotated[str | None, event_id] = None,
+        only: Annotated[
+            Literal["reorg"] | None, Query(description="`reorg` alone, until the block of `after` is replaced or `final`.")
+        ] = None,
     ) -> StreamingResponse:
         """Events as they are indexed, with `reorg` where blocks were replaced."""
-        stream = EventStream(site, last_event_id or after)
+        stream = EventStream(site, last_event_id or after, only is not None)
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return StreamingResponse(frames(stream), media_type="text/event-stream", headers=headers)

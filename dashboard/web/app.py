@@ -1,7 +1,8 @@
-"""The whole HTTP application: API, pages, style sheet, errors, limits."""
+"""The whole HTTP application: API, pages, style sheet, script, errors, limits."""
 
 from collections.abc import Awaitable
 from http import HTTPStatus
+from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -16,9 +17,8 @@ from dashboard.web.api import PREFIX, api_routes
 from dashboard.web.limits import RequestBudget, VisitorLimits
 from dashboard.web.pages import page_routes
 from dashboard.web.problems import Refused, problem_of, refused, wrong_parameters
-from dashboard.web.render import FOLDER, Renderer
+from dashboard.web.render import FOLDER, SCRIPT, Renderer
 
-STYLE = FOLDER / "static" / "style.css"
 _DESCRIPTION = (
     "Public facts of one Bytewise network, read from an index of its contracts' events. Every answer names the block that it "
     "rests on, and says how final each object is. Ids are 0x-hex, amounts are wei in text. Lists go on with `next_cursor`, which "
@@ -48,7 +48,7 @@ def build_app(site: DashboardSite, settings: ApiSettings) -> FastAPI:
     renderer = Renderer(dict(site.names))
     app.include_router(api_routes(site))
     app.include_router(page_routes(site, renderer))
-    _add_style(app)
+    _add_files(app)
     _add_errors(app, renderer)
     budget = RequestBudget(settings.requests_per_minute)
     app.add_middleware(FilledFields)
@@ -56,17 +56,22 @@ def build_app(site: DashboardSite, settings: ApiSettings) -> FastAPI:
     return app
 
 
-def _add_style(app: FastAPI) -> None:
-    data = STYLE.read_bytes()
+def _add_files(app: FastAPI) -> None:
+    for name, media_type in (("style.css", "text/css"), (SCRIPT.name, "text/javascript")):
+        _add_file(app, FOLDER / "static" / name, media_type)
+
+
+def _add_file(app: FastAPI, file: Path, media_type: str) -> None:
+    data = file.read_bytes()
     tag = tag_of(data)
 
-    @app.get("/static/style.css", include_in_schema=False)
-    def style(request: Request) -> Response:
-        """The style sheet."""
+    @app.get(f"/static/{file.name}", include_in_schema=False)
+    def static_file(request: Request) -> Response:
+        """The style sheet or the script."""
         headers = {"ETag": tag, "Cache-Control": "public, max-age=300"}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-        return Response(data, media_type="text/css", headers=headers)
+        return Response(data, media_type=media_type, headers=headers)
 
 
 def _add_errors(app: FastAPI, renderer: Renderer) -> None:

@@ -1,4 +1,4 @@
-"""The pages: server-rendered, without scripts. Each has the same content as `.json`, and lists also as `.csv`."""
+"""The pages: server-rendered, and whole without scripts. Each has the same content as `.json`, and lists also as `.csv`."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -18,6 +18,7 @@ from dashboard.views.console import question
 from dashboard.views.console_records import ConsolePage
 from dashboard.views.console_sections import console_page
 from dashboard.views.network_records import DisputePage, ItemsPage, OperatorPage, Overview, VerifierPage
+from dashboard.views.records import EventLine
 from dashboard.views.replay import replay_page
 from dashboard.views.replay_records import ReplayPage
 from dashboard.views.scene import Scene
@@ -80,8 +81,8 @@ class _Pages:
             headers = caching_of(scene, request, block, tag)
             if has_tag(request, tag):
                 return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-            page, meta = build(scene), scene.meta()
-        text = self._renderer.page(template, request, page=page, meta=meta, block=block, **rest)
+            page, meta, watched = build(scene), scene.meta(), _watched(scene)
+        text = self._renderer.page(template, request, page=page, meta=meta, block=block, watched=watched, **rest)
         return HTMLResponse(text, headers=headers)
 
     def get(self, path: str, *forms: str) -> Callable[[Callable[..., Response]], Callable[..., Response]]:
@@ -94,6 +95,12 @@ class _Pages:
             return function
 
         return register
+
+
+def _watched(scene: Scene) -> EventLine | None:
+    """The newest event that a page may rest on, if its block can still be replaced."""
+    newest = scene.index.events(limit=1, descending=True)
+    return scene.event(newest[0]) if newest and newest[0].block > scene.state.finalized else None
 
 
 def page_routes(site: DashboardSite, renderer: Renderer) -> APIRouter:

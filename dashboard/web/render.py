@@ -1,5 +1,6 @@
 """Templates: Jinja2 with escaping of everything, and the few filters that pages need."""
 
+import base64
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,14 @@ from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from bytewise.protocol.digests import sha256
 from dashboard.views.records import Amount, Party, Time
 from dashboard.web.charts import draw
 from dashboard.web.problems import Refused
 
 FOLDER = Path(__file__).parent
+SCRIPT = FOLDER / "static" / "live.js"
+"""The only script of the pages."""
 DECIMALS = 6
 FIRST = ("id", "subject", "receiptId", "batchId", "operator", "account", "verdict", "round", "amount")
 """Arguments of events that are shown before the others."""
@@ -34,6 +38,8 @@ class Renderer:
             loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
             lstrip_blocks=True,
         )  # fmt: skip
+        digest = base64.b64encode(sha256(SCRIPT.read_bytes())).decode()
+        self._environment.globals |= {"script": f"/static/{SCRIPT.name}", "script_integrity": f"sha256-{digest}"}
         self._environment.filters |= {
             "short": short, "eth": eth, "exact": exact, "party": self.party, "when": when, "grouped": grouped, "seconds": seconds,
             "shown": shown_arguments, "percent": percent, "chart": draw,
@@ -57,7 +63,9 @@ class Renderer:
 
     def error(self, request: Request, error: Refused, request_id: str) -> str:
         """The page of an error."""
-        return self.page("error.html", request, error=error, request_id=request_id, meta=None, block=None, page=None)
+        return self.page(
+            "error.html", request, error=error, request_id=request_id, meta=None, block=None, page=None, watched=None
+        )
 
     def party(self, party: Party | None, kind: str = "") -> Markup:
         """An account: its name if it has one, and a link to its page if it has a kind (`operators`, `verifiers`)."""

@@ -2,6 +2,8 @@
 
 An event's id is `block.place.start of the block's hash`. A client that comes again with `Last-Event-ID` goes on behind that
 event. If its block was replaced, the stream says to which block the client has to go back, and sends what follows that block.
+
+A client that asks for `reorg` alone, as pages do, hears of nothing but its own block: that it was replaced, or is final.
 """
 
 import asyncio
@@ -34,13 +36,16 @@ class _StreamBatch(NamedTuple):
     reorg_to: int | None
     """Block to go back to."""
     events: list[EventLine]
+    is_final: bool = False
+    """Whether nothing that the client waits for can happen any more."""
 
 
 class EventStream:
     """One client's stream."""
 
-    def __init__(self, site: DashboardSite, last_id: str | None) -> None:
+    def __init__(self, site: DashboardSite, last_id: str | None, only_reorg: bool = False) -> None:
         self._site = site
+        self._only_reorg = only_reorg
         self._marks: dict[int, str] = {}
         self._after: tuple[int, int] | None = None
         if last_id:
@@ -62,6 +67,8 @@ class EventStream:
                 self._marks = {number: start for number, start in self._marks.items() if number < min(lost)}
                 reorg_to = max(self._marks, default=min(scene.state.finalized, min(lost) - 1))
                 self._after = (reorg_to, 2**31)
+            if self._only_reorg:
+                return _StreamBatch(reorg_to, [], max(self._marks, default=0) <= scene.state.finalized)
             found = [scene.event(each) for each in scene.index.events(self._after, PER_READ)]
         for each in found:
             self._after = (each.block, each.place)
@@ -76,13 +83,16 @@ def _start(block_hash: bytes | None) -> str:
 
 
 async def frames(stream: EventStream) -> AsyncIterator[bytes]:
-    """The stream's bytes, until the client goes."""
+    """The stream's bytes, until the client goes or waits for nothing."""
     silent_s = 0.0
     yield b"retry: 3000\n\n"
     while True:
         batch = await to_thread.run_sync(stream.read)
         if batch.reorg_to is not None:
             yield _frame("reorg", None, json.dumps({"block": batch.reorg_to}))
+        if batch.is_final:
+            yield _frame("final", None, "{}")
+            return
         for each in batch.events:
             yield _frame(TYPES.get(each.name, "chain.event"), each.id, each.model_dump_json())
         silent_s = 0.0 if batch.events or batch.reorg_to is not None else silent_s + POLL_S

@@ -340,6 +340,24 @@ def test_open_stream_sees_a_rollback(tmp_path: Path) -> None:
         assert frame["event"] == "reorg" and json.loads(frame["data"])["block"] < events[0]["block"]
 
 
+@pytest.mark.parametrize("end", ["reorg", "final"])
+def test_stream_of_reorg_alone_ends_with_what_becomes_of_its_block(tmp_path: Path, end: str) -> None:
+    site = RecordedSite(tmp_path)
+    with served(site.app) as url, httpx2.Client(base_url=f"{url}/api/v1", timeout=WAIT_S) as own:
+        (watched,) = own.get("/log", params={"order": "newest", "limit": 1}).json()["items"]
+        with own.stream("GET", "/events", params={"only": "reorg", "after": watched["id"]}) as answer:
+            lines = answer.iter_lines()
+            assert next(lines) == "retry: 3000"
+            with write_transaction(open_database(site.url)) as connection:
+                if end == "reorg":
+                    connection.execute(delete(EventRow).where(EventRow.block >= watched["block"]))
+                    connection.execute(text(f"DELETE FROM block WHERE number >= {watched['block']}"))
+                else:
+                    connection.execute(text(f"UPDATE index_meta SET value = '{watched['block']}' WHERE name = 'finalized'"))
+            rest = [line for line in lines if line.startswith("event:")]
+        assert rest[0] == f"event: {end}" and set(rest) <= {"event: reorg", "event: final"}
+
+
 @pytest.mark.parametrize("bad", ["x", "1", "1.2", "1.2.zz", "9" * 40 + ".1." + "0" * 16, "-1.0." + "0" * 16])
 def test_stream_refuses_a_forged_event_id(client: httpx2.Client, bad: str) -> None:
     assert client.get("/events", headers={"Last-Event-ID": bad}).status_code == 400

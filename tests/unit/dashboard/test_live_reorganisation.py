@@ -45,7 +45,7 @@ def test_browser_sees_replaced_blocks_and_then_the_new_facts(anvil: Anvil, tmp_p
     site = DashboardSite(reader, contract_titles(court.network), {}, clock, 3600, "0")
     with served(build_app(site, ApiSettings(requests_per_minute=100_000))) as url, running_browser() as browser:
         (newest,) = httpx2.get(f"{url}/api/v1/log", params={"order": "newest", "limit": 1}, timeout=60).json()["items"]
-        # The pages run no scripts and allow none; a program of the visitor watches the stream.
+        # A program of the visitor watches the whole stream; the pages' own script hears of their block alone.
         browser.call("Page.setBypassCSP", enabled=True)
         browser.visit(f"{url}/log")
         browser.value(STREAM % json.dumps(f"{url}/api/v1/events?after={newest['id']}"))
@@ -72,6 +72,43 @@ def test_browser_sees_replaced_blocks_and_then_the_new_facts(anvil: Anvil, tmp_p
         browser.visit(f"{url}/log")
         shown = browser.value("document.body.textContent")
         assert str(anvil.client.head().number) in shown and court.dispute.hex()[:12] not in shown
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="no chromium")
+def test_page_tells_that_it_was_rolled_back(anvil: Anvil, tmp_path: Path) -> None:
+    court = DisputeFixture(anvil, tmp_path)
+    court.open(0, word("wrong guess"))
+    mine(anvil, 2)
+    made = index_of(anvil.client, court.network, tmp_path)
+    clock = HandClock()
+    clock.seconds = anvil.client.head().timestamp
+    reader = IndexReader(open_database(made.url, read_only=True))
+    with reader.snapshot() as snapshot:
+        (newest,) = snapshot.events(limit=1, descending=True)
+    site = DashboardSite(reader, contract_titles(court.network), {}, clock, 3600, "0")
+    path = f"/disputes/0x{court.dispute.hex()}"
+    with served(build_app(site, ApiSettings(requests_per_minute=100_000))) as url, running_browser() as browser:
+        browser.visit(url + path)
+        assert browser.value("document.getElementById('replaced').textContent") == ""
+        assert anvil.client.head().number - newest.block < 4
+        anvil.reorganise(4)
+        made.follow()
+        browser.until("document.getElementById('replaced').textContent")
+        told = browser.value("document.getElementById('replaced').innerText")
+        assert told.startswith("Rolled back.") and f"replaced block {newest.block}, on which this page rests" in told
+        region = browser.value("[...document.getElementById('replaced').attributes].map((each) => each.value).join()")
+        assert region == "replaced,status,polite" and browser.value("document.title").startswith("Rolled back: ")
+        for width in (340, 1200):
+            for dark in (False, True):
+                browser.look(width, dark)
+                assert browser.violations() == []
+                assert browser.value("document.documentElement.scrollWidth") <= width
+        browser.value("scrollTo(0, document.body.scrollHeight)")
+        assert browser.value("document.getElementById('replaced').getBoundingClientRect().top") == 0
+        assert browser.problems == []
+        browser.value("void document.querySelector('#replaced a').click()")
+        browser.until("document.body?.textContent.includes('in a block that was replaced')")
+        assert browser.value("location.pathname") == path
 
 
 def _deposit(anvil: Anvil, court: DisputeFixture) -> None:

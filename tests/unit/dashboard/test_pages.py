@@ -1,6 +1,8 @@
-"""The pages: content without scripts, states, forms, and how a real browser shows them."""
+"""The pages: whole without scripts, states, forms, and how a real browser shows them."""
 
+import base64
 import csv
+import hashlib
 import io
 import json
 import re
@@ -17,7 +19,7 @@ from dashboard.views.network_records import OperatorSummary
 from dashboard.views.records import FinalityState, Party
 from dashboard.views.scene import amount
 from dashboard.web.answers import csv_of
-from dashboard.web.render import SECTIONS, eth
+from dashboard.web.render import SCRIPT, SECTIONS, eth
 from tests.fixtures.chain.devnet import OPERATORS, VERIFIERS
 from tests.fixtures.dashboard.browser import PROGRAM, BrowserPage, running_browser
 from tests.fixtures.dashboard.site import RecordedSite, empty_database, served
@@ -90,7 +92,10 @@ class Outline(HTMLParser):
             self.forms[-1][1][found["name"] or ""] = found.get("value") or ""
         if found.get("id"):
             self.ids.append(found["id"] or "")
-        assert tag != "script" and not any(name.startswith("on") or name == "style" for name in found), f"<{tag} {attrs}>"
+        assert not any(name.startswith("on") or name == "style" for name in found), f"<{tag} {attrs}>"
+        if tag == "script":
+            digest = base64.b64encode(hashlib.sha256(SCRIPT.read_bytes()).digest()).decode()
+            assert found == {"src": "/static/live.js", "integrity": f"sha256-{digest}", "defer": None}
 
     def handle_data(self, data: str) -> None:
         self.words += data
@@ -209,7 +214,7 @@ def test_text_of_operators_is_escaped(tmp_path: Path) -> None:
         connection.execute(text("UPDATE operator SET endpoint = '<script>alert(1)</script>'"))
     with served(own.app) as address:
         page = httpx2.get(f"{address}/operators/{OPERATORS[0].address}", timeout=WAIT_S).text
-    assert "<script" not in page and "&lt;script&gt;" in page
+    assert "<script>" not in page and "&lt;script&gt;" in page
 
 
 # --- states ---
@@ -305,6 +310,19 @@ def test_pages_load_nothing_from_elsewhere(browser: BrowserPage, client: httpx2.
     for path in every_page(client):
         browser.visit(url + path)
     assert {each for each in browser.requested if not each.startswith((url, "data:"))} == set() and browser.problems == []
+
+
+@needs_browser
+def test_page_that_is_final_watches_nothing(browser: BrowserPage, tmp_path: Path) -> None:
+    own = RecordedSite(tmp_path)
+    with served(own.app) as address:
+        browser.visit(address)
+        browser.until("performance.getEntriesByType('resource').some((each) => each.name.endsWith('live.js'))")
+        assert browser.value("document.getElementById('replaced').textContent") == ""
+        with write_transaction(open_database(own.url)) as connection:
+            connection.execute(text("UPDATE index_meta SET value = '1000000' WHERE name = 'finalized'"))
+        browser.visit(f"{address}/disputes")
+        assert not browser.value("document.querySelector('script, #replaced, template')")
 
 
 @needs_browser
