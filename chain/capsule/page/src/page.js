@@ -148,7 +148,7 @@ function progress({ done, step, steps }) {
   $("report").setAttribute("aria-busy", "true");
   $("progress").hidden = false;
   $("progress").value = done;
-  const told = `Verifying ${$("name").textContent}: signature ${step} of ${steps} by sync committees, some seconds each …`;
+  const told = `Verifying signature ${step} of ${steps} by sync committees, some seconds each …`;
   // Or a screen reader would read it again and again.
   if ($("status").textContent !== told) $("status").textContent = told;
 }
