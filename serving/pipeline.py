@@ -3,16 +3,18 @@
 A crash is harmless at every point. One transaction stores number, signed receipt and answer together. Before it, no signed record
 has left the process; at worst DA has a ciphertext that no receipt names. After it, a retry gets the stored answer, and the
 batcher publishes the receipt. An answer with several choices has several receipts, which are stored together or not at all.
+
+A remote signer may have signed although its answer was lost. So the answer is stored as a draft first, and until its receipts are
+signed or late, the signer is asked for these and no others (ADR-012).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from bytewise.crypto.envelope import seal, sealing_key
 from bytewise.crypto.hybrid import recipients
 from bytewise.ports import BlobStore, Clock, Engine
-from bytewise.protocol.encoding import encode
+from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.records.answer import completion, several
 from bytewise.protocol.records.compare import Generated
@@ -60,13 +62,27 @@ class PipelineDeps:
     """Called for each answer once its receipt number is known (`serving.attention`)."""
 
 
-class SealedAnswer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SealedAnswer:
     """An answer whose envelope is on DA, before a signed record names it."""
 
     payload: Payload
     receipt: Receipt
-    envelope: bytes
+    envelope: Blob
     locator: str
+
+
+@dataclass(frozen=True, slots=True)
+class DraftedAnswer:
+    """All choices of an answer, as they are stored before their receipts are signed."""
+
+    key: Digest
+    """Name of the request."""
+    once: bool
+    """Whether only one answer may be stored under this name."""
+    assurance: str
+    """Of the key epoch that the envelopes are sealed to."""
+    choices: tuple[SealedAnswer, ...]
 
 
 class Pipeline:
@@ -101,6 +117,11 @@ class Pipeline:
 
     def _signed_answer(self, key: Digest, asked: list[tuple[Request, Blob]], once: bool) -> bytes:
         deps = self._deps
+        resumed = self._finish_draft()
+        # A retry may have waited in the queue while another request finished its draft.
+        known = deps.receipt_store.answer_from(key) if once or resumed == key else None
+        if known is not None:
+            return known[1]
         generated = [deps.engine.generate(request) for request, _ in asked]
         # The chain may have advanced while the engine ran. The receipts name the epoch that is in force now.
         readiness, epoch = deps.watch.open()
@@ -117,7 +138,30 @@ class Pipeline:
             self._seal(Payload(request, each.output, signature), each, seq, readiness, epoch)
             for seq, ((request, signature), each) in enumerate(zip(asked, finished, strict=True), first)
         ]
-        return self._issue(key, sealed, epoch.assurance, once)
+        answer = DraftedAnswer(key, once, epoch.assurance, tuple(sealed))
+        for each in sealed:
+            entry = {"seq": str(each.receipt.seq), "req_hash": hex0x(each.receipt.req_hash)}
+            deps.journal.append("receipt.sign", receipt_id(deps.anchor, each.receipt), entry)
+        deps.receipt_store.draft(first, len(sealed), encode(answer))
+        return self._issue(answer)
+
+    def _finish_draft(self) -> Digest | None:
+        """Signs and stores the answer whose signatures were lost; the name of its request. None if there is none.
+
+        With half of the promised time or less left, their numbers stay without receipts. `Unavailable` while nobody signs.
+        """
+        deps = self._deps
+        content = deps.receipt_store.drafted()
+        if content is None:
+            return None
+        answer, (readiness, _) = decode(DraftedAnswer, content), deps.watch.open()
+        first = answer.choices[0].receipt
+        if first.anchor_by - readiness.timestamp <= self._anchor_within_s / 2:
+            deps.receipt_store.give_up_draft()
+            telemetry.log("receipt.given_up", seq=first.seq, count=len(answer.choices), anchor_by=first.anchor_by)
+            return None
+        self._issue(answer)
+        return answer.key
 
     def _seal(self, payload: Payload, generated: Generated, seq: int, readiness: Readiness, epoch: EpochRecord) -> SealedAnswer:
         deps = self._deps
@@ -126,23 +170,23 @@ class Pipeline:
         context = seal_context(deps.anchor, unsealed)
         envelope = seal(payload, key_point, context, epoch.epoch, deps.rng, recipients(epoch))
         receipt = replace(unsealed, envelope_hash=envelope_hash(envelope))
-        return SealedAnswer(payload, receipt, envelope, deps.blobs.put(envelope))
+        return SealedAnswer(payload, receipt, Blob(envelope), deps.blobs.put(envelope))
 
-    def _issue(self, key: Digest, sealed: list[SealedAnswer], assurance: str, once: bool) -> bytes:
+    def _issue(self, answer: DraftedAnswer) -> bytes:
         deps, issued, answers = self._deps, [], []
-        for each in sealed:
+        for each in answer.choices:
             identifier = receipt_id(deps.anchor, each.receipt)
-            entry = {"seq": str(each.receipt.seq), "req_hash": hex0x(each.receipt.req_hash)}
-            deps.journal.append("receipt.sign", identifier, entry)
             signature = deps.operator.sign_preimage(typed_preimage(deps.anchor, each.receipt))
             signed = SignedReceipt(each.receipt, signature, each.locator)
-            answers.append(completion(identifier, signed, each.payload, self._offer.environment, deps.tokenizer, assurance))
+            answers.append(
+                completion(identifier, signed, each.payload, self._offer.environment, deps.tokenizer, answer.assurance)
+            )
             issued.append(IssuedReceipt(identifier, signed, each.envelope, encode(answers[-1]), each.payload.request.expiry))
         response = encode(several(answers)) if len(answers) > 1 else issued[0].response
-        deps.receipt_store.issue(key, [replace(issued[0], response=response), *issued[1:]], once)
+        deps.receipt_store.issue(answer.key, [replace(issued[0], response=response), *issued[1:]], answer.once)
         for kept in issued:
             metrics.RECEIPTS_SIGNED.inc()
-            telemetry.log("receipt.signed", receipt_id=kept.identifier, seq=kept.signed.receipt.seq, assurance=assurance)
+            telemetry.log("receipt.signed", receipt_id=kept.identifier, seq=kept.signed.receipt.seq, assurance=answer.assurance)
         return response
 
     def _receipt(self, payload: Payload, generated: Generated, seq: int, readiness: Readiness, epoch: EpochRecord) -> Receipt:

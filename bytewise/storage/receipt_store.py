@@ -1,7 +1,8 @@
 """The receipts of an operator: numbers, signed receipts, remembered answers and batches.
 
 One transaction takes the number and stores the signed receipt and the answer: no number is lost or used twice, and a client
-that retries gets its first receipt, never a second one (ADR-012).
+that retries gets its first receipt, never a second one. An answer is stored as a draft before its receipts are signed:
+a signature may exist although nobody got it, so the numbers of a draft go to no other receipt (ADR-012).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from bytewise.protocol.errors.records import SequenceBroken
 from bytewise.protocol.records.receipt import BatchHeader, ListEntry, ReceiptList, SignedReceipt
 from bytewise.protocol.units import Address, Digest
 from bytewise.storage.engine import insert_if_new, lock_name, read_transaction, write_transaction
-from bytewise.storage.tables import AnswerRow, IssuedReceiptRow, OwnBatchRow, ReceiptSequenceRow
+from bytewise.storage.tables import AnswerRow, DraftedAnswerRow, IssuedReceiptRow, OwnBatchRow, ReceiptSequenceRow
 
 BUILT = "BUILT"
 """A batch whose header may have been sent."""
@@ -57,6 +58,33 @@ class ReceiptStore:
         """Number of the last signed receipt; 0 before the first."""
         return self.next_seq() - 1
 
+    def draft(self, first_seq: int, receipts: int, content: bytes) -> None:
+        """Stores an answer before its receipts are signed. `SequenceBroken` if their numbers are not the next ones."""
+        values = {"operator": self._operator, "first_seq": first_seq, "receipts": receipts, "content": content}
+        with write_transaction(self._engine) as connection:
+            lock_name(connection, "receipt sequence")
+            expected = self._next(connection)
+            if first_seq != expected:
+                raise SequenceBroken(self._operator, first_seq, expected)
+            self._forget_draft(connection)
+            connection.execute(insert(DraftedAnswerRow).values(**values))
+
+    def drafted(self) -> bytes | None:
+        """The answer whose numbers are the next ones and whose receipts may be signed; None if there is none."""
+        query = select(DraftedAnswerRow.first_seq, DraftedAnswerRow.content).where(DraftedAnswerRow.operator == self._operator)
+        with read_transaction(self._engine) as connection:
+            row = connection.execute(query).one_or_none()
+            return row.content if row is not None and row.first_seq == self._next(connection) else None
+
+    def give_up_draft(self) -> None:
+        """Deletes the draft. Its numbers stay without receipts: the next one gets a later number."""
+        query = select(DraftedAnswerRow).where(DraftedAnswerRow.operator == self._operator)
+        with write_transaction(self._engine) as connection:
+            lock_name(connection, "receipt sequence")
+            row = connection.execute(query).one()
+            self._take(connection, row.first_seq + row.receipts)
+            self._forget_draft(connection)
+
     def issue(self, key: Digest, issued: Sequence[IssuedReceipt], once: bool = True) -> None:
         """Takes the numbers and stores receipts and answers, all or nothing; `SequenceBroken` if one is not the next.
 
@@ -65,6 +93,7 @@ class ReceiptStore:
         """
         with write_transaction(self._engine) as connection:
             lock_name(connection, "receipt sequence")
+            self._forget_draft(connection)
             if not once:
                 _keep_for_its_receipt(connection, key)
             for choice, each in enumerate(issued):
@@ -186,9 +215,7 @@ class ReceiptStore:
         seq, now, expected = each.signed.receipt.seq, self._clock.now(), self._next(connection)
         if seq != expected or each.signed.receipt.operator != self._operator:
             raise SequenceBroken(self._operator, seq, expected)
-        insert_if_new(connection, ReceiptSequenceRow, operator=self._operator, next_seq=1)
-        own = ReceiptSequenceRow.operator == self._operator
-        connection.execute(update(ReceiptSequenceRow).where(own).values(next_seq=seq + 1))
+        self._take(connection, seq + 1)
         signed = encoding.encode(each.signed)
         receipt = {
             "seq": seq,
@@ -201,6 +228,14 @@ class ReceiptStore:
         connection.execute(insert(IssuedReceiptRow).values(**receipt))
         values = {"request_key": key, "receipt_id": each.identifier, "response": each.response, "created_at": now}
         connection.execute(insert(AnswerRow).values(**values))
+
+    def _take(self, connection: Connection, next_seq: int) -> None:
+        insert_if_new(connection, ReceiptSequenceRow, operator=self._operator, next_seq=1)
+        own = ReceiptSequenceRow.operator == self._operator
+        connection.execute(update(ReceiptSequenceRow).where(own).values(next_seq=next_seq))
+
+    def _forget_draft(self, connection: Connection) -> None:
+        connection.execute(delete(DraftedAnswerRow).where(DraftedAnswerRow.operator == self._operator))
 
     def _next(self, connection: Connection) -> int:
         query = select(ReceiptSequenceRow.next_seq).where(ReceiptSequenceRow.operator == self._operator)

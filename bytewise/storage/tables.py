@@ -290,6 +290,16 @@ class IssuedReceiptRow(Base):
     issued_at: Mapped[Int64]
 
 
+class DraftedAnswerRow(Base):
+    """The answer whose receipts are being signed: until they are, no other receipt gets their numbers."""
+
+    __tablename__ = "drafted_answer"
+    operator: Mapped[Account] = mapped_column(primary_key=True)
+    first_seq: Mapped[Int64]
+    receipts: Mapped[int]
+    content: Mapped[Bytes]
+
+
 class AnswerRow(Base):
     """The answer to a request, for a client that retries."""
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.actors import SignerAway, TryAgain
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.records.compare import Generated
-from bytewise.protocol.records.receipt import SignedReceipt
+from bytewise.protocol.records.receipt import SignedEmptyLeaf, SignedReceipt
 from bytewise.protocol.records.request import Request
-from bytewise.protocol.units import U64
+from bytewise.protocol.signing import Preimage
+from bytewise.protocol.units import U64, Blob
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.migrate import migrate
@@ -164,3 +165,63 @@ def test_chain_is_not_asked_more_without_waiting_receipts(scene: BatchScene, mon
     scene.issue(2)
     scene.batcher().tick()
     assert set(asked) == {ServiceTerms(ENVIRONMENT.digest, MODEL, 1)}
+
+
+class LossySigner:
+    """Signs, and its answer is lost as often as `losses` says; with what it was asked to sign."""
+
+    def __init__(self, losses: int) -> None:
+        self.address, self.losses = OPERATOR.address, losses
+        self.asked: list[Preimage] = []
+
+    def sign_preimage(self, preimage: Preimage) -> Blob:
+        self.asked.append(preimage)
+        self.losses -= 1
+        if self.losses >= 0:
+            raise SignerAway("signer", "its answer is lost")
+        return OPERATOR.sign_preimage(preimage)
+
+
+def with_signer(queue: QueueFixture, losses: int) -> LossySigner:
+    lossy = LossySigner(losses)
+    queue.deps = replace(queue.deps, operator=lossy)
+    queue.pipeline = Pipeline(OFFER, queue.deps, WITHIN_S, True)
+    return lossy
+
+
+@pytest.mark.parametrize("losses", [1, 2, 3])
+def test_receipt_whose_signature_was_lost_is_signed_before_others(queue: QueueFixture, losses: int) -> None:
+    lossy = with_signer(queue, losses)
+    for _ in range(losses):
+        with pytest.raises(SignerAway):
+            queue.ask()
+    queue.ask()
+    assert queue.signed() == [(1, 1), (2, 1)] and len(set(lossy.asked)) == 2
+    answer = queue.scene.receipt_store.answer_from(labelled(Label.RETRY, 1))
+    assert answer is not None and queue.scene.receipt_store.answer_from(labelled(Label.RETRY, losses)) == (
+        answer if losses == 1 else None
+    )
+
+
+def test_retry_of_a_request_whose_signature_was_lost_gets_its_receipt(queue: QueueFixture) -> None:
+    lossy = with_signer(queue, 1)
+    with pytest.raises(SignerAway):
+        queue.ask()
+    queue.asked = 0
+    answer = queue.ask()
+    assert queue.signed() == [(1, 1)] and len(set(lossy.asked)) == 1
+    assert queue.scene.receipt_store.answer_from(labelled(Label.RETRY, 1)) == (labelled(Label.RETRY, 1), answer)
+
+
+def test_number_whose_signature_was_lost_for_too_long_gets_an_empty_leaf(queue: QueueFixture) -> None:
+    lossy = with_signer(queue, 1)
+    with pytest.raises(SignerAway):
+        queue.ask()
+    queue.scene.timestamp += WITHIN_S // 2 + 1
+    queue.show(1)
+    queue.ask()
+    assert queue.signed() == [(2, 1)] and len(set(lossy.asked)) == 2
+    queue.scene.batcher().tick()
+    (header,) = queue.scene.sent
+    assert (header.first_seq, header.count) == (1, 2)
+    assert [type(each) for each in queue.scene.receipt_store.leaves(1)] == [SignedEmptyLeaf, SignedReceipt]

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete
 
 from bytewise.service.clock import monotonic_s
 from bytewise.service.exit_codes import Exit
@@ -96,7 +97,7 @@ def test_operator_with_a_cut_journal_signs_no_checkpoint(site: Operator, capsys:
         kept = keep(site, newest(site, 1))
     last = read_checkpoint(Path(kept)).checkpoint.size - 1
     with write_transaction(open_database(site.database_url)) as connection:
-        connection.execute(JournalRow.__table__.delete().where(JournalRow.number >= last))
+        connection.execute(delete(JournalRow).where(JournalRow.number >= last))
     assert main(["journal", "verify", "--config", config_of(site), "--checkpoint", kept]) == 2
     assert "its end was cut off" in capsys.readouterr().err
     with killed(site):

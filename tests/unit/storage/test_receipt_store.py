@@ -173,3 +173,19 @@ def test_a_batch_is_not_built_twice_in_different_ways(receipt_store: ReceiptStor
     receipt_store.add_batch(header(1, 3), b"list")
     with pytest.raises(StoreCorrupt):
         receipt_store.add_batch(header(1, 2), b"list")
+
+
+def test_draft_keeps_the_next_numbers(receipt_store: ReceiptStore) -> None:
+    issue(receipt_store, 1)
+    with pytest.raises(SequenceBroken):
+        receipt_store.draft(3, 1, b"too early")
+    receipt_store.draft(2, 2, b"draft")
+    assert receipt_store.drafted() == b"draft" and receipt_store.next_seq() == 2
+    receipt_store.draft(2, 1, b"another")
+    assert receipt_store.drafted() == b"another"
+    issue(receipt_store, 1)
+    assert receipt_store.drafted() is None and receipt_store.next_seq() == 3
+    receipt_store.draft(3, 2, b"lost")
+    receipt_store.give_up_draft()
+    assert receipt_store.drafted() is None and receipt_store.next_seq() == 5
+    assert [each.receipt.seq for each in receipt_store.unbatched(9)] == [1, 2]

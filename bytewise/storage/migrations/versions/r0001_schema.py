@@ -32,6 +32,7 @@ def upgrade() -> None:
     _light_audit()
     _receipt_sequence()
     _issued_receipt()
+    _drafted_answer()
     _answer()
     _own_batch()
 
@@ -342,6 +343,17 @@ def _issued_receipt() -> None:
         sa.UniqueConstraint("receipt_id", name=op.f("uq_issued_receipt_receipt_id")),
     )
     op.create_index(op.f("ix_issued_receipt_batch_first_seq"), "issued_receipt", ["batch_first_seq"], unique=False)
+
+
+def _drafted_answer() -> None:
+    op.create_table(
+        "drafted_answer",
+        sa.Column("operator", sa.String(length=42), nullable=False),
+        sa.Column("first_seq", sa.BigInteger(), nullable=False),
+        sa.Column("receipts", sa.Integer(), nullable=False),
+        sa.Column("content", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("operator", name=op.f("pk_drafted_answer")),
+    )
 
 
 def _answer() -> None:
