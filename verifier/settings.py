@@ -176,6 +176,21 @@ class GossipSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AttentionSettings:
+    """Section `[attention]`: revealed attention tests that the node scores; `bytewise status` shows its own score."""
+
+    folder: Path
+    """Folder of the reveals: a file `….json` each, as `bytewise attention reveal` writes it. Each is verified against the
+    chain."""
+    every_s: int = 3600
+    """Seconds between two looks for new reveals."""
+
+    def __post_init__(self) -> None:
+        if self.every_s < 1:
+            raise ConfigurationError("attention.every_s", "must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSettings:
     """Settings of one duty process. Times are seconds of wall clock unless they say chain time."""
 
@@ -213,6 +228,8 @@ class NodeSettings:
     deleted."""
     backup: BackupSettings | None = None
     """Backups that the process makes by itself; without the section, none."""
+    attention: AttentionSettings | None = None
+    """Revealed attention tests of which `bytewise status` shows the node's score."""
     capsules: CapsuleSettings | None = None
     """Where capsules of disputes that are over are kept. Without this section none are made."""
     checkpoints: CheckpointSettings | None = None

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from bytewise.da.client import DaClient
 from bytewise.ports import EnclaveJobs
+from bytewise.protocol.attention.score import ScoredTest
 from bytewise.protocol.decisions.actions import Action
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.decisions.strategies import BUILT_IN, built_in
@@ -44,11 +45,13 @@ from chain.acts.actor import contract_sender
 from chain.capsule.keeper import CapsuleKeeper
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
+from chain.reads.attention import read_reveal, scored_range
 from chain.reads.documents import RegistryDocuments
 from chain.reads.reader import SnapshotReader
 from chain.sending.keys import open_signer
 from chain.sending.sender import SenderPolicy
 from kms.shard.share_rotation import with_verification_keys
+from verifier.attention import AttentionJob
 from verifier.audits.audit_hints import AuditHint, HintBox, HintSender
 from verifier.audits.auditor import Auditor
 from verifier.audits.gossip_hints import GossipHints, sent_over
@@ -392,13 +395,19 @@ def run(
 
 
 def _evidence_jobs(context: NodeContext) -> list[PeriodicJob]:
-    """Checkpoints of the journal, and capsules, which have the journal's entries if there are checkpoints."""
+    """Checkpoints of the journal; capsules, which have the journal's entries if there are checkpoints; attention tests."""
     settings = context.settings
     journal = checkpoint_keeper(context.database, settings.db.journal_key_file, settings.checkpoints, context.clock)
     jobs = [] if journal is None else [journal.job()]
     if settings.capsules is not None:
         jobs.append(CapsuleKeeper(context.chain.client, context.network, settings.capsules, journal).job())
+    if settings.attention is not None:
+        jobs.append(AttentionJob(settings.attention, context.signer.address, lambda path: _tests_of(context, path)).job())
     return jobs
+
+
+def _tests_of(context: NodeContext, reveal: Path) -> Sequence[ScoredTest]:
+    return scored_range(context.chain, read_reveal(reveal), only=context.signer.address).records
 
 
 def _backup_jobs(context: NodeContext, config: Path | None) -> list[PeriodicJob]:

@@ -16,8 +16,8 @@ from cli.output import Fields, OutputFormat, OutputOption, Row, emit, plain, pri
 
 if TYPE_CHECKING:
     from bytewise.protocol.attention.score import AttentionScore
-    from bytewise_client.attention import Rerun, ScoredRange
     from bytewise_client.connection import Connection
+    from chain.reads.attention import Rerun, ScoredRange
 
 FilesArgument = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Reveals: files of `bytewise attention reveal`.")]
 
@@ -45,8 +45,8 @@ def score(
     Example: bytewise attention score range-1.reveal.json --artifact ./artifact
     """
     from bytewise.protocol.attention.score import score_tests
-    from bytewise_client.attention import read_reveal, scored_range
     from bytewise_client.connection import connected
+    from chain.reads.attention import read_reveal, scored_range
 
     watchers = [_account(each) for each in watcher or []]
     reveals = [read_reveal(path) for path in files]

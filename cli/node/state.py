@@ -4,6 +4,7 @@ clock."""
 from collections import Counter
 from typing import Any
 
+from bytewise.protocol.attention.score import ScoredTest, score_tests
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.branches import BytewiseError
@@ -15,12 +16,15 @@ from bytewise.storage.duties import PENDING, Duties
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.outbox import OPEN, Outbox, OutboxState
 from bytewise.storage.protection import Protection
+from chain.reads.attention import read_reveal, scored_range
 from chain.reads.earnings import Earnings, earnings
 from chain.reads.history import CourtHistory
+from cli.attention.score import account_row
 from cli.node import chain_checks, host_checks
 from cli.node.doctor import checked
 from cli.node.roles import JUDGES, NodeRole
 from cli.node.view import CheckOfNode, NodeView
+from verifier.settings import NodeSettings
 
 SENT = {
     OutboxState.CONFIRMED: "transactions confirmed",
@@ -39,6 +43,7 @@ def node_state(view: NodeView) -> dict[str, Any]:
         problems.insert(0, process)
     found |= _of_chain(view, problems)
     found |= _of_database(view, problems, found["clock"])
+    found |= {"attention": _of_attention(view)}
     return found | {
         "process": process.value, "healthy": not problems, "problems": [each.document() for each in problems],
     }  # fmt: skip
@@ -118,3 +123,25 @@ def _of_database(view: NodeView, problems: list[Check], now: int) -> dict[str, A
     due += sorted((each.deadline, "audit", hex0x(each.receipt_id)) for each in audits if each.state == "PENDING")
     listed = [{"kind": kind, "subject": subject, "in_s": deadline - now} for deadline, kind, subject in due if deadline > now]
     return {"did": did, "due": listed}
+
+
+def _of_attention(view: NodeView) -> dict[str, Any]:
+    """The node's score in revealed attention tests. A reveal that proves nothing, or whose range is not over, is named."""
+    settings = view.settings
+    folder = settings.attention.folder if isinstance(settings, NodeSettings) and settings.attention is not None else None
+    records: list[ScoredTest] = []
+    refused: dict[str, str] = {}
+    ranges = 0
+    for path in [] if folder is None else sorted(folder.glob("*.json")):
+        try:
+            records += scored_range(view.reader, read_reveal(path), only=view.account).records
+            ranges += 1
+        except BytewiseError as error:
+            refused[path.name] = str(error)
+    if folder is not None and not folder.is_dir():
+        refused[folder.name] = "is no folder: make it, or correct [attention]"
+    score = score_tests(records, [view.account])[view.account] if records else None
+    return {
+        "ranges": ranges, "tests": len(records), "unproven": sum(each.is_false is None for each in records),
+        "score": None if score is None else account_row(view.account, score), "refused": refused,
+    }  # fmt: skip

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from bytewise.service.exit_codes import Exit
+from cli.attention.score import score_words
 from cli.new_folder import SETTINGS
 from cli.node.roles import NodeRole
 from cli.options import NodeConfigOption
@@ -58,6 +59,9 @@ def _print(console: Console, state: Mapping[str, Any]) -> None:
     say(f"did       {_counts(state['did'])}")
     say(f"seats     {_seats(state['seats'])}")
     say(f"due next  {_due(state['due'])}")
+    say(f"attention {_attention(state['attention'], state['role'])}")
+    for name, reason in state["attention"]["refused"].items():
+        say(f"  {name}: {reason}", "yellow")
 
 
 def _sums(sums: Mapping[str, int]) -> str:
@@ -74,3 +78,14 @@ def _seats(seats: Sequence[Mapping[str, Any]]) -> str:
 
 def _due(due: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(f"{each['kind']} {each['subject'][:10]}… in {each['in_s']} s" for each in due[:5]) or "nothing"
+
+
+def _attention(found: Mapping[str, Any], role: str) -> str:
+    """The score as a watchtower or as an auditor and member, in one line."""
+    if not found["tests"]:
+        return "no test revealed yet"
+    words = score_words(found["score"])
+    parts = ("as a watchtower:",) if role == NodeRole.WATCHTOWER else ("score", "audits:", "seats:")
+    unproven = f"; {found['unproven']} unproven, `bytewise attention score --artifact` runs them" if found["unproven"] else ""
+    told = ", ".join(f"{part} {words[part]}" for part in parts)
+    return f"{told} (of {found['tests']} tests in {found['ranges']} revealed ranges{unproven})"

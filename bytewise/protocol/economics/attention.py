@@ -85,7 +85,7 @@ def _odds(p: ParamSet, seats: int, tests: float, terms: FundTerms) -> MemberOdds
     drawn = min(1.0, p.shares.audit_rate_bps * seats / BPS)
     fails = drawn * (1 - terms.checked)
     return MemberOdds(
-        seats, drawn, tests * drawn, pass_chance(tests, fails), tests_until(terms.sure, fails) / tests
+        seats, drawn, tests * drawn, pass_chance(tests, fails), count_until(terms.sure, fails) / tests
     )  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def pass_chance(tests: float, fails: float) -> float:
     return math.exp(tests * math.log1p(-fails))
 
 
-def tests_until(sure: float, fails: float) -> float:
+def count_until(sure: float, fails: float) -> float:
     """log(1 - s) / log(1 - f): tests until one was failed with the chance s; 1 if each is failed, infinite if none is."""
     if fails <= 0:
         return math.inf

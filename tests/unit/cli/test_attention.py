@@ -7,17 +7,26 @@ from typing import Any
 
 import pytest
 
+from bytewise.protocol.attention.score import ScoredTest
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.tally import key_of
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
-from bytewise.protocol.units import hex0x
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import Address, hex0x
 from bytewise.service.exit_codes import Exit
-from bytewise_client.attention import read_reveal
+from bytewise.storage.migrate import migrate
+from chain.reads.attention import read_reveal, scored_range
+from chain.sending.keys import save_signer
+from cli.__main__ import main
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import CHALLENGER, VERIFIERS
 from tests.fixtures.court.fund_court import FIRST, LAST, FundCourt, fund_court
 from tests.fixtures.court.session import TRUE
+from tests.fixtures.metric_values import value_of
+from tests.fixtures.verifier.node_file import node_file
+from verifier.attention import AttentionJob
+from verifier.settings import AttentionSettings
 
 
 @pytest.fixture
@@ -72,6 +81,50 @@ def test_test_is_committed_caught_convicted_revealed_and_scored(court: FundCourt
     assert sum(others) >= 2
     assert "REAL FRAUD" not in court.run("score", out)
     assert hex0x(court.name(true)) not in out.read_text() and unseen != lie
+
+
+def node_status(court: FundCourt, folder: Path, key: LocalSigner, capsys: pytest.CaptureFixture[str]) -> tuple[Any, str]:
+    """What `bytewise status` says of the attention of a member with this key, as JSON and for people."""
+    if not (folder / "actor.db").exists():
+        save_signer(folder / "account.key", key)
+        migrate(f"sqlite:///{folder / 'actor.db'}")
+        node_file(folder, f"sqlite:///{folder / 'actor.db'}", court.anvil.url, attention={"folder": "reveals"})
+    said = []
+    for form in ("json", "table"):
+        capsys.readouterr()
+        assert main(["status", "--config", str(folder / "node.json"), "--output", form]) == Exit.NOT_READY
+        said.append(capsys.readouterr().out)
+    (line,) = [line for line in said[1].splitlines() if line.startswith("attention")]
+    return json.loads(said[0])["attention"], line
+
+
+def node_tests(court: FundCourt, path: Path, account: Address) -> tuple[ScoredTest, ...]:
+    """The tests of a reveal as the duty process reads them."""
+    return scored_range(court.reader, read_reveal(path), only=account).records
+
+
+def test_status_shows_the_score_of_a_member(court: FundCourt, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    court.anvil.mine(3)
+    lie = court.lies[0]
+    lazy = convict(court, lie)
+    court.after_windows()
+    (tmp_path / "reveals").mkdir()
+    key = next(each for each in VERIFIERS if each.address == lazy)
+    found, line = node_status(court, tmp_path, key, capsys)
+    assert (found["tests"], found["score"], found["refused"]) == (0, None, {}) and line == "attention no test revealed yet"
+    court.run("reveal", "--folder", court.kept.path, "--out", tmp_path / "reveals" / "one.json")
+    (tmp_path / "reveals" / "other.json").write_text("{}")
+    found, line = node_status(court, tmp_path, key, capsys)
+    assert (found["ranges"], found["tests"], found["unproven"]) == (1, 3, 2)
+    assert found["score"]["seats"] == {"caught": 0, "missed": 1, "silent": 0, "unavailable": 0}
+    assert found["score"]["caught_bps"] == 0 and "R-6F" in found["refused"]["other.json"]
+    assert line.startswith("attention score 0.0%") and "seats: 1 missed" in line and "2 unproven" in line
+    job = AttentionJob(AttentionSettings(tmp_path / "reveals"), key.address, lambda path: node_tests(court, path, key.address))
+    job.run()
+    assert value_of("bytewise_attention_results", result="missed") == 1
+    (row,) = [row for row in json.loads(court.run("score", tmp_path / "reveals" / "one.json", "--output", "json"))["accounts"]
+              if row["account"] == lazy]  # fmt: skip
+    assert row == found["score"], "one account alone is scored as among all"
 
 
 def test_fraud_outside_the_schedule_is_shown_as_a_real_one(court: FundCourt, tmp_path: Path) -> None:
@@ -137,3 +190,15 @@ def test_commitment_in_a_batch_of_the_range_proves_nothing(
         court.after_windows()
         refused = court.run("reveal", "--folder", court.kept.path, "--out", tmp_path / "out.json", code=Exit.MISMATCH)
         assert "after the range began" in refused and "ordinary fraud" in refused
+
+
+def test_plan_says_what_a_rate_costs_and_who_fails_when(court: FundCourt) -> None:
+    terms = ("--rate", 0.005, "--per-day", 1000, "--stake", 208)
+    (row,) = json.loads(court.run("plan", *terms, "--output", "json"))
+    assert (row["tests_per_day"], row["affordable_convictions"], row["most_rate"]) == (5.0, 25, 0.025)
+    assert {each["account"] for each in row["members"]} == {each.address for each in VERIFIERS}
+    assert {each["drawn"] for each in row["members"]} == {0.9}
+    assert "25 convictions, 5.0 days" in court.run("plan", *terms)
+    for wrong in (("--rate", 2), ("--rate", 0), ("--rate", "nan"), ("--per-day", -1), ("--stake", "inf"), ("--checked", 1)):
+        text = court.run("plan", *terms, *wrong, code=Exit.USAGE)
+        assert "R-55" in text and "--rate" in text, wrong

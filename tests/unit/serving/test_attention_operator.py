@@ -9,14 +9,18 @@ from typing import Any
 import httpx2
 import pytest
 
+from bytewise.da.client import DaClient
 from bytewise.protocol.attention.frauds import false_answer
 from bytewise.protocol.attention.schedule import AttentionTerms, FraudKind, FraudSchedule
+from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.records.receipt import ReceiptList, SignedReceipt
 from bytewise.protocol.units import U64, U256
 from bytewise.service.attention_folder import AttentionFolder
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings
 from chain.deployment.params import DEVNET
+from chain.reads.reader import SnapshotReader
 from cli.__main__ import main
 from serving.attention import ScheduledAnswers, verify_private
 from serving.settings import OperatorSettings
@@ -95,8 +99,27 @@ def test_range_is_served_revealed_and_scored_by_running_it_again(
     # Nobody audits in this network: whoever was drawn was silent, and no watchtower could know.
     assert {each["account"] for each in found["accounts"]} <= {each.address for each in VERIFIERS}
     assert all(each["caught_bps"] == 0 and each["audits"]["silent"] > 0 for each in found["accounts"])
+    verify_hidden(site, schedule)
     log = (site.folder / f"{FUND}.log").read_text()
     assert schedule.key.hex() not in log and not any(str(kind.value) in log for kind in FraudKind if kind is not FraudKind.TOKEN)
+
+
+def verify_hidden(site: Operator, schedule: FraudSchedule) -> None:
+    """Nothing that others see has the commitment, and false receipts have every public field that tells true ones apart."""
+    traces = (schedule.commitment, schedule.key, schedule.commitment.hex().encode(), b"attention")
+    blobs = [path.read_bytes() for path in (site.folder / "blobs").rglob("*") if path.is_file()]
+    assert len(blobs) > DEVNET.shares.max_batch and not any(trace in blob for blob in blobs for trace in traces)
+    reader = SnapshotReader(site.anvil.client, site.network)
+    with DaClient((site.da_url,), 10.0) as da:
+        headers = reader.batches(site.network.deploy_block, reader.head())
+        lists = [decode(ReceiptList, da.get(header.locator)) for header in headers]
+    receipts = [entry.receipt for listed in lists for entry in listed.entries if isinstance(entry, SignedReceipt)]
+    false = {int(receipt.seq): receipt for receipt in receipts if schedule.fraud_at(receipt.seq) is not None}
+    fields = ("operator", "model_id", "environment", "gpu_arch", "key_epoch", "mode", "client_mode", "enclave_key", "chain_id")
+    assert false and len({tuple(getattr(receipt, name) for name in fields) for receipt in receipts}) == 1
+    assert {receipt.anchor_by - receipt.issued_at for receipt in false.values()} <= {
+        receipt.anchor_by - receipt.issued_at + late for receipt in receipts for late in (-1, 0, 1)
+    }
 
 
 def test_fund_of_another_operator_does_not_start(site: Operator, tmp_path: Path) -> None:

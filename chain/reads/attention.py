@@ -1,0 +1,185 @@
+"""Attention tests as the chain shows them: the proofs of a reveal, what every account did with each test, other frauds."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bytewise.protocol.attention.reveal import AttentionReveal, AttentionTest, verify_reveal
+from bytewise.protocol.attention.schedule import AttentionTerms
+from bytewise.protocol.attention.score import DrawnAudit, ScoredTest, SettledSeats
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.settlement import CONVICTIONS
+from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_drawn, seats_in_audit_draw
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors.actors import ConfigurationError, RevealRefused, TooEarly
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.records.receipt import BatchHeader
+from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Verdict
+from bytewise.protocol.units import Address, Digest
+from chain.reads.history import CourtHistory, DisputeOpenedEvent
+from chain.reads.reader import SnapshotReader
+
+Rerun = Callable[[AttentionTest], bool | None]
+"""Runs the request of a test again: whether the answer differs; None if it cannot be run."""
+
+
+class RealFraud(NamedTuple):
+    """A conviction of the fund's operator that no revealed test explains."""
+
+    receipt_id: Digest
+    verdict: Verdict
+
+
+class ScoredRange(NamedTuple):
+    """One reveal with everything that the chain has about its tests."""
+
+    terms: AttentionTerms
+    records: tuple[ScoredTest, ...]
+    real_frauds: tuple[RealFraud, ...]
+    block: int
+    """Block at which the chain was read."""
+
+
+def read_reveal(path: Path) -> AttentionReveal:
+    """The reveal in a file; `ConfigurationError` if it cannot be read, `RevealRefused` if it is none."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(path.name, str(error.strerror)) from None
+    try:
+        return decode(AttentionReveal, content)
+    except Fault as error:
+        raise RevealRefused(path.name, error) from None
+
+
+def scored_range(
+    reader: SnapshotReader, reveal: AttentionReveal, rerun: Rerun | None = None, only: Address | None = None
+) -> ScoredRange:  # fmt: skip
+    """Verifies a reveal against the chain and reads what was done with its tests.
+
+    `only`: an account of which alone the audits and seats are read, which costs fewer calls. `RevealRefused` if the reveal does
+    not prove its tests; `TooEarly` if the range, a window or a dispute is not over.
+    """
+    head, first = reader.head(), int(reader.network.deploy_block)
+    headers = {each.batch_id: each for each in reader.batches(first, head)}
+    tests = verify_reveal(reveal, reader.network.anchor_domain, headers)
+    verify_over(reader, reveal.terms, tests, headers.values(), head)
+    facts = CourtFacts(reader, tests, first, head)
+    audited = AuditDraws(reader, head, only)
+    records = tuple(
+        ScoredTest(
+            test, audited.of(test, headers[test.batch_id]), facts.seats(test, only), facts.challenger(test), facts.verdict(test),
+            None if rerun is None else rerun(test),
+        )
+        for test in tests
+    )  # fmt: skip
+    return ScoredRange(reveal.terms, records, facts.real_frauds(reveal.terms.operator), head)
+
+
+def verify_over(
+    reader: SnapshotReader, terms: AttentionTerms, tests: Sequence[AttentionTest], headers: Iterable[BatchHeader], head: int
+) -> None:
+    """`TooEarly` unless the whole range is anchored and no window of a batch or a test in it is open."""
+    own = [each for each in headers if each.operator == terms.operator]
+    last = max((each.first_seq + each.count - 1 for each in own), default=0)
+    if last < terms.last:
+        raise TooEarly("the end of the range", f"receipt {terms.last} is anchored", f"receipt {last}")
+    clock = reader.snapshot(terms.operator, head).clock
+    newest = [each.batch_id for each in own if each.first_seq <= terms.last < each.first_seq + each.count]
+    ends = [found[1].window_end for batch in newest for found in [reader.batch(batch, head)] if found is not None]
+    ends += [reader.window_end(test.receipt_id, test.batch_id, head) for test in tests]
+    if clock <= max(ends, default=0):
+        raise TooEarly("the end of all windows", max(ends) + 1, clock)
+
+
+class CourtFacts:
+    """Disputes and votes about tests."""
+
+    def __init__(self, reader: SnapshotReader, tests: Sequence[AttentionTest], first: int, head: int) -> None:
+        history, names = CourtHistory(reader), {test.receipt_id for test in tests}
+        self._reader, self._head, self._names = reader, head, names
+        self._opened = history.opened(first, head)
+        self._cases = {each.receipt_id: each for each in self._opened if each.receipt_id in names}
+        self._verdicts = {each.dispute: self._final(each) for each in self._cases.values()}
+        disputes = {each.dispute for each in self._cases.values()}
+        votes = {
+            (each.vote.dispute, int(each.vote.round), each.vote.voter): each.vote
+            for each in history.openings(first, head)
+            if each.vote.dispute in disputes
+        }
+        self._seats: dict[Digest, list[SettledSeats]] = {}
+        for each in history.seats(first, head):
+            if each.dispute in disputes:
+                vote = votes.get((each.dispute, each.round, each.voter))
+                self._seats.setdefault(each.dispute, []).append(SettledSeats(each.voter, vote, each.standing))
+
+    def _final(self, case: DisputeOpenedEvent) -> Verdict:
+        found = self._reader.dispute(case.dispute, self._head, case.receipt_id)
+        assert found is not None, "its event was read at the same block"
+        if found.phase is not Phase.FINAL:
+            raise TooEarly(f"the end of dispute 0x{case.dispute.hex()}", "its verdict", found.phase.name)
+        return found.verdict
+
+    def challenger(self, test: AttentionTest) -> Address | None:
+        """The account that disputed a test."""
+        case = self._cases.get(test.receipt_id)
+        return None if case is None else case.challenger
+
+    def verdict(self, test: AttentionTest) -> Verdict:
+        """The verdict about a test."""
+        case = self._cases.get(test.receipt_id)
+        return Verdict.NONE if case is None else self._verdicts[case.dispute]
+
+    def seats(self, test: AttentionTest, only: Address | None) -> tuple[SettledSeats, ...]:
+        """Settled seats about a test."""
+        case = self._cases.get(test.receipt_id)
+        found = [] if case is None else self._seats.get(case.dispute, [])
+        return tuple(each for each in found if only in (None, each.voter))
+
+    def real_frauds(self, operator: Address) -> tuple[RealFraud, ...]:
+        """Convictions of the operator about receipts that are no tests."""
+        frauds = []
+        for each in self._opened:
+            if each.operator != operator or each.receipt_id in self._names:
+                continue
+            found = self._reader.dispute(each.dispute, self._head, each.receipt_id)
+            if found is not None and found.phase is Phase.FINAL and found.verdict in CONVICTIONS:
+                frauds.append(RealFraud(each.receipt_id, found.verdict))
+        return tuple(frauds)
+
+
+class AuditDraws:
+    """Drawn auditors of tests with their posted results. Stakes of a batch are read once."""
+
+    def __init__(self, reader: SnapshotReader, head: int, only: Address | None) -> None:
+        self._reader, self._head, self._only = reader, head, only
+        self._posted: dict[tuple[Digest, Address], AuditResult] = {}
+        for result, _ in reader.audits(int(reader.network.deploy_block), head):
+            self._posted[result.receipt_id, result.verifier] = result
+        self._batches: dict[int, tuple[Digest, int, list[tuple[Address, int]]]] = {}
+
+    def of(self, test: AttentionTest, header: BatchHeader) -> tuple[DrawnAudit, ...]:
+        """The drawn auditors of a test. With `only`, of the others just those that posted something."""
+        if header.batch_id not in self._batches:
+            self._batches[header.batch_id] = self._batch(header)
+        beacon, rate, seats = self._batches[header.batch_id]
+        drawn = [who for who, held in seats if audit_is_drawn(beacon, test.receipt_id, who, rate, held)]
+        posted = [who for receipt, who in self._posted if receipt == test.receipt_id and who not in drawn]
+        return tuple(DrawnAudit(who, self._result(test.receipt_id, who)) for who in (*drawn, *posted))
+
+    def _batch(self, header: BatchHeader) -> tuple[Digest, int, list[tuple[Address, int]]]:
+        found = self._reader.batch(header.batch_id, self._head)
+        assert found is not None, "its header was read at the same block"
+        params = self._reader.params(found[1].params_version, self._head)
+        if self._only is None:
+            stakes = self._reader.auditors(header.environment, header.block, self._head)
+        else:
+            is_member = self._reader.holdings(self._only, self._head).pool == self._reader.pool_of(header.environment, self._head)
+            stakes = ((self._only, self._reader.stake_at(self._only, header.block, self._head)),) if is_member else ()
+        seats = [(who, seats_in_audit_draw(stake, params.money.audit_unit, is_member=True)) for who, stake in stakes]
+        beacon = self._reader.block_hash(header.block + BEACON_DELAY_BLOCKS)
+        return beacon, params.shares.audit_rate_bps, seats
+
+    def _result(self, receipt: Digest, who: Address) -> AuditOutcome | None:
+        posted = self._posted.get((receipt, who))
+        return None if posted is None else AuditOutcome(posted.result)

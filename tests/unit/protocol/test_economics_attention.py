@@ -1,0 +1,76 @@
+"""What attention tests cost, and how long a member that checks nothing passes them."""
+
+import math
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bytewise.protocol.court.params import BPS
+from bytewise.protocol.economics.attention import FundTerms, count_until, fund_plan, pass_chance
+from bytewise.protocol.errors.records import MalformedValue
+from chain.deployment.params import DEVNET, ETHER
+
+TERMS = FundTerms(5_000, 1_000.0, 208 * ETHER, 0.0, 0.99)
+
+
+def changed(**fields: Any) -> FundTerms:
+    """The terms with these changes."""
+    return FundTerms(*(fields.get(name, getattr(TERMS, name)) for name in TERMS.__slots__))
+
+
+def test_plan_of_a_fund_by_hand() -> None:
+    plan = fund_plan(DEVNET, [1, 0], TERMS)
+    assert (plan.tests, plan.slash, plan.cost) == (5.0, 8 * ETHER, 40.0 * ETHER)
+    assert plan.burned == pytest.approx(0.3 * plan.cost), "30 % of a slash goes to the challenger and 40 % to the seats"
+    assert (plan.affordable, plan.lasts, plan.most_rate_ppm) == (25, 5.0, 25_000)
+    drawn, never = plan.members
+    assert (drawn.drawn, drawn.tests, drawn.passes_day) == (0.9, 4.5, pytest.approx(0.1**5))
+    assert drawn.days == pytest.approx(2 / 5), "two tests, each passed with 0.1, leave 1 %"
+    assert (never.drawn, never.passes_day, never.days) == (0.0, 1.0, math.inf)
+
+
+def test_largest_rate_uses_the_stake_in_a_day() -> None:
+    plan = fund_plan(DEVNET, [1], TERMS)
+    at_most = fund_plan(DEVNET, [1], changed(rate_ppm=plan.most_rate_ppm))
+    assert at_most.lasts >= 1 > fund_plan(DEVNET, [1], changed(rate_ppm=plan.most_rate_ppm + 100)).lasts
+
+
+@given(st.integers(0, 40), st.floats(0, 0.99), st.integers(1, 1_000_000))
+def test_member_that_checks_more_passes_longer(seats: int, checked: float, rate: int) -> None:
+    lazy, better = (
+        fund_plan(DEVNET, [seats], changed(checked=share, rate_ppm=rate)).members[0] for share in (0.0, checked)
+    )  # fmt: skip
+    assert better.passes_day >= lazy.passes_day and better.days >= lazy.days and better.tests == lazy.tests
+
+
+def test_pass_chance_agrees_with_a_simulation() -> None:
+    dice, tests, fails, runs = random.Random(7), 12, 0.1, 20_000
+    passed = sum(all(dice.random() >= fails for _ in range(tests)) for _ in range(runs)) / runs
+    expected = pass_chance(tests, fails)
+    assert abs(passed - expected) < 5 * math.sqrt(expected * (1 - expected) / runs)
+
+
+@given(st.floats(0.01, 0.999), st.floats(0.001, 0.999))
+def test_after_so_many_tests_the_chance_is_reached(sure: float, fails: float) -> None:
+    tests = count_until(sure, fails)
+    assert pass_chance(tests, fails) <= 1 - sure + 1e-9
+
+
+def test_chance_to_be_drawn_is_at_most_one() -> None:
+    seats = 2 * BPS // DEVNET.shares.audit_rate_bps
+    assert fund_plan(DEVNET, [seats], TERMS).members[0].drawn == 1.0 and pass_chance(3, 1.0) == 0.0 and count_until(0.9, 1) == 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"rate_ppm": 0}, {"rate_ppm": 1_000_001}, {"per_day": 0.0}, {"per_day": math.inf}, {"per_day": math.nan}, {"stake": -1},
+        {"checked": 1.0}, {"checked": -0.1}, {"checked": math.nan}, {"sure": 0.0}, {"sure": 1.0},
+    ],
+)  # fmt: skip
+def test_terms_outside_their_bounds_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(MalformedValue):
+        changed(**fields)

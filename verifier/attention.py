@@ -1,0 +1,58 @@
+"""The periodic job that scores the node in revealed attention tests: one log line for each reveal, and the results as metrics."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bytewise.protocol.attention.score import AttentionResult, ScoredTest, score_tests
+from bytewise.protocol.errors.branches import BytewiseError, Unavailable
+from bytewise.protocol.units import Address
+from bytewise.service import metrics, telemetry
+from bytewise.service.schedule import PeriodicJob
+from verifier.settings import AttentionSettings
+
+ReadTests = Callable[[Path], Sequence[ScoredTest]]
+"""The tests of a reveal with what the chain has of the node. Raises the error of a reveal that proves nothing or is too early."""
+
+
+class AttentionJob:
+    """Scores each file of a folder once. After a restart all files are scored again; nothing is stored."""
+
+    def __init__(self, settings: AttentionSettings, account: Address, read: ReadTests) -> None:
+        self._settings, self._account, self._read = settings, account, read
+        self._scored: dict[tuple[str, int], Sequence[ScoredTest]] = {}
+
+    def job(self) -> PeriodicJob:
+        """The job, for `run_ticks`."""
+        return PeriodicJob("attention", self.run, self._settings.every_s)
+
+    def run(self) -> None:
+        """One look: reveals that are new or were changed. One that is too early is tried again at the next look."""
+        present = {(path.name, path.stat().st_mtime_ns): path for path in sorted(self._settings.folder.glob("*.json"))}
+        self._scored = {key: records for key, records in self._scored.items() if key in present}
+        for key, path in present.items():
+            if key not in self._scored:
+                self._score(key, path)
+        everything = [record for records in self._scored.values() for record in records]
+        score = score_tests(everything, [self._account])[self._account]
+        for result in AttentionResult:
+            count = getattr(score.audits, result.value) + getattr(score.seats, result.value)
+            metrics.ATTENTION_RESULTS.labels(result=result.value).set(count)
+
+    def _score(self, key: tuple[str, int], path: Path) -> None:
+        try:
+            records = self._read(path)
+        except Unavailable as error:
+            telemetry.log_error("attention.postponed", error, file=path.name)
+            return
+        except BytewiseError as error:
+            telemetry.log_error("attention.refused", error, file=path.name)
+            self._scored[key] = ()
+            return
+        self._scored[key] = records
+        score = score_tests(records, [self._account])[self._account]
+        telemetry.log(
+            "attention.scored", file=path.name, tests=len(records), unproven=sum(each.is_false is None for each in records),
+            caught=score.audits.caught + score.seats.caught, missed=score.audits.missed + score.seats.missed,
+            silent=score.audits.silent + score.seats.silent, unavailable=score.audits.unavailable + score.seats.unavailable,
+            disputed=score.watch.disputed, undisputed=score.watch.missed,
+        )  # fmt: skip
