@@ -10,6 +10,7 @@ import pytest
 
 TESTS = Path(__file__).parent
 LONGEST = (
+    "unit/verifier/test_upgrade_process.py",
     "unit/committee/test_certificates.py", "unit/chain/capsule/test_page.py", "unit/cli/test_drill.py",
     "unit/serving/test_operator_crash.py", "unit/committee/test_lease.py", "unit/cli/test_node_bad_input.py",
     "unit/cli/test_verify.py", "unit/dashboard/test_pages.py", "unit/chain/capsule/test_corpus.py",

@@ -83,6 +83,8 @@ class EnclaveReadiness:
         self._lock = threading.Lock()
         self._policy: AppraisalPolicy | None = None
         self._last: _EnclaveChecks | None = None
+        self.last_model: Digest | None = None
+        """Model of the enclave when it answered last; None if it never did."""
 
     def add_checks(self, readiness: ReadinessRegistry) -> None:
         """Adds the three checks."""
@@ -131,6 +133,7 @@ class EnclaveReadiness:
             unknown = Check("measurement", False, "the enclave does not answer", _APPROVED, _ENCLAVE_DO)
             return _EnclaveChecks(self._monotonic(), away, unknown)
         metrics.ENCLAVE_UP.set(1)
+        self.last_model = status.model_id
         fences = f"without {', '.join(status.unfenced)}" if status.unfenced else "all fences"
         there = Check("enclave", True, f"model 0x{status.model_id.hex()[:8]}, {fences}", "an answer", _ENCLAVE_DO)
         return _EnclaveChecks(self._monotonic(), there, *self._appraised(status, nonce), status.model_id)
@@ -172,9 +175,14 @@ class EnclaveChoice:
         self._chosen: EnclaveJobs | None = None
 
     def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
-        """A fresh transport key of the enclave that fits best; of the next one if that takes no job. `TryAgain` if none does."""
+        """A fresh transport key of the enclave that fits best; of the next one if that takes no job. `TryAgain` if none does.
+
+        `EnclaveUnsuited` while the enclave that has the model is away: another one would answer that it lacks the model.
+        """
         self._chosen, last = None, TryAgain("enclave", "there is none")
-        for each in sorted(self._enclaves, key=lambda known: known.state.rank(model_id)):
+        ranked = sorted(self._enclaves, key=lambda known: known.state.rank(model_id))
+        having = [each for each in ranked if each.state.last_model == model_id]
+        for each in having or ranked:
             try:
                 prepared = each.jobs.prepare(receipt_id, model_id)
             except TryAgain as error:
@@ -182,6 +190,8 @@ class EnclaveChoice:
                 continue
             self._chosen = each.jobs
             return prepared
+        if 0 < len(having) < len(ranked):
+            raise EnclaveUnsuited("enclave", f"the one with model 0x{model_id.hex()[:8]} is away: {last.values[-1]}")
         raise last
 
     def run(self, job: RunJob) -> JobResult:

@@ -106,6 +106,26 @@ def test_job_goes_to_the_enclave_with_its_model(place: Path) -> None:
         )
 
 
+def test_job_waits_for_the_enclave_that_had_its_model(place: Path) -> None:
+    """The other one would answer that it lacks the model, and that would be the vote."""
+    old, new = Release(place, "old", OLD, MODEL), Release(place, "new", NEW, OTHER_MODEL)
+    choice = EnclaveChoice([old.known(), new.known()])
+    with new.serving():
+        with old.serving():
+            choice.prepare(PROBE, MODEL)
+            assert (old.began, new.began) == (1, 0)
+        with pytest.raises(EnclaveUnsuited, match="is away"):
+            choice.prepare(PROBE, MODEL)
+        choice.prepare(PROBE, OTHER_MODEL)
+        assert (old.began, new.began) == (1, 1)
+        with old.serving():
+            choice.prepare(PROBE, MODEL)
+            assert (old.began, new.began) == (2, 1)
+        unaware = EnclaveChoice([old.known(), new.known()])
+        unaware.prepare(PROBE, MODEL)
+        assert (old.began, new.began) == (2, 2), "nothing says that the one that never answered has the model"
+
+
 def test_only_the_approved_release_is_asked_while_it_is_there(place: Path) -> None:
     old, new = Release(place, "old", OLD, MODEL), Release(place, "new", NEW, MODEL)
     known = [old.known(), new.known()]
