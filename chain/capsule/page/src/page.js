@@ -13,7 +13,7 @@ const MEANING = {
 };
 const DECISIONS = { 1: "released", 2: "refused", 3: "released its share of the key" };
 const RESULTS = { PASS: "passes", FAIL: "FAILS", UNVERIFIABLE: "not decided" };
-let opened = null, turn = 0;
+let opened = null, turn = 0, files = 0;
 
 // An element with children; text is never read as markup.
 function el(name, attributes = {}, ...children) {
@@ -162,11 +162,14 @@ async function update() {
 }
 
 async function open(file) {
+  const own = ++files;
   $("name").textContent = printable(file.name);
   $("status").textContent = "Verifying …";
   $("report").replaceChildren();
-  if (file.size > C.maxBytes + 1) opened = new Uint8Array(C.maxBytes + 1);
-  else opened = new Uint8Array(await file.arrayBuffer());
+  const bytes = file.size > C.maxBytes + 1 ? new Uint8Array(C.maxBytes + 1) : new Uint8Array(await file.arrayBuffer());
+  // Or the bytes of an earlier file, read later, would stand under the name of this one.
+  if (own !== files) return;
+  opened = bytes;
   await update();
 }
 

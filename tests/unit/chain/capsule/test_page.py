@@ -192,6 +192,14 @@ def test_page_answers_while_committees_are_verified(page: Browser | Firefox, tmp
         assert seen["ticks"] == 0
 
 
+SLOW_DISK = """
+(() => {
+  const read = Blob.prototype.arrayBuffer, released = new Promise((resolve) => (globalThis.release = resolve));
+  Blob.prototype.arrayBuffer = function () { return this.name === %s ? released.then(() => read.call(this)) : read.call(this); };
+})()
+"""
+
+
 @in_both
 def test_worker_has_no_network_and_a_later_file_ends_an_earlier_one(page: Browser | Firefox, tmp_path: Path) -> None:
     page.open(PAGE)
@@ -203,9 +211,18 @@ def test_worker_has_no_network_and_a_later_file_ends_an_earlier_one(page: Browse
     slow, quick = tmp_path / "slow.capsule.json", tmp_path / "quick.capsule.json"
     slow.write_bytes(in_finality()[0])
     quick.write_bytes(made_capsule("mixed").data)
+    # The disk gives the first file last.
+    page.value(SLOW_DISK % json.dumps(slow.name))
     page.choose("#file", slow)
     page.choose("#file", quick)
     page.until("document.getElementById('status').textContent.startsWith('UNVERIFIABLE')")
+    page.value("(async () => { release(); await new Promise((resolve) => setTimeout(resolve, 100)); return 1; })()")
+    made = made_capsule("mixed")
+    (deployment,) = as_json(made.trust)["deployments"]
+    for name, text in (("block", hex0x(made.block_hash)), ("deployment", deployment)):
+        page.value(TYPE % (json.dumps(text), name))
+    page.until("!/^(UNVERIFIABLE|Verifying)/.test(document.getElementById('status').textContent)")
+    assert page.value("document.getElementById('status').textContent").startswith("VALID")
     assert page.value("document.getElementById('name').textContent") == quick.name
     assert "one identical fault" in page.value("document.getElementById('report').textContent")
 
