@@ -289,9 +289,9 @@ bench-check: install ## receipts that one core checks in a second, by the size o
 soak-contracts: install ## a million calls of everybody on all contracts, then planted faults; writes bench/results/contracts_soak.json
 	@PATH="$(NODE_BIN):$$PATH" $(PY) -m bench.soak_contracts $(ARGS)
 
-soak-node: install $(if $(DATABASE),$(POSTGRES_READY)) ## a network under traffic, frauds and faults; what must hold is read from the chain; writes bench/results/soak-node.json (HOURS=2, or SECONDS=300; SEED=1, DATABASE=postgresql+psycopg://…)
+soak-node: install $(if $(DATABASE),$(POSTGRES_READY)) $(if $(WITH_GOSSIP),$(GOSSIP_READY)) ## a network under traffic, frauds and faults; what must hold is read from the chain; writes bench/results/soak-node.json (HOURS=2, or SECONDS=300; SEED=1, DATABASE=postgresql+psycopg://…, WITH_GOSSIP=1)
 	@$(PY) -m bench.soak_node $(if $(HOURS),--hours $(HOURS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
-		$(if $(DATABASE),--database $(DATABASE)) $(ARGS)
+		$(if $(DATABASE),--database $(DATABASE)) $(if $(WITH_GOSSIP),--gossip $(GOSSIP)/bin/python) $(ARGS)
 
 slither: install $(ANALYSERS_READY) ## known mistakes in the contracts; what is found is explained in docs/evidence/contracts-analysis.md
 	@cd $(CONTRACTS) && PATH="$(CURDIR)/$(ANALYSERS)/bin:$(NODE_BIN):$(FORGE_BIN):$$PATH" FOUNDRY_PROFILE=campaign \

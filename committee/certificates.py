@@ -174,8 +174,7 @@ class Certificates:
         found: list[SignedMessage] = []
         try:
             taken = self._gossip.take(TOPIC)
-        except Unavailable as error:
-            telemetry.log_error("gossip.away", error)
+        except Unavailable:
             return found
         for body in taken:
             with contextlib.suppress(BytewiseError):

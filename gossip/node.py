@@ -194,7 +194,7 @@ class GossipNode:
             try:
                 piece = await self._requests.send_request(_id_of(peer.key), [ENVELOPE], request, BytesCodec(), config)
             except Exception as error:  # noqa: BLE001 - the library's errors have no common class
-                raise GossipRefused("away", f"{account}: {type(error).__name__}") from None
+                raise GossipRefused("peer_away", f"{account}: {type(error).__name__}") from None
             if piece[:1] != b"\1" or not 1 < len(piece) <= PIECE_BYTES + 1:
                 raise GossipRefused("refused", f"{account} gives no piece from byte {len(data)} on")
             data += piece[1:]

@@ -1,11 +1,13 @@
 """The duty process's side of gossip: messages to and from the gossip process of this member (ADR-077)."""
 
+import contextlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from bytewise.protocol.errors.actors import TryAgain
+from bytewise.service import telemetry
 from gossip.handover import HandOverClient
 from gossip.messages import TOPICS, GossipRefused
 
@@ -19,36 +21,43 @@ class GossipClient:
     def __init__(self, socket: Path) -> None:
         self._handover = HandOverClient(socket)
         self._kept: dict[str, deque[dict[str, Any]]] = {topic: deque(maxlen=MAX_KEPT) for topic in TOPICS}
+        self._is_away = False
 
     def publish(self, topic: str, body: dict[str, Any]) -> None:
         """Hands a body to the gossip process. `TryAgain` if that is away or refuses."""
-        try:
+        with self._answering():
             self._handover.publish(topic, body)
-        except GossipRefused as error:
-            raise TryAgain("gossip", str(error)) from None
 
     def take(self, topic: str) -> Sequence[dict[str, Any]]:
-        """The bodies on a topic that arrived since the last call. `TryAgain` if the gossip process is away."""
-        try:
+        """The bodies on a topic that arrived since the last call. `TryAgain` if the gossip process is away, which is logged
+        once."""
+        with self._answering():
             while taken := self._handover.take():
                 for each in taken:
                     self._kept[each.topic].append(each.body)
-        except GossipRefused as error:
-            raise TryAgain("gossip", str(error)) from None
+        if self._is_away:
+            telemetry.log("gossip.returned")
+        self._is_away = False
         found = tuple(self._kept[topic])
         self._kept[topic].clear()
         return found
 
     def offer(self, envelope: str, file: Path) -> None:
         """Lets other seats have the bytes of a file. `TryAgain` as above."""
-        try:
+        with self._answering():
             self._handover.offer(envelope, file)
-        except GossipRefused as error:
-            raise TryAgain("gossip", str(error)) from None
 
     def fetch(self, envelope: str, size: int, account: str, file: Path) -> None:
         """Writes what a member gives for an envelope into a file; takes up to a minute. `TryAgain` if it gives nothing."""
-        try:
+        with self._answering():
             self._handover.fetch(envelope, size, account, file)
+
+    @contextlib.contextmanager
+    def _answering(self) -> Iterator[None]:
+        try:
+            yield
         except GossipRefused as error:
+            if error.reason == "away" and not self._is_away:
+                self._is_away = True
+                telemetry.log("gossip.away", do="nothing: the node acts alone; is the gossip process started?", detail=str(error))
             raise TryAgain("gossip", str(error)) from None

@@ -16,6 +16,7 @@ from bench.machine import describe
 from bench.soak_node.campaign import Campaign
 from bench.soak_node.network import FAKETIME, SoakNetwork, means
 from bench.soak_node.report import Judgement
+from bench.soak_node.schedule import KINDS
 from bytewise.service.clock import monotonic_s
 
 RESULTS = Path("bench/results/soak-node.json")
@@ -38,6 +39,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--faketime", type=Path, default=FAKETIME, help="library that gives one process another clock (%(default)s)"
     )
+    parser.add_argument(
+        "--gossip", type=Path, help="Python of `make gossip-venv`: members make verdict certificates; without it, none"
+    )
+    parser.add_argument("--only", nargs="+", default=[], choices=sorted(KINDS), help="kinds of faults; all without it")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where the figures are written (%(default)s)")
     return parser.parse_args()
 
@@ -49,10 +54,10 @@ def main() -> int:
     seconds = options.seconds or options.hours * 3600
     machine, root = describe(), Path.cwd()
     folder = root / "runs" / datetime.now(UTC).strftime("soak-%Y%m%d-%H%M%S")
-    network = SoakNetwork(root, folder, means(options.database, options.faketime), say)
+    network = SoakNetwork(root, folder, means(options.database, options.faketime, options.gossip), say)
     with network.running() as built:
         say(f"everybody is ready; {seconds:.0f} s of traffic and faults begin (seed {options.seed})")
-        campaign = Campaign(network, options.seed, seconds, options.per_minute, say)
+        campaign = Campaign(network, options.seed, seconds, options.per_minute, say, frozenset(options.only))
         judged = Judgement(campaign, built, campaign.run(built))
         found = {
             "seconds": round(seconds),

@@ -68,13 +68,16 @@ class Record:
 class Campaign:
     """One run."""
 
-    def __init__(self, network: SoakNetwork, seed: int, seconds: float, per_minute: float, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, network: SoakNetwork, seed: int, seconds: float, per_minute: float, say: Callable[[str], None],
+        chosen: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
         self.network = network
         self.record = Record()
         self.stop = threading.Event()
         self._say = say
         self._seconds = seconds
-        faults = schedule(seed, seconds, network.means.missing)
+        faults = schedule(seed, seconds, network.means.missing, chosen)
         self.injector = Injector(network, faults, self.elapsed_s, self.stop)
         self.traffic = Traffic(network, seed, per_minute, self.stop)
         self._started = 0.0

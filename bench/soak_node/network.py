@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 
 from bench.soak_node.flatness import database_bytes
+from bench.soak_node.gossip import GossipSide
 from bench.soak_node.schedule import KINDS, QUORUM
 from bytewise.protocol.units import Address
 from bytewise.service.clock import monotonic_s
@@ -52,17 +53,20 @@ class Means:
     faketime: Path | None
     disk: bool
     server: str
+    gossip: Path | None = None
+    """Python of the environment that `make gossip-venv` made; None: members have no gossip."""
 
     @property
     def missing(self) -> frozenset[str]:
         """Needs of kinds that cannot be injected."""
-        have = {"libfaketime": self.faketime, "a mounted file system of its own": self.disk, "a PostgreSQL server": self.server}
+        have = {"libfaketime": self.faketime, "a mounted file system of its own": self.disk, "a PostgreSQL server": self.server,
+                "gossip": self.gossip}  # fmt: skip
         return frozenset(need for need in {kind.needs for kind in KINDS.values() if kind.needs} if not have[need])
 
 
-def means(server: str, faketime: Path = FAKETIME) -> Means:
+def means(server: str, faketime: Path = FAKETIME, gossip: Path | None = None) -> Means:
     """What is there. A file system is mounted only by root, and a full disk of PostgreSQL is its server's."""
-    return Means(faketime if faketime.exists() else None, os.geteuid() == 0 and not server, server)
+    return Means(faketime if faketime.exists() else None, os.geteuid() == 0 and not server, server, gossip)
 
 
 class SoakNetwork:
@@ -117,9 +121,12 @@ class SoakNetwork:
         actors.start(actors.enclaves(site), group)
         built = build.build(site, group, signers, TERMS)
         self._say("contracts are deployed, and three shards made the key")
+        side = None if self.means.gossip is None else GossipSide(site, self.means.gossip, built.accounts)
         for each in (*actors.operators(site, adversary=True), *actors.shards(site, self._coordinator()), *self._nodes()):
-            self._start_one(self._behind_proxy(each))
+            self._start_one(self._behind_proxy(each if side is None else side.beside(each)))
         actors.wait_ready(site, group)
+        if side is not None:
+            side.start(group)
         return built
 
     def _coordinator(self) -> Address:

@@ -181,14 +181,16 @@ def attendance(history: History) -> Attendance:
         return {(each.values["id"], each.values["round"], each.values["voter"]) for each in history.of(name)}
 
     committed, revealed, found = voters("Rounds.Committed"), voters("Rounds.Revealed"), Attendance()
+    signed = {(each.values["id"], each.values["round"]): each.values["signers"] for each in history.of("Rounds.Certified")}
     for each in history.of("Settlement.SeatsSettled"):
         key = each.values["id"], each.values["round"]
-        for holder in each.values["holders"]:
+        for place, holder in enumerate(each.values["holders"], each.values["from"]):
             if int(holder, 16) == 0:
                 continue
             seats, _ = found.setdefault(key, {}).get(holder, (0, SeatOutcome.NONE))
             absent = SeatOutcome.NOT_REVEALED if (*key, holder) in committed else SeatOutcome.ABSENT
-            found[key][holder] = seats + 1, SeatOutcome.RIGHT if (*key, holder) in revealed else absent
+            voted = (*key, holder) in revealed or signed.get(key, 0) >> place & 1
+            found[key][holder] = seats + 1, SeatOutcome.RIGHT if voted else absent
     return found
 
 

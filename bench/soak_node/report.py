@@ -80,11 +80,24 @@ class Judgement:
             "audits_posted": len(history.of("Audits.AuditPosted")),
             "disputes": {"opened": len(history.of("Disputes.DisputeOpened")), "ended": dict(verdicts)},
             "votes": {"committed": len(history.of("Rounds.Committed")), "revealed": len(history.of("Rounds.Revealed"))},
+            "rounds": self._rounds(),
             "seats": _counts(self.duties),
             "transactions_handed_in": len(self.signed),
             "control": {"disputes_of_honest_receipts_by_the_frivolous_challenger": len(self._false_challenges("challenger"))},
             **self._machine(),
         }
+
+    def _rounds(self) -> dict[str, int]:
+        """How rounds came to their finding."""
+
+        def named(name: str) -> set[tuple[bytes, int]]:
+            return {(each.values["id"], each.values["round"]) for each in self._history.of(f"Rounds.{name}")}
+
+        certified = named("Certified")
+        return {
+            "by certificate": len(certified), "by single votes": len(named("Revealed") - certified),
+            "with one root of commitments": len(named("CommitRootPosted")),
+        }  # fmt: skip
 
     def _machine(self) -> dict[str, Any]:
         """Faults and processes."""
@@ -155,6 +168,7 @@ ROWS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "commitments; reveals; transactions handed in": lambda r: "; ".join(
         map(str, (r["votes"]["committed"], r["votes"]["revealed"], r["transactions_handed_in"]))
     ),
+    "rounds by certificate; by single votes": lambda r: f"{r['rounds']['by certificate']}; {r['rounds']['by single votes']}",
     "faults; of these SIGKILL": lambda r: f"{sum(r['faults'].values())}; {r['kills']}",
     "kinds of faults that were not injected": lambda r: ", ".join(r["not_injected"]) or "none",
     "requests that met a fault of the proxy": lambda r: sum(r["requests_that_met_a_fault"].values()),

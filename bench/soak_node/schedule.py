@@ -92,16 +92,20 @@ KINDS: dict[str, Kind] = {
     "disk-full": Kind(["dan"], (6, 12), needs="a mounted file system of its own"),
     "chain-jump": Kind([ALL], (0, 0), values=(3, 8, 15)),
     "clock-jump": Kind(["cleo"], (10, 15), values=(-3600, -60, -5, 5, 60, 3600), needs="libfaketime"),
+    "kill-gossip": Kind([f"{name}-gossip" for name in MEMBERS], (0, 20), ends_process=True, needs="gossip"),
     "database-cut": Kind(MEMBERS, (0, 0), needs="a PostgreSQL server"),
 }
 """All kinds."""
 
 
-def schedule(seed: int, seconds: float, missing: frozenset[str] = frozenset()) -> Iterator[Fault]:
-    """Faults in order of their time, one after the other. Each pass has every kind; `missing` is what this machine has not."""
+def schedule(
+    seed: int, seconds: float, missing: frozenset[str] = frozenset(), chosen: frozenset[str] = frozenset()
+) -> Iterator[Fault]:
+    """Faults in order of their time, one after the other. Each pass has every kind, or those `chosen`; `missing` is what this
+    machine has not."""
     dice, at_s, passes = random.Random(seed), dice_pause(random.Random(seed)), 0
     while True:
-        for kind in _shuffled(dice, missing):
+        for kind in _shuffled(dice, missing, chosen):
             rule = KINDS[kind]
             for_s = dice.uniform(*rule.for_s)
             value = float(dice.choice(list(rule.values)))
@@ -119,7 +123,8 @@ def dice_pause(dice: random.Random) -> float:
     return dice.uniform(*PAUSE_S)
 
 
-def _shuffled(dice: random.Random, missing: frozenset[str]) -> list[str]:
-    deck = [name for name, kind in KINDS.items() if kind.needs not in missing or not kind.needs for _ in range(kind.times)]
+def _shuffled(dice: random.Random, missing: frozenset[str], chosen: frozenset[str]) -> list[str]:
+    wanted = {name: kind for name, kind in KINDS.items() if not chosen or name in chosen}
+    deck = [name for name, kind in wanted.items() if kind.needs not in missing or not kind.needs for _ in range(kind.times)]
     dice.shuffle(deck)
     return deck

@@ -55,7 +55,7 @@ def connect(
         raise ConfigurationError(str(config), f"gossip is set up already: remove {file.name} and the settings in [gossip] first")
     heard = listen or f"/ip4/0.0.0.0/tcp/{ports[0]}"
     _port("--listen", heard)
-    key, proof = _write_process_settings(python, file, heard, account)
+    key, proof = write_process_settings(python, file, heard, account)
     settings = {
         "process": f"unix:{folder / 'gossip.sock'}", "peers_file": "peers.json", "identities_folder": "identities",
         "bls_key_file": "bls.key", "envelopes_folder": "envelopes", "addresses": address, "peer_key": key, "peer_proof": proof,
@@ -81,11 +81,12 @@ def gossip_programs(config: Path) -> "list[Program]":
     settings = load_settings(GossipSettings, config, "gossip")
     if settings.python_file is None or settings.settings_file is None or settings.socket is None:
         return []
-    command = _command(settings.python_file, settings.settings_file)
+    command = process_command(settings.python_file, settings.settings_file)
     return [Program("gossip", command, needs_account=False, dispensable=True)]
 
 
-def _command(python: Path, settings_file: Path, *more: str) -> tuple[str, ...]:
+def process_command(python: Path, settings_file: Path, *more: str) -> tuple[str, ...]:
+    """Command of a gossip process, which a Python of another environment runs."""
     return (str(python), "-P", "-c", START, str(MODULES), "--config", str(settings_file), *more)
 
 
@@ -106,7 +107,7 @@ def _port(option: str, address: str) -> int:
     return int(found[1])
 
 
-def _write_process_settings(python: Path, file: Path, listen: str, account: "Address") -> tuple[str, str]:
+def write_process_settings(python: Path, file: Path, listen: str, account: "Address") -> tuple[str, str]:
     """Writes gossip.toml and makes the peer key. Returns the public key and its signature for the account; after an error
     nothing is left but the key."""
     _replace(file, (
@@ -122,7 +123,7 @@ def _write_process_settings(python: Path, file: Path, listen: str, account: "Add
 
 
 def _identity(python: Path, file: Path, account: "Address") -> tuple[str, str]:
-    command = _command(python.absolute(), file, "--identity", account)
+    command = process_command(python.absolute(), file, "--identity", account)
     try:
         told = subprocess.run(command, capture_output=True, text=True, env=child_environment(), timeout=START_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

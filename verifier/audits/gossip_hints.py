@@ -25,8 +25,7 @@ class GossipHints:
         """Takes the hints since the last block. A wrong one is counted. Without its gossip process a node goes on."""
         try:
             bodies = self._gossip.take(TOPIC)
-        except Unavailable as error:
-            telemetry.log_error("hint.gossip_away", error)
+        except Unavailable:
             return ()
         for body in bodies:
             try:

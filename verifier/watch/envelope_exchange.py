@@ -71,8 +71,8 @@ class EnvelopeExchange:
                 if data is not None:
                     self._offer(each, data, snapshot.number)
             self._collect(wanted)
-        except Unavailable as error:
-            telemetry.log_error("envelope.gossip_away", error)
+        except Unavailable:
+            pass
         except OSError as error:
             telemetry.log("envelope.folder_failed", folder=self._folder.name, error=type(error).__name__)
         return ()

@@ -47,7 +47,8 @@ def seats(*outcomes: SeatOutcome) -> list[Event]:
     """Ada's seats of the round, and her votes, if she did vote."""
     done = {SeatOutcome.RIGHT: ("Committed", "Revealed"), SeatOutcome.NOT_REVEALED: ("Committed",), SeatOutcome.ABSENT: ()}
     votes = [event(f"Rounds.{name}", id=DISPUTE, round=1, voter=ADA) for name in done[outcomes[0]]]
-    return [*votes, event("Settlement.SeatsSettled", id=DISPUTE, round=1, holders=[ADA] * len(outcomes))]
+    settled: dict[str, Any] = {"id": DISPUTE, "round": 1, "from": 0, "holders": [ADA] * len(outcomes)}
+    return [*votes, event("Settlement.SeatsSettled", **settled)]
 
 
 def history(*events: Event, transactions: Sequence[Transaction] = (), ledger: int = 0, vault: int = 0) -> History:
@@ -93,6 +94,7 @@ def test_schedule_has_the_deepest_reorganisation_and_spares_some_actors() -> Non
 def test_what_the_machine_lacks_is_left_out() -> None:
     kinds = {each.kind for each in schedule(1, 3_000, frozenset({"libfaketime", "a PostgreSQL server"}))}
     assert not kinds & {"clock-jump", "database-cut"} and "disk-full" in kinds
+    assert {each.kind for each in schedule(1, 300, chosen=frozenset({"kill-gossip"}))} == {"kill-gossip"}
 
 
 # The judge.
@@ -157,6 +159,17 @@ def duties(*incidents: Incident, outcome: SeatOutcome = SeatOutcome.ABSENT) -> o
 def test_seat_without_a_fault_in_its_window_must_vote() -> None:
     assert duties(outcome=SeatOutcome.RIGHT).violations == ()
     assert len(duties().violations) == 1 and len(duties(outcome=SeatOutcome.NOT_REVEALED).violations) == 1
+
+
+@pytest.mark.parametrize(("signers", "missed"), [(0b1, 0), (0b11, 0), (0b10, 1), (0, 1)])
+def test_seat_that_signed_the_certificate_has_voted(signers: int, missed: int) -> None:
+    certified = event("Rounds.Certified", id=DISPUTE, round=1, signers=signers)
+    found = history(OPENED, replace(DRAWN, block=100), certified, *seats(SeatOutcome.ABSENT))
+    assert oracle.duties(found, {ADA: "ada"}, disturbed()).missed == missed
+
+
+def test_killed_gossip_process_excuses_no_seat() -> None:
+    assert len(duties(Incident("kill-gossip", "ada-gossip", 100.0, 200.0)).violations) == 1
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,10 @@ def test_nothing_is_passed_after_the_commitments(passing: Passing, phase: Phase)
     assert passing.bus.sent == []
 
 
-def test_node_goes_on_while_its_gossip_process_is_away(passing: Passing) -> None:
+def test_node_goes_on_and_says_once_that_its_gossip_process_is_away(passing: Passing, capsys: pytest.CaptureFixture[str]) -> None:
     passing.bus.close()
-    passing.step()
+    for _ in range(3):
+        passing.step()
     assert passing.setup.archive.envelope(passing.envelope) is None
+    said = capsys.readouterr()
+    assert (said.out + said.err).count('"gossip.away"') == 2, "once by each node"
