@@ -226,6 +226,8 @@ class GossipNode:
             await trio.sleep(DIAL_PAUSE_S)
 
     async def _dial(self, addresses: tuple[str, ...], peer: ID) -> None:
+        # Else the library dials nobody for a minute after one failure, and a member that restarts would be missed for so long.
+        self._host.get_network().unblock_peer(peer)
         for each in addresses:
             with trio.move_on_after(5):
                 try:
