@@ -33,7 +33,7 @@ UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="Base address of
 OperatorOption = Annotated[str, typer.Option("--operator", help="Account of that operator, 0x-hex.")]
 CountOption = Annotated[int, typer.Option("--count", min=1, max=1_000_000, help="Receipts of the range.")]
 FirstOption = Annotated[
-    int | None, typer.Option("--first", min=2, help="First number of the range; by default two largest batches ahead.")
+    int | None, typer.Option("--first", min=2, help="First number of the range; by default the first after a largest batch.")
 ]
 CertificateOption = Annotated[
     Path | None, typer.Option("--certificate", help="TLS certificate to trust, PEM, e.g. the operator's tls.pem.")
@@ -56,6 +56,7 @@ def commit(
 
     Example: bytewise attention commit https://127.0.0.1:8443 --operator 0x7099… --count 10000 --rate 0.005 --folder range-1
     """
+    from bytewise.protocol.attention.reveal import CARRIER_SEQ
     from bytewise.service.attention_folder import AttentionFolder
     from bytewise_client.connection import connected
 
@@ -63,32 +64,41 @@ def commit(
     with connected(network, rpc, DA_URLS) as connection:
         reader = connection.reader
         try:
-            terms, most = _terms(reader, operator, first, count, rate)
+            terms = _terms(reader, operator, first, count, rate)
+            if not kept.path.exists():
+                _verify_new(reader, terms)
         except MalformedValue as error:
             raise ConfigurationError("commit", f"{error}: see --operator, --count, --first and --rate") from None
     schedule = _schedule(kept, terms)
     receipt = _ask(kept, schedule, url, certificate, api_key)[0].receipt
-    if receipt.operator != terms.operator or receipt.seq + most > schedule.terms.first:
-        raise ConfigurationError(
-            "--first", f"the commitment is in receipt {receipt.seq} of {receipt.operator}, and its batch may hold {most} "
-                       f"receipts: name {receipt.seq + 2 * most} or more, and another folder",
-        )  # fmt: skip
+    if receipt.operator != terms.operator:
+        raise ConfigurationError("--operator", f"{url} is served by {receipt.operator}: name it, and a new folder")
+    if receipt.seq != CARRIER_SEQ:
+        why = "a range wants an account without receipts, so that it can have one schedule only"
+        raise ConfigurationError("--operator", f"{receipt.operator} has signed {receipt.seq - 1} receipts before: {why}")
     row = _row(schedule) | {"carrier_seq": int(receipt.seq), "folder": str(folder)}
     emit(output, row, lambda: _print_commitment(row))
 
 
-def _terms(
-    reader: "SnapshotReader", operator: str, first: int | None, count: int, rate: float
-) -> "tuple[AttentionTerms, int]":  # fmt: skip
-    """The terms, and the most receipts of a batch. Without `first` it begins two largest batches after the last one."""
+def _terms(reader: "SnapshotReader", operator: str, first: int | None, count: int, rate: float) -> "AttentionTerms":
+    """The terms; `ConfigurationError` for a range that may begin in the batch of the commitment."""
     from bytewise.protocol.attention.schedule import RATE_UNIT, AttentionTerms
 
     head, account = reader.head(), address(operator)
     most = reader.params(reader.params_version(head), head).shares.max_batch
-    start = reader.holdings(account, head).last_seq + 2 * most + 1 if first is None else first
+    start = most + 1 if first is None else first
+    if start <= most:
+        raise ConfigurationError(
+            "--first", f"{start}: the batch of the commitment may have {most} receipts; name {most + 1} or more"
+        )
     ppm = round(rate * RATE_UNIT) if 0 <= rate <= 1 else 0
-    chain_id = U256(reader.network.chain_id)
-    return AttentionTerms(chain_id, account, U64(start), U64(start + count - 1), ppm), most
+    return AttentionTerms(U256(reader.network.chain_id), account, U64(start), U64(start + count - 1), ppm)
+
+
+def _verify_new(reader: "SnapshotReader", terms: "AttentionTerms") -> None:
+    """`ConfigurationError` for an account with receipts. A command that goes on may have anchored its own commitment."""
+    if last := reader.holdings(terms.operator, reader.head()).last_seq:
+        raise ConfigurationError("--operator", f"{terms.operator} has anchored {last} receipts: a range wants a new account")
 
 
 def _schedule(kept: "AttentionFolder", terms: "AttentionTerms") -> "FraudSchedule":

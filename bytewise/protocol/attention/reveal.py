@@ -1,15 +1,16 @@
 """The reveal of a schedule of attention tests: everything that proves which receipts were tests, in one file.
 
 The commitment is a stop string of an ordinary request of the fund to its own operator. That request's hash is in an anchored
-receipt, so the commitment is older than its batch, and nothing public shows that it is there. Proofs are checked against batch
-headers, which the reader takes from the chain.
+receipt, so the commitment is older than its batch, and nothing public shows that it is there. It must be the one commitment in
+the operator's first receipt: a fund that commits to many schedules could later reveal the one that excuses its frauds. Proofs
+are checked against batch headers, which the reader takes from the chain.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bytewise.protocol.attention.schedule import AttentionTerms, FraudKind, FraudSchedule
+from bytewise.protocol.attention.schedule import COMMITMENT_PREFIX, AttentionTerms, FraudKind, FraudSchedule
 from bytewise.protocol.errors.actors import RevealRefused
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.merkle import batch_leaf, verify_batch_proof
@@ -26,6 +27,8 @@ from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Digest
 
 REVEAL_VERSION = 1
+CARRIER_SEQ = 1
+"""Number of the receipt whose request carries the commitment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +100,10 @@ class AttentionTest(NamedTuple):
 def verify_reveal(reveal: AttentionReveal, anchor: Domain, headers: Mapping[int, BatchHeader]) -> tuple[AttentionTest, ...]:
     """The tests of a reveal, in order; `RevealRefused` unless it proves them.
 
-    It proves: the commitment was anchored in a batch that ended before the range begins; the terms and the key are those of the
-    commitment; every scheduled number is shown, as a receipt or as a skipped number. `anchor` is the EIP-712 domain of
-    `ReceiptAnchor`; `headers` are the batches of the chain by number. Whether the range is over is the reader's to check.
+    It proves: the operator's first receipt carries the one commitment of its account, and its batch ended before the range
+    begins; terms and key are those of the commitment; every scheduled number is shown, as a receipt or as a skipped number.
+    `anchor` is the EIP-712 domain of `ReceiptAnchor`; `headers` are the batches of the chain by number. Whether the range is over
+    is the reader's to check.
     """
     if reveal.version != REVEAL_VERSION:
         raise RevealRefused("version", f"{reveal.version}: this program reads {REVEAL_VERSION}")
@@ -124,13 +128,18 @@ def verify_reveal(reveal: AttentionReveal, anchor: Domain, headers: Mapping[int,
 def _verify_carrier(reveal: AttentionReveal, anchor: Domain, headers: Mapping[int, BatchHeader]) -> None:
     carrier, request = reveal.carrier, reveal.carrier_request
     _verify_place(reveal.terms, carrier, anchor, headers)
+    if carrier.signed.record.seq != CARRIER_SEQ:
+        raise RevealRefused("commitment", f"is in receipt {carrier.signed.record.seq}, not in the operator's first")
     header = headers[carrier.batch_id]
     if header.first_seq + header.count > reveal.terms.first:
         last = header.first_seq + header.count - 1
         raise RevealRefused("commitment", f"anchored with receipts up to {last}, after the range began at {reveal.terms.first}")
     if not isinstance(carrier.signed, SignedReceipt) or carrier.signed.receipt.req_hash != request.req_hash:
         raise RevealRefused("commitment", "its request is not that of its receipt")
-    if reveal.schedule.stop_string not in request.decode.stop_strings:
+    commitments = [each for each in request.decode.stop_strings if each.startswith(COMMITMENT_PREFIX)]
+    if len(commitments) > 1:
+        raise RevealRefused("commitment", f"is one of {len(commitments)}: an account has one")
+    if commitments != [reveal.schedule.stop_string]:
         raise RevealRefused("commitment", "is to other terms or another key")
 
 

@@ -134,8 +134,11 @@ class AttentionScore:
 
 
 def score_tests(records: Iterable[ScoredTest], watchers: Iterable[Address] = ()) -> dict[Address, AttentionScore]:
-    """The score of each account that was drawn, had seats, disputed a test, or is among `watchers`."""
-    proven = [each for each in records if each.is_false]
+    """The score of each account that was drawn, had seats, disputed a test, or is among `watchers`.
+
+    A test counts once, in however many files it is.
+    """
+    proven = list({each.test.receipt_id: each for each in records if each.is_false}.values())
     audits: dict[Address, list[AttentionResult]] = {}
     seats: dict[Address, list[AttentionResult]] = {}
     for record in proven:

@@ -15,6 +15,7 @@ from bytewise.protocol.attention.score import DrawnAudit, ScoredTest, SettledSea
 from bytewise.protocol.court.settlement import SeatOutcome
 from bytewise.protocol.errors.actors import RevealRefused
 from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.records.request import Request
 from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict, Vote
 from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Digest
 from tests.fixtures.attention_scene import FIRST, LAST, SIZE, FundScene
@@ -149,8 +150,34 @@ def test_reveal_that_does_not_prove_its_tests_is_refused(lie: str) -> None:
 def test_commitment_made_after_the_range_began_is_refused() -> None:
     late = FIRST + 1
     entries = FUND.entries(SCHEDULE, carrier=late)
-    with pytest.raises(RevealRefused, match="after the range began"):
+    with pytest.raises(RevealRefused, match="not in the operator's first"):
         verify_reveal(FUND.reveal(SCHEDULE, entries, carrier=late), ANCHOR, FUND.headers(entries))
+
+
+@pytest.mark.parametrize("carrier", [2, SIZE])
+def test_commitment_in_a_later_receipt_is_refused(carrier: int) -> None:
+    """A fund could commit to a schedule in each of many receipts, and reveal the one that excuses what it did."""
+    entries = FUND.entries(SCHEDULE, carrier=carrier)
+    with pytest.raises(RevealRefused, match="not in the operator's first"):
+        verify_reveal(FUND.reveal(SCHEDULE, entries, carrier=carrier), ANCHOR, FUND.headers(entries))
+
+
+def test_second_commitment_in_the_same_request_is_refused() -> None:
+    other = FraudSchedule(SCHEDULE.terms, word("the key that fits better"))
+
+    class TwoFaced(FundScene):
+        """A fund that commits to two schedules at once."""
+
+        def asked(self, schedule: FraudSchedule, seq: int, carrier: int = 1) -> Request:
+            plain = super().asked(schedule, seq, carrier)
+            stops = tuple(sorted((SCHEDULE.stop_string, other.stop_string))) if seq == carrier else ()
+            return dataclasses.replace(plain, decode=dataclasses.replace(plain.decode, stop_strings=stops))
+
+    fund = TwoFaced()
+    for schedule in (SCHEDULE, other):
+        entries = fund.entries(schedule)
+        with pytest.raises(RevealRefused, match="one of 2"):
+            verify_reveal(fund.reveal(schedule, entries), ANCHOR, fund.headers(entries))
 
 
 def test_commitment_in_the_batch_in_which_the_range_begins_is_refused() -> None:
@@ -228,7 +255,7 @@ def convicted(test: AttentionTest, **changes: Any) -> ScoredTest:
 
 
 def test_careful_member_scores_well_and_lazy_or_silent_one_badly() -> None:
-    scores = score_tests([convicted(test) for test in TESTS])
+    scores = score_tests([convicted(test) for test in (*TESTS, *TESTS)])
     count = len(TESTS)
     assert {who: score.caught_bps for who, score in scores.items()} == {
         CAREFUL: 10_000, LAZY: 0, SILENT: 0, BLIND: None, TOWER: None,
@@ -275,7 +302,7 @@ def test_unproven_or_true_answer_counts_for_nobody() -> None:
 
 def test_watchtower_misses_only_what_an_auditor_showed() -> None:
     shown = convicted(TESTS[0], challenger=None, verdict=Verdict.NONE, seats=(), rerun_differs=True)
-    hidden = dataclasses.replace(shown, auditors=(DrawnAudit(LAZY, AuditOutcome.MATCH),))
+    hidden = dataclasses.replace(shown, test=TESTS[1], auditors=(DrawnAudit(LAZY, AuditOutcome.MATCH),))
     watch = score_tests([shown, hidden], [TOWER])[TOWER].watch
     assert (watch.disputed, watch.by_others, watch.missed, watch.unseen) == (0, 0, 1, 1)
 

@@ -72,10 +72,7 @@ def test_range_is_served_revealed_and_scored_by_running_it_again(
     with serving(site):
         made = command(site, capsys, "commit", site.url, *terms, "--folder", folder, "--first", first)
         assert (made["first"], made["last"], made["carrier_seq"]) == (first, first + COUNT - 1, 1)
-        refused = command(site, capsys, "commit", site.url, *terms, "--folder", folder, "--first", first, code=Exit.USAGE)
-        assert "has a commitment already" in refused
-        late = command(site, capsys, "commit", site.url, *terms, "--folder", tmp_path / "late", "--first", 3, code=Exit.USAGE)
-        assert "name 130 or more" in late and "in receipt 2" in late
+        verify_commitment_is_the_only_one(site, capsys, folder, terms, made)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     schedule = AttentionFolder(folder).schedule()
     assert made["tests"] == len(list(schedule.frauds())) and schedule.key.hex() not in json.dumps(made)
@@ -102,6 +99,23 @@ def test_range_is_served_revealed_and_scored_by_running_it_again(
     verify_hidden(site, schedule)
     log = (site.folder / f"{FUND}.log").read_text()
     assert schedule.key.hex() not in log and not any(str(kind.value) in log for kind in FraudKind if kind is not FraudKind.TOKEN)
+
+
+def verify_commitment_is_the_only_one(
+    site: Operator, capsys: pytest.CaptureFixture[str], folder: Path, terms: tuple[object, ...], made: dict[str, Any]
+) -> None:
+    """An interrupted command goes on with the same schedule; the account gets no second one."""
+
+    def commit(place: Path, *more: object, code: Exit = Exit.USAGE) -> Any:
+        return command(site, capsys, "commit", site.url, *terms, "--folder", place, *more, code=code)
+
+    assert "name 65 or more" in commit(folder, "--first", 3)
+    assert "has a commitment already" in commit(folder)
+    AttentionFolder(folder).carrier.unlink()
+    assert "other terms" in commit(folder, "--count", COUNT + 1)
+    assert commit(folder, "--first", made["first"], code=Exit.OK) == made
+    site.wait_anchored(1)
+    assert "has anchored 1 receipts: a range wants a new account" in commit(folder.parent / "second")
 
 
 def verify_hidden(site: Operator, schedule: FraudSchedule) -> None:
