@@ -27,13 +27,15 @@ _DESCRIPTION = (
 
 
 class FilledFields:
-    """Takes empty fields out of a request's query: a form sends each of its fields, and one that is empty chooses nothing."""
+    """Takes empty fields out of the query of a page: a form sends each of its fields, and one that is empty chooses nothing."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """One request."""
+        if str(scope.get("path", "")).startswith(PREFIX):
+            return self._app(scope, receive, send)
         given = scope.get("query_string", b"")
         filled = b"&".join(field for field in given.split(b"&") if field and field.find(b"=") != len(field) - 1)
         return self._app({**scope, "query_string": filled} if filled != given else scope, receive, send)
