@@ -131,9 +131,6 @@ def verify_hidden(site: Operator, schedule: FraudSchedule) -> None:
     false = {int(receipt.seq): receipt for receipt in receipts if schedule.fraud_at(receipt.seq) is not None}
     fields = ("operator", "model_id", "environment", "gpu_arch", "key_epoch", "mode", "client_mode", "enclave_key", "chain_id")
     assert false and len({tuple(getattr(receipt, name) for name in fields) for receipt in receipts}) == 1
-    assert {receipt.anchor_by - receipt.issued_at for receipt in false.values()} <= {
-        receipt.anchor_by - receipt.issued_at + late for receipt in receipts for late in (-1, 0, 1)
-    }
 
 
 def test_fund_of_another_operator_does_not_start(site: Operator, tmp_path: Path) -> None:

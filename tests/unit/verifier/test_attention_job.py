@@ -17,6 +17,7 @@ from verifier.settings import AttentionSettings
 
 ME = signer("member").address
 TESTS = FundScene().tests(FundScene().schedule())
+POSTED = {"mismatch": AuditOutcome.MISMATCH, "match": AuditOutcome.MATCH, "none": AuditOutcome.NONE, "nothing": None}
 
 
 class Reveals:
@@ -33,8 +34,8 @@ class Reveals:
             raise TooEarly("the end of all windows", 9, 5)
         if content == "lie":
             raise RevealRefused("commitment", "is to other terms or another key")
-        posted = {"match": AuditOutcome.MATCH, "mismatch": AuditOutcome.MISMATCH, "none": AuditOutcome.NONE}.get(content)
-        return [ScoredTest(test, (DrawnAudit(ME, posted),), rerun_differs=True) for test in TESTS]
+        test = TESTS[list(POSTED).index(content)]
+        return [ScoredTest(test, (DrawnAudit(ME, POSTED[content]),), rerun_differs=True)]
 
     def results(self) -> dict[str, float]:
         """The metric, by result."""
@@ -55,13 +56,13 @@ def events(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
 
 
 def test_results_of_all_reveals_are_counted(reveals: Reveals, capsys: pytest.CaptureFixture[str]) -> None:
-    for content in ("mismatch", "match", "none", "nothing"):
+    for content in POSTED:
         (reveals.folder / f"{content}.json").write_text(content)
     (reveals.folder / "readme.txt").write_text("no reveal")
     reveals.job.run()
-    assert reveals.results() == dict.fromkeys(("caught", "missed", "silent", "unavailable"), len(TESTS))
+    assert reveals.results() == dict.fromkeys(("caught", "missed", "silent", "unavailable"), 1)
     found = {str(line["file"]): line for line in events(capsys)}
-    assert found["match.json"]["missed"] == found["match.json"]["tests"] == len(TESTS) and found["match.json"]["caught"] == 0
+    assert found["match.json"]["missed"] == found["match.json"]["tests"] == 1 and found["match.json"]["caught"] == 0
     (reveals.folder / "match.json").unlink()
     reveals.job.run()
     assert reveals.results()["missed"] == 0, "a reveal that was taken away does not count"
