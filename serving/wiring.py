@@ -31,12 +31,13 @@ from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.signing import Domain, LocalSigner
 from bytewise.protocol.units import Address
 from bytewise.service import liveness, metrics, schedule, telemetry
+from bytewise.service.certificates import verify_server_certificate
 from bytewise.service.chain_head import ChainHead
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.exit_codes import Exit, exit_of
 from bytewise.service.installation import package_version
 from bytewise.service.key_lock import hold_key
-from bytewise.service.listener import serve_metrics
+from bytewise.service.listener import listening_socket, serve_metrics
 from bytewise.service.metrics import Actor
 from bytewise.service.readiness import ReadinessRegistry
 from bytewise.storage.backup import BackupJob, BackupSource
@@ -233,6 +234,8 @@ class Operator:
         self._bugs = False
         self._gate = Gate()
         limits, listen = settings.limits, settings.listen
+        verify_server_certificate(listen.certificate_file, listen.key_file)
+        self._listening = listening_socket("listen", listen.host, listen.port)
         app = build_api(self._gate, _version(), limits.max_body_bytes, limits.answer_timeout_s)
         self._server = uvicorn.Server(
             uvicorn.Config(
@@ -252,7 +255,7 @@ class Operator:
         worker = threading.Thread(target=self._work, name="operator", daemon=True)
         worker.start()
         try:
-            self._server.run()
+            self._server.run([self._listening])
         finally:
             self._stop.set()
             worker.join(WORK_DRAIN_S)
@@ -390,6 +393,8 @@ def _environment(path: Path) -> Environment:
         return decode(Environment, path.read_bytes())
     except OSError as error:
         raise ConfigurationError(path.name, str(error.strerror)) from None
+    except Fault as error:
+        raise ConfigurationError(path.name, f"is no environment ({error}): name the registered one as canonical JSON") from None
 
 
 def _offer(settings: OperatorSettings, engine: AnyEngine, environment: Environment, chain_id: int) -> Offer:

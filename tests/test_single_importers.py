@@ -46,6 +46,7 @@ BOUNDARIES = {
     "gossip.ring": "memory of messages, without libp2p",
     "kms.backup": "a file, cryptography",
     "kms.shard.api": "HTTP",
+    "kms.shard.http_limits": "HTTP, TLS",
     "kms.shard.listener": "sockets",
     "serving.api": "HTTP",
     "serving.chain_view": "chain",

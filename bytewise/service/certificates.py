@@ -2,6 +2,7 @@
 
 import datetime
 import ipaddress
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.clock import SystemClock
 from bytewise.service.secret import write_secret
 
@@ -40,6 +42,16 @@ def make_certificate(certificate_file: Path, key_file: Path, host: str, common_n
     pem = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     write_secret(key_file, key.private_bytes(serialization.Encoding.PEM, *pem))
     certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def verify_server_certificate(certificate: Path, key: Path) -> None:
+    """`ConfigurationError` unless the files have a certificate and its key, both PEM."""
+    try:
+        # An encrypted key would be asked for at the terminal: it gets an empty password, and fails.
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key, password="")
+    except OSError as error:
+        why = f"no certificate with its key, both PEM and readable: {error.strerror or error}"
+        raise ConfigurationError(f"{certificate.name}, {key.name}", why) from None
 
 
 def _alternative_name(host: str) -> x509.GeneralName:

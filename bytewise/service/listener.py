@@ -37,6 +37,15 @@ MAX_CONNECTIONS = 8
 """Most connections at the same time: a scraper, an orchestrator and people. A further one is closed at once."""
 
 
+def listening_socket(setting: str, host: str, port: int) -> socket.socket:
+    """A listening socket at the address of a setting; `ConfigurationError` with the setting's name if it cannot be opened."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, OverflowError) as error:
+        why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+        raise ConfigurationError(setting, f"{host}:{port}: {why}; name an address of this machine and a free port") from None
+
+
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
     """Section `[metrics]`: where the process serves `/metrics`, `/livez`, `/readyz` and `/version`. Without this section it does

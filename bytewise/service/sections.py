@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import U256, Address
 from bytewise.service.secret import read_secret
-from bytewise.service.settings import DatabaseUrl, Endpoints, rpc_endpoints
+from bytewise.service.settings import DatabaseUrl, Endpoints, rpc_endpoints, verify_http_url
 
 SCHEMA_VERSION = 1
 """Version of the settings files' format."""
@@ -56,6 +56,8 @@ class DaSettings:
     def __post_init__(self) -> None:
         if not self.urls:
             raise ConfigurationError("urls", "none: name at least one EigenDA proxy")
+        for each in self.urls:
+            verify_http_url("urls", each, "an EigenDA proxy or store")
 
 
 @dataclass(frozen=True, slots=True)

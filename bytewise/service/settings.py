@@ -14,6 +14,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NewType, TypeVar, cast
+from urllib.parse import urlsplit
 
 from bytewise.protocol import encoding, units
 from bytewise.protocol.errors.actors import ConfigurationError
@@ -31,6 +32,23 @@ class Endpoints(NamedTuple):
     """How many endpoints must give the same answer: more than half."""
 
 
+def verify_http_url(name: str, url: str, of: str) -> str:
+    """The URL of a service, such as "a node", if it is valid; otherwise `ConfigurationError`: no later try would help."""
+    if any(each.isspace() or not each.isprintable() for each in url):
+        # Do not show the text: an invalid URL may contain a key. `urlsplit` silently drops some of these characters.
+        raise ConfigurationError(
+            name, "has a space, a line end or a control character in it: write http://HOST:PORT or https://…"
+        )
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound:
+        raise ConfigurationError(name, f"{url[:80]} is no URL of {of}: http://HOST:PORT or https://…")
+    return url
+
+
 def rpc_endpoints(url: str, urls: tuple[str, ...], quorum: int) -> Endpoints:
     """The endpoints in a process's settings. `quorum` 0 means the smallest majority.
 
@@ -42,6 +60,8 @@ def rpc_endpoints(url: str, urls: tuple[str, ...], quorum: int) -> Endpoints:
     given = (url,) if url else urls
     if len({each.rstrip("/") for each in given}) != len(given) or not all(given):
         raise ConfigurationError("rpc_urls", "one is empty, or named twice")
+    for each in given:
+        verify_http_url("rpc", each, "a node")
     wanted = quorum or len(given) // 2 + 1
     if not len(given) < 2 * wanted <= 2 * len(given):
         raise ConfigurationError("rpc_quorum", f"{wanted} of {len(given)}: must be more than half of them, and at most all")
@@ -57,6 +77,7 @@ command's working folder does not matter."""
 OtherProcess = NewType("OtherProcess", dict[str, Any])
 """Table of a file that several processes share. It belongs to another process, which checks it."""
 
+LAST_PORT = 65_535
 PREFIX = "BYTEWISE__"
 """Every variable with this prefix must name a setting. Other variables are ignored."""
 
@@ -162,6 +183,12 @@ def _build(cls: Any, table: Any, where: str, folder: Path, problems: list[str]) 
         return None
 
 
+def _verify_port(name: str, value: Any) -> None:
+    # A setting of this name is a TCP port. The system would refuse another number with an error that names no setting.
+    if (name == "port" or name.endswith("_port")) and not 0 <= value <= LAST_PORT:
+        raise ValueError(f"{value} is no TCP port: at most {LAST_PORT}, and 0 only where the system may choose")
+
+
 def _read(kind: Any, value: Any, where: str, folder: Path, problems: list[str]) -> Any:
     kind = _required(kind)
     if kind is OtherProcess:
@@ -175,7 +202,10 @@ def _read(kind: Any, value: Any, where: str, folder: Path, problems: list[str]) 
         inner = typing.get_args(kind)[0]
         return tuple(_read(inner, item, f"{where}[{i}]", folder, problems) for i, item in enumerate(value))
     try:
-        return _scalar(kind, value, folder)
+        found = _scalar(kind, value, folder)
+        if kind is int:
+            _verify_port(where.rpartition(".")[2], found)
+        return found
     except (ValueError, BytewiseError) as error:
         problems.append(f"{where}: {error}")
         return None

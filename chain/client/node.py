@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlsplit
 
 from eth_typing import URI
 from requests.exceptions import HTTPError, RequestException
@@ -13,10 +12,11 @@ from web3 import HTTPProvider
 from web3.types import RPCEndpoint, RPCResponse
 
 from bytewise.protocol.encoding import verify_depth
-from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.records import TooLarge
 from bytewise.service import metrics
 from bytewise.service.clock import monotonic_s
+from bytewise.service.settings import verify_http_url
 
 _NO_BATCHES = "if it stays so, this node takes no JSON-RPC batches, or none so long: have it take them, or name another node"
 _WRONG_IDS = "this node, or a proxy before it, mixes answers up: name another node if it stays so"
@@ -103,19 +103,7 @@ class NodeHTTPProvider(HTTPProvider):
 
 def verify_url(url: str) -> str:
     """The URL of a node, if it is valid; otherwise `ConfigurationError`, because no later try would help."""
-    if any(each.isspace() or not each.isprintable() for each in url):
-        # Do not show the text: an invalid URL may contain a key. `urlsplit` silently drops some of these characters.
-        raise ConfigurationError(
-            "rpc", "has a space, a line end or a control character in it: write http://HOST:PORT or https://…"
-        )
-    try:
-        parts = urlsplit(url)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        sound = False
-    if not sound:
-        raise ConfigurationError("rpc", f"{url[:80]} is no URL of a node: http://HOST:PORT or https://…")
-    return url
+    return verify_http_url("rpc", url, "a node")
 
 
 def _error(answer: Any) -> str | None:

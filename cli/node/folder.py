@@ -8,9 +8,13 @@ from typing import Any
 
 from eth_account import Account
 
+from bytewise.inference.manifest import MANIFEST_FILE
+from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
+from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address
 from bytewise.service.certificates import make_certificate
@@ -147,9 +151,22 @@ def _verify_choices(choices: NodeChoices) -> None:
             raise ConfigurationError(option, f"missing: role {role} needs it")
         if isinstance(given, Path) and not given.exists():
             raise ConfigurationError(option, f"{given} does not exist")
+    if choices.artifact is not None and not (choices.artifact / MANIFEST_FILE).is_file():
+        raise ConfigurationError("--artifact", f"{choices.artifact} is no artifact: it has no {MANIFEST_FILE}")
+    if choices.environment_file is not None:
+        _verify_environment(choices.environment_file)
     kinds = [each.value for each in EvidenceType]
     if choices.evidence not in kinds:
         raise ConfigurationError("--evidence", f"{choices.evidence[:40]} is none of {', '.join(kinds)}")
+
+
+def _verify_environment(file: Path) -> None:
+    try:
+        decode(Environment, file.read_bytes())
+    except OSError as error:
+        raise ConfigurationError("--environment", f"{file}: {error.strerror}") from None
+    except Fault as error:
+        raise ConfigurationError("--environment", f"{file} is no environment: {error}") from None
 
 
 def _settings(choices: NodeChoices, chain_id: int) -> str:

@@ -16,6 +16,7 @@ import httpx2
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.signing import SIGNER_TEST, labelled_preimage, preimage_digest, recover
 from bytewise.protocol.units import Digest, hex0x
+from bytewise.service.certificates import verify_server_certificate
 from bytewise.service.clock import SystemClock
 from bytewise.service.installation import SOURCE_ROOT
 from bytewise.service.readiness import Check
@@ -29,6 +30,8 @@ from chain.reads.records import Status
 from cli.node.roles import JUDGES, NodeRole
 from cli.node.view import CheckOfNode, NodeView
 from kms.settings import ShardSettings
+from kms.storage import accounts, keyring
+from kms.storage.sealing import open_sealer
 from serving.settings import OperatorSettings
 from verifier.jobs.cluster_client import cluster_check
 from verifier.settings import NodeSettings
@@ -285,6 +288,33 @@ def device(view: NodeView) -> Check:
     )
 
 
+def shard_account(view: NodeView) -> Check:
+    """Whether a shard's account opens. With a wrap command this is not tried, because the command may ask a person."""
+    settings = view.settings
+    assert isinstance(settings, ShardSettings)
+    if settings.sealing.wrap:
+        address, how = accounts.address_of(settings.folder), "sealed by wrap_command, not opened"
+    else:
+        address = accounts.open_account(settings.folder, open_sealer(settings.folder, settings.sealing)).address
+        how = "opens under its storage key"
+    return Check("account", True, f"{address}, {how}", "an account that opens", "Restore the folder: `bytewise shard restore`.")
+
+
+def certificate(view: NodeView) -> Check:
+    """Whether the certificate that clients see and its key are there and fit."""
+    file, key = _certificate(view)
+    verify_server_certificate(file, key)
+    return Check("certificate", True, file.name, "a certificate with its key", "Make both again, or restore them.")
+
+
+def _certificate(view: NodeView) -> tuple[Path, Path]:
+    settings = view.settings
+    if isinstance(settings, ShardSettings):
+        return settings.folder / keyring.TLS_CERTIFICATE, settings.folder / keyring.TLS_KEY
+    assert isinstance(settings, OperatorSettings)
+    return settings.listen.certificate_file, settings.listen.key_file
+
+
 def ports(view: NodeView) -> Check:
     """Whether the node's ports are free, or used by the running node itself."""
     taken = [f"{host}:{port}" for host, port in _listeners(view) if not _can_bind(host, port)]
@@ -329,8 +359,10 @@ def local_checks(view: NodeView) -> tuple[CheckOfNode, ...]:
     role, enclave = view.role, view.enclave
     hardware = enclave is not None and enclave.evidence is not EvidenceType.SIMULATED
     sends = role not in (NodeRole.SHARD, NodeRole.MONITOR)
+    serves = role in (NodeRole.SHARD, NodeRole.OPERATOR)
     return (
-        *((signer, lease) if sends else ()), database, disk, time_service, memory, ports,
+        *((signer, lease) if sends else ()), *((shard_account,) if role is NodeRole.SHARD else ()),
+        *((certificate,) if serves else ()), database, disk, time_service, memory, ports,
         *((backup_age,) if isinstance(view.settings, NodeSettings | OperatorSettings) and view.settings.backup else ()),
         *((da,) if sends else ()), *((enclave_answers,) if role in JUDGES else ()),
         *((cluster_answers,) if _has_bridge(view) else ()),

@@ -17,8 +17,9 @@ from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
 from bytewise.protocol.errors.records import NotCanonical
 from bytewise.protocol.keys.ceremony_log import MAX_EXCHANGE_BYTES
 from bytewise.service import telemetry
+from bytewise.service.listener import listening_socket
 from kms.ceremony.participant import Participant
-from kms.shard.http_limits import BodyBudget, TurnQueue, listening_socket, server_config
+from kms.shard.http_limits import BodyBudget, TurnQueue, server_config
 from kms.shard.refusals import refusal
 from kms.shard.release import Shard
 

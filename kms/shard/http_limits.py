@@ -6,7 +6,6 @@ its time, from before TLS begins.
 """
 
 import asyncio
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -190,15 +189,6 @@ class TurnQueue:
             yield
         finally:
             self._free.release()
-
-
-def listening_socket(setting: str, host: str, port: int) -> socket.socket:
-    """A listening socket at the address of a setting; `ConfigurationError` with the setting's name if it cannot be opened."""
-    try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except (OSError, OverflowError) as error:
-        why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-        raise ConfigurationError(setting, f"{host}:{port}: {why}; name an address of this machine and a free port") from None
 
 
 def server_config(app: FastAPI, host: str, port: int, certificate: Path, key: Path) -> uvicorn.Config:

@@ -17,7 +17,7 @@ from bytewise.service import metrics, telemetry
 from bytewise.service.clock import ForwardClock, SystemClock
 from bytewise.service.disk import watch_disk
 from bytewise.service.exit_codes import Exit
-from bytewise.service.listener import serve_metrics
+from bytewise.service.listener import listening_socket, serve_metrics
 from bytewise.service.metrics import Actor
 from bytewise.service.readiness import Check, ReadinessRegistry
 from bytewise.service.schedule import stop_on_signals
@@ -33,7 +33,6 @@ from kms.ceremony.participant import Participant, ParticipantConfig
 from kms.settings import ShardSettings
 from kms.shard.api import build_app, serve
 from kms.shard.chain_view import KeyView
-from kms.shard.http_limits import listening_socket
 from kms.shard.listener import ChannelServer
 from kms.shard.process_hardening import harden_process
 from kms.shard.release import Shard

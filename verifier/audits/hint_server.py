@@ -18,9 +18,11 @@ from typing import Any, Protocol
 from bytewise.protocol.decisions.actions import Action
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import metrics, telemetry
+from bytewise.service.certificates import verify_server_certificate
 from bytewise.service.clock import monotonic_s
 from bytewise.service.peers import AddressSlots, seconds_left
 from verifier.audits.audit_hints import PATH, AuditHint, HintBox
@@ -96,7 +98,12 @@ class HintServer:
     """Receives hints in separate threads until `close`."""
 
     def __init__(self, box: HintBox, host: str, port: int, certificate: Path, key: Path, exchange_s: float = EXCHANGE_S) -> None:
-        self._server = _Server((host, port), _Handler)
+        verify_server_certificate(certificate, key)
+        try:
+            self._server = _Server((host, port), _Handler)
+        except OSError as error:
+            why = f"{host}:{port}: {error.strerror}; name an address of this machine and a free port"
+            raise ConfigurationError("hint_listener", why) from None
         self._server.box, self._server.exchange_s = box, exchange_s
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)

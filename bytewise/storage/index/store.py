@@ -223,9 +223,17 @@ class IndexWriter:
     def claim(self, network: NetworkName) -> None:
         """Makes the tables in an empty database, and says what the index is of.
 
-        `ConfigurationError` for an index of something else, or of other rules, and for a database of something else. There are
-        no migrations: an index of other rules is made again from the chain (ADR-069).
+        `ConfigurationError` for an index of something else, or of other rules, and for a database of something else or that is
+        broken. There are no migrations: an index of other rules is made again from the chain (ADR-069).
         """
+        try:
+            self._claim(network)
+        except StoreCorrupt as error:
+            raise ConfigurationError(
+                "index database", f"{error}: remove it, and start again: it is made from the chain"
+            ) from None
+
+    def _claim(self, network: NetworkName) -> None:
         wanted = {"chain_id": str(network.chain_id), "book": network.book, "rules": str(network.rules)}
         with write_transaction(self._engine) as connection:
             _make_tables(connection)

@@ -1,5 +1,7 @@
 """`bytewise run` with what people get wrong: one clear line, the right exit code, no traceback, nothing lost."""
 
+import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -16,8 +18,11 @@ from bytewise.storage.engine import open_database, write_transaction
 from chain.client.address_book import write_network
 from chain.sending.keys import save_signer
 from cli.__main__ import main
+from cli.demo.site import free_ports
+from cli.node.roles import NodeRole
 from tests.fixtures.chain.anvil import Anvil, running_anvil
 from tests.fixtures.chain.devnet import deployed, word
+from tests.fixtures.cli.new_node import options, prepare
 from tests.source import ROOT
 
 WAIT_S = 120
@@ -123,3 +128,139 @@ def run(folder: Path) -> "subprocess.CompletedProcess[str]":
     """The node, until it ends by itself."""
     command = [sys.executable, "-m", "cli", "run", "--config", str(folder / "bytewise.toml")]
     return subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=WAIT_S, check=False)
+
+
+def set_value(name: str, value: str) -> Callable[[Path], None]:
+    """Another value for a setting, as TOML writes it."""
+
+    def change(folder: Path) -> None:
+        file = folder / "bytewise.toml"
+        lines, before = [], file.read_text().splitlines()
+        for line in before:
+            lines.append(f"{name} = {value}" if line.startswith(f"{name} = ") else line)
+        assert lines != before
+        file.write_text("\n".join(lines) + "\n")
+
+    return change
+
+
+def remove(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def spoil(name: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / name).write_text("nonsense")
+
+    return change
+
+
+EVERY_VERB = {
+    "chain node that is no URL": (set_value("rpc_url", '"nowhere"'), "nowhere is no URL of a node"),
+    "DA store that is no URL": (set_value("urls", '["ftp://store"]'), "ftp://store is no URL of an EigenDA proxy"),
+    "port above the last": (set_value("port", "70000"), "port: 70000 is no TCP port"),
+    "port below the first": (set_value("port", "-1"), "port: -1 is no TCP port"),
+}
+"""Settings that no verb accepts."""
+
+
+@pytest.mark.parametrize("verb", ["run", "doctor", "status"])
+@pytest.mark.parametrize("case", EVERY_VERB)
+def test_setting_that_cannot_be_right_is_named_by_each_verb(
+    node: Path, case: str, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change, named = EVERY_VERB[case]
+    change(node)
+    code = main([verb, "--config", str(node / "bytewise.toml")])
+    said = capsys.readouterr()
+    assert code == Exit.USAGE, said
+    assert named in " ".join(said.err.split()) and "Traceback" not in said.err and said.out == ""
+
+
+@pytest.fixture
+def place(network: tuple[Anvil, Path], tmp_path: Path) -> Path:
+    """Everything that the other roles need, with the real network's address book."""
+    prepare(tmp_path)
+    shutil.copy(network[1], tmp_path / "network.json")
+    return tmp_path
+
+
+def made(place: Path, network: tuple[Anvil, Path], role: NodeRole) -> Path:
+    """The folder of a new node, whose ports nobody else has."""
+    words = options(place, role)
+    words[words.index("--rpc") + 1] = network[0].url
+    assert main(["init", "--role", role, str(place / "node"), *words]) == Exit.OK
+    file, (metrics, listen) = place / "node" / "bytewise.toml", free_ports(2)
+    file.write_text(file.read_text().replace("port = 9464", f"port = {metrics}").replace("port = 8443", f"port = {listen}"))
+    return place / "node"
+
+
+def no_environment(folder: Path) -> None:
+    file = folder / "environment.json"
+    file.write_text("{}")
+    set_value("environment_file", f'"{file}"')(folder)
+
+
+OTHER_ROLES = {
+    "operator: spoilt certificate": (NodeRole.OPERATOR, spoil("tls.pem"), "tls.pem, tls.key: no certificate with its key"),
+    "operator: missing TLS key": (NodeRole.OPERATOR, remove("tls.key"), "tls.pem, tls.key: no certificate with its key"),
+    "operator: environment that is none": (NodeRole.OPERATOR, no_environment, "environment.json: is no environment"),
+    "shard: missing storage key": (NodeRole.SHARD, remove("storage.key"), "storage.key"),
+    "shard: missing TLS key": (NodeRole.SHARD, remove("tls.key"), "tls.pem, tls.key"),
+    "shard: port above the last": (NodeRole.SHARD, set_value("channel_port", "70000"), "channel_port: 70000 is no TCP port"),
+    "monitor: index that is none": (NodeRole.MONITOR, spoil("index.db"), "remove it, and start again"),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_ROLES)
+def test_node_of_another_role_says_why_it_cannot_start(network: tuple[Anvil, Path], place: Path, case: str) -> None:
+    role, change, named = OTHER_ROLES[case]
+    folder = made(place, network, role)
+    change(folder)
+    done = run(folder)
+    assert done.returncode == Exit.USAGE, done.stderr
+    assert named in " ".join(done.stderr.split()) and "Traceback" not in done.stderr
+
+
+def test_occupied_port_of_an_operator_is_named(network: tuple[Anvil, Path], place: Path) -> None:
+    folder = made(place, network, NodeRole.OPERATOR)
+    before = (folder / "bytewise.toml").read_text()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        (folder / "bytewise.toml").write_text(re.sub(r"(?s)(\[listen\].*?\nport = )\d+", rf"\g<1>{port}", before))
+        done = run(folder)
+    assert done.returncode == Exit.USAGE and "listen: 127.0.0.1" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["storage.key", "tls.key"])
+def test_doctor_finds_what_a_shard_lacks(
+    network: tuple[Anvil, Path], place: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = made(place, network, NodeRole.SHARD)
+    remove(name)(folder)
+    assert main(["doctor", "--config", str(folder / "bytewise.toml")]) == Exit.NOT_READY
+    assert name in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("role", "option", "given", "named"),
+    [
+        (NodeRole.VERIFIER, "--artifact", "model", "is no artifact"),
+        (NodeRole.OPERATOR, "--environment", "network.json", "is no environment"),
+        (NodeRole.WATCHTOWER, "--rpc", "nowhere", "nowhere is no URL of a node"),
+        (NodeRole.MONITOR, "--rpc", "nowhere", "nowhere is no URL of a node"),
+        (NodeRole.WATCHTOWER, "--da", "ftp://store", "ftp://store is no URL"),
+    ],
+)
+def test_init_names_an_option_that_cannot_be_right(
+    network: tuple[Anvil, Path], place: Path, role: NodeRole, option: str, given: str, named: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    words = options(place, role)
+    value = given if option in ("--rpc", "--da") else str(place / given)
+    if option in words:
+        words[words.index(option) + 1] = value
+    assert main(["init", "--role", role, str(place / "node"), *words]) == Exit.USAGE
+    assert named in " ".join(capsys.readouterr().err.split()) and not (place / "node").exists()

@@ -15,13 +15,13 @@ from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.units import U256
 from bytewise.service.clock import SystemClock
+from bytewise.service.listener import listening_socket
 from bytewise.service.settings import DatabaseUrl
 from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.tables import ReleaseRow
 from bytewise.tee.policy import approve
 from cli.demo.site import free_ports
 from kms.settings import ShardSettings
-from kms.shard.http_limits import listening_socket
 from kms.shard.service import build_participant, build_shard, open_channels
 from tests.fixtures.kms.dkg_fixture import OneEpoch
 from tests.fixtures.kms.governed_policy import GOVERNORS, settings
