@@ -1,5 +1,6 @@
 """The periodic job that scores the node in revealed attention tests: one log line for each reveal, and the results as metrics."""
 
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -20,6 +21,7 @@ class AttentionJob:
     def __init__(self, settings: AttentionSettings, account: Address, read: ReadTests) -> None:
         self._settings, self._account, self._read = settings, account, read
         self._scored: dict[tuple[str, int], Sequence[ScoredTest]] = {}
+        self._skipped: set[str] = set()
 
     def job(self) -> PeriodicJob:
         """The job, for `run_ticks`."""
@@ -27,7 +29,9 @@ class AttentionJob:
 
     def run(self) -> None:
         """One look: reveals that are new or were changed. One that is too early is tried again at the next look."""
-        present = {(path.name, path.stat().st_mtime_ns): path for path in sorted(self._settings.folder.glob("*.json"))}
+        paths = sorted(self._settings.folder.glob("*.json"))
+        self._skipped &= {path.name for path in paths}
+        present = {key: path for path in paths for key in [self._key(path)] if key is not None}
         self._scored = {key: records for key, records in self._scored.items() if key in present}
         for key, path in present.items():
             if key not in self._scored:
@@ -37,6 +41,20 @@ class AttentionJob:
         for result in AttentionResult:
             count = getattr(score.audits, result.value) + getattr(score.seats, result.value)
             metrics.ATTENTION_RESULTS.labels(result=result.value).set(count)
+
+    def _key(self, path: Path) -> tuple[str, int] | None:
+        """Name and time of a regular file; None, logged once, for anything else: a dangling link, a pipe, a file just removed."""
+        try:
+            found = path.stat()
+            reason = "" if stat.S_ISREG(found.st_mode) else "is no regular file"
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+        if not reason:
+            return path.name, found.st_mtime_ns
+        if path.name not in self._skipped:
+            telemetry.log("attention.skipped", file=path.name, reason=reason)
+            self._skipped.add(path.name)
+        return None
 
     def _score(self, key: tuple[str, int], path: Path) -> None:
         try:

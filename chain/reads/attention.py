@@ -1,5 +1,7 @@
 """Attention tests as the chain shows them: the proofs of a reveal, what every account did with each test, other frauds."""
 
+import os
+import stat
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -7,6 +9,7 @@ from typing import NamedTuple
 from bytewise.protocol.attention.reveal import AttentionReveal, AttentionTest, verify_reveal
 from bytewise.protocol.attention.schedule import AttentionTerms
 from bytewise.protocol.attention.score import DrawnAudit, ScoredTest, SettledSeats
+from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_drawn, seats_in_audit_draw
@@ -16,8 +19,11 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Verdict
 from bytewise.protocol.units import Address, Digest
+from chain.client.rpc import reading_answer
 from chain.reads.history import CourtHistory, DisputeOpenedEvent
 from chain.reads.reader import SnapshotReader
+
+_MOVES = ("VerifierJoined", "VerifierLeft")
 
 Rerun = Callable[[AttentionTest], bool | None]
 """Runs the request of a test again: whether the answer differs; None if it cannot be run."""
@@ -43,7 +49,11 @@ class ScoredRange(NamedTuple):
 def read_reveal(path: Path) -> AttentionReveal:
     """The reveal in a file; `ConfigurationError` if it cannot be read, `RevealRefused` if it is none."""
     try:
-        content = path.read_bytes()
+        # Of a pipe it waits for no writer.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigurationError(path.name, "is no regular file")
+            content = file.read()
     except OSError as error:
         raise ConfigurationError(path.name, str(error.strerror)) from None
     try:
@@ -69,7 +79,7 @@ def scored_range(
     records = tuple(
         ScoredTest(
             test, audited.of(test, headers[test.batch_id]), facts.seats(test, only), facts.challenger(test), facts.verdict(test),
-            None if rerun is None else rerun(test),
+            None if rerun is None else rerun(test), audited.is_void(headers[test.batch_id]),
         )
         for test in tests
     )  # fmt: skip
@@ -149,37 +159,86 @@ class CourtFacts:
 
 
 class AuditDraws:
-    """Drawn auditors of tests with their posted results. Stakes of a batch are read once."""
+    """Drawn auditors of tests with their posted results. Members and stakes of a batch are read once."""
 
     def __init__(self, reader: SnapshotReader, head: int, only: Address | None) -> None:
         self._reader, self._head, self._only = reader, head, only
         self._posted: dict[tuple[Digest, Address], AuditResult] = {}
         for result, _ in reader.audits(int(reader.network.deploy_block), head):
             self._posted[result.receipt_id, result.verifier] = result
-        self._batches: dict[int, tuple[Digest, int, list[tuple[Address, int]]]] = {}
+        self._batches: dict[int, _AuditedBatch] = {}
+        self._stakes: dict[tuple[int, Address], int] = {}
 
     def of(self, test: AttentionTest, header: BatchHeader) -> tuple[DrawnAudit, ...]:
-        """The drawn auditors of a test. With `only`, of the others just those that posted something."""
-        if header.batch_id not in self._batches:
-            self._batches[header.batch_id] = self._batch(header)
-        beacon, rate, seats = self._batches[header.batch_id]
-        drawn = [who for who, held in seats if audit_is_drawn(beacon, test.receipt_id, who, rate, held)]
-        posted = [who for receipt, who in self._posted if receipt == test.receipt_id and who not in drawn]
-        return tuple(DrawnAudit(who, self._result(test.receipt_id, who)) for who in (*drawn, *posted))
+        """The drawn auditors of a test and who posted something about it.
 
-    def _batch(self, header: BatchHeader) -> tuple[Digest, int, list[tuple[Address, int]]]:
-        found = self._reader.batch(header.batch_id, self._head)
-        assert found is not None, "its header was read at the same block"
-        params = self._reader.params(found[1].params_version, self._head)
-        if self._only is None:
-            stakes = self._reader.auditors(header.environment, header.block, self._head)
+        With `only`, and if that account was not drawn or posted a result, the other silent auditors are left out: their stakes
+        cost a call each, and are needed only to judge its silence (`ScoredTest.is_audited`).
+        """
+        batch = self._batch(header)
+        posted = {who: AuditOutcome(each.result) for (receipt, who), each in self._posted.items() if receipt == test.receipt_id}
+        only = self._only
+        if only is None or (only not in posted and self._is_drawn(test, batch, only)):
+            asked = batch.members
         else:
-            is_member = self._reader.holdings(self._only, self._head).pool == self._reader.pool_of(header.environment, self._head)
-            stakes = ((self._only, self._reader.stake_at(self._only, header.block, self._head)),) if is_member else ()
-        seats = [(who, seats_in_audit_draw(stake, params.money.audit_unit, is_member=True)) for who, stake in stakes]
-        beacon = self._reader.block_hash(header.block + BEACON_DELAY_BLOCKS)
-        return beacon, params.shares.audit_rate_bps, seats
+            asked = batch.members & {only}
+        drawn = sorted(who for who in asked if self._is_drawn(test, batch, who))
+        return tuple(DrawnAudit(who, posted.get(who)) for who in (*drawn, *sorted(posted.keys() - set(drawn))))
 
-    def _result(self, receipt: Digest, who: Address) -> AuditOutcome | None:
-        posted = self._posted.get((receipt, who))
-        return None if posted is None else AuditOutcome(posted.result)
+    def is_void(self, header: BatchHeader) -> bool:
+        """Whether the batch is void: nobody could read its list."""
+        return self._batch(header).is_void
+
+    def _is_drawn(self, test: AttentionTest, batch: "_AuditedBatch", who: Address) -> bool:
+        if who not in batch.members:
+            return False
+        key = (batch.header.batch_id, who)
+        if key not in self._stakes:
+            self._stakes[key] = self._reader.stake_at(who, batch.header.block, self._head)
+        seats = seats_in_audit_draw(self._stakes[key], batch.params.money.audit_unit, is_member=True)
+        return audit_is_drawn(batch.beacon, test.receipt_id, who, batch.params.shares.audit_rate_bps, seats)
+
+    def _batch(self, header: BatchHeader) -> "_AuditedBatch":
+        if header.batch_id not in self._batches:
+            found = self._reader.batch(header.batch_id, self._head)
+            assert found is not None, "its header was read at the same block"
+            self._batches[header.batch_id] = _AuditedBatch(
+                header, self._reader.block_hash(header.block + BEACON_DELAY_BLOCKS),
+                self._reader.params(found[1].params_version, self._head),
+                auditors_in_window(self._reader, header, found[1].window_end, self._head), found[1].is_void,
+            )  # fmt: skip
+        return self._batches[header.batch_id]
+
+
+class _AuditedBatch(NamedTuple):
+    """What decides who audits the receipts of a batch."""
+
+    header: BatchHeader
+    beacon: Digest
+    params: ParamSet
+    members: frozenset[Address]
+    is_void: bool
+
+
+def auditors_in_window(reader: SnapshotReader, header: BatchHeader, window_end: int, head: int) -> frozenset[Address]:
+    """Members that `Audits.post` takes for a batch until the end of its window: in the pool of its environment since its block.
+
+    Who quit or moved before the end could not post. The registry tells only the present pool of an account, so who left later is
+    found by its first event after the batch. No state of an old block is read, which few nodes have.
+    """
+    pool = reader.pool_of(header.environment, head)
+    members = {
+        each.account
+        for each in reader.verifiers(pool, head)
+        if each.verifier.pool == pool and each.verifier.joined_at <= header.block
+    }
+    end = reader.client.block(head).timestamp - reader.snapshot(header.operator, head).clock + window_end
+    seen = set[Address]()
+    for log in reader.client.logs("Registry", reader.network.addresses.registry, _MOVES, header.block + 1, head):
+        with reading_answer(log.event):
+            who, left = Address(log.values["verifier"]), log.event == "VerifierLeft" and Digest(log.values["pool"]) == pool
+        # Pauses only add to the difference of time and clock: the clock of that block was surely past the end.
+        if who not in seen and left and reader.client.block(log.block).timestamp > end:
+            members.add(who)
+        seen.add(who)
+    return frozenset(members)

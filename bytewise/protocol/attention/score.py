@@ -1,7 +1,8 @@
 """What each account did with attention tests: it caught a test, missed it, was silent, or could not decide.
 
 Only tests that are proven false count: by a verdict, or because the reader ran the request again. A result of unavailability is
-no miss: an account that cannot open a receipt says so honestly, so such results have a column of their own.
+no miss: an account that cannot open a receipt says so honestly, so such results have a column of their own. Nor is silence where
+the fund may have withheld the receipt: it is one only if most drawn auditors found something (`ScoredTest.is_audited`).
 """
 
 import enum
@@ -27,9 +28,9 @@ class AttentionResult(enum.StrEnum):
     MISSED = "missed"
     """It said that the receipt is true, or found another false answer."""
     SILENT = "silent"
-    """It was drawn and posted or revealed nothing."""
+    """It was drawn and posted or revealed nothing, although most others could."""
     UNAVAILABLE = "unavailable"
-    """It could not decide: no bytes, no key, or a machine that cannot run the request."""
+    """It could not decide: no bytes, no key, or a machine that cannot run the request. Perhaps nobody could."""
 
 
 class DrawnAudit(NamedTuple):
@@ -66,6 +67,8 @@ class ScoredTest:
     """The final verdict; NONE without a dispute."""
     rerun_differs: bool | None = None
     """Whether the reader ran the request again and got another answer; None if it did not run it."""
+    is_void: bool = False
+    """Whether its batch is void: its list was not readable."""
 
     @property
     def is_false(self) -> bool | None:
@@ -73,6 +76,16 @@ class ScoredTest:
         if self.rerun_differs is not None:
             return self.rerun_differs
         return True if self.verdict in (Verdict.OVERTURNED, Verdict.INVALID) else None
+
+    @property
+    def is_audited(self) -> bool:
+        """Whether more than half of the drawn auditors posted a match or a mismatch: then envelope and list were to be had.
+
+        An auditor without them posts nothing. The chain does not show whether a fund withheld them, and a fund can hand them to
+        its friends or upload them later. It cannot make most members say that they executed what they do not have.
+        """
+        found = sum(each.posted in (AuditOutcome.MATCH, AuditOutcome.MISMATCH) for each in self.auditors)
+        return not self.is_void and 2 * found > len(self.auditors)
 
     @property
     def is_signalled(self) -> bool:
@@ -143,7 +156,7 @@ def score_tests(records: Iterable[ScoredTest], watchers: Iterable[Address] = ())
     seats: dict[Address, list[AttentionResult]] = {}
     for record in proven:
         for auditor in record.auditors:
-            audits.setdefault(auditor.verifier, []).append(audit_result(auditor.posted))
+            audits.setdefault(auditor.verifier, []).append(audit_result(auditor.posted, record.is_audited))
         for held in record.seats:
             seats.setdefault(held.voter, []).append(seats_result(record.test.receipt, held, record.verdict))
     accounts = {*watchers, *audits, *seats, *(each.challenger for each in proven if each.challenger is not None)}
@@ -155,10 +168,10 @@ def score_tests(records: Iterable[ScoredTest], watchers: Iterable[Address] = ())
     }  # fmt: skip
 
 
-def audit_result(posted: AuditOutcome | None) -> AttentionResult:
-    """The result of an audit of a test."""
+def audit_result(posted: AuditOutcome | None, is_audited: bool) -> AttentionResult:
+    """The result of an audit of a test. `is_audited`: whether others show that it could be audited."""
     if posted is None:
-        return AttentionResult.SILENT
+        return AttentionResult.SILENT if is_audited else AttentionResult.UNAVAILABLE
     results = {AuditOutcome.MISMATCH: AttentionResult.CAUGHT, AuditOutcome.MATCH: AttentionResult.MISSED}
     return results.get(posted, AttentionResult.UNAVAILABLE)
 

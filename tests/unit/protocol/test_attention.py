@@ -225,9 +225,10 @@ def test_reveal_with_a_changed_byte_of_a_proof_is_refused(data: st.DataObject) -
 # --- the score ---
 
 CAREFUL, LAZY, SILENT, BLIND, TOWER = (signer(name).address for name in ("careful", "lazy", "silent", "blind", "tower"))
+OTHERS = tuple(signer(f"other {i}").address for i in range(4))
 AUDITORS = (
     DrawnAudit(CAREFUL, AuditOutcome.MISMATCH), DrawnAudit(LAZY, AuditOutcome.MATCH), DrawnAudit(SILENT, None),
-    DrawnAudit(BLIND, AuditOutcome.NONE),
+    DrawnAudit(BLIND, AuditOutcome.NONE), *(DrawnAudit(each, AuditOutcome.MISMATCH) for each in OTHERS[:1]),
 )  # fmt: skip
 
 
@@ -258,7 +259,7 @@ def test_careful_member_scores_well_and_lazy_or_silent_one_badly() -> None:
     scores = score_tests([convicted(test) for test in (*TESTS, *TESTS)])
     count = len(TESTS)
     assert {who: score.caught_bps for who, score in scores.items()} == {
-        CAREFUL: 10_000, LAZY: 0, SILENT: 0, BLIND: None, TOWER: None,
+        CAREFUL: 10_000, LAZY: 0, SILENT: 0, BLIND: None, TOWER: None, OTHERS[0]: 10_000,
     }  # fmt: skip
     assert (scores[LAZY].audits.missed, scores[LAZY].seats.missed) == (count, count)
     assert (scores[SILENT].audits.silent, scores[SILENT].seats.silent) == (count, count)
@@ -298,6 +299,27 @@ def test_unproven_or_true_answer_counts_for_nobody() -> None:
     assert (unproven.is_false, true.is_false, withheld.is_false) == (None, False, None)
     assert score_tests([unproven, true, withheld]) == {}
     assert score_tests([dataclasses.replace(unproven, rerun_differs=True)])[LAZY].audits.missed == 1
+
+
+@pytest.mark.parametrize(
+    ("found", "silent", "none", "is_void", "column"),
+    [
+        (0, 3, 0, False, "unavailable"),
+        (0, 3, 2, False, "unavailable"),
+        (1, 3, 0, False, "unavailable"),
+        (2, 2, 0, False, "unavailable"),
+        (3, 2, 0, False, "silent"),
+        (3, 1, 2, False, "unavailable"),
+        (3, 2, 0, True, "unavailable"),
+    ],
+)
+def test_silence_is_one_only_if_most_could_audit(found: int, silent: int, none: int, is_void: bool, column: str) -> None:
+    """A fund that hands its ciphertext to a few friends makes no other member silent."""
+    names = [signer(f"auditor {i}").address for i in range(found + silent + none)]
+    posted = [AuditOutcome.MISMATCH] * found + [None] * silent + [AuditOutcome.NONE] * none
+    record = convicted(TESTS[0], auditors=tuple(map(DrawnAudit, names, posted)), seats=(), is_void=is_void)
+    score = score_tests([record])[names[found]]
+    assert getattr(score.audits, column) == 1 and sum(dataclasses.asdict(score.audits).values()) == 1
 
 
 def test_watchtower_misses_only_what_an_auditor_showed() -> None:

@@ -1,6 +1,7 @@
 """The job that scores a node in revealed attention tests: each file once, again when it changes, later when it is too early."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,7 +36,8 @@ class Reveals:
         if content == "lie":
             raise RevealRefused("commitment", "is to other terms or another key")
         test = TESTS[list(POSTED).index(content)]
-        return [ScoredTest(test, (DrawnAudit(ME, POSTED[content]),), rerun_differs=True)]
+        others = (DrawnAudit(signer(name).address, AuditOutcome.MATCH) for name in ("one", "two"))
+        return [ScoredTest(test, (DrawnAudit(ME, POSTED[content]), *others), rerun_differs=True)]
 
     def results(self) -> dict[str, float]:
         """The metric, by result."""
@@ -77,6 +79,19 @@ def test_reveal_that_is_too_early_is_tried_again_and_a_lie_is_not(reveals: Revea
     assert reveals.read_files == ["early.json", "lie.json", "early.json"]
     assert [line["event"] for line in events(capsys)] == ["attention.postponed", "attention.refused", "attention.postponed"]
     assert reveals.results()["caught"] == 0
+
+
+def test_what_is_no_readable_file_is_skipped(reveals: Reveals, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file may be a dangling link, or be taken away while the folder is read; a pipe must not hold the job."""
+    (reveals.folder / "dangling.json").symlink_to(reveals.folder / "none")
+    os.mkfifo(reveals.folder / "pipe.json")
+    (reveals.folder / "folder.json").mkdir()
+    (reveals.folder / "match.json").write_text("match")
+    for _ in range(2):
+        reveals.job.run()
+    assert reveals.read_files == ["match.json"] and reveals.results()["missed"] == 1
+    skipped = [line["file"] for line in events(capsys) if line["event"] == "attention.skipped"]
+    assert skipped == ["dangling.json", "folder.json", "pipe.json"], "once each"
 
 
 def test_folder_that_is_missing_has_no_tests(tmp_path: Path) -> None:
