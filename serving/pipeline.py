@@ -14,7 +14,10 @@ from dataclasses import dataclass, replace
 from bytewise.crypto.envelope import seal, sealing_key
 from bytewise.crypto.hybrid import recipients
 from bytewise.ports import BlobStore, Clock, Engine
-from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.encoding import decode, encode, verify_size
+from bytewise.protocol.errors.actors import BadRequest, TryAgain
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import TooLarge
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.records.answer import completion, several
 from bytewise.protocol.records.compare import Generated
@@ -25,7 +28,7 @@ from bytewise.protocol.signing import Domain, LocalSigner, Signer, typed_preimag
 from bytewise.protocol.units import U8, U64, U256, ZERO_DIGEST, Blob, Digest, hex0x
 from bytewise.service import metrics, telemetry
 from bytewise.storage.journal import Journal
-from bytewise.storage.receipt_store import IssuedReceipt, ReceiptStore
+from bytewise.storage.receipt_store import IssuedReceipt, ReceiptStore, StoredDraft
 from serving.anchoring_order import verify_time_left
 from serving.openai import ChatRequest
 from serving.readiness import Readiness, ReadinessWatch
@@ -85,6 +88,15 @@ class DraftedAnswer:
     choices: tuple[SealedAnswer, ...]
 
 
+def readable_draft(answer: DraftedAnswer) -> bytes:
+    """The bytes of an answer as they are stored before its receipts are signed. `BadRequest` if they are too large to be read
+    again: choices of the largest bucket are."""
+    try:
+        return verify_size(encode(answer))
+    except TooLarge:
+        raise BadRequest("n", "choices of this size cannot be signed together: ask for fewer") from None
+
+
 class Pipeline:
     """Turns chat requests into stored, signed answers."""
 
@@ -139,27 +151,34 @@ class Pipeline:
             for seq, ((request, signature), each) in enumerate(zip(asked, finished, strict=True), first)
         ]
         answer = DraftedAnswer(key, once, epoch.assurance, tuple(sealed))
+        draft = StoredDraft(first, len(sealed), min(each.receipt.anchor_by for each in sealed), readable_draft(answer))
         for each in sealed:
             entry = {"seq": str(each.receipt.seq), "req_hash": hex0x(each.receipt.req_hash)}
             deps.journal.append("receipt.sign", receipt_id(deps.anchor, each.receipt), entry)
-        deps.receipt_store.draft(first, len(sealed), encode(answer))
+        deps.receipt_store.draft(draft)
         return self._issue(answer)
 
     def _finish_draft(self) -> Digest | None:
         """Signs and stores the answer whose signatures were lost; the name of its request. None if there is none.
 
-        With half of the promised time or less left, their numbers stay without receipts. `Unavailable` while nobody signs.
+        With half of the promised time or less left, their numbers stay without receipts, whether the draft can be decoded or
+        not. `Unavailable` while nobody signs, or while a draft that cannot be decoded is not given up yet.
         """
         deps = self._deps
-        content = deps.receipt_store.drafted()
-        if content is None:
+        draft = deps.receipt_store.drafted()
+        if draft is None:
             return None
-        answer, (readiness, _) = decode(DraftedAnswer, content), deps.watch.open()
-        first = answer.choices[0].receipt
-        if first.anchor_by - readiness.timestamp <= self._anchor_within_s / 2:
+        readiness, _ = deps.watch.open()
+        left_s = draft.anchor_by - readiness.timestamp - self._anchor_within_s // 2
+        if left_s <= 0:
             deps.receipt_store.give_up_draft()
-            telemetry.log("receipt.given_up", seq=first.seq, count=len(answer.choices), anchor_by=first.anchor_by)
+            telemetry.log("receipt.given_up", seq=draft.first_seq, count=draft.receipts, anchor_by=draft.anchor_by)
             return None
+        try:
+            answer = decode(DraftedAnswer, draft.content)
+        except Fault:
+            # Its receipts may be signed, so their numbers go to no other receipt.
+            raise TryAgain("operator", f"an earlier answer cannot be read, and is given up in {left_s} s") from None
         self._issue(answer)
         return answer.key
 

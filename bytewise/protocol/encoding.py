@@ -64,11 +64,7 @@ def parse(data: bytes, max_marks: int = MAX_MARKS) -> Any:
 
     A reader of small untrusted records passes its own `max_marks`: a megabyte of `{},` costs eighty times a megabyte of hex.
     """
-    if len(data) > MAX_DOCUMENT_BYTES:
-        raise TooLarge(f"{len(data)} bytes, at most {MAX_DOCUMENT_BYTES}")
-    marks = sum(data.count(mark) for mark in MARKS)
-    if marks > max_marks:
-        raise TooLarge(f"{marks} marks, at most {max_marks}")
+    verify_size(data, max_marks)
     verify_depth(data)
     try:
         value = json.loads(
@@ -79,6 +75,16 @@ def parse(data: bytes, max_marks: int = MAX_MARKS) -> Any:
     except (ValueError, RecursionError) as error:
         raise NotCanonical(_reason(error)) from None
     return value
+
+
+def verify_size(data: bytes, max_marks: int = MAX_MARKS) -> bytes:
+    """The bytes of a document that is small enough for `parse`; otherwise `TooLarge`."""
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise TooLarge(f"{len(data)} bytes, at most {MAX_DOCUMENT_BYTES}")
+    marks = sum(data.count(mark) for mark in MARKS)
+    if marks > max_marks:
+        raise TooLarge(f"{marks} marks, at most {max_marks}")
+    return data
 
 
 def verify_depth(data: bytes) -> bytes:

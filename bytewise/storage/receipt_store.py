@@ -6,7 +6,7 @@ a signature may exist although nobody got it, so the numbers of a draft go to no
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Engine, delete, insert, select, update
@@ -41,6 +41,20 @@ class IssuedReceipt:
     """Unix seconds of chain time at which its Request expires."""
 
 
+@dataclass(frozen=True, slots=True)
+class StoredDraft:
+    """An answer whose receipts may be signed. The numbers are known even if nobody can decode the content."""
+
+    first_seq: int
+    """Number of its first receipt."""
+    receipts: int
+    """How many receipts it has."""
+    anchor_by: int
+    """Unix seconds of chain time by which its receipts promise to be anchored."""
+    content: bytes
+    """The answer."""
+
+
 class ReceiptStore:
     """The receipt store of one operator account; every method is one transaction."""
 
@@ -58,27 +72,27 @@ class ReceiptStore:
         """Number of the last signed receipt; 0 before the first."""
         return self.next_seq() - 1
 
-    def draft(self, first_seq: int, receipts: int, content: bytes) -> None:
+    def draft(self, draft: StoredDraft) -> None:
         """Stores an answer before its receipts are signed. `SequenceBroken` if their numbers are not the next ones."""
-        values = {"operator": self._operator, "first_seq": first_seq, "receipts": receipts, "content": content}
         with write_transaction(self._engine) as connection:
             lock_name(connection, "receipt sequence")
             expected = self._next(connection)
-            if first_seq != expected:
-                raise SequenceBroken(self._operator, first_seq, expected)
+            if draft.first_seq != expected:
+                raise SequenceBroken(self._operator, draft.first_seq, expected)
             self._forget_draft(connection)
-            connection.execute(insert(DraftedAnswerRow).values(**values))
+            connection.execute(insert(DraftedAnswerRow).values(operator=self._operator, **asdict(draft)))
 
-    def drafted(self) -> bytes | None:
+    def drafted(self) -> StoredDraft | None:
         """The answer whose numbers are the next ones and whose receipts may be signed; None if there is none."""
-        query = select(DraftedAnswerRow.first_seq, DraftedAnswerRow.content).where(DraftedAnswerRow.operator == self._operator)
+        row = DraftedAnswerRow
+        query = select(row.first_seq, row.receipts, row.anchor_by, row.content).where(row.operator == self._operator)
         with read_transaction(self._engine) as connection:
-            row = connection.execute(query).one_or_none()
-            return row.content if row is not None and row.first_seq == self._next(connection) else None
+            found = connection.execute(query).one_or_none()
+            return StoredDraft(*found) if found is not None and found.first_seq == self._next(connection) else None
 
     def give_up_draft(self) -> None:
         """Deletes the draft. Its numbers stay without receipts: the next one gets a later number."""
-        query = select(DraftedAnswerRow).where(DraftedAnswerRow.operator == self._operator)
+        query = select(DraftedAnswerRow.first_seq, DraftedAnswerRow.receipts).where(DraftedAnswerRow.operator == self._operator)
         with write_transaction(self._engine) as connection:
             lock_name(connection, "receipt sequence")
             row = connection.execute(query).one()

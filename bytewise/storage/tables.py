@@ -297,6 +297,8 @@ class DraftedAnswerRow(Base):
     operator: Mapped[Account] = mapped_column(primary_key=True)
     first_seq: Mapped[Int64]
     receipts: Mapped[int]
+    anchor_by: Mapped[Int64]
+    """Unix seconds of chain time by which its receipts promise to be anchored."""
     content: Mapped[Bytes]
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from bytewise.protocol import encoding
 from bytewise.protocol.digests import Label, labelled
-from bytewise.protocol.errors.actors import SignerAway, TryAgain
+from bytewise.protocol.encoding import MAX_DOCUMENT_BYTES
+from bytewise.protocol.errors.actors import BadRequest, SignerAway, TryAgain
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.records.compare import Generated
 from bytewise.protocol.records.receipt import SignedEmptyLeaf, SignedReceipt
@@ -18,6 +20,7 @@ from bytewise.protocol.units import U64, Blob
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.migrate import migrate
+from bytewise.storage.receipt_store import StoredDraft
 from serving.anchoring_order import ServiceTerms
 from serving.openai import read_chat_request
 from serving.pipeline import Pipeline, PipelineDeps
@@ -225,3 +228,28 @@ def test_number_whose_signature_was_lost_for_too_long_gets_an_empty_leaf(queue: 
     (header,) = queue.scene.sent
     assert (header.first_seq, header.count) == (1, 2)
     assert [type(each) for each in queue.scene.receipt_store.leaves(1)] == [SignedEmptyLeaf, SignedReceipt]
+
+
+@pytest.mark.parametrize("content", [b'"' + b"a" * MAX_DOCUMENT_BYTES + b'"', b'{"of":"another release"}', b""])
+def test_draft_that_cannot_be_decoded_lasts_no_longer_than_others(
+    queue: QueueFixture, content: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    queue.scene.receipt_store.draft(StoredDraft(1, 3, queue.scene.timestamp + WITHIN_S, content))
+    for _ in range(2):
+        with pytest.raises(TryAgain, match=f"cannot be read, and is given up in {WITHIN_S - WITHIN_S // 2} s"):
+            queue.ask()
+    assert queue.scene.receipt_store.next_seq() == 1
+    queue.close(timestamp=queue.scene.timestamp + WITHIN_S - WITHIN_S // 2)
+    queue.ask()
+    assert queue.signed() == [(4, 1)] and capfd.readouterr().err.count("receipt.given_up") == 1
+
+
+def test_answer_too_large_to_be_decoded_is_refused_unsigned(queue: QueueFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    lossy = with_signer(queue, 0)
+    with monkeypatch.context() as limits:
+        limits.setattr(encoding, "MAX_DOCUMENT_BYTES", 5_000)
+        with pytest.raises(BadRequest, match="n: choices of this size cannot be signed together: ask for fewer"):
+            queue.ask()
+    assert lossy.asked == [] and queue.scene.receipt_store.drafted() is None
+    queue.ask()
+    assert queue.signed() == [(1, 1)]

@@ -10,7 +10,7 @@ from bytewise.protocol.errors.actors import StoreCorrupt
 from bytewise.protocol.errors.records import SequenceBroken
 from bytewise.protocol.units import Address, Digest
 from bytewise.storage.engine import open_database
-from bytewise.storage.receipt_store import IssuedReceipt, ReceiptStore
+from bytewise.storage.receipt_store import IssuedReceipt, ReceiptStore, StoredDraft
 from tests.fixtures.storage.children import Child, race
 from tests.fixtures.storage.databases import SqliteFiles
 from tests.fixtures.storage.hand_clock import HandClock
@@ -178,14 +178,14 @@ def test_a_batch_is_not_built_twice_in_different_ways(receipt_store: ReceiptStor
 def test_draft_keeps_the_next_numbers(receipt_store: ReceiptStore) -> None:
     issue(receipt_store, 1)
     with pytest.raises(SequenceBroken):
-        receipt_store.draft(3, 1, b"too early")
-    receipt_store.draft(2, 2, b"draft")
-    assert receipt_store.drafted() == b"draft" and receipt_store.next_seq() == 2
-    receipt_store.draft(2, 1, b"another")
-    assert receipt_store.drafted() == b"another"
+        receipt_store.draft(StoredDraft(3, 1, 50, b"too early"))
+    receipt_store.draft(StoredDraft(2, 2, 50, b"draft"))
+    assert receipt_store.drafted() == StoredDraft(2, 2, 50, b"draft") and receipt_store.next_seq() == 2
+    receipt_store.draft(StoredDraft(2, 1, 60, b"another"))
+    assert receipt_store.drafted() == StoredDraft(2, 1, 60, b"another")
     issue(receipt_store, 1)
     assert receipt_store.drafted() is None and receipt_store.next_seq() == 3
-    receipt_store.draft(3, 2, b"lost")
+    receipt_store.draft(StoredDraft(3, 2, 50, b"lost"))
     receipt_store.give_up_draft()
     assert receipt_store.drafted() is None and receipt_store.next_seq() == 5
     assert [each.receipt.seq for each in receipt_store.unbatched(9)] == [1, 2]

@@ -351,6 +351,7 @@ def _drafted_answer() -> None:
         sa.Column("operator", sa.String(length=42), nullable=False),
         sa.Column("first_seq", sa.BigInteger(), nullable=False),
         sa.Column("receipts", sa.Integer(), nullable=False),
+        sa.Column("anchor_by", sa.BigInteger(), nullable=False),
         sa.Column("content", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("operator", name=op.f("pk_drafted_answer")),
     )
