@@ -3,8 +3,9 @@
 import json
 import re
 import subprocess
+import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,8 +24,10 @@ MODULES = Path(__file__).resolve().parents[2]
 START = "import runpy, sys; sys.path.append(sys.argv.pop(1)); runpy.run_module('gossip', run_name='__main__', alter_sys=True)"
 START_S = 60.0
 """Longest time in which the gossip process prints its identity, in seconds."""
-_ADDRESS = re.compile(r"/(?:ip4|ip6|dns4|dns6)/[^/\s]+/tcp/([0-9]{1,5})")
+_ADDRESS = re.compile(r"/(?:ip4|ip6|dns4|dns6)/[\w.:-]+/tcp/([0-9]{1,5})")
+_HEADER = re.compile(r"^[ \t]*\[[ \t]*gossip[ \t]*\][ \t]*(?:#.*)?$", re.MULTILINE)
 _IDENTITY = re.compile(r'peer_key = "(0x[0-9a-f]{64})"\npeer_proof = "(0x[0-9a-f]{128})"\n?')
+_UNREADABLE = "the new settings would not be readable: write a line [gossip], and use names of folders without control characters"
 
 PythonOption = Annotated[Path, typer.Option("--python", help="Python of the environment that `make gossip-venv` made.")]
 AddressOption = Annotated[
@@ -55,14 +58,14 @@ def connect(
         raise ConfigurationError(str(config), f"gossip is set up already: remove {file.name} and the settings in [gossip] first")
     heard = listen or f"/ip4/0.0.0.0/tcp/{ports[0]}"
     _port("--listen", heard)
-    key, proof = write_process_settings(python, file, heard, account)
-    settings = {
+    settings: dict[str, Any] = {
         "process": f"unix:{folder / 'gossip.sock'}", "peers_file": "peers.json", "identities_folder": "identities",
-        "bls_key_file": "bls.key", "envelopes_folder": "envelopes", "addresses": address, "peer_key": key, "peer_proof": proof,
+        "bls_key_file": "bls.key", "envelopes_folder": "envelopes", "addresses": address,
         "python_file": str(python.absolute()), "settings_file": file.name,
     }  # fmt: skip
-    lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in settings.items())
-    _replace(config, _with_gossip(config.read_text(), lines))
+    _with_gossip(config, settings)  # Names what cannot be written before anything is.
+    key, proof = write_process_settings(python, file, heard, account)
+    _replace(config, _with_gossip(config, settings | {"peer_key": key, "peer_proof": proof}))
     print(
         f"{file.name} and [gossip] of {config.name} are written. Next:\n"
         f"1. restart the node: bytewise run --config {config}\n"
@@ -110,11 +113,13 @@ def _port(option: str, address: str) -> int:
 def write_process_settings(python: Path, file: Path, listen: str, account: "Address") -> tuple[str, str]:
     """Writes gossip.toml and makes the peer key. Returns the public key and its signature for the account; after an error
     nothing is left but the key."""
-    _replace(file, (
+    text = (
         "# Settings of the gossip process. Paths are relative to this file.\n"
         'peers_file = "peers.json"\nsocket = "gossip.sock"\nkey_file = "gossip.key"\nenvelopes_folder = "envelopes"\n'
-        f'listen = "{listen}"\n'
-    ))  # fmt: skip
+        f"{_toml({'listen': listen})}\n"
+    )
+    _read_back(file, text)
+    _replace(file, text)
     try:
         return _identity(python, file, account)
     except ConfigurationError:
@@ -136,11 +141,27 @@ def _identity(python: Path, file: Path, account: "Address") -> tuple[str, str]:
     return found[1], found[2]
 
 
-def _with_gossip(text: str, settings: str) -> str:
-    """The settings file with `settings` first in its section [gossip]."""
-    if re.search(r"^\[gossip\]$", text, re.MULTILINE):
-        return re.sub(r"^\[gossip\]$", lambda _: f"[gossip]\n{settings}", text, count=1, flags=re.MULTILINE)
-    return f"{text.rstrip()}\n\n[gossip]\n{settings}\n"
+def _with_gossip(config: Path, settings: dict[str, Any]) -> str:
+    """The settings file with `settings` first in its section [gossip]. `ConfigurationError` if it would say anything else."""
+    text, lines = config.read_text(), _toml(settings)
+    found = _HEADER.search(text)
+    new = f"{text[: found.end()]}\n{lines}{text[found.end() :]}" if found else f"{text.rstrip()}\n\n[gossip]\n{lines}\n"
+    if _read_back(config, new) != read_document(config) | {"gossip": settings}:
+        raise ConfigurationError(config.name, _UNREADABLE)
+    return new
+
+
+def _toml(settings: dict[str, Any]) -> str:
+    # JSON writes texts and lists of texts as TOML does, but for escapes of characters above U+FFFF.
+    return "\n".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in settings.items())
+
+
+def _read_back(file: Path, text: str) -> dict[str, Any]:
+    """What the new text of a settings file says; `ConfigurationError` if nobody can read it."""
+    try:
+        return tomllib.loads(text.encode().decode())
+    except ValueError as error:
+        raise ConfigurationError(file.name, f"{_UNREADABLE} ({error})") from None
 
 
 def _replace(path: Path, text: str) -> None:

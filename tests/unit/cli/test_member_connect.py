@@ -67,7 +67,9 @@ def test_the_rest_of_the_settings_stays_as_it_was(member: Path, python: Path) ->
     assert after.gossip != before.gossip == GossipSettings() and after.signer == before.signer and after.votes == before.votes
 
 
-@pytest.mark.parametrize("address", ["192.0.2.1:4001", "/ip4/192.0.2.1/tcp/70000", "/ip4/192.0.2.1/tcp/0", '/ip4/"/tcp/1 x', ""])
+@pytest.mark.parametrize(
+    "address", ["192.0.2.1:4001", "/ip4/192.0.2.1/tcp/70000", "/ip4/192.0.2.1/tcp/0", '/ip4/"/tcp/1 x', "/ip4/a\x7fb/tcp/1", ""]
+)
 def test_wrong_address_is_named_and_nothing_is_written(
     member: Path, python: Path, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,6 +77,42 @@ def test_wrong_address_is_named_and_nothing_is_written(
     assert connect(member, python, "--address", address) == Exit.USAGE
     assert "--address" in capsys.readouterr().err
     assert member.read_text() == text and not (member.parent / "gossip.toml").exists()
+
+
+def test_address_to_listen_on_cannot_write_further_settings(
+    member: Path, python: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert connect(member, python, "--address", ADDRESS, "--listen", '/ip4/0.0.0.0"#x/tcp/4001') == Exit.USAGE
+    assert "--listen" in capsys.readouterr().err and not (member.parent / "gossip.toml").exists()
+
+
+@pytest.mark.parametrize("header", ["[gossip]  # over libp2p", "[ gossip ]", "\t[gossip]#"])
+def test_header_of_the_section_may_have_spaces_and_a_comment(member: Path, python: Path, header: str) -> None:
+    member.write_text(member.read_text().replace("[gossip]", header, 1))
+    assert connect(member, python) == Exit.OK
+    assert load_settings(NodeSettings, member).gossip.addresses == (ADDRESS,) and header in member.read_text()
+
+
+@pytest.mark.parametrize("section", ["gossip = {}\n", '["gossip"]\n'])
+def test_settings_that_no_node_could_read_are_not_written(
+    member: Path, python: Path, section: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = section + member.read_text().replace("[gossip]", "", 1)
+    if section.startswith("["):
+        text = member.read_text().replace("[gossip]", section, 1)
+    member.write_text(text)
+    before = sorted(member.parent.iterdir())
+    assert connect(member, python) == Exit.USAGE
+    told = " ".join(capsys.readouterr().err.split())
+    assert "[gossip]" in told and member.read_text() == text and sorted(member.parent.iterdir()) == before
+
+
+def test_node_in_a_folder_with_an_unusual_name_is_connected(tmp_path: Path, python: Path) -> None:
+    folder = tmp_path / '\U0001f600 "quoted" \\ ü'
+    folder.mkdir()
+    member = new_node(folder, NodeRole.MEMBER)
+    assert connect(member, python) == Exit.OK
+    assert load_settings(NodeSettings, member).gossip.socket == member.parent / "gossip.sock"
 
 
 def test_environment_without_libp2p_is_named(member: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
