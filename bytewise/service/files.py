@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import stat
 from pathlib import Path
 
 from bytewise.protocol.errors.actors import ConfigurationError
@@ -10,8 +11,9 @@ from bytewise.protocol.errors.actors import ConfigurationError
 def replace_file(path: Path, data: bytes) -> None:
     """Replaces a file atomically. Whenever process or machine stop, the old file or the new one is there.
 
-    The file is on the disk when the function returns. A link stays, and its target is replaced. Of two writers the last one
-    wins. `ConfigurationError` if the file cannot be written. A killed writer leaves at most a hidden draft (`.NAME.….new`).
+    The file is on the disk when the function returns, with the mode of the old one. A link stays, and its target is
+    replaced. Of two writers the last one wins. `ConfigurationError` if the file cannot be written. A killed writer leaves at most
+    a hidden draft (`.NAME.….new`).
     """
     try:
         whole = Path(os.path.realpath(path))
@@ -38,8 +40,13 @@ def shown_name(path: Path) -> str:
 def _write_draft(whole: Path, data: bytes) -> Path:
     """A new file beside the target, used by this writer only."""
     draft = whole.with_name(f".{whole.name}.{secrets.token_hex(8)}.new")
+    mode = stat.S_IMODE(whole.stat().st_mode) if whole.exists() else None
+    # Nobody who may not read the old file can open the new one, not even before its mode is set.
+    opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode & 0o600)
     try:
-        with draft.open("xb") as file:
+        with os.fdopen(opened, "wb") as file:
+            if mode is not None:
+                os.fchmod(opened, mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -59,8 +59,9 @@ def test_connected_member_starts_its_gossip_process(member: Path, python: Path, 
 
 
 def test_the_rest_of_the_settings_stays_as_it_was(member: Path, python: Path) -> None:
+    member.chmod(0o600)
     before, text = load_settings(NodeSettings, member), member.read_text()
-    assert connect(member, python) == Exit.OK
+    assert connect(member, python) == Exit.OK and member.stat().st_mode & 0o777 == 0o600
     lines = member.read_text().splitlines()
     assert [line for line in text.splitlines() if line not in lines] == []
     after = load_settings(NodeSettings, member)

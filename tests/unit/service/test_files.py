@@ -1,6 +1,7 @@
 """Files that others read are whole whenever the process that writes them dies."""
 
 import os
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,15 @@ def test_two_concurrent_writers_leave_a_complete_file(tmp_path: Path) -> None:
     with ThreadPoolExecutor(len(texts)) as pool:
         list(pool.map(write, texts))
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_file_keeps_its_mode(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "bytewise.toml"
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    replace_file(path, b"new")
+    assert stat.S_IMODE(path.stat().st_mode) == mode and path.read_bytes() == b"new"
 
 
 def test_target_of_a_link_is_replaced(tmp_path: Path) -> None:
