@@ -54,7 +54,7 @@ class Program:
     needs_account: bool
     """Whether it reads the account key."""
     dispensable: bool = False
-    """Whether the node goes on without it. It is started again whatever its exit code says."""
+    """Whether the node goes on without it. It is started again whatever its exit code says, and gets no variable of settings."""
 
 
 class _Process:
@@ -110,8 +110,9 @@ class NodeSupervisor:
         return Exit.HUNG if killed else Exit.OK
 
     def _begin(self, program: Program) -> "subprocess.Popen[bytes]":
-        # Only the variables of settings reach the processes, and no other variable.
-        environment = child_environment(setting_variables())
+        # Only the variables of settings reach the processes. They may hold secrets, and a dispensable process has a file of its
+        # own: the gossip process runs third-party code that faces the network.
+        environment = child_environment(None if program.dispensable else setting_variables())
         if self._password is None or not program.needs_account:
             return subprocess.Popen(program.command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True)
         reader, variable = self._password.open()

@@ -86,3 +86,12 @@ def test_password_reaches_only_who_needs_the_account_and_by_a_pipe(tmp_path: Pat
         each = Program(name, (sys.executable, "-c", source, name), needs_account)
         assert NodeSupervisor([each], PasswordPipe(b"sesame")).run(threading.Event()) == Exit.USAGE
         assert (tmp_path / name).read_text() == got
+
+
+def test_variables_of_settings_reach_no_dispensable_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BYTEWISE__CHAIN__RPC", "https://rpc.example/sesame")
+    for name, dispensable, expected in (("node", False, "True"), ("gossip", True, "False")):
+        source = f"import os, pathlib; pathlib.Path({str(tmp_path / name)!r}).write_text(str('sesame' in str(dict(os.environ))))"
+        each = Program(name, (sys.executable, "-c", source), needs_account=False, dispensable=dispensable)
+        run_until(NodeSupervisor([program("stays", lives(tmp_path, f"beside-{name}")), each]), tmp_path / name, 5)
+        assert (tmp_path / name).read_text() == expected
