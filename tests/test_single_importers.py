@@ -6,7 +6,6 @@ from cli.tree import verbs
 from tests.source import name_of, product_files, tree_of
 
 BOUNDARIES = {
-    "bytewise.protocol.economics.attention": "formulas without I/O; the command reads the chain",
     "bytewise.protocol.economics.coverage": "formulas without I/O; the command reads the chain",
     "bytewise.crypto.bls_points": "cryptography",
     "bytewise.crypto.reconstruction": "cryptography",

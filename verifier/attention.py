@@ -4,7 +4,7 @@ import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bytewise.protocol.attention.score import AttentionResult, ScoredTest, score_tests
+from bytewise.protocol.attention.score import AttentionResult, AttentionScore, ScoredTest, score_tests
 from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.units import Address
 from bytewise.service import metrics, telemetry
@@ -34,13 +34,17 @@ class AttentionJob:
         present = {key: path for path in paths for key in [self._key(path)] if key is not None}
         self._scored = {key: records for key, records in self._scored.items() if key in present}
         for key, path in present.items():
-            if key not in self._scored:
+            # An audit of the node may be opened after the first look.
+            if key not in self._scored or self._score_of(self._scored[key]).audits.unopened:
                 self._score(key, path)
         everything = [record for records in self._scored.values() for record in records]
-        score = score_tests(everything, [self._account])[self._account]
+        score = self._score_of(everything)
         for result in AttentionResult:
             count = getattr(score.audits, result.value) + getattr(score.seats, result.value)
             metrics.ATTENTION_RESULTS.labels(result=result.value).set(count)
+
+    def _score_of(self, records: Sequence[ScoredTest]) -> AttentionScore:
+        return score_tests(records, [self._account])[self._account]
 
     def _key(self, path: Path) -> tuple[str, int] | None:
         """Name and time of a regular file; None, logged once, for anything else: a dangling link, a pipe, a file just removed."""
@@ -66,11 +70,14 @@ class AttentionJob:
             telemetry.log_error("attention.refused", error, file=path.name)
             self._scored[key] = ()
             return
+        if records == self._scored.get(key):
+            return
         self._scored[key] = records
-        score = score_tests(records, [self._account])[self._account]
+        score = self._score_of(records)
         telemetry.log(
             "attention.scored", file=path.name, tests=len(records), unproven=sum(each.is_false is None for each in records),
-            caught=score.audits.caught + score.seats.caught, missed=score.audits.missed + score.seats.missed,
+            caught=score.audits.caught + score.seats.caught, unopened=score.audits.unopened,
+            missed=score.audits.missed + score.seats.missed,
             silent=score.audits.silent + score.seats.silent, unavailable=score.audits.unavailable + score.seats.unavailable,
             disputed=score.watch.disputed, undisputed=score.watch.missed,
         )  # fmt: skip

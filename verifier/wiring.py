@@ -45,7 +45,7 @@ from chain.acts.actor import contract_sender
 from chain.capsule.keeper import CapsuleKeeper
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
-from chain.reads.attention import read_reveal, scored_range
+from chain.reads.attention import JudgedReveals, read_reveal, scored_range
 from chain.reads.documents import RegistryDocuments
 from chain.reads.reader import SnapshotReader
 from chain.sending.keys import open_signer
@@ -402,12 +402,14 @@ def _evidence_jobs(context: NodeContext) -> list[PeriodicJob]:
     if settings.capsules is not None:
         jobs.append(CapsuleKeeper(context.chain.client, context.network, settings.capsules, journal).job())
     if settings.attention is not None:
-        jobs.append(AttentionJob(settings.attention, context.signer.address, lambda path: _tests_of(context, path)).job())
+        judged = JudgedReveals()
+        read = functools.partial(_tests_of, context, judged)
+        jobs.append(AttentionJob(settings.attention, context.signer.address, read).job())
     return jobs
 
 
-def _tests_of(context: NodeContext, reveal: Path) -> Sequence[ScoredTest]:
-    return scored_range(context.chain, read_reveal(reveal), only=context.signer.address).records
+def _tests_of(context: NodeContext, judged: JudgedReveals, reveal: Path) -> Sequence[ScoredTest]:
+    return scored_range(context.chain, read_reveal(reveal), only=context.signer.address, judged=judged).records
 
 
 def _backup_jobs(context: NodeContext, config: Path | None) -> list[PeriodicJob]:

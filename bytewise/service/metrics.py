@@ -206,7 +206,7 @@ DUTIES = _counter("bytewise_duties_total", "Duties that ended.", SENDERS, kind=(
                   result=("done", "missed", "declined"))  # fmt: skip
 DUTIES_PENDING = _gauge("bytewise_duties_pending", "Duties that are open.", SENDERS)
 ATTENTION_RESULTS = _gauge("bytewise_attention_results", "Results of the node in revealed attention tests.", JUDGES,
-                           result=("caught", "missed", "silent", "unavailable"))  # fmt: skip
+                           result=("caught", "unopened", "missed", "silent", "unavailable"))  # fmt: skip
 VOTES = _counter("bytewise_votes_total", "Votes that entered the protection table, by what they say.", MEMBER,
                  choice=("executed", "invalid", "cannot_execute", "unavailable", "no_key"))  # fmt: skip
 VOTES_WITHOUT_DA = _counter("bytewise_votes_without_da_total", "Votes that were not made because DA gave nothing at all.", MEMBER)

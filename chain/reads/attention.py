@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,11 +13,14 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_drawn, seats_in_audit_draw
-from bytewise.protocol.encoding import decode
+from bytewise.protocol.decisions.snapshot import Dispute
+from bytewise.protocol.digests import keccak256
+from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, RevealRefused, TooEarly
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Verdict
+from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Digest
 from chain.client.rpc import reading_answer
 from chain.reads.history import CourtHistory, DisputeOpenedEvent
@@ -40,6 +43,8 @@ class ScoredRange(NamedTuple):
     """One reveal with everything that the chain has about its tests."""
 
     terms: AttentionTerms
+    drawn: int
+    """Receipts that the key drew, skipped numbers included."""
     records: tuple[ScoredTest, ...]
     real_frauds: tuple[RealFraud, ...]
     block: int
@@ -62,28 +67,60 @@ def read_reveal(path: Path) -> AttentionReveal:
         raise RevealRefused(path.name, error) from None
 
 
+class JudgedReveals:
+    """Reveals that were verified, by their content and the operator's batches: to draw a large range again costs seconds."""
+
+    def __init__(self) -> None:
+        self._known: dict[Digest, tuple[AttentionTest, ...] | RevealRefused] = {}
+
+    def tests(self, reveal: AttentionReveal, anchor: Domain, headers: Mapping[int, BatchHeader]) -> tuple[AttentionTest, ...]:
+        """As `verify_reveal`, of which the same reveal costs nothing again."""
+        roots = [each.root for each in headers.values() if each.operator == reveal.terms.operator]
+        name = keccak256(b"".join((encode(reveal), *roots)))
+        if name not in self._known:
+            try:
+                self._known[name] = verify_reveal(reveal, anchor, headers)
+            except RevealRefused as error:
+                self._known[name] = error
+        found = self._known[name]
+        if isinstance(found, RevealRefused):
+            raise found
+        return found
+
+
 def scored_range(
-    reader: SnapshotReader, reveal: AttentionReveal, rerun: Rerun | None = None, only: Address | None = None
+    reader: SnapshotReader, reveal: AttentionReveal, rerun: Rerun | None = None, only: Address | None = None,
+    judged: JudgedReveals | None = None,
 ) -> ScoredRange:  # fmt: skip
     """Verifies a reveal against the chain and reads what was done with its tests.
 
-    `only`: an account of which alone the audits and seats are read, which costs fewer calls. `RevealRefused` if the reveal does
-    not prove its tests; `TooEarly` if the range, a window or a dispute is not over.
+    `only`: an account of which alone the audits and seats are read, which costs fewer calls. `judged`: what earlier calls
+    verified. `RevealRefused` if the reveal does not prove its tests; `TooEarly` if the range, a window or a dispute is not over.
     """
     head, first = reader.head(), int(reader.network.deploy_block)
     headers = {each.batch_id: each for each in reader.batches(first, head)}
-    tests = verify_reveal(reveal, reader.network.anchor_domain, headers)
+    # Before the draw, which costs seconds for a large range.
+    verify_anchored(reveal.terms, headers.values())
+    tests = (judged or JudgedReveals()).tests(reveal, reader.network.anchor_domain, headers)
     verify_over(reader, reveal.terms, tests, headers.values(), head)
     facts = CourtFacts(reader, tests, first, head)
     audited = AuditDraws(reader, head, only)
     records = tuple(
         ScoredTest(
-            test, audited.of(test, headers[test.batch_id]), facts.seats(test, only), facts.challenger(test), facts.verdict(test),
-            None if rerun is None else rerun(test), audited.is_void(headers[test.batch_id]),
+            test, audited.of(test, headers[test.batch_id], facts.replacement(test)), facts.seats(test, only),
+            facts.challenger(test), facts.verdict(test), None if rerun is None else rerun(test),
+            audited.is_void(headers[test.batch_id]),
         )
         for test in tests
     )  # fmt: skip
-    return ScoredRange(reveal.terms, records, facts.real_frauds(reveal.terms.operator), head)
+    return ScoredRange(reveal.terms, len(reveal.frauds), records, facts.real_frauds(reveal.terms.operator), head)
+
+
+def verify_anchored(terms: AttentionTerms, headers: Iterable[BatchHeader]) -> None:
+    """`TooEarly` unless the whole range is anchored."""
+    last = max((each.first_seq + each.count - 1 for each in headers if each.operator == terms.operator), default=0)
+    if last < terms.last:
+        raise TooEarly("the end of the range", f"receipt {terms.last} is anchored", f"receipt {last}")
 
 
 def verify_over(
@@ -91,9 +128,7 @@ def verify_over(
 ) -> None:
     """`TooEarly` unless the whole range is anchored and no window of a batch or a test in it is open."""
     own = [each for each in headers if each.operator == terms.operator]
-    last = max((each.first_seq + each.count - 1 for each in own), default=0)
-    if last < terms.last:
-        raise TooEarly("the end of the range", f"receipt {terms.last} is anchored", f"receipt {last}")
+    verify_anchored(terms, own)
     clock = reader.snapshot(terms.operator, head).clock
     newest = [each.batch_id for each in own if each.first_seq <= terms.last < each.first_seq + each.count]
     ends = [found[1].window_end for batch in newest for found in [reader.batch(batch, head)] if found is not None]
@@ -110,7 +145,7 @@ class CourtFacts:
         self._reader, self._head, self._names = reader, head, names
         self._opened = history.opened(first, head)
         self._cases = {each.receipt_id: each for each in self._opened if each.receipt_id in names}
-        self._verdicts = {each.dispute: self._final(each) for each in self._cases.values()}
+        self._ended = {each.dispute: self._final(each) for each in self._cases.values()}
         disputes = {each.dispute for each in self._cases.values()}
         votes = {
             (each.vote.dispute, int(each.vote.round), each.vote.voter): each.vote
@@ -123,12 +158,12 @@ class CourtFacts:
                 vote = votes.get((each.dispute, each.round, each.voter))
                 self._seats.setdefault(each.dispute, []).append(SettledSeats(each.voter, vote, each.standing))
 
-    def _final(self, case: DisputeOpenedEvent) -> Verdict:
+    def _final(self, case: DisputeOpenedEvent) -> Dispute:
         found = self._reader.dispute(case.dispute, self._head, case.receipt_id)
         assert found is not None, "its event was read at the same block"
         if found.phase is not Phase.FINAL:
             raise TooEarly(f"the end of dispute 0x{case.dispute.hex()}", "its verdict", found.phase.name)
-        return found.verdict
+        return found
 
     def challenger(self, test: AttentionTest) -> Address | None:
         """The account that disputed a test."""
@@ -138,7 +173,13 @@ class CourtFacts:
     def verdict(self, test: AttentionTest) -> Verdict:
         """The verdict about a test."""
         case = self._cases.get(test.receipt_id)
-        return Verdict.NONE if case is None else self._verdicts[case.dispute]
+        return Verdict.NONE if case is None else self._ended[case.dispute].verdict
+
+    def replacement(self, test: AttentionTest) -> Digest | None:
+        """The out hash that a verdict put in the place of a test's; None without such a verdict."""
+        case = self._cases.get(test.receipt_id)
+        found = None if case is None else self._ended[case.dispute]
+        return None if found is None or found.verdict is not Verdict.OVERTURNED else found.replacement
 
     def seats(self, test: AttentionTest, only: Address | None) -> tuple[SettledSeats, ...]:
         """Settled seats about a test."""
@@ -169,8 +210,8 @@ class AuditDraws:
         self._batches: dict[int, _AuditedBatch] = {}
         self._stakes: dict[tuple[int, Address], int] = {}
 
-    def of(self, test: AttentionTest, header: BatchHeader) -> tuple[DrawnAudit, ...]:
-        """The drawn auditors of a test and who posted something about it.
+    def of(self, test: AttentionTest, header: BatchHeader, right: Digest | None = None) -> tuple[DrawnAudit, ...]:
+        """The drawn auditors of a test and who posted something about it. `right`: the out hash of the true answer, if known.
 
         With `only`, and if that account was not drawn or posted a result, the other silent auditors are left out: their stakes
         cost a call each, and are needed only to judge its silence (`ScoredTest.is_audited`).
@@ -183,7 +224,14 @@ class AuditDraws:
         else:
             asked = batch.members & {only}
         drawn = sorted(who for who in asked if self._is_drawn(test, batch, who))
-        return tuple(DrawnAudit(who, posted.get(who)) for who in (*drawn, *sorted(posted.keys() - set(drawn))))
+        return tuple(
+            DrawnAudit(who, posted.get(who), posted.get(who) is AuditOutcome.MISMATCH and self._shows_mismatch(test, who, right))
+            for who in (*drawn, *sorted(posted.keys() - set(drawn)))
+        )
+
+    def _shows_mismatch(self, test: AttentionTest, who: Address, right: Digest | None) -> bool:
+        opened = self._reader.audit_opening(test.receipt_id, who, self._head)
+        return opened is not None and opened != (test.receipt.tokens_hash, test.receipt.out_hash) and right in (None, opened[1])
 
     def is_void(self, header: BatchHeader) -> bool:
         """Whether the batch is void: nobody could read its list."""

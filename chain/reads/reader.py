@@ -260,6 +260,12 @@ class SnapshotReader(KeyEpochReader):
                 return AuditStage.OPENED
             return AuditStage.POSTED if raw["result"] and raw["batchId"] == batch_id else AuditStage.NOTHING
 
+    def audit_opening(self, receipt_id: Digest, verifier: Address, block: int) -> tuple[Digest, Digest] | None:
+        """The tokens hash and the out hash to which a verifier opened its audit of a receipt; None as long as it did not."""
+        raw = self.client.call("Audits", self._at.audits, "audit", receipt_id, verifier, block=at_number(block))
+        with reading_answer("audit"):
+            return (Digest(raw["tokensHash"]), Digest(raw["outHash"])) if any(raw["outHash"]) else None
+
     def audited_batch(self, receipt_id: Digest, verifier: Address, block: int) -> int:
         """Batch for which a verifier's audit of a receipt was posted."""
         raw = self.client.call("Audits", self._at.audits, "audit", receipt_id, verifier, block=at_number(block))

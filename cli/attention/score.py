@@ -90,10 +90,14 @@ def _rerun(connection: "Connection", folder: Path) -> "Rerun":
 
 def range_row(found: "ScoredRange") -> Row:
     """One revealed range, plain JSON data."""
-    proofs = [each.is_false for each in found.records]
+    from bytewise.protocol.economics.attention import UNLIKELY, tail_chance
+
+    proofs, chance = [each.is_false for each in found.records], tail_chance(found.terms, found.drawn)
     return {
         "operator": found.terms.operator, "first": int(found.terms.first), "last": int(found.terms.last),
-        "rate": found.terms.rate_ppm / 1_000_000, "tests": len(proofs), "proven": proofs.count(True),
+        "rate": found.terms.rate_ppm / 1_000_000, "drawn": found.drawn,
+        "expected": found.terms.expected, "chance": chance, "unlikely": chance < UNLIKELY,
+        "tests": len(proofs), "proven": proofs.count(True),
         "unproven": proofs.count(None), "answered_truly": proofs.count(False),
         "disputed": sum(each.challenger is not None for each in found.records), "block": found.block,
         "real_frauds": [{"receipt": hex0x(each.receipt_id), "verdict": each.verdict.name} for each in found.real_frauds],
@@ -124,7 +128,11 @@ def _print(ranges: "Iterable[ScoredRange]", rows: Sequence[Row]) -> None:
         what = (f"{row['tests']} tests, {row['proven']} proven false, {row['unproven']} unproven (--artifact runs them), "
                 f"{row['answered_truly']} answered truly, {row['disputed']} disputed")  # fmt: skip
         console.print(plain(f"operator {row['operator']}, receipts {row['first']} to {row['last']}", "bold"), soft_wrap=True)
-        console.print(plain(f"  rate {row['rate']}: {what}"), soft_wrap=True)
+        console.print(plain(f"  rate {row['rate']}: {row['drawn']} drawn, {row['expected']:.1f} expected"), soft_wrap=True)
+        if row["unlikely"]:
+            told = f"  UNLIKELY at this rate (chance {row['chance']:.1e}): the fund may have searched for its key"
+            console.print(plain(told, "bold red"), soft_wrap=True)
+        console.print(plain(f"  {what}"), soft_wrap=True)
         for fraud in row["real_frauds"]:
             console.print(plain(f"  REAL FRAUD, no test: {fraud['receipt']} {fraud['verdict']}", "bold red"), soft_wrap=True)
     print_entries(((row["account"], score_words(row)) for row in rows), "scored accounts", console)

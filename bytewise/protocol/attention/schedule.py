@@ -17,7 +17,7 @@ from bytewise.protocol.units import U64, U256, Address, Digest, hex0x
 RATE_UNIT = 1_000_000
 """Rates are counted in parts of this."""
 MOST_RECEIPTS = 1_000_000
-"""Largest range. A draw costs two microseconds, and whoever scores a reveal makes all of them."""
+"""Largest range. A draw costs nine microseconds, and whoever scores a reveal makes all of them."""
 COMMITMENT_PREFIX = "bytewise/attention-tests/"
 """Start of the stop string that carries a commitment; its digest follows as 0x-hex."""
 
@@ -60,6 +60,11 @@ class AttentionTerms:
     def count(self) -> int:
         """Number of receipts of the range."""
         return self.last - self.first + 1
+
+    @property
+    def expected(self) -> float:
+        """Mean number of false receipts of the range at its rate."""
+        return self.count * self.rate_ppm / RATE_UNIT
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,9 @@ class AttentionResult(enum.StrEnum):
     """What one account did in one audit or one round of seats."""
 
     CAUGHT = "caught"
-    """It said that the receipt is false."""
+    """It said that the receipt is false, and an auditor opened what it found."""
+    UNOPENED = "unopened"
+    """It posted a mismatch and never opened it to one: it may have repeated the public mismatch of another. Not caught."""
     MISSED = "missed"
     """It said that the receipt is true, or found another false answer."""
     SILENT = "silent"
@@ -39,6 +41,9 @@ class DrawnAudit(NamedTuple):
     verifier: Address
     posted: AuditOutcome | None
     """What it posted; None for nothing."""
+    shows_mismatch: bool = False
+    """Whether it opened its audit to what a mismatch must show: other hashes than the receipt's, and those of the verdict that
+    replaced the answer, if there is one."""
 
 
 class SettledSeats(NamedTuple):
@@ -79,12 +84,12 @@ class ScoredTest:
 
     @property
     def is_audited(self) -> bool:
-        """Whether more than half of the drawn auditors posted a match or a mismatch: then envelope and list were to be had.
+        """Whether more than half of the drawn auditors posted a match, or opened a mismatch: then envelope and list were there.
 
         An auditor without them posts nothing. The chain does not show whether a fund withheld them, and a fund can hand them to
         its friends or upload them later. It cannot make most members say that they executed what they do not have.
         """
-        found = sum(each.posted in (AuditOutcome.MATCH, AuditOutcome.MISMATCH) for each in self.auditors)
+        found = sum(each.posted is AuditOutcome.MATCH or each.shows_mismatch for each in self.auditors)
         return not self.is_void and 2 * found > len(self.auditors)
 
     @property
@@ -99,6 +104,8 @@ class ResultCount:
 
     caught: int = 0
     """How often it said that the receipt is false."""
+    unopened: int = 0
+    """How often it said so without showing what it found."""
     missed: int = 0
     """How often it said that the receipt is true, or found another false answer."""
     silent: int = 0
@@ -142,7 +149,7 @@ class AttentionScore:
     def caught_bps(self) -> int | None:
         """Share of its audits and seats that caught the test, in 1/10,000; None if it could decide none."""
         both = (self.audits, self.seats)
-        decided = sum(each.caught + each.missed + each.silent for each in both)
+        decided = sum(each.caught + each.unopened + each.missed + each.silent for each in both)
         return sum(each.caught for each in both) * BPS // decided if decided else None
 
 
@@ -156,7 +163,7 @@ def score_tests(records: Iterable[ScoredTest], watchers: Iterable[Address] = ())
     seats: dict[Address, list[AttentionResult]] = {}
     for record in proven:
         for auditor in record.auditors:
-            audits.setdefault(auditor.verifier, []).append(audit_result(auditor.posted, record.is_audited))
+            audits.setdefault(auditor.verifier, []).append(audit_result(auditor, record.is_audited))
         for held in record.seats:
             seats.setdefault(held.voter, []).append(seats_result(record.test.receipt, held, record.verdict))
     accounts = {*watchers, *audits, *seats, *(each.challenger for each in proven if each.challenger is not None)}
@@ -168,12 +175,13 @@ def score_tests(records: Iterable[ScoredTest], watchers: Iterable[Address] = ())
     }  # fmt: skip
 
 
-def audit_result(posted: AuditOutcome | None, is_audited: bool) -> AttentionResult:
+def audit_result(audit: DrawnAudit, is_audited: bool) -> AttentionResult:
     """The result of an audit of a test. `is_audited`: whether others show that it could be audited."""
-    if posted is None:
+    if audit.posted is None:
         return AttentionResult.SILENT if is_audited else AttentionResult.UNAVAILABLE
-    results = {AuditOutcome.MISMATCH: AttentionResult.CAUGHT, AuditOutcome.MATCH: AttentionResult.MISSED}
-    return results.get(posted, AttentionResult.UNAVAILABLE)
+    if audit.posted is AuditOutcome.MISMATCH:
+        return AttentionResult.CAUGHT if audit.shows_mismatch else AttentionResult.UNOPENED
+    return AttentionResult.MISSED if audit.posted is AuditOutcome.MATCH else AttentionResult.UNAVAILABLE
 
 
 def seats_result(receipt: Receipt, held: SettledSeats, verdict: Verdict) -> AttentionResult:

@@ -4,9 +4,32 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bytewise.protocol.attention.schedule import RATE_UNIT
+from bytewise.protocol.attention.schedule import RATE_UNIT, AttentionTerms
 from bytewise.protocol.court.params import BPS, ParamSet
 from bytewise.protocol.errors.records import MalformedValue
+
+UNLIKELY = 1e-3
+"""A reveal whose number of false receipts has a smaller chance than this at its rate is marked."""
+
+
+def tail_chance(terms: AttentionTerms, drawn: int) -> float:
+    """Chance that a random key draws at most so many false receipts, or at least so many: the smaller of both, binomial.
+
+    A fund that tries keys until one draws many or few commits to that key honestly. Only this chance shows it.
+    """
+    count, rate = terms.count, terms.rate_ppm / RATE_UNIT
+    if rate == 1:
+        return float(drawn == count)
+    odds, step = rate / (1 - rate), 1 if drawn >= terms.expected else -1
+    ways = math.lgamma(count + 1) - math.lgamma(drawn + 1) - math.lgamma(count - drawn + 1)
+    term = math.exp(ways + drawn * math.log(rate) + (count - drawn) * math.log1p(-rate))
+    total, n = 0.0, drawn
+    # From `drawn` outwards the terms fall; those below the precision of the sum are left out.
+    while 0 <= n <= count and term > total * 1e-17:
+        total += term
+        term *= (count - n) / (n + 1) * odds if step > 0 else n / (count - n + 1) / odds
+        n += step
+    return min(total, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,32 +58,43 @@ def accounts(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_test_is_committed_caught_convicted_revealed_and_scored(court: FundCourt, tmp_path: Path) -> None:
-    careful, lazy, blind, silent, fifth = (each.address for each in VERIFIERS)
+    careful, lazy, blind, silent, copier = (each.address for each in VERIFIERS)
     court.anvil.mine(3)
-    said = {careful: AuditOutcome.MISMATCH, lazy: AuditOutcome.MATCH, blind: AuditOutcome.NONE, fifth: AuditOutcome.MATCH}
+    said = {careful: AuditOutcome.MISMATCH, lazy: AuditOutcome.MATCH, blind: AuditOutcome.NONE, copier: AuditOutcome.MISMATCH}
     lie, unseen, _ = court.lies
     drawn = court.audit(lie, said)
     confirmed = convict(court, lie)
     true = next(i for i in range(LAST - FIRST + 1) if i not in court.lies)
     out = tmp_path / "range.reveal.json"
     court.after_windows()
+    for each in (each for each in VERIFIERS if each.address in drawn & {careful}):
+        court.of(each).open_audit(court.name(lie), each.address, *TRUE, word("salt", lie))
+    court.pump()
     court.run("reveal", "--folder", court.kept.path, "--out", out)
     assert "exists" in court.run("reveal", "--folder", court.kept.path, "--out", out, code=Exit.USAGE)
     found = json.loads(court.run("score", out, "--watchtower", CHALLENGER.address, "--output", "json"))
     (row,) = found["ranges"]
     assert (row["first"], row["last"], row["tests"], row["proven"], row["unproven"]) == (FIRST, LAST, 3, 1, 2)
     assert (row["disputed"], row["real_frauds"]) == (1, [])
+    assert (row["drawn"], row["expected"], row["unlikely"]) == (3, 3.2, False)
     scores = accounts(found)
     assert scores[CHALLENGER.address]["watch"] == {"disputed": 1, "by_others": 0, "missed": 0, "unseen": 0}
-    most = 2 * len(drawn & {careful, lazy, fifth}) > len(drawn)
-    expected = {careful: "caught", lazy: "missed", blind: "unavailable", silent: "silent" if most else "unavailable"}
+    most = 2 * len(drawn & {careful, lazy}) > len(drawn)
+    expected = {
+        careful: "caught",
+        lazy: "missed",
+        blind: "unavailable",
+        silent: "silent" if most else "unavailable",
+        copier: "unopened",
+    }
     for account, result in expected.items():
         assert scores[account]["audits"][result] == (account in drawn), (account, result)
         assert sum(scores[account]["audits"].values()) == (account in drawn)
-    assert scores[confirmed]["seats"] == {"caught": 0, "missed": 1, "silent": 0, "unavailable": 0}
+    assert scores[confirmed]["seats"] == {"caught": 0, "unopened": 0, "missed": 1, "silent": 0, "unavailable": 0}
     others = [scores[each.address]["seats"]["caught"] for each in VERIFIERS if each.address != confirmed]
     assert sum(others) >= 2
-    assert "REAL FRAUD" not in court.run("score", out)
+    told = court.run("score", out)
+    assert "REAL FRAUD" not in told and "UNLIKELY" not in told and "3 drawn, 3.2 expected" in told
     assert hex0x(court.name(true)) not in out.read_text() and unseen != lie
 
 
@@ -120,7 +131,7 @@ def test_status_shows_the_score_of_a_member(court: FundCourt, tmp_path: Path, ca
     (tmp_path / "reveals" / "other.json").write_text("{}")
     found, line = node_status(court, tmp_path, key, capsys)
     assert (found["ranges"], found["tests"], found["unproven"]) == (1, 3, 2)
-    assert found["score"]["seats"] == {"caught": 0, "missed": 1, "silent": 0, "unavailable": 0}
+    assert found["score"]["seats"] == {"caught": 0, "unopened": 0, "missed": 1, "silent": 0, "unavailable": 0}
     assert found["score"]["caught_bps"] == 0 and "R-6F" in found["refused"]["other.json"]
     assert line.startswith("attention score 0.0%") and "seats: 1 missed" in line and "2 unproven" in line
     job = AttentionJob(AttentionSettings(tmp_path / "reveals"), key.address, lambda path: node_tests(court, path, key.address))
@@ -201,14 +212,16 @@ def test_reveals_that_lie_are_refused(court: FundCourt, tmp_path: Path) -> None:
     lies = {
         "another key": text.replace(hex0x(honest.key), "0x" + "11" * 32),
         "other terms": text.replace('"rate_ppm":400000', '"rate_ppm":999999'),
-        "other terms than those": text.replace(f'"last":"{LAST}"', f'"last":"{LAST + 9}"'),
+        "is anchored": text.replace(f'"last":"{LAST}"', f'"last":"{LAST + 9}"'),
         "is no": text[:-1],
     }
     for reason, lie in lies.items():
         assert lie != text, reason
         out.write_text(lie)
-        expected = {"other terms than those": "other terms", "is no": "R-"}.get(reason, reason)
-        assert expected in court.run("score", out, code=Exit.MISMATCH)
+        expected = {"is no": "R-"}.get(reason, reason)
+        # A range that is not anchored is refused before it is drawn: a small file can name a million receipts.
+        code = Exit.UNAVAILABLE if "anchored" in reason else Exit.MISMATCH
+        assert expected in court.run("score", out, code=code)
     assert "No such file" in court.run("score", tmp_path / "none.json", code=Exit.USAGE)
 
 

@@ -18,6 +18,7 @@ from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.request import Request
 from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict, Vote
 from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Digest
+from chain.reads.attention import JudgedReveals
 from tests.fixtures.attention_scene import FIRST, LAST, SIZE, FundScene
 from tests.fixtures.builders import ANCHOR, CHAIN_ID, StubEngine, World, signer, word
 from tests.fixtures.record_strategies import digests, record
@@ -222,13 +223,28 @@ def test_reveal_with_a_changed_byte_of_a_proof_is_refused(data: st.DataObject) -
         proven(frauds=frauds)
 
 
+def test_reveal_is_judged_once_and_again_with_other_batches() -> None:
+    judged = JudgedReveals()
+    assert judged.tests(REVEAL, ANCHOR, HEADERS) is judged.tests(REVEAL, ANCHOR, HEADERS)
+    lie = dataclasses.replace(REVEAL, key=word("chosen afterwards"))
+    reasons = []
+    for _ in range(2):
+        with pytest.raises(RevealRefused) as caught:
+            judged.tests(lie, ANCHOR, HEADERS)
+        reasons.append(caught.value)
+    assert reasons[0] is reasons[1]
+    with pytest.raises(RevealRefused):
+        judged.tests(REVEAL, ANCHOR, HEADERS | {2: dataclasses.replace(HEADERS[2], root=word("another root"))})
+
+
 # --- the score ---
 
 CAREFUL, LAZY, SILENT, BLIND, TOWER = (signer(name).address for name in ("careful", "lazy", "silent", "blind", "tower"))
-OTHERS = tuple(signer(f"other {i}").address for i in range(4))
+COPIER, OTHER, FOURTH = (signer(name).address for name in ("copier", "other", "fourth"))
 AUDITORS = (
-    DrawnAudit(CAREFUL, AuditOutcome.MISMATCH), DrawnAudit(LAZY, AuditOutcome.MATCH), DrawnAudit(SILENT, None),
-    DrawnAudit(BLIND, AuditOutcome.NONE), *(DrawnAudit(each, AuditOutcome.MISMATCH) for each in OTHERS[:1]),
+    DrawnAudit(CAREFUL, AuditOutcome.MISMATCH, shows_mismatch=True), DrawnAudit(COPIER, AuditOutcome.MISMATCH),
+    DrawnAudit(LAZY, AuditOutcome.MATCH), DrawnAudit(SILENT, None), DrawnAudit(BLIND, AuditOutcome.NONE),
+    DrawnAudit(OTHER, AuditOutcome.MATCH), DrawnAudit(FOURTH, AuditOutcome.MATCH),
 )  # fmt: skip
 
 
@@ -259,9 +275,10 @@ def test_careful_member_scores_well_and_lazy_or_silent_one_badly() -> None:
     scores = score_tests([convicted(test) for test in (*TESTS, *TESTS)])
     count = len(TESTS)
     assert {who: score.caught_bps for who, score in scores.items()} == {
-        CAREFUL: 10_000, LAZY: 0, SILENT: 0, BLIND: None, TOWER: None, OTHERS[0]: 10_000,
+        CAREFUL: 10_000, LAZY: 0, SILENT: 0, BLIND: None, TOWER: None, COPIER: 0, OTHER: 0, FOURTH: 0,
     }  # fmt: skip
     assert (scores[LAZY].audits.missed, scores[LAZY].seats.missed) == (count, count)
+    assert scores[COPIER].audits.unopened == count, "a mismatch that was copied from another auditor cannot be opened"
     assert (scores[SILENT].audits.silent, scores[SILENT].seats.silent) == (count, count)
     assert (scores[BLIND].audits.unavailable, scores[BLIND].seats.unavailable) == (count, count)
     assert scores[TOWER].watch.disputed == count and scores[CAREFUL].watch.by_others == count
@@ -317,7 +334,12 @@ def test_silence_is_one_only_if_most_could_audit(found: int, silent: int, none: 
     """A fund that hands its ciphertext to a few friends makes no other member silent."""
     names = [signer(f"auditor {i}").address for i in range(found + silent + none)]
     posted = [AuditOutcome.MISMATCH] * found + [None] * silent + [AuditOutcome.NONE] * none
-    record = convicted(TESTS[0], auditors=tuple(map(DrawnAudit, names, posted)), seats=(), is_void=is_void)
+    record = convicted(
+        TESTS[0],
+        auditors=tuple(DrawnAudit(who, said, said is AuditOutcome.MISMATCH) for who, said in zip(names, posted, strict=True)),
+        seats=(),
+        is_void=is_void,
+    )
     score = score_tests([record])[names[found]]
     assert getattr(score.audits, column) == 1 and sum(dataclasses.asdict(score.audits).values()) == 1
 

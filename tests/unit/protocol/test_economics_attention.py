@@ -2,15 +2,18 @@
 
 import math
 import random
+from fractions import Fraction
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bytewise.protocol.attention.schedule import RATE_UNIT, AttentionTerms
 from bytewise.protocol.court.params import BPS
-from bytewise.protocol.economics.attention import FundTerms, count_until, fund_plan, pass_chance
+from bytewise.protocol.economics.attention import UNLIKELY, FundTerms, count_until, fund_plan, pass_chance, tail_chance
 from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.units import U64, U256, ZERO_ADDRESS
 from chain.deployment.params import DEVNET, ETHER
 
 TERMS = FundTerms(5_000, 1_000.0, 208 * ETHER, 0.0, 0.99)
@@ -19,6 +22,23 @@ TERMS = FundTerms(5_000, 1_000.0, 208 * ETHER, 0.0, 0.99)
 def changed(**fields: Any) -> FundTerms:
     """The terms with these changes."""
     return FundTerms(*(fields.get(name, getattr(TERMS, name)) for name in TERMS.__slots__))
+
+
+@given(st.integers(1, 60), st.integers(1, RATE_UNIT), st.data())
+def test_tail_is_the_binomial_one(count: int, rate: int, data: st.DataObject) -> None:
+    drawn, p = data.draw(st.integers(0, count)), Fraction(rate, RATE_UNIT)
+    terms = AttentionTerms(U256(1), ZERO_ADDRESS, U64(2), U64(count + 1), rate)
+    outwards = range(drawn, count + 1) if drawn >= count * p else range(drawn + 1)
+    exact = sum(math.comb(count, n) * p**n * (1 - p) ** (count - n) for n in outwards)
+    assert tail_chance(terms, drawn) == pytest.approx(float(exact), rel=1e-6, abs=1e-300)
+
+
+def test_ground_key_is_unlikely_and_an_honest_one_is_not() -> None:
+    """Announced 1 % of 32 receipts: among some hundred thousand keys is one that draws 7."""
+    small = AttentionTerms(U256(1), ZERO_ADDRESS, U64(9), U64(40), 10_000)
+    large = AttentionTerms(U256(1), ZERO_ADDRESS, U64(1), U64(1_000_000), 100)
+    assert [tail_chance(small, n) < UNLIKELY for n in (0, 1, 2, 4, 7)] == [False, False, False, True, True]
+    assert [tail_chance(large, n) < UNLIKELY for n in (0, 60, 90, 100, 115, 140)] == [True, True, False, False, False, True]
 
 
 def test_plan_of_a_fund_by_hand() -> None:

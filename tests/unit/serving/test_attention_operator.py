@@ -93,9 +93,9 @@ def test_range_is_served_revealed_and_scored_by_running_it_again(
     found = command(site, capsys, "score", out, "--artifact", site.artifact)
     (row,) = found["ranges"]
     assert (row["tests"], row["proven"], row["answered_truly"], row["real_frauds"]) == (made["tests"], made["tests"], 0, [])
-    # Nobody audits in this network: whoever was drawn was silent, and no watchtower could know.
+    # Nobody audits in this network: that shows nothing about those who were drawn, and no watchtower could know.
     assert {each["account"] for each in found["accounts"]} <= {each.address for each in VERIFIERS}
-    assert all(each["caught_bps"] == 0 and each["audits"]["silent"] > 0 for each in found["accounts"])
+    assert all(each["caught_bps"] is None and each["audits"]["unavailable"] > 0 for each in found["accounts"])
     verify_hidden(site, schedule)
     log = (site.folder / f"{FUND}.log").read_text()
     assert schedule.key.hex() not in log and not any(str(kind.value) in log for kind in FraudKind if kind is not FraudKind.TOKEN)

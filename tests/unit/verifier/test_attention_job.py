@@ -18,7 +18,13 @@ from verifier.settings import AttentionSettings
 
 ME = signer("member").address
 TESTS = FundScene().tests(FundScene().schedule())
-POSTED = {"mismatch": AuditOutcome.MISMATCH, "match": AuditOutcome.MATCH, "none": AuditOutcome.NONE, "nothing": None}
+POSTED = {
+    "mismatch": AuditOutcome.MISMATCH,
+    "match": AuditOutcome.MATCH,
+    "none": AuditOutcome.NONE,
+    "nothing": None,
+    "copy": AuditOutcome.MISMATCH,
+}
 
 
 class Reveals:
@@ -37,11 +43,11 @@ class Reveals:
             raise RevealRefused("commitment", "is to other terms or another key")
         test = TESTS[list(POSTED).index(content)]
         others = (DrawnAudit(signer(name).address, AuditOutcome.MATCH) for name in ("one", "two"))
-        return [ScoredTest(test, (DrawnAudit(ME, POSTED[content]), *others), rerun_differs=True)]
+        return [ScoredTest(test, (DrawnAudit(ME, POSTED[content], content == "mismatch"), *others), rerun_differs=True)]
 
     def results(self) -> dict[str, float]:
         """The metric, by result."""
-        names = ("caught", "missed", "silent", "unavailable")
+        names = ("caught", "unopened", "missed", "silent", "unavailable")
         return {name: value_of("bytewise_attention_results", result=name) for name in names}
 
 
@@ -62,13 +68,20 @@ def test_results_of_all_reveals_are_counted(reveals: Reveals, capsys: pytest.Cap
         (reveals.folder / f"{content}.json").write_text(content)
     (reveals.folder / "readme.txt").write_text("no reveal")
     reveals.job.run()
-    assert reveals.results() == dict.fromkeys(("caught", "missed", "silent", "unavailable"), 1)
+    assert reveals.results() == dict.fromkeys(("caught", "unopened", "missed", "silent", "unavailable"), 1)
     found = {str(line["file"]): line for line in events(capsys)}
     assert found["match.json"]["missed"] == found["match.json"]["tests"] == 1 and found["match.json"]["caught"] == 0
     (reveals.folder / "match.json").unlink()
     reveals.job.run()
     assert reveals.results()["missed"] == 0, "a reveal that was taken away does not count"
-    assert sorted(reveals.read_files) == ["match.json", "mismatch.json", "none.json", "nothing.json"], "each is read once"
+    assert sorted(name for name in reveals.read_files if name != "copy.json") == [
+        "match.json",
+        "mismatch.json",
+        "none.json",
+        "nothing.json",
+    ], "each is read once"
+    assert reveals.read_files.count("copy.json") == 2, "an audit may be opened after the first look"
+    assert not events(capsys), "what has not changed is told once"
 
 
 def test_reveal_that_is_too_early_is_tried_again_and_a_lie_is_not(reveals: Reveals, capsys: pytest.CaptureFixture[str]) -> None:
