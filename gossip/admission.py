@@ -81,7 +81,7 @@ class Admission:
         if topic == ROOT:
             self._limit_round(account, key, message)
         if topic == HAVE and not self._may_have(account, message):
-            raise GossipRefused("no_seat", "no open dispute of its seats names this envelope")
+            raise GossipRefused("no_seat", "speaks for another, or no open dispute of its seats names this envelope")
         self._seen.count(name)
         return message
 
@@ -102,7 +102,8 @@ class Admission:
 
     def _may_have(self, account: str, message: GossipMessage) -> bool:
         digest = message.body.get("envelope")
-        return is_digest(digest) and account in self.peers.envelopes.get(str(digest), ())
+        named = is_digest(digest) and account in self.peers.envelopes.get(str(digest), ())
+        return named and message.body.get("account") == account
 
     def forget_removed(self) -> None:
         """Drops the counters of peers that are registered no more."""

@@ -164,6 +164,8 @@ class HandOverClient:
                 connection.connect(str(self._path))
                 send_frame(connection, request, MAX_CALL_BYTES)
                 answer = receive_frame(connection, MAX_ANSWER_BYTES)
+        except TimeoutError:
+            raise GossipRefused("hung", f"gossip process at {self._path.name}: no answer in {timeout_s:g} s") from None
         except OSError as error:
             raise GossipRefused("away", f"gossip process at {self._path.name}: {type(error).__name__}") from None
         if "refused" in answer:

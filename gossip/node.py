@@ -31,7 +31,7 @@ from multiaddr import Multiaddr
 
 from gossip.admission import Admission
 from gossip.envelopes import MAX_ENVELOPE_BYTES, MAX_REQUEST_BYTES, PIECE_BYTES, EnvelopeShelf, write_request
-from gossip.handover import HandOverServer
+from gossip.handover import FETCH_TIMEOUT_S, HandOverServer
 from gossip.messages import MAX_MESSAGE_BYTES, TOPICS, GossipRefused, topic_name, write_message
 from gossip.peers import PeersFile, possession_of, read_peers
 from gossip.ring import Ring
@@ -42,6 +42,8 @@ ENVELOPE = "/bytewise/1/envelope"
 DEGREE = 4
 BACK_OFF_S = 5
 """Seconds for which a peer that left takes no part in the mesh of others: a member that restarts comes back soon."""
+FETCH_S = FETCH_TIMEOUT_S - 5
+"""Seconds for all pieces of one envelope."""
 MAX_CONNECTIONS = 64
 PER_PEER = 2
 MAX_RPC_BYTES = 64 * 1024
@@ -184,6 +186,13 @@ class GossipNode:
             return b"\0"
 
     async def _fetch(self, envelope: str, size: int, account: str, file: Path) -> None:
+        """Ends before the duty process gives up, so that a slow giver keeps no call open."""
+        with trio.move_on_after(FETCH_S):
+            file.write_bytes(await self._pieces(envelope, size, account))
+            return
+        raise GossipRefused("slow", f"{account} did not give {size} bytes in {FETCH_S:g} s")
+
+    async def _pieces(self, envelope: str, size: int, account: str) -> bytes:
         peer = next((each for each in self._peers.peers if each.account == account), None)
         if peer is None or not 0 < size <= MAX_ENVELOPE_BYTES:
             raise GossipRefused("unknown", "no such peer, or a size out of bounds")
@@ -195,10 +204,10 @@ class GossipNode:
                 piece = await self._requests.send_request(_id_of(peer.key), [ENVELOPE], request, BytesCodec(), config)
             except Exception as error:  # noqa: BLE001 - the library's errors have no common class
                 raise GossipRefused("peer_away", f"{account}: {type(error).__name__}") from None
-            if piece[:1] != b"\1" or not 1 < len(piece) <= PIECE_BYTES + 1:
-                raise GossipRefused("refused", f"{account} gives no piece from byte {len(data)} on")
+            if piece[:1] != b"\1" or not min(PIECE_BYTES, size - len(data)) < len(piece) <= PIECE_BYTES + 1:
+                raise GossipRefused("refused", f"{account} gives no whole piece from byte {len(data)} on")
             data += piece[1:]
-        file.write_bytes(data[:size])
+        return bytes(data[:size])
 
     # --- connections ---
 

@@ -8,11 +8,14 @@ from typing import Any
 
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.service import telemetry
+from bytewise.service.clock import monotonic_s
 from gossip.handover import HandOverClient
 from gossip.messages import TOPICS, GossipRefused
 
 MAX_KEPT = 4096
 """Most messages of one topic that wait to be taken. The oldest are dropped first."""
+PAUSE_S = 20.0
+"""Seconds in which a process that hung is left alone."""
 
 
 class GossipClient:
@@ -22,6 +25,8 @@ class GossipClient:
         self._handover = HandOverClient(socket)
         self._kept: dict[str, deque[dict[str, Any]]] = {topic: deque(maxlen=MAX_KEPT) for topic in TOPICS}
         self._is_away = False
+        self._not_before = 0.0
+        """Monotonic time before which a hung process is not called again: several parts call it in each tick."""
 
     def publish(self, topic: str, body: dict[str, Any]) -> None:
         """Hands a body to the gossip process. `TryAgain` if that is away or refuses."""
@@ -49,15 +54,21 @@ class GossipClient:
 
     def fetch(self, envelope: str, size: int, account: str, file: Path) -> None:
         """Writes what a member gives for an envelope into a file; takes up to a minute. `TryAgain` if it gives nothing."""
-        with self._answering():
+        try:
             self._handover.fetch(envelope, size, account, file)
+        except GossipRefused as error:
+            raise TryAgain("gossip", str(error)) from None
 
     @contextlib.contextmanager
     def _answering(self) -> Iterator[None]:
+        if monotonic_s() < self._not_before:
+            raise TryAgain("gossip", "hung a moment ago")
         try:
             yield
         except GossipRefused as error:
-            if error.reason == "away" and not self._is_away:
+            if error.reason == "hung":
+                self._not_before = monotonic_s() + PAUSE_S
+            if error.reason in ("away", "hung") and not self._is_away:
                 self._is_away = True
                 telemetry.log("gossip.away", do="nothing: the node acts alone; is the gossip process started?", detail=str(error))
             raise TryAgain("gossip", str(error)) from None

@@ -275,8 +275,6 @@ class NodeContext:
 
     def close(self) -> None:
         """Ends the threads and processes that run beside the ticks."""
-        if self.envelopes is not None:
-            self.envelopes.close()
         if self.hints is not None:
             self.hints.close()
         if self.strategist is not None:

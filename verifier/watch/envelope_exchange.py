@@ -6,8 +6,9 @@ this: DA is asked as before.
 """
 
 import re
+import threading
+from collections import Counter
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,8 +26,8 @@ TOPIC = "have"
 """Topic of statements that a member has the bytes of an envelope."""
 REPEAT_BLOCKS = 10
 """Blocks after which a seat says again what it has, because a message may be lost and a seat may come late."""
-MAX_HOLDERS = 64
-"""Most accounts that are remembered for one envelope."""
+MAX_FAILURES = 4
+"""Failed transfers of one envelope after which a holder is not asked for it again. Wrong bytes count as so many."""
 _FILE = re.compile(r"[0-9a-f]{64}(?:\.new|\.given)?")
 
 
@@ -51,13 +52,13 @@ class EnvelopeExchange:
         self._archive = archive
         self._me = me
         self._folder = folder.resolve()
-        self._thread = ThreadPoolExecutor(1, "envelopes")
         self._told: dict[Digest, int] = {}
         """Block at which this seat last said that it has an envelope."""
         self._holders: dict[Digest, dict[str, int]] = {}
-        """Accounts that said they have an envelope, and its size."""
-        self._liars: dict[Digest, set[str]] = {}
-        self._asked: tuple[Digest, str, Future[None]] | None = None
+        """Seats that said they have an envelope, and its size."""
+        self._failures: dict[Digest, Counter[str]] = {}
+        """Failed transfers of each of them."""
+        self._running: _Transfer | None = None
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
         """Offers what is here, and asks for what is missing. Without its gossip process a node goes on."""
@@ -77,19 +78,13 @@ class EnvelopeExchange:
             telemetry.log("envelope.folder_failed", folder=self._folder.name, error=type(error).__name__)
         return ()
 
-    def close(self) -> None:
-        """Ends its thread. A transfer that runs is left alone: its file is looked at by nobody."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
     def _hear(self, wanted: frozenset[Digest]) -> None:
         names = {hex0x(each): each for each in wanted}
         for body in self._gossip.take(TOPIC):
             envelope, account, size = names.get(str(body.get("envelope"))), body.get("account"), body.get("size")
             if envelope is None or not isinstance(account, str) or type(size) is not int or account == self._me:
                 continue
-            holders = self._holders.setdefault(envelope, {})
-            if account not in self._liars.get(envelope, ()) and len(holders) < MAX_HOLDERS:
-                holders[account] = size
+            self._holders.setdefault(envelope, {})[account] = size
 
     def _offer(self, envelope: Digest, data: bytes, block: int) -> None:
         file = self._file(envelope)
@@ -106,39 +101,41 @@ class EnvelopeExchange:
             self._told[envelope] = block
 
     def _collect(self, wanted: frozenset[Digest]) -> None:
-        if self._asked is not None and not self._finished(*self._asked):
+        if self._running is not None and not self._running.done.is_set():
             return
-        self._asked = None
+        ended, self._running = self._running, None
+        if ended is not None:
+            self._finish(ended)
         for envelope in sorted(wanted):
-            holders = self._holders.get(envelope)
+            failures = self._failures.setdefault(envelope, Counter())
+            holders = {who: size for who, size in self._holders.get(envelope, {}).items() if failures[who] < MAX_FAILURES}
             if holders and self._archive.envelope(envelope) is None:
-                account, size = holders.popitem()
+                # Who failed least is asked first, so that a liar keeps nobody from an honest seat.
+                account = min(holders, key=lambda who: failures[who])
                 self._folder.mkdir(parents=True, exist_ok=True)
-                fetch = self._thread.submit(self._gossip.fetch, hex0x(envelope), size, account, self._draft(envelope))
-                self._asked = envelope, account, fetch
+                self._running = _Transfer(self._gossip, envelope, holders[account], account, self._draft(envelope))
                 return
 
-    def _finished(self, envelope: Digest, account: str, fetch: "Future[None]") -> bool:
-        """Whether a transfer ended. Right bytes are archived; the giver of others is not asked again about this envelope."""
-        if not fetch.done():
-            return False
-        draft, error = self._draft(envelope), fetch.exception()
-        if error is not None:
-            telemetry.log("envelope.not_given", envelope=envelope, member=account, error=type(error).__name__, detail=str(error))
-            return True
-        data = draft.read_bytes()
-        draft.unlink()
+    def _finish(self, ended: "_Transfer") -> None:
+        """Archives right bytes, and notes a failure of the giver otherwise."""
+        envelope, failures = ended.envelope, self._failures.setdefault(ended.envelope, Counter())
+        if ended.error is not None or not ended.file.exists():
+            failures[ended.account] += 1
+            why = "the dispute is over" if ended.error is None else str(ended.error)
+            telemetry.log("envelope.not_given", envelope=envelope, member=ended.account, detail=why)
+            return
+        data = ended.file.read_bytes()
+        ended.file.unlink()
         if labelled(Label.ENVELOPE, data) == envelope:
             self._archive.keep_envelope(data)
-            telemetry.log("envelope.given", envelope=envelope, member=account, size=len(data))
+            telemetry.log("envelope.given", envelope=envelope, member=ended.account, size=len(data))
         else:
-            self._liars.setdefault(envelope, set()).add(account)
-            telemetry.log("envelope.wrong_bytes", envelope=envelope, member=account)
-        return True
+            failures[ended.account] += MAX_FAILURES
+            telemetry.log("envelope.wrong_bytes", envelope=envelope, member=ended.account)
 
     def _forget(self, wanted: frozenset[Digest]) -> None:
         """Drops what no open dispute names, and the files of it, those of an earlier process too."""
-        for kept in (self._told, self._holders, self._liars):
+        for kept in (self._told, self._holders, self._failures):
             for each in kept.keys() - wanted:
                 kept.pop(each)
         names = {each.hex() for each in wanted}
@@ -151,6 +148,24 @@ class EnvelopeExchange:
 
     def _draft(self, envelope: Digest) -> Path:
         return self._folder / f"{envelope.hex()}.given"
+
+
+class _Transfer:
+    """One transfer, in a thread that keeps no process from its end."""
+
+    def __init__(self, gossip: EnvelopeGossip, envelope: Digest, size: int, account: str, file: Path) -> None:
+        self.envelope, self.account, self.file = envelope, account, file
+        self.error: Exception | None = None
+        self.done = threading.Event()
+        threading.Thread(target=self._run, args=(gossip, size), name="envelope", daemon=True).start()
+
+    def _run(self, gossip: EnvelopeGossip, size: int) -> None:
+        try:
+            gossip.fetch(hex0x(self.envelope), size, self.account, self.file)
+        except Exception as error:  # noqa: BLE001 - told to the thread that asked
+            self.error = error
+        finally:
+            self.done.set()
 
 
 def envelopes_of_seats(snapshot: Snapshot, archive: Archive) -> Mapping[Digest, tuple[Address, ...]]:

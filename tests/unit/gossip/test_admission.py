@@ -74,6 +74,7 @@ def test_message_of_a_registered_peer_is_taken() -> None:
         (message(dispute=DISPUTE, round="9" * 3000), "root", KEY, "no_seat"),
         (message(envelope=ENVELOPE), "have", OTHER, "no_seat"),
         (message(envelope=DISPUTE), "have", KEY, "no_seat"),
+        (message(envelope=ENVELOPE, account=SECOND), "have", KEY, "no_seat"),
     ],
 )
 def test_message_is_refused_by_name(data: bytes, topic: str, key: str, why: str) -> None:
@@ -96,13 +97,13 @@ def test_rate_of_one_peer_leaves_room_for_another(topic: str) -> None:
     taken = 0
     for number in range(200):
         try:
-            admission.admit(topic, KEY, message(**body, n=number, round=str(number)), 0.0)
+            admission.admit(topic, KEY, message(**body, account=ACCOUNT, n=number, round=str(number)), 0.0)
             taken += 1
         except GossipRefused as refused:
             assert refused.reason == "rate"
     assert taken == RATES[topic].count
-    admission.admit(topic, OTHER, message(**body, n=-1, round="1"), 0.0)
-    admission.admit(topic, KEY, message(**body, n=-2, round="1"), RATES[topic].seconds)
+    admission.admit(topic, OTHER, message(**body, account=SECOND, n=-1, round="1"), 0.0)
+    admission.admit(topic, KEY, message(**body, account=ACCOUNT, n=-2, round="1"), RATES[topic].seconds)
 
 
 def test_refused_messages_count_against_the_rate() -> None:

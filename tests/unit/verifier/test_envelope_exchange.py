@@ -1,5 +1,6 @@
 """Ciphertext from seat to seat while DA is down: over real sockets, with the gossip process's own shelf and admission."""
 
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ import pytest
 
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Dispute, Seat
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest, hex0x
@@ -20,6 +22,7 @@ from tests.fixtures.committee.message_bus import MessageBus
 from tests.fixtures.committee.seated_member import SeatedMember
 from tests.fixtures.snapshot_builders import snapshot
 from tests.fixtures.verifier.verifier_fixture import ME, VerifierFixture, seat
+from verifier.gossip_client import GossipClient
 from verifier.watch.envelope_exchange import REPEAT_BLOCKS, TOPIC, EnvelopeExchange
 
 OTHER, LIAR = signer("second").address, signer("third").address
@@ -83,8 +86,6 @@ def passing(tmp_path: Path) -> Iterator[Passing]:
     with MessageBus(tmp_path, [ME.address, OTHER, LIAR], dispute.id, envelope) as bus:
         mine, other = exchange(bus, tmp_path, ME.address, setup.archive), exchange(bus, tmp_path, OTHER, archive)
         yield Passing(setup, dispute, envelope, bytes(data), bus, mine, other, MessageBus.folder_of(tmp_path, OTHER))
-        mine.close()
-        other.close()
 
 
 def test_seat_gets_from_another_what_da_does_not_give(passing: Passing) -> None:
@@ -134,6 +135,39 @@ def test_who_says_another_has_it_gains_nothing(passing: Passing) -> None:
     eventually(passing)
 
 
+def test_who_speaks_for_another_is_not_heard(passing: Passing) -> None:
+    """Otherwise a liar's size would make an honest seat a liar."""
+    body = {"account": OTHER, "at": 1, "envelope": hex0x(passing.envelope), "size": 1}
+    passing.bus.clients[LIAR].publish(TOPIC, body)
+    assert passing.bus.refusals["no_seat"] == 1
+    eventually(passing)
+
+
+def test_seat_that_never_gives_what_it_has_keeps_nobody_from_another(passing: Passing) -> None:
+    for at in range(60):
+        body = {"account": LIAR, "at": at, "envelope": hex0x(passing.envelope), "size": len(passing.data)}
+        passing.bus.clients[LIAR].publish(TOPIC, body)
+        if passing.has_it():
+            return
+        threading.Event().wait(0.02)
+    raise AssertionError("the liar was asked for ever")
+
+
+def test_transfer_that_ends_with_its_dispute_hinders_no_later_one(passing: Passing) -> None:
+    disputes = passing.setup.chain.disputes
+    for _ in range(100):
+        passing.step()
+        if (MessageBus.folder_of(passing.folder.parent, ME.address) / f"{passing.envelope.hex()}.given").exists():
+            break
+        threading.Event().wait(0.01)
+    open_case, disputes[0] = disputes[0], replace(disputes[0], phase=Phase.REVEAL)
+    passing.step()
+    disputes[0] = open_case
+    for _ in range(REPEAT_BLOCKS):
+        passing.step()
+    eventually(passing)
+
+
 def test_files_of_ended_disputes_go_also_those_of_an_earlier_process(passing: Passing) -> None:
     eventually(passing)
     (passing.folder / ("ab" * 32 + ".given")).write_bytes(b"half")
@@ -166,3 +200,15 @@ def test_node_goes_on_and_says_once_that_its_gossip_process_is_away(passing: Pas
     assert passing.setup.archive.envelope(passing.envelope) is None
     said = capsys.readouterr()
     assert (said.out + said.err).count('"gossip.away"') == 2, "once by each node"
+
+
+def test_hung_gossip_process_costs_one_timeout_and_not_one_of_each_call(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "s"))
+        listening.listen()
+        client = GossipClient(tmp_path / "s")
+        with pytest.raises(TryAgain, match="no answer in"):
+            client.take(TOPIC)
+        for call in (lambda: client.take("root"), lambda: client.publish("root", {})):
+            with pytest.raises(TryAgain, match="hung a moment ago"):
+                call()
