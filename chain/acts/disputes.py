@@ -126,6 +126,20 @@ class DisputeTransactions(NetworkPlanner):
         until: int = self._view(vote.dispute)["round"]["revealEnd"]
         self._vote("reveal", vote.dispute, vote.round, (struct_values(vote), quote), until)
 
+    def reveal_many(self, opened: Sequence[tuple[Vote, Blob]]) -> None:
+        """Reveals votes of one round with their quotes, of any voters. The contract skips votes that are revealed already.
+
+        `MalformedValue` if they are of several rounds, or there are none.
+        """
+        votes = [vote for vote, _ in opened]
+        if len({(each.dispute, each.round) for each in votes}) != 1:
+            raise MalformedValue("votes", "are not of one round")
+        first = votes[0]
+        until: int = self._view(first.dispute)["round"]["revealEnd"]
+        voters = digests.keccak256(bytes.fromhex("".join(each.voter[2:] for each in votes)))
+        arguments = ([struct_values(vote) for vote, _ in opened], [quote for _, quote in opened])
+        self._step("revealMany", first.dispute, first.round, arguments, voters, deadline=until)
+
     def reveal_under_root(self, vote: Vote, quote: Blob, proof: Sequence[Digest]) -> None:
         """Reveals the sender's own vote under the first commit root of the round. `proof` is that of `merkle.commit_proof`.
 

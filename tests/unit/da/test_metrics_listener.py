@@ -59,4 +59,5 @@ def test_listener_without_a_port_ends_the_start_with_one_line(tmp_path: Path, po
         command = [sys.executable, "-m", "bytewise.da", "serve", "--config", str(settings(tmp_path, wanted))]
         done = subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=60, check=False)
     (line,) = done.stderr.splitlines()
-    assert done.returncode == 64 and f"metrics.port: 127.0.0.1:{wanted}: " in json.loads(line)["detail"]
+    why = f"127.0.0.1:{wanted}: " if port == "taken" else f"{wanted} is no TCP port"
+    assert done.returncode == 64 and f"metrics.port: {why}" in json.loads(line)["detail"]
