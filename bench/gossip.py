@@ -35,10 +35,14 @@ UNLIMITED = (
     "from gossip.__main__ import main; raise SystemExit(main())"
 )
 """A process that does not limit itself, as a dishonest member would run it."""
+DRIPPING = "import gossip.envelopes as e; e.PIECE_BYTES = 1; from gossip.__main__ import main; raise SystemExit(main())"
+"""A process that gives an envelope byte by byte, so that a transfer never ends."""
 JUNK_BYTES = 2 * 2**20
 
 ENVELOPE, ENVELOPE_BYTES = "0x" + "ee" * 32, 600_000
 """An envelope of three pieces."""
+REFUSED = b"refused"
+"""Reason of a transfer that the other side, or the size of a piece, ended."""
 
 
 class GossipPeer:
@@ -61,8 +65,7 @@ class GossipPeer:
         found = PeersFile(CHAIN, epoch, tuple(each.peer for each in peers), envelopes=passed)
         write_peers(self.folder / "peers.json", found)
 
-    def start(self, limited: bool = True) -> None:
-        program = ["-m", "gossip"] if limited else ["-c", UNLIMITED]
+    def start(self, program: Sequence[str] = ("-m", "gossip")) -> None:
         command = [str(self.python), *program, "--config", str(self.folder / "gossip.toml")]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stderr=log, env=_environment())
@@ -175,7 +178,7 @@ def unregistered_flood(peers: Sequence[GossipPeer], python: Path) -> dict[str, A
     """A process that nobody registered dials everybody and publishes as fast as it can."""
     other = GossipPeer(python, peers[0].folder.parent, COUNT)
     other.know([*peers, other])
-    other.start(limited=False)
+    other.start(["-c", UNLIMITED])
     _until(lambda: other.connected() >= 0, 60, lambda: "an answer of the process that nobody registered")
     sent = _flood(other, 10.0)
     honest = _honest(peers)
@@ -188,7 +191,7 @@ def member_flood(peers: Sequence[GossipPeer]) -> dict[str, Any]:
     """A registered member without limits of its own: the others cap it, and hear each other."""
     liar, honest_peers = peers[-1], peers[:-1]
     liar.stop()
-    liar.start(limited=False)
+    liar.start(["-c", UNLIMITED])
     joined(peers, COUNT - 1)
     sent = _flood(liar, 10.0)
     honest = _honest(honest_peers)
@@ -239,30 +242,41 @@ def partition(peers: Sequence[GossipPeer]) -> dict[str, Any]:
 
 
 def envelope(peers: Sequence[GossipPeer]) -> dict[str, Any]:
-    """A seat gives an envelope to another; an account without a seat, and one that asks where it is not, get nothing."""
-    giver, taker, stranger = peers[0], peers[1], peers[2]
+    """A seat gives an envelope to another. Nothing is given to an account without a seat, or where the envelope is not. A seat
+    that gives single bytes is refused."""
+    giver, taker, stranger, dripper = peers[:4]
+    dripper.stop()
+    dripper.start(["-c", DRIPPING])
+    joined(peers, COUNT - 1)
     for each in peers:
-        each.know(peers, seats=peers[:2])
-    time.sleep(5)
+        each.know(peers, seats=[giver, taker, dripper])
     data = os.urandom(ENVELOPE_BYTES)
-    (giver.folder / "envelopes" / "e").write_bytes(data)
-    giver.client.offer(ENVELOPE, giver.folder / "envelopes" / "e")
+    for each in (giver, dripper):
+        (each.folder / "envelopes" / "e").write_bytes(data)
+        each.client.offer(ENVELOPE, each.folder / "envelopes" / "e")
+    _until(lambda: _given(taker, giver) == data, 60, lambda: "an envelope from a seat that has it")
     begin = time.monotonic()
     given = _given(taker, giver)
     seconds = round(time.monotonic() - begin, 2)
-    without_seat, not_there = _given(stranger, giver), _given(giver, taker)
+    refused = {
+        "without_seat": _given(stranger, giver) == REFUSED, "not_there": _given(giver, taker) == REFUSED,
+        "byte_by_byte": _given(taker, dripper) == REFUSED,
+    }  # fmt: skip
+    dripper.stop()
+    dripper.start()
     for each in peers:
         each.know(peers)
-    right = given == data and without_seat is None and not_there is None
-    return {"bytes": ENVELOPE_BYTES, "seconds": seconds, "without_seat": without_seat is not None, "holds": right}
+    joined(peers, COUNT - 1)
+    return {"bytes": ENVELOPE_BYTES, "seconds": seconds, "refused": refused, "holds": given == data and all(refused.values())}
 
 
-def _given(taker: GossipPeer, giver: GossipPeer) -> bytes | None:
+def _given(taker: GossipPeer, giver: GossipPeer) -> bytes:
+    """The bytes that one got of another, or the reason of the refusal."""
     file = taker.folder / "envelopes" / "given"
     try:
         taker.client.fetch(ENVELOPE, ENVELOPE_BYTES, giver.account, file)
-    except GossipRefused:
-        return None
+    except GossipRefused as error:
+        return error.reason.encode()
     return file.read_bytes()
 
 

@@ -15,7 +15,7 @@ from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_drawn, seats_in_audit_draw
 from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.digests import keccak256
-from bytewise.protocol.encoding import decode, encode
+from bytewise.protocol.encoding import MAX_DOCUMENT_BYTES, decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, RevealRefused, TooEarly
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.records.receipt import BatchHeader
@@ -58,7 +58,7 @@ def read_reveal(path: Path) -> AttentionReveal:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise ConfigurationError(path.name, "is no regular file")
-            content = file.read()
+            content = file.read(MAX_DOCUMENT_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(path.name, str(error.strerror)) from None
     try:

@@ -119,9 +119,11 @@ class EnvelopeExchange:
     def _finish(self, ended: "_Transfer") -> None:
         """Archives right bytes, and notes a failure of the giver otherwise."""
         envelope, failures = ended.envelope, self._failures.setdefault(ended.envelope, Counter())
+        if ended.error is not None and not isinstance(ended.error, Unavailable):
+            raise ended.error
         if ended.error is not None or not ended.file.exists():
             failures[ended.account] += 1
-            why = "the dispute is over" if ended.error is None else str(ended.error)
+            why = "its file is gone" if ended.error is None else str(ended.error)
             telemetry.log("envelope.not_given", envelope=envelope, member=ended.account, detail=why)
             return
         data = ended.file.read_bytes()
@@ -162,7 +164,7 @@ class _Transfer:
     def _run(self, gossip: EnvelopeGossip, size: int) -> None:
         try:
             gossip.fetch(hex0x(self.envelope), size, self.account, self.file)
-        except Exception as error:  # noqa: BLE001 - told to the thread that asked
+        except Exception as error:  # noqa: BLE001 - raised again in the thread that asked
             self.error = error
         finally:
             self.done.set()
