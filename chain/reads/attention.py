@@ -275,11 +275,7 @@ def auditors_in_window(reader: SnapshotReader, header: BatchHeader, window_end: 
     found by its first event after the batch. No state of an old block is read, which few nodes have.
     """
     pool = reader.pool_of(header.environment, head)
-    members = {
-        each.account
-        for each in reader.verifiers(pool, head)
-        if each.verifier.pool == pool and each.verifier.joined_at <= header.block
-    }
+    members = {each.account for each in reader.verifiers(pool, head) if each.may_audit(pool, header.block)}
     end = reader.client.block(head).timestamp - reader.snapshot(header.operator, head).clock + window_end
     seen = set[Address]()
     for log in reader.client.logs("Registry", reader.network.addresses.registry, _MOVES, header.block + 1, head):

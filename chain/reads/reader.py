@@ -331,8 +331,9 @@ class SnapshotReader(KeyEpochReader):
         return int(until) - int(self.client.call("Guardian", self._at.guardian, "clock", block=at))
 
     def auditors(self, environment: Digest, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
-        """Verifiers that may be drawn to audit an answer of an environment, each with its stake in wei at an earlier block."""
-        members = self.verifiers(self.pool_of(environment, block), block)
+        """Verifiers that may be drawn to audit an answer of an environment, each with its stake in wei at the batch's block."""
+        pool = self.pool_of(environment, block)
+        members = (each for each in self.verifiers(pool, block) if each.may_audit(pool, stake_block))
         return tuple((each.account, self.stake_at(each.account, stake_block, block)) for each in members)
 
     def stake_at(self, account: Address, stake_block: int, block: int) -> int:

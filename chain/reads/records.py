@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.sortition import may_audit
 from bytewise.protocol.decisions.snapshot import (
     AnchoredBatch,
     Challenger,
@@ -79,6 +80,7 @@ def holdings(raw: Raw) -> Holdings:
         operator_until=raw["operatorUntil"],
         last_seq=raw["lastSeq"],
         pool=Digest(raw["verifier"]["pool"]),
+        joined_at=raw["verifier"]["joinedAt"],
         place=raw["place"],
     )
 
@@ -221,6 +223,10 @@ class PoolMember:
     units: int
     stake: int
     verifier: Membership
+
+    def may_audit(self, judging_pool: Digest, batch_block: int) -> bool:
+        """Whether it may audit the receipts of a batch: `sortition.may_audit`."""
+        return may_audit(self.verifier.pool, self.verifier.joined_at, judging_pool, batch_block)
 
 
 @dataclass(frozen=True, slots=True)

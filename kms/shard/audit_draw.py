@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from bytewise.protocol.court.params import ParamSet
-from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, seats_in_audit_draw
+from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, may_audit, seats_in_audit_draw
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Holdings
 from bytewise.protocol.keys.epochs import AuditDraw
 from bytewise.protocol.records.receipt import BatchHeader
@@ -37,7 +37,7 @@ class AuditDrawChain(Protocol):
 def audit_draw_at(chain: AuditDrawChain, who: Address, voter: Holdings, batch_id: int, block: int) -> AuditDraw | None:
     """The inputs of a batch's audit draw at a block, with the seats of `voter`; None if there is no such batch, or no beacon yet.
 
-    A voter has seats only if its pool is the pool of the batch's environment.
+    A voter that may not audit the batch has no seats.
     """
     found = chain.batch(batch_id, block)
     if found is None or found[0].block + BEACON_DELAY_BLOCKS > block:
@@ -45,7 +45,7 @@ def audit_draw_at(chain: AuditDrawChain, who: Address, voter: Holdings, batch_id
     header, anchored = found
     params = chain.params(anchored.params_version, block)
     stake = chain.stake_at(who, header.block, block)
-    is_member = any(voter.pool) and voter.pool == chain.pool_of(header.environment, block)
+    is_member = may_audit(voter.pool, voter.joined_at, chain.pool_of(header.environment, block), header.block)
     return AuditDraw(
         batch=header,
         window_end=anchored.window_end,

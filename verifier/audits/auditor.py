@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from bytewise.ports import AuditSender, AuditView, BlockView, TermsView
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_drawn, seats_in_audit_draw
+from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_drawn, may_audit, seats_in_audit_draw
 from bytewise.protocol.decisions.actions import Action, ClaimBounty, OpenAudit, PostAudit, RunAudit
 from bytewise.protocol.decisions.audits import decide_auditor
 from bytewise.protocol.decisions.snapshot import Snapshot
@@ -255,9 +255,9 @@ class Auditor:
         if batch is None:
             return
         params = self._chain.params(batch.params_version, snapshot.number)
-        # Only members of the judging pool are drawn: shards and contract refuse any other verifier.
-        pool = snapshot.me.pool
-        is_member = any(pool) and pool == self._chain.pool_of(header.environment, snapshot.number)
+        # Shards and contract refuse whoever may not audit the batch.
+        judging = self._chain.pool_of(header.environment, snapshot.number)
+        is_member = may_audit(snapshot.me.pool, snapshot.me.joined_at, judging, header.block)
         seats = seats_in_audit_draw(self._stake(header, snapshot), params.money.audit_unit, is_member)
         rate = params.shares.audit_rate_bps
         if audit_is_drawn(self._beacons[header.batch_id], receipt_id, self._signer.address, rate, seats):

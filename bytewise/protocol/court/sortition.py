@@ -40,11 +40,20 @@ BEACON_DELAY_BLOCKS = 2
 """The hash of the second block after a batch draws its auditors, because that hash is unknown when the batch is posted."""
 
 
+def may_audit(pool: Digest, joined_at: int, judging_pool: Digest, batch_block: int) -> bool:
+    """Whether a verifier may audit the receipts of a batch, as `Audits.post` has it.
+
+    Its `pool` must be the one that judges the batch's environment, and it must have joined by the batch's block: who joins after
+    the beacon is known would choose which receipts it has opened.
+    """
+    return any(pool) and pool == judging_pool and joined_at <= batch_block
+
+
 def seats_in_audit_draw(stake_wei: int, unit_wei: int, is_member: bool) -> int:
     """Seats of a verifier in the draw of a batch's auditors: one for each whole audit unit of stake, 0 outside the pool.
 
     `stake_wei` is the stake that counted at the end of the batch's block: an account that pays in after the beacon is known has
-    no seats. `is_member` says whether the verifier is in the pool that judges the environment of the batch.
+    no seats. `is_member` is the answer of `may_audit`.
     """
     return stake_wei // unit_wei if is_member else 0
 

@@ -185,6 +185,8 @@ class Holdings:
     """Number of its last anchored receipt; operators only."""
     pool: Digest
     """Pool in which it is a verifier; zero if it is none."""
+    joined_at: int
+    """Block at which it joined its pool; 0 if it is no verifier."""
     place: int
     """Place in the pool's tree; 0 without one."""
 

@@ -255,7 +255,7 @@ class AuditDraw:
     rate_bps: int
     """Chance per audit seat in 1/10,000."""
     seats: int
-    """Audit seats of the ticket's voter by its stake at the batch's block; 0 if it is not in the environment's pool."""
+    """Audit seats of the ticket's voter by its stake at the batch's block; 0 if it may not audit the batch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Attacks on keys (`docs/evidence/attacks.md` names all 28), each beside its control: the same attack wins once its defence is
+"""Attacks on keys (`docs/evidence/attacks.md` names all 29), each beside its control: the same attack wins once its defence is
 removed."""
 
 import contextlib

@@ -15,7 +15,7 @@ from bytewise.protocol.keys.epochs import ReleaseLog, SignedRelease
 from bytewise.protocol.keys.release_log import START, verify_log
 from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.records.statements import TicketKind
-from bytewise.protocol.signing import typed_digest
+from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U64, Digest
 from chain.client.access import ReadAheadClient
 from chain.client.quorum import QuorumClient
@@ -25,6 +25,7 @@ from chain.deployment.params import ETHER
 from chain.reads.reader import SnapshotReader
 from kms.release_log.entitlement import AuditBlock, LogFindings, UnjudgedReason, judge_log, prefetch
 from kms.settings import ShardSettings
+from kms.shard.audit_draw import audit_draw_at
 from kms.shard.chain_view import ChainKeyView
 from kms.shard_client import ShardClient
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
@@ -126,17 +127,26 @@ def test_the_view_reads_disputes_batches_beacons_and_epochs_at_one_block(on_chai
 
 
 @pytest.mark.e2e
-def test_audit_draw_uses_the_stakes_at_the_batch_despite_later_deposits(on_chain: OnChain) -> None:
+@pytest.mark.parametrize(("late", "deposit"), [(signer(9), 10 * STAKE_WEI), (OPERATOR, 0)], ids=["stake", "membership"])
+def test_who_stakes_or_joins_after_the_batch_is_not_drawn_for_it(on_chain: OnChain, late: LocalSigner, deposit: int) -> None:
+    """Both could wait for the beacon. The operator has had its stake since before the batch, and joins the pool after it."""
     view = ChainKeyView(reader(on_chain.anvil, on_chain.network), on_chain.world.document.record.shards[0].address)
-    late, anvil = signer(9), on_chain.anvil
+    anvil = on_chain.anvil
     anvil.mine(3)
-    join(anvil.client, on_chain.network, [joiner(late, 10 * STAKE_WEI)])
+    join(anvil.client, on_chain.network, [joiner(late, deposit)])
     anvil.mine(3)
     facts = view.read(on_chain.ticket(TicketKind.AUDIT, voter=late.address), 0)
     assert facts.is_verifier and facts.drawing is not None and facts.drawing.seats == 0
+    chain, header = reader(anvil, on_chain.network), facts.drawing.batch
+    drawn = chain.auditors(header.environment, header.block, chain.head())
+    assert {who for who, stake in drawn if stake} == {each.address for each in VERIFIERS}
     ticket = on_chain.ticket(TicketKind.AUDIT, voter=late.address)
     with serving(on_chain, 1, 2), pytest.raises(NoKey):
         on_chain.keys().open(on_chain.world.job(on_chain.case, ticket, late), on_chain.world.secret)
+    # Control: whose moment of joining is not looked at is drawn, if its stake is old.
+    unchecked = replace(chain.holdings(late.address, chain.head()), joined_at=0)
+    drawing = audit_draw_at(chain, late.address, unchecked, header.batch_id, chain.head())
+    assert drawing is not None and bool(drawing.seats) == (not deposit)
 
 
 @pytest.mark.e2e

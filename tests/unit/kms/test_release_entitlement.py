@@ -14,6 +14,7 @@ from tests.fixtures.kms.log_court import Court
 from tests.fixtures.kms.log_entries import Entries, altered, of, three_records
 from tests.fixtures.kms.memory_chain import NOW, OTHER_VOTER, VOTER
 from tests.fixtures.kms.release_network import World
+from tests.fixtures.snapshot_builders import POOL
 
 SEEN = AuditBlock(100, NOW, NOW)
 
@@ -65,7 +66,7 @@ def test_release_after_its_deadline_is_found(fresh: World, monkeypatch: pytest.M
     assert "RETIRED" in found
 
 
-def test_late_audit_or_audit_by_an_outsider_of_the_pool_is_found(world: World, logged: Entries) -> None:
+def test_late_audit_or_audit_by_no_member_of_the_pool_is_found(world: World, logged: Entries) -> None:
     court = Court(world.chain)
     court.clock = world.chain.window_end
     assert logged[2].right is not None
@@ -75,9 +76,11 @@ def test_late_audit_or_audit_by_an_outsider_of_the_pool_is_found(world: World, l
     court.clock += 1
     (found,) = judge_log((entry,), court, SEEN).wrong
     assert "window of batch 0 is over" in found
-    court.clock, court.pool = NOW, ZERO_DIGEST
-    (found,) = judge_log((entry,), court, SEEN).wrong
-    assert f"{VOTER.address} is not drawn" in found
+    court.clock, at = NOW, world.chain.batches[0].block
+    for pool, joined_at, is_member in ((ZERO_DIGEST, 0, False), (POOL, at + 1, False), (POOL, at, True)):
+        court.pool, court.joined_at = pool, joined_at
+        wrong = judge_log((entry,), court, SEEN).wrong
+        assert [f"{VOTER.address} is not drawn" in found for found in wrong] == [True] * (not is_member)
 
 
 @pytest.mark.parametrize("changes", [{"round": U16(1)}, {"subject": Digest(b"\x01" * 32)}], ids=["round", "subject"])

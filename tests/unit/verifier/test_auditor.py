@@ -112,13 +112,16 @@ def test_no_receipt_can_be_made_to_be_audited_last_by_all_verifiers(tmp_path: Pa
     assert own_order(reversed(rows), bytes(32)) == orders[0], "and one verifier keeps its order from tick to tick"
 
 
-def test_verifier_of_another_pool_is_not_drawn(tmp_path: Path) -> None:
-    """Shards compare the pools: it would run a job for which no shard releases a partial."""
+def test_verifier_of_another_pool_or_a_later_member_is_not_drawn(tmp_path: Path) -> None:
+    """Shards and contract refuse both: it would run a job for which no shard releases a partial."""
     setup = VerifierFixture(tmp_path)
     setup.anchor(setup.signed(1))
     jobs = EnclavePool([setup.enclave])
-    for pool, drawn in ((word("another pool"), 0), (ZERO_DIGEST, 0), (POOL, 1)):
-        setup.chain.own_pool = pool
+    at = setup.chain.headers[0].block
+    for pool, joined_at, drawn in (
+        (word("another pool"), at, 0), (ZERO_DIGEST, at, 0), (POOL, at + 1, 0), (POOL, at, 1),
+    ):  # fmt: skip
+        setup.chain.own_pool, setup.chain.own_joined_at = pool, joined_at
         setup.records.step(setup.chain.pass_time(1))
         auditor, audits = auditor_of(setup, jobs)
         auditor.step(setup.chain.now())
