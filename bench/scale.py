@@ -10,7 +10,8 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -73,14 +74,26 @@ def re_execution(rounds: int) -> dict[str, Any]:
         cluster.start_ray(nodes=2, agents_of_a_node=1)
         make_model(cluster.folder / "checkpoint", 1, layers=4, width=128, heads=4, key_value_heads=2, context=256)
         convert(cluster.folder / "checkpoint", cluster.folder / "artifact")
-        for number, name in enumerate(("enclave1", "enclave2")):
-            cluster.start_enclave(name)
-            os.sched_setaffinity(cluster.enclaves[name].pid, {sorted(os.sched_getaffinity(0))[number]})
+        cores = sorted(os.sched_getaffinity(0))
+        for name, core in zip(("enclave1", "enclave2"), cores, strict=False):
+            with _on_core(core):
+                cluster.start_enclave(name)
         cluster.start_bridge(agents=2)
         cluster.wait_for_agents(2)
         jobs_a_second(cluster, 2, 2)  # engines load their model
         rates = _in_turns(cluster, rounds, (1, 2), 4)
     return _compared(rates, REAL_TARGET / 2)
+
+
+@contextmanager
+def _on_core(core: int) -> Iterator[None]:
+    """What starts meanwhile has this core in all its threads. A process pinned later would keep its other threads as they are."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _in_turns(cluster: RayCluster, rounds: int, agents: Sequence[int], jobs_of_an_agent: int) -> dict[int, list[float]]:

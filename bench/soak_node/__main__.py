@@ -35,7 +35,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=0.0, help="the same in seconds; counts before --hours")
     parser.add_argument("--seed", type=int, default=1, help="of schedule and questions (%(default)s)")
     parser.add_argument("--database", default="", help="URL of a PostgreSQL server for all actors; without it, SQLite")
-    parser.add_argument("--per-minute", type=float, default=12.0, help="questions of all users (%(default)s)")
+    parser.add_argument("--per-minute", type=float, default=6.0, help="questions to the honest operator (%(default)s)")
+    parser.add_argument(
+        "--cheat-per-minute", type=float, default=6.0, help="questions to the operator that cheats on a third (%(default)s)"
+    )
+    parser.add_argument(
+        "--audit-rate", type=int, default=6_000, help="chance that one verifier audits a receipt, of 10,000 (%(default)s)"
+    )
     parser.add_argument(
         "--faketime", type=Path, default=FAKETIME, help="library that gives one process another clock (%(default)s)"
     )
@@ -54,16 +60,18 @@ def main() -> int:
     seconds = options.seconds or options.hours * 3600
     machine, root = describe(), Path.cwd()
     folder = root / "runs" / datetime.now(UTC).strftime("soak-%Y%m%d-%H%M%S")
-    network = SoakNetwork(root, folder, means(options.database, options.faketime, options.gossip), say)
+    network = SoakNetwork(root, folder, means(options.database, options.faketime, options.gossip), options.audit_rate, say)
     with network.running() as built:
         say(f"everybody is ready; {seconds:.0f} s of traffic and faults begin (seed {options.seed})")
-        campaign = Campaign(network, options.seed, seconds, options.per_minute, say, frozenset(options.only))
+        rates = {"honest": options.per_minute, "dishonest": options.cheat_per_minute}
+        campaign = Campaign(network, options.seed, seconds, rates, say, frozenset(options.only))
         judged = Judgement(campaign, built, campaign.run(built))
         found = {
             "seconds": round(seconds),
             "seed": options.seed,
             "database": "PostgreSQL" if options.database else "SQLite",
-            "questions_per_minute": options.per_minute,
+            "questions_per_minute": rates,
+            "audit_rate_bps": options.audit_rate,
             **judged.figures(),
             "violations": judged.violations(),
         }

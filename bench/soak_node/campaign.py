@@ -4,7 +4,7 @@ import bisect
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -69,7 +69,7 @@ class Campaign:
     """One run."""
 
     def __init__(
-        self, network: SoakNetwork, seed: int, seconds: float, per_minute: float, say: Callable[[str], None],
+        self, network: SoakNetwork, seed: int, seconds: float, per_minute: Mapping[str, float], say: Callable[[str], None],
         chosen: frozenset[str] = frozenset(),
     ) -> None:  # fmt: skip
         self.network = network

@@ -33,10 +33,8 @@ STAKE_WEI = {"honest": 40 * ETHER, "dishonest": 100_000 * ETHER, **{name: 19 * E
 """Enough for thousands of frauds; a verifier keeps its one audit seat after many penalties."""
 PARAMS = changed(plan.PARAMS, {
     "times": {"max_pause": 60, "unbond_delay": 1_800, "da_retention": 3_600, "da_margin": 60, "key_retention": 3_600},
-    "shares": {"audit_rate_bps": 6_000},
 })  # fmt: skip
-"""The demo's parameters, with retention of half an hour, and about three audits of a receipt."""
-TERMS = plan.Terms(PARAMS, plan.SHAPE, STAKE_WEI, 110_000 * ETHER)
+"""The demo's parameters, with retention of half an hour."""
 HOUSEKEEPING = {"every_s": 60, "receipts_days": 0, "envelopes_days": 0, "duties_days": 0, "transactions_days": 0}
 """Records go as soon as nothing can need them."""
 DISK_BYTES = 64 * 2**20
@@ -72,8 +70,10 @@ def means(server: str, faketime: Path = FAKETIME, gossip: Path | None = None) ->
 class SoakNetwork:
     """All processes of one run."""
 
-    def __init__(self, root: Path, folder: Path, available: Means, say: Callable[[str], None]) -> None:
+    def __init__(self, root: Path, folder: Path, available: Means, audit_rate_bps: int, say: Callable[[str], None]) -> None:
         self.means = available
+        params = changed(PARAMS, {"shares": {"audit_rate_bps": audit_rate_bps}})
+        self._terms = plan.Terms(params, plan.SHAPE, STAKE_WEI, 110_000 * ETHER)
         self.site: Site = new_site(root, folder, 1, available.server)
         self.group = ProcessGroup(folder, root, lambda _: None)
         self.record, self.planted = folder / "transactions.jsonl", folder / "planted.jsonl"
@@ -119,7 +119,7 @@ class SoakNetwork:
         signers = build.make_keys(site)
         build.make_models(site, group)
         actors.start(actors.enclaves(site), group)
-        built = build.build(site, group, signers, TERMS)
+        built = build.build(site, group, signers, self._terms)
         self._say("contracts are deployed, and three shards made the key")
         side = None if self.means.gossip is None else GossipSide(site, self.means.gossip, built.accounts)
         for each in (*actors.operators(site, adversary=True), *actors.shards(site, self._coordinator()), *self._nodes()):

@@ -3,6 +3,7 @@
 import random
 import threading
 from collections import Counter
+from collections.abc import Mapping
 
 from bench.soak_node.network import SoakNetwork
 from bytewise.protocol.errors.branches import BytewiseError
@@ -18,12 +19,12 @@ SPITE_EVERY_S, SPITE_LASTS_S = 180.0, 60.0
 class Traffic:
     """Asks each operator in a thread of its own until the end."""
 
-    def __init__(self, network: SoakNetwork, seed: int, per_minute: float, stop: threading.Event) -> None:
+    def __init__(self, network: SoakNetwork, seed: int, per_minute: Mapping[str, float], stop: threading.Event) -> None:
         self.answers: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
         self._network = network
         self._seed = seed
-        self._pause_s = len(OPERATORS) * 60.0 / per_minute
+        self._pause_s = {name: 60.0 / rate for name, rate in per_minute.items()}
         self._stop = stop
         self._newest = ""
         self._threads = [threading.Thread(target=self._ask, args=(name,), daemon=True) for name in OPERATORS]
@@ -43,7 +44,7 @@ class Traffic:
         site, dice = self._network.site, random.Random(f"{self._seed} {operator}")
         texts = [each.text for each in questions("nothing")]
         client = Client(operator, site.operator_url(operator), site.certificate(operator), MODEL_NAME, ANSWER_TOKENS)
-        while not self._stop.wait(self._pause_s):
+        while not self._stop.wait(self._pause_s[operator]):
             question = Question(operator, dice.choice(texts), 0.8, 0.9, dice.randrange(2**31))
             try:
                 answer = client.ask(question, site.openings)
