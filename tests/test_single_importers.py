@@ -73,20 +73,14 @@ CONCEPTS = {
     "chain.acts.state_check": "what the refusals of contracts mean",
     "chain.capsule.attachments": "what a capsule has beside the proofs of its verdict",
     "cli.capsule_report": "the report on a capsule, without the commands",
-    "chain.sending.signing_rules": "what an account signs",
-    "cli.demo.ceremony": "the ceremony of the demo's key",
     "cli.demo.run": "the demo, without its options",
     "cli.drill.penalty": "the steps of a drill, without the command",
     "cli.key.log_table": "tables of release logs, without their audit",
-    "cli.node.monitor_state": "what a monitor knows, without its table",
     "cli.node.registration": "the calls of a registration, without the command",
-    "cli.node.settings_text": "the text of a settings file",
-    "cli.node.state": "what a node is and did, without its table",
+    "cli.node.state": "what a node or monitor is and did, without its table",
     "committee.maintenance": "what a person does to a stopped member",
     "dashboard.index.court": "facts of disputes",
-    "dashboard.monitor.court_checks": "invariants of the court",
-    "dashboard.monitor.log_checks": "invariants of release logs",
-    "dashboard.monitor.receipt_checks": "invariants of batches and demands",
+    "dashboard.monitor.checks": "checks of the invariants, without their names",
     "dashboard.views.console_sections": "what parameters are worth, in sentences and tables",
     "dashboard.views.next_acts": "what anybody may do in a dispute",
     "enclave.cross_check": "the second backend",
@@ -101,7 +95,7 @@ CONCEPTS = {
 }
 """Modules that one other imports, and of what whole concept each is."""
 
-MOST_CONCEPTS = 36
+MOST_CONCEPTS = 30
 
 
 def importers() -> dict[str, set[str]]:

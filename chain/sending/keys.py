@@ -1,5 +1,6 @@
-"""Signing keys: the account of a node, key files and Web3 keystores, and anvil's published accounts on a test chain."""
+"""Signing keys: the account of a node and the rules of what it signs, key files and keystores, anvil's published accounts."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -7,16 +8,18 @@ from eth_account import Account
 from eth_account.hdaccount import key_from_seed, seed_from_mnemonic
 
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.errors.actors import ConfigurationError, SignerAway, SignerRefused
+from bytewise.protocol.errors.actors import ConfigurationError, SignerAway, SignerRefused, SigningRefused
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
-from bytewise.protocol.signing import LocalSigner, Preimage
+from bytewise.protocol.signing import LABELS, TRANSACTION, TYPED, LocalSigner, Preimage
 from bytewise.protocol.units import Address, Blob
 from bytewise.service.readiness import Check
 from bytewise.service.secret import Secret, read_secret, write_secret
 from bytewise.service.sections import SignerSettings
 from chain.sending.remote_signer import RemoteSigner, mutual_trust
-from chain.sending.signing_rules import SigningRules
+from chain.sending.transactions import TX_GAS_CAP, UnsignedTransaction, read_unsigned
 
+_WORD = 32
 _SIGNER = "the key of this account"
 _ANVIL_MNEMONIC = "test test test test test test test test test test test junk"
 
@@ -38,6 +41,59 @@ def load_signer(path: Path, password: Secret | None = None) -> LocalSigner:
         raise ConfigurationError(
             path.name, "contains no private key, or the password is wrong: name the right key file and password file"
         ) from None
+
+
+class SigningRules:
+    """Rules of what an account signs: only for its network, and only up to its ceilings (ADR-064).
+
+    They read the bytes that are signed, not what the caller says about them, before a signer of either kind gets them. That a
+    member votes once for a seat is not theirs: the protection table sees to that (`bytewise.storage.protection`).
+    """
+
+    def __init__(self, network: Network, account: Address, max_value_wei: int, max_fee_wei: int) -> None:
+        self._chain_id = int(network.chain_id)
+        self._account = account
+        self._max_value_wei = max_value_wei
+        self._max_fee_wei = max_fee_wei
+        self._contracts = {*dataclasses.astuple(network.addresses), *(pool.tree for pool in network.pools)}
+        # Receipts; votes, commits and audit results; tickets.
+        self._domains = {each.separator for each in (network.anchor_domain, network.disputes_domain, network.epochs_domain)}
+
+    def verify(self, preimage: Preimage) -> None:
+        """`SigningRefused` with the rule and the value that breaks it."""
+        if preimage.startswith(TRANSACTION):
+            self._verify_transaction(_read_transaction(preimage))
+        elif preimage.startswith(TYPED):
+            self._verify_typed(preimage)
+        elif not any(preimage.startswith(label) and len(preimage) == len(label) + _WORD for label in LABELS):
+            raise SigningRefused("form", f"{len(preimage)} bytes that are no transaction, no typed data and no label of ours")
+
+    def _verify_transaction(self, made: UnsignedTransaction) -> None:
+        if made.chain_id != self._chain_id:
+            raise SigningRefused("chain id", f"a transaction of chain {made.chain_id}, the network is on {self._chain_id}")
+        uses_nonce_only = made.to == self._account and not made.data and made.value_wei == 0
+        if made.to not in self._contracts and not uses_nonce_only:
+            raise SigningRefused("contract", f"a transaction to {made.to or 'nobody'}, which is no contract of the network")
+        if made.value_wei > self._max_value_wei:
+            raise SigningRefused("value", f"{made.value_wei} wei, the ceiling is {self._max_value_wei} (signer.max_value_wei)")
+        if made.max_fee > self._max_fee_wei:
+            raise SigningRefused("fee", f"{made.max_fee} wei per gas, the ceiling is {self._max_fee_wei} (signer.max_fee_wei)")
+        if made.gas > TX_GAS_CAP:
+            raise SigningRefused("gas", f"{made.gas}, the ceiling is {TX_GAS_CAP}")
+
+    def _verify_typed(self, preimage: Preimage) -> None:
+        if len(preimage) != len(TYPED) + 2 * _WORD:
+            raise SigningRefused("form", f"{len(preimage)} bytes of typed data instead of {len(TYPED) + 2 * _WORD}")
+        separator = preimage[len(TYPED) : len(TYPED) + _WORD]
+        if separator not in self._domains:
+            raise SigningRefused("domain", f"domain separator 0x{separator.hex()} is none under which this account signs")
+
+
+def _read_transaction(preimage: Preimage) -> UnsignedTransaction:
+    try:
+        return read_unsigned(preimage)
+    except MalformedValue as error:
+        raise SigningRefused("form", str(error)) from None
 
 
 class AccountSigner:

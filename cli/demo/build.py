@@ -23,6 +23,7 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 from bytewise.service.certificates import make_certificate
 from bytewise.service.installation import SOURCE_ROOT, own_file
+from bytewise.service.settings import load_settings
 from bytewise.storage.migrate import make_databases, make_empty_database, migrate
 from bytewise.tee.measurement import measure
 from bytewise.tee_simulated.__main__ import simulated_policy
@@ -34,11 +35,20 @@ from chain.deployment.deploy import Policy, fund
 from chain.deployment.plan import GovernanceSettings
 from chain.reads.reader import SnapshotReader
 from chain.sending.keys import devnet_signer, save_signer
-from cli.demo import ceremony, plan
+from cli.demo import actors, plan
 from cli.demo.plan import CHAIN_ID, MODEL_NAME, OPERATORS, SHARDS, VERIFIERS
 from cli.demo.processes import ProcessGroup as Processes
-from cli.demo.site import Site
+from cli.demo.site import Site, write_toml
+from cli.key.ceremony import put_in_force
+from kms.ceremony.session import finished_ceremony
+from kms.settings import CeremonySettings
+from kms.storage import keyring
 
+COORDINATOR = "coordinator"
+PHASE_S = 120.0
+"""Longest time of each phase in seconds: many times the usual time, because the shards start at the same time as many other
+processes."""
+CEREMONY_S = 300.0
 CHECKPOINT = own_file(f"models/{MODEL_NAME}")
 STAKERS = (*OPERATORS, *VERIFIERS)
 ACCOUNTS = (*STAKERS, "watchtower", "challenger")
@@ -154,7 +164,7 @@ def build(site: Site, processes: Processes, signers: dict[str, LocalSigner], ter
         migrating.result(BUILD_TIMEOUT_S)
         vectors = computing.result(BUILD_TIMEOUT_S)
     write_network(site.network_file, network)
-    ceremony.begin(site, processes)
+    _begin_ceremony(site, processes)
     proposals = [
         deploy.environment_proposal(place, pool, vectors),
         deploy.ItemProposal(served.model_id, ZERO_DIGEST, vectors, encode(served.manifest)),
@@ -165,7 +175,7 @@ def build(site: Site, processes: Processes, signers: dict[str, LocalSigner], ter
     deploy.join(
         client, network, [_joiner(site, name, signers[name], terms.stake_wei[name], pool, measurements[0]) for name in STAKERS]
     )
-    network = ceremony.finish(site, processes, client, network, deployer)
+    network = _finish_ceremony(site, processes, client, network, deployer)
     items = dict.fromkeys([place.digest, served.model_id], vectors)
     _certify(client, network, deployer, [signers[name] for name in VERIFIERS], items)
     write_network(site.network_file, network)
@@ -204,3 +214,41 @@ def _vectors(served: Path) -> Digest:
 def _mine(client: ChainClient, blocks: int) -> None:
     """Mines blocks of the development chain, dated one second apart, without waiting for them."""
     client.rpc("anvil_mine", hex(blocks), hex(1))
+
+
+# --- the key: three shard processes make it together, as in docs/guide/key-ceremony.md ---
+
+
+def _begin_ceremony(site: Site, processes: Processes) -> None:
+    """Draws each shard's own keys, and starts the shards and the coordinator of their ceremony. All need the address book."""
+    save_signer(site.coordinator_key, LocalSigner(secrets.token_bytes(32)))
+    entries = [_enrolled(site, index) for index in range(1, SHARDS + 1)]
+    config = {
+        "epoch": site.epoch, "threshold": plan.THRESHOLD, "quorum": SHARDS, "reveal_budget": plan.THRESHOLD - 1, "assurance":
+        "simulated", "phase_s": PHASE_S, "network_file": site.network_file, "coordinator_key_file": site.coordinator_key,
+        "database_url": site.database("kms"), "plan_file": site.of("kms") / "plan.json", "out_file": site.epoch_file, "entries":
+        entries,
+    }  # fmt: skip
+    actors.start_shards(site, processes)
+    processes.python(COORDINATOR, "cli", "key", "dkg", "--config", str(write_toml(_ceremony_config(site), config)))
+
+
+def _finish_ceremony(site: Site, processes: Processes, client: ChainClient, network: Network, curator: LocalSigner) -> Network:
+    """Waits for the ceremony's end, stops the shards, puts the epoch in force, and returns the address book with it."""
+    processes.expect_success(COORDINATOR, CEREMONY_S)
+    for index in range(1, SHARDS + 1):
+        processes.stop(f"shard{index}")
+    return put_in_force(client, network, curator, finished_ceremony(load_settings(CeremonySettings, _ceremony_config(site))))
+
+
+def _enrolled(site: Site, index: int) -> Path:
+    folder, url = site.of(f"shard{index}"), site.shard_url(index)
+    keyring.create_keys(folder, url, secrets.token_bytes)
+    entry = folder / "entry.json"
+    entry.write_bytes(encode(keyring.shard_entry(folder, url, site.shard_channel(index))))
+    issue(site.of("tee"), folder / "platform.pem")
+    return entry
+
+
+def _ceremony_config(site: Site) -> Path:
+    return site.of("kms") / "dkg.toml"

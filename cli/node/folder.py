@@ -1,10 +1,15 @@
 """Writes the folder of `bytewise init`: settings, keys and database of a node, completely or not at all."""
 
+import dataclasses
+import enum
 import json
 import secrets
 import shutil
+import textwrap
+import typing
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from eth_account import Account
 
@@ -18,8 +23,9 @@ from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address
 from bytewise.service.certificates import make_certificate
+from bytewise.service.field_texts import field_texts, first_paragraph
 from bytewise.service.secret import Secret, write_secret
-from bytewise.service.settings import load_settings
+from bytewise.service.settings import OtherProcess, load_settings
 from bytewise.storage.migrate import migrate
 from bytewise.tee.renewal import CollateralSettings
 from chain.client.address_book import read_network
@@ -28,7 +34,6 @@ from chain.sending.keys import load_signer, save_signer
 from cli.new_folder import SETTINGS, new_folder
 from cli.node.choices import ChosenPassword, LocalKey, NodeChoices, RemoteKey, ShardChoices
 from cli.node.roles import JUDGES, NodeRole
-from cli.node.settings_text import section_text, settings_text
 from cli.shard import Choices as ShardFolderChoices
 from cli.shard import make_folder
 from dashboard.monitor.settings import MonitorSettings
@@ -37,6 +42,7 @@ from kms.storage.sealing import IN_FOLDER
 from serving.settings import OperatorSettings
 from verifier.settings import NodeSettings
 
+_WIDTH = 110
 NETWORK, KEYSTORE, JOURNAL, DATABASE, SOCKET = "network.json", "account.json", "journal.key", "node.db", "enclave.sock"
 CHECKPOINTS, INDEX, RELEASE_LOGS = "checkpoints", "index.db", "release-logs"
 GATEWAY, CERTIFICATE, TLS_KEY = "gateway.key", "tls.pem", "tls.key"
@@ -101,7 +107,7 @@ def make_monitor_folder(
     }  # fmt: skip
     with new_folder(folder) as draft:
         shutil.copyfile(network_file, draft / NETWORK)
-        (draft / SETTINGS).write_text(_HEAD.format(role=NodeRole.MONITOR) + settings_text(MonitorSettings, values))
+        (draft / SETTINGS).write_text(_HEAD.format(role=NodeRole.MONITOR) + _settings_text(MonitorSettings, values))
         _ = load_settings(MonitorSettings, draft / SETTINGS).db.location
     return "without an account"
 
@@ -173,14 +179,14 @@ def _settings(choices: NodeChoices, chain_id: int) -> str:
     values = _common(choices)
     head = _HEAD.format(role=choices.role)
     if choices.role is NodeRole.OPERATOR:
-        return head + settings_text(OperatorSettings, values | _operator(choices))
+        return head + _settings_text(OperatorSettings, values | _operator(choices))
     if choices.role in JUDGES:
         values["executor"] = {"socket": SOCKET}
-    text = head + settings_text(NodeSettings, values, frozenset(_OMITTED[choices.role]))
+    text = head + _settings_text(NodeSettings, values, frozenset(_OMITTED[choices.role]))
     if choices.role not in JUDGES:
         return text
-    text += section_text("enclave", EnclaveSettings, _enclave(choices, chain_id))
-    return text + section_text("collateral", CollateralSettings, {}) if choices.evidence == EvidenceType.TDX.value else text
+    text += _section_text("enclave", EnclaveSettings, _enclave(choices, chain_id))
+    return text + _section_text("collateral", CollateralSettings, {}) if choices.evidence == EvidenceType.TDX.value else text
 
 
 def _common(choices: NodeChoices) -> dict[str, Any]:
@@ -231,3 +237,71 @@ def _check_settings(file: Path, role: NodeRole) -> str:
         (file.parent / "endorsements").mkdir(exist_ok=True)
         load_settings(EnclaveSettings, file, "enclave")
     return load_settings(NodeSettings, file).db.location
+
+
+# --- the text of a settings file: each setting with its meaning, and the given value or its default as a comment ---
+
+
+def _settings_text(cls: type, values: Mapping[str, Any], omit: frozenset[str] = frozenset()) -> str:
+    """TOML of the settings of `cls`. `values` has the given settings, and a mapping for each given section.
+
+    A section without a given setting is written as comments if all its settings have defaults. `omit` names sections and
+    top-level settings that are left out.
+    """
+    return "\n".join(_table(cls, values, "", omit)) + "\n"
+
+
+def _section_text(name: str, cls: type, values: Mapping[str, Any]) -> str:
+    """TOML of one section that another process reads."""
+    return "\n".join(["", *_comment(first_paragraph(cls)), f"[{name}]", *_table(cls, values, name, frozenset())]) + "\n"
+
+
+def _table(cls: type, values: Mapping[str, Any], section: str, omit: frozenset[str]) -> Iterator[str]:
+    kinds, texts = typing.get_type_hints(cls), field_texts(cls)
+    inner: list[tuple[str, type, dataclasses.Field[Any]]] = []
+    for field in dataclasses.fields(cast(Any, cls)):
+        kind = _section_of(kinds[field.name])
+        if field.name in omit or kinds[field.name] is OtherProcess or OtherProcess in typing.get_args(kinds[field.name]):
+            continue
+        if kind is not None:
+            inner.append((field.name, kind, field))
+            continue
+        yield from _comment(texts.get(field.name, ""))
+        given = field.name in values and values[field.name] is not None
+        yield f"{field.name} = {_toml(values[field.name])}" if given else f"# {field.name} = {_toml(_default(field))}"
+    for name, kind, field in inner:
+        yield from _section(f"{section}.{name}" if section else name, kind, field, values.get(name), texts.get(name, ""))
+
+
+def _section(name: str, cls: type, field: "dataclasses.Field[Any]", values: Mapping[str, Any] | None, text: str) -> Iterator[str]:
+    yield ""
+    yield from _comment(text or first_paragraph(cls))
+    if values is None and field.default is None:
+        yield f"# [{name}]"
+        yield from (line if line.startswith("#") else f"# {line}" for line in _table(cls, {}, name, frozenset()))
+        return
+    yield f"[{name}]"
+    yield from _table(cls, values or {}, name, frozenset())
+
+
+def _section_of(kind: Any) -> type | None:
+    return next((cast(type, each) for each in (kind, *typing.get_args(kind)) if dataclasses.is_dataclass(each)), None)
+
+
+def _comment(text: str) -> list[str]:
+    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH, break_on_hyphens=False)]
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    if field.default is dataclasses.MISSING or field.default is None:
+        return ""
+    return field.default
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_toml(each) for each in value) + "]"
+    if isinstance(value, enum.Enum):
+        return _toml(value.value)
+    # JSON's strings, numbers and booleans are TOML's.
+    return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)

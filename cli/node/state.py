@@ -2,6 +2,7 @@
 clock."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from bytewise.protocol.attention.score import ScoredTest, score_tests
@@ -24,6 +25,8 @@ from cli.node import chain_checks, host_checks
 from cli.node.doctor import checked
 from cli.node.roles import JUDGES, NodeRole
 from cli.node.view import CheckOfNode, NodeView
+from dashboard.monitor.settings import MonitorSettings
+from dashboard.monitor.wiring import Monitor, MonitorReport
 from verifier.settings import NodeSettings
 
 SENT = {
@@ -145,3 +148,34 @@ def _of_attention(view: NodeView) -> dict[str, Any]:
         "ranges": ranges, "tests": len(records), "unproven": sum(each.is_false is None for each in records),
         "score": None if score is None else account_row(view.account, score), "refused": refused,
     }  # fmt: skip
+
+
+# --- a monitor ---
+
+
+def monitor_state(view: NodeView) -> dict[str, Any]:
+    """The whole state of a monitor. The index is only read: the running process is its writer."""
+    settings = view.settings
+    assert isinstance(settings, MonitorSettings), "the role says so"
+    problems = [check for check in (checked(each, view) for each in _CHECKS_OF_MONITOR) if not check.ok]
+    ports = host_checks.ports(view)
+    process = Check("process", "in use" in ports.value, f"ports {ports.value}", "a running process", "Start it: `bytewise run`.")
+    if not process.ok:
+        problems.insert(0, process)
+    report = _monitor_report(settings, problems)
+    return {
+        "role": view.role, "chain_id": view.network.chain_id, "account": None, "process": process.value, "block": report.block,
+        "healthy": not problems, "problems": [each.document() for each in problems],
+        "invariants": [each.document() for each in report.results],
+    }  # fmt: skip
+
+
+_CHECKS_OF_MONITOR = (host_checks.database, host_checks.disk, chain_checks.head_age)
+
+
+def _monitor_report(settings: MonitorSettings, problems: list[Check]) -> MonitorReport:
+    try:
+        return Monitor(replace(settings, follow=False)).look()
+    except BytewiseError as error:
+        problems.append(Check("index", False, str(error), "an index", "Start the monitor, which makes it: `bytewise run`."))
+        return MonitorReport(-1, "", ())

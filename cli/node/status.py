@@ -25,8 +25,7 @@ def status(config: NodeConfigOption = Path(SETTINGS), output: OutputOption = Out
 
     Example: bytewise status --config bytewise-watchtower/bytewise.toml
     """
-    from cli.node.monitor_state import monitor_state
-    from cli.node.state import node_state
+    from cli.node.state import monitor_state, node_state
     from cli.node.view import NodeView  # all import web3, which takes longer than a help page
 
     view = NodeView(config)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from bytewise.protocol.errors.branches import Fault, Unavailable
-from dashboard.monitor import court_checks, log_checks, money, receipt_checks
+from dashboard.monitor import checks, money
 from dashboard.monitor.findings import CheckReport, InvariantResult, InvariantState, Severity, conclude
 from dashboard.monitor.observation import Observation
 
@@ -32,27 +32,27 @@ INVARIANTS = (
     Invariant(
         "votes-agree", Severity.WARNING,
         "Members that re-execute one receipt find the same, so a vote against its round shows a broken or dishonest machine.",
-        court_checks.votes_agree,
+        checks.votes_agree,
     ),
     Invariant(
         "audits-agree", Severity.CRITICAL,
         "Audits of one receipt say the same, and a mismatch that somebody found is disputed.",
-        court_checks.audits_agree,
+        checks.audits_agree,
     ),
     Invariant(
         "members-present", Severity.WARNING,
         "Drawn members commit and reveal, because a round that lacks a quorum of seats decides nothing.",
-        court_checks.members_present,
+        checks.members_present,
     ),
     Invariant(
         "disputes-advance", Severity.WARNING,
         "Somebody makes each move that is due, because the chain moves no dispute by itself.",
-        court_checks.disputes_advance,
+        checks.disputes_advance,
     ),
     Invariant(
         "disputes-end", Severity.CRITICAL,
         "Every dispute ends within the longest time that its parameters allow, so that stake, keys and data outlast it.",
-        court_checks.disputes_end,
+        checks.disputes_end,
     ),
     Invariant(
         "money-sums", Severity.CRITICAL,
@@ -62,22 +62,22 @@ INVARIANTS = (
     Invariant(
         "batches-follow", Severity.WARNING,
         "Operators anchor their receipts without gaps and without unusual silence, because only anchored receipts can be judged.",
-        receipt_checks.batches_follow,
+        checks.batches_follow,
     ),
     Invariant(
         "demands-end", Severity.WARNING,
         "A demand without an answer is made to expire, because only then does withheld data cost the operator.",
-        receipt_checks.demands_end,
+        checks.demands_end,
     ),
     Invariant(
         "logs-extend", Severity.CRITICAL,
         "A shard's release log only grows, and every release in it had a right, so that nobody reads requests in secret.",
-        log_checks.logs_extend,
+        checks.logs_extend,
     ),
     Invariant(
         "logs-cover", Severity.CRITICAL,
         "Every vote that needed a key is in enough release logs, because a log that stands still hides what its shard released.",
-        log_checks.logs_cover,
+        checks.logs_cover,
     ),
 )  # fmt: skip
 """Every invariant."""

@@ -23,8 +23,7 @@ from bytewise.protocol.signing import (
 )
 from bytewise.protocol.units import U256, Address
 from bytewise.service.sections import SignerSettings
-from chain.sending.keys import open_signer, save_signer
-from chain.sending.signing_rules import SigningRules
+from chain.sending.keys import SigningRules, open_signer, save_signer
 from chain.sending.transactions import TX_GAS_CAP, UnsignedTransaction, read_unsigned
 from tests.fixtures.builders import ANCHOR, CHAIN_ID, DEMANDS, DISPUTES, KEY_EPOCHS, signer, word
 from tests.fixtures.chain.signer_service import make_signer_files, running_signer

@@ -1,19 +1,34 @@
-"""Invariants of the court: votes and audits agree, members take part, disputes advance and end."""
+"""Checks of the invariants: the court, batches and demands, release logs. `money` has those of sums."""
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
+from bytewise.protocol.keys.epochs import RELEASES
 from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.units import hex0x
 from bytewise.storage.index.reader import Row
-from bytewise.storage.index.tables import AuditFact, DisputeFact, ItemFact, PoolFact, RoundFact, VoteFact
+from bytewise.storage.index.tables import (
+    AuditFact,
+    BatchFact,
+    DemandFact,
+    DisputeFact,
+    ItemFact,
+    OperatorFact,
+    PoolFact,
+    RoundFact,
+    VoteFact,
+)
+from dashboard.index.receipts import OPEN
 from dashboard.monitor.findings import CheckReport
-from dashboard.monitor.observation import Observation
+from dashboard.monitor.observation import EpochLogs, Observation, ShardLog
 from dashboard.views.disputes import detail, open_disputes, phase_of
 from dashboard.views.records import MemberVote
-from dashboard.views.words import AUDIT_RESULTS
+from dashboard.views.words import AUDIT_RESULTS, DEMAND_KINDS
+
+# --- the court ---
 
 JUDGING = frozenset({Outcome.EXECUTED, Outcome.INVALID, Outcome.UNAVAILABLE})
 """What a vote says about the receipt. The other outcomes say only that the machine or the key was not there."""
@@ -149,3 +164,106 @@ def longest_dispute_s(params: Mapping[str, Any], may_be_held: bool) -> int:
     one = sum(times[name] for name in ("seedTime", "drawTime", "commitTime", "revealTime", "appealTime"))
     rest = sum(times[name] for name in ("rerunTime", "airgap", "maxPause"))
     return int(rounds * one + rest + (times["breakerTime"] if may_be_held else 0))
+
+
+# --- batches and demands ---
+
+LEAST_BATCHES = 3
+"""Recent batches from which the usual gap of an operator is known."""
+UNUSUAL = 5
+"""A silence of so many times the longest recent gap is unusual."""
+
+
+def batches_follow(seen: Observation, report: CheckReport) -> None:
+    """Numbers of an operator's recent batches leave no gap, and an operator that anchored regularly goes on."""
+    by_operator: dict[str, list[Row]] = {}
+    for row in seen.scene.index.between(BatchFact, "block", seen.recent_blocks()):
+        by_operator.setdefault(row["operator"], []).append(row)
+    for operator, rows in by_operator.items():
+        for before, after in itertools.pairwise(rows):
+            if after["first_seq"] != before["first_seq"] + before["receipts"]:
+                text = f"batch {after['id']} begins at {after['first_seq']}, and batch {before['id']} ends before it"
+                report.note(operator, text, (BatchFact, (after["id"],)))
+        if silence := _silence(seen, operator, rows):
+            report.note(operator, silence, (BatchFact, (rows[-1]["id"],)))
+
+
+def _silence(seen: Observation, operator: str, rows: list[Row]) -> str:
+    """Why the operator's silence is unusual; empty if it is not. A suspended operator is expected to be silent."""
+    found = seen.scene.index.find(OperatorFact, operator)
+    if seen.is_paused or found is None or found["suspended_until"] is not None:
+        return ""
+    times = [row["anchored_at"] for row in rows]
+    if len(times) < LEAST_BATCHES:
+        return ""
+    longest = max(after - before for before, after in itertools.pairwise(times))
+    silent = seen.scene.clock - times[-1]
+    if silent <= max(seen.limits.silent_s, UNUSUAL * longest):
+        return ""
+    return f"no batch for {silent} s; its longest recent gap was {longest} s"
+
+
+def demands_end(seen: Observation, report: CheckReport) -> None:
+    """A demand that was not answered in time is made to expire."""
+    if seen.is_paused:
+        return
+    for row in seen.scene.index.all(DemandFact, state=OPEN):
+        late = seen.scene.clock - row["deadline"]
+        if late > seen.limits.grace_s:
+            what = DEMAND_KINDS.get(row["kind"], "data")
+            text = f"{row['operator']} did not show the {what}, {late} s after its deadline, and nobody ended the demand"
+            report.note(row["subject"], text, (DemandFact, (row["subject"],)))
+
+
+# --- release logs ---
+
+
+def logs_extend(seen: Observation, report: CheckReport) -> None:
+    """A shard's log continues what the shard showed before, and releases only what somebody had a right to."""
+    for epoch in seen.logs:
+        _note_unread(epoch, report)
+        for log in epoch.logs:
+            for line in log.broken:
+                report.note(log.shard, f"shard {log.place} of key epoch {log.epoch}: {line}")
+
+
+def logs_cover(seen: Observation, report: CheckReport) -> None:
+    """Enough logs have a release for each vote that re-executed: a log that stands still hides releases."""
+    epochs = {each.epoch: each for each in seen.logs}
+    for each in seen.logs:
+        _note_unread(each, report)
+    for row in seen.recent_disputes():
+        known = epochs.get(row["key_epoch"])
+        if known is None or known.failure:
+            report.doubts.append(f"the logs of key epoch {row['key_epoch']} were not read")
+            continue
+        for vote in seen.scene.index.all(VoteFact, dispute=row["id"], said=int(Outcome.EXECUTED)):
+            _compare(report, known, row, vote)
+
+
+def _compare(report: CheckReport, epoch: EpochLogs, row: Row, vote: Row) -> None:
+    having = [log for log in epoch.logs if _has_release(log, row["receipt_id"], vote["voter"], epoch.rebuilt)]
+    silent = [log for log in epoch.logs if log.silent and log not in having]
+    if len(having) >= epoch.threshold:
+        return
+    told = f"{vote['voter']} re-executed in round {vote['round']}, and {len(having)} of {epoch.threshold} logs have its release"
+    if len(having) + len(silent) >= epoch.threshold:
+        report.doubts.append(f"dispute 0x{row['id'].hex()}: {told}, {len(silent)} logs are not known")
+    else:
+        lacking = ", ".join(f"shard {log.place}" for log in epoch.logs if log not in having)
+        report.note(row["id"], f"{told}; it is missing at {lacking}", (DisputeFact, (row["id"],)))
+
+
+def _has_release(log: ShardLog, receipt: bytes, voter: str, rebuilt: bool) -> bool:
+    return any(
+        each.record.decision in RELEASES and each.record.voter == voter and (rebuilt or each.record.receipt_id == receipt)
+        for each in log.entries
+    )
+
+
+def _note_unread(epoch: EpochLogs, report: CheckReport) -> None:
+    if epoch.failure:
+        report.doubts.append(f"key epoch {epoch.epoch}: {epoch.failure}")
+    for log in epoch.logs:
+        if log.silent:
+            report.doubts.append(f"shard {log.place} of key epoch {epoch.epoch}: {log.silent}")
