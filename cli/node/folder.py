@@ -28,6 +28,7 @@ from bytewise.service.secret import Secret, write_secret
 from bytewise.service.settings import OtherProcess, load_settings
 from bytewise.storage.migrate import migrate
 from bytewise.tee.renewal import CollateralSettings
+from bytewise.tee_simulated.root import Platform
 from chain.client.address_book import read_network
 from chain.client.arguments import read_address
 from chain.sending.keys import load_signer, save_signer
@@ -161,6 +162,8 @@ def _verify_choices(choices: NodeChoices) -> None:
         raise ConfigurationError("--artifact", f"{choices.artifact} is no artifact: it has no {MANIFEST_FILE}")
     if choices.environment_file is not None:
         _verify_environment(choices.environment_file)
+    if choices.platform_file is not None:
+        Platform(choices.platform_file)  # raises for a file that is none
     kinds = [each.value for each in EvidenceType]
     if choices.evidence not in kinds:
         raise ConfigurationError("--evidence", f"{choices.evidence[:40]} is none of {', '.join(kinds)}")

@@ -26,6 +26,6 @@ def role_of(config: Path) -> NodeRole:
     """The role that a settings file names. `ConfigurationError` if it names none."""
     role = read_document(config).get("role")
     if role not in list(NodeRole):
-        roles = ", ".join(NodeRole)
-        raise ConfigurationError(f"{config.name}: role", f"{str(role)[:40]} is none of {roles}; `bytewise init` writes this file")
+        given = "missing; it must be one" if role is None else f"{str(role)[:40]} is none"
+        raise ConfigurationError(f"{config.name}: role", f"{given} of {', '.join(NodeRole)}; `bytewise init` writes this file")
     return NodeRole(role)

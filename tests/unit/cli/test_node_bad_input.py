@@ -93,6 +93,7 @@ CASES: dict[str, tuple[Callable[[Path], None], str]] = {
     "malformed file": (edit("[chain]", "[chain"), "bytewise.toml"),
     "unknown setting": (edit("[chain]\n", "[chain]\nkolour = 3\n"), "chain.kolour: unknown setting"),
     "unknown role": (edit('role = "watchtower"', 'role = "king"'), "king is none of"),
+    "no role": (edit('role = "watchtower"\n', ""), "role: missing; it must be one of"),
     "newer format of settings": (edit("schema_version = 1", "schema_version = 2"), "schema_version"),
     "missing key": (lambda folder: (folder / "account.json").unlink(), "account.json"),
     "key that others can read": (lambda folder: (folder / "account.json").chmod(0o644), "chmod 600"),

@@ -116,6 +116,7 @@ def test_existing_account_keeps_its_key_and_the_password_stays_where_it_is(place
         (NodeRole.MEMBER, ["--artifact", "nothing"], "--artifact"),
         (NodeRole.MEMBER, ["--evidence", "sgx"], "--evidence"),
         (NodeRole.MEMBER, ["--platform-file", "nothing"], "--platform-file"),
+        (NodeRole.MEMBER, ["--platform-file", "/dev/null"], "null: mode"),
         (NodeRole.OPERATOR, ["--model-name", ""], "--model-name"),
         (NodeRole.SHARD, ["--coordinator", ""], "--coordinator"),
         (NodeRole.SHARD, ["--url", "somewhere"], "somewhere"),
