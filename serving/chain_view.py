@@ -11,7 +11,7 @@ from bytewise.service import metrics, telemetry
 from chain.reads.reader import SnapshotReader
 from chain.reads.records import Status
 from serving.anchoring_order import ServiceTerms
-from serving.readiness import Readiness
+from serving.readiness import Readiness, receipt_room
 from verifier.watch.open_windows import SnapshotPages
 
 
@@ -44,7 +44,7 @@ class ChainReadiness:
             environment_active=environment.status is Status.ACTIVE, model_active=model.status is Status.ACTIVE,
             registered=snapshot.me.is_operator, suspended=snapshot.me.is_suspended, last_seq=snapshot.me.last_seq,
             judged=self._judged(environment.pool, block),
-            room=self._room(snapshot, params), price_wei=snapshot.price_wei, most=self._most(snapshot, params),
+            room=receipt_room(snapshot.me, params.money), price_wei=snapshot.price_wei, most=self._most(snapshot, params),
             paused=snapshot.paused, pause_s=params.times.max_pause,
         )  # fmt: skip
 
@@ -55,15 +55,6 @@ class ChainReadiness:
     def _judged(self, pool: Digest, block: int) -> bool:
         found = self._reader.pool(pool, block) if any(pool) else None
         return found is not None and found.seatable
-
-    def _room(self, snapshot: Snapshot, params: ParamSet) -> int:
-        """Receipts that can be anchored even if the earlier ones are disputed. Any number of disputes takes at most one slash
-        from the free stake.
-
-        The contract requires a whole minimum of free stake before it binds more.
-        """
-        kept = snapshot.me.collateral_wei + params.money.slash_amount + params.money.min_operator_stake
-        return max(0, snapshot.me.stake_wei - kept) // params.money.receipt_collateral
 
     def _most(self, snapshot: Snapshot, params: ParamSet) -> int:
         if snapshot.me.free_wei < params.money.min_operator_stake:

@@ -4,6 +4,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bytewise.protocol.court.params import Money
+from bytewise.protocol.decisions.snapshot import Holdings
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.service.chain_head import ChainHead
@@ -69,6 +71,17 @@ class Readiness:
         if last > self.last_seq + self.room:
             raise TryAgain("operator", "no free stake is left to bind")
         return last
+
+
+def least_stake_wei(me: Holdings, money: Money) -> int:
+    """Least stake in wei with which an operator may accept one more request. Any number of disputes takes at most one slash from
+    the free stake. The contract requires a whole minimum of free stake before it binds more."""
+    return me.collateral_wei + money.slash_amount + money.min_operator_stake + money.receipt_collateral
+
+
+def receipt_room(me: Holdings, money: Money) -> int:
+    """How many more receipts can be anchored even if the earlier ones are disputed."""
+    return max(0, 1 + (me.stake_wei - least_stake_wei(me, money)) // money.receipt_collateral)
 
 
 def operator_checks(readiness: Readiness, behind: str | None) -> tuple[Check, ...]:

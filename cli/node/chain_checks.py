@@ -16,6 +16,7 @@ from chain.sending.sender import SenderPolicy
 from cli.node.roles import JUDGES, NodeRole
 from cli.node.view import CheckOfNode, NodeView
 from cli.output import ether
+from serving.readiness import least_stake_wei
 from verifier.jobs.shard_presence import ShardPresence
 from verifier.observation import WATCHTOWER_GAS, required_wei
 from verifier.settings import NodeSettings
@@ -154,12 +155,14 @@ def registration(view: NodeView) -> Check:
 
 
 def stake(view: NodeView) -> Check:
-    """Whether the stake suffices for the role."""
-    mine, money = _holdings(view), _params(view).money
-    least = money.min_operator_stake + money.slash_amount if view.role is NodeRole.OPERATOR else money.min_verifier_stake
+    """Whether the stake suffices for the role: for an operator, to accept one more request."""
+    mine, money, serves = _holdings(view), _params(view).money, view.role is NodeRole.OPERATOR
+    least = least_stake_wei(mine, money) if serves else money.min_verifier_stake
+    more = "Deposit more: `bytewise chain call StakeVault deposit --value WEI`"
     return Check(
-        "stake", mine.stake_wei >= least, ether(mine.stake_wei), f"at least {ether(least)}",
-        "Deposit more: `bytewise chain call StakeVault deposit --value WEI`.",
+        "stake", mine.stake_wei >= least, ether(mine.stake_wei),
+        f"at least {ether(least)}" + (f", of which open receipts lock {ether(mine.collateral_wei)}" if serves else ""),
+        f"{more}, or wait until open receipts free what they bind." if serves else f"{more}.",
     )  # fmt: skip
 
 

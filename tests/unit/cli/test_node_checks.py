@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -19,13 +20,17 @@ from bytewise.storage.migrate import migrate
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.protection import Protection
 from chain.client.address_book import read_network, write_network
-from chain.deployment.params import ETHER
+from chain.deployment.params import DEVNET, ETHER
 from chain.sending.keys import open_signer, save_signer
 from cli.__main__ import main
+from cli.node import chain_checks
 from cli.node.host_checks import KernelClock, kernel_clock, memory_check, time_service_check
+from cli.node.roles import NodeRole
+from serving.readiness import receipt_room
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.fixtures.chain.devnet import MEASUREMENT, POOL, VERIFIERS, deployed, reader, word
 from tests.fixtures.court.session import QUOTE, TRUE, DisputeFixture
+from tests.fixtures.snapshot_builders import BLOCK, OTHER, holdings, snapshot
 from tests.fixtures.verifier.node_file import node_file
 from verifier.settings import NodeSettings
 
@@ -291,3 +296,23 @@ def test_lost_bits_of_memory_fail_their_check(tmp_path: Path) -> None:
         (tmp_path / f"mc{number}" / "ue_count").write_text(count)
     found = memory_check(tmp_path)
     assert not found.ok and found.value == "3 uncorrected errors in 2 controllers"
+
+
+def seen(role: NodeRole, **changes: Any) -> Any:
+    """A node before a chain that has only this account, with these changes, and the parameters of a test network."""
+    facts = SimpleNamespace(
+        holdings=lambda account, block: holdings(**changes), snapshot=lambda account, block: snapshot(me=holdings(**changes)),
+        params_version=lambda block: 1, params=lambda version, block: DEVNET,
+    )  # fmt: skip
+    return SimpleNamespace(role=role, account=OTHER, head=BLOCK, reader=facts)
+
+
+@pytest.mark.parametrize("receipts", [0, 1, 500])
+@pytest.mark.parametrize("short_wei", [0, 1])
+def test_operator_stake_is_enough_when_its_serving_has_room(receipts: int, short_wei: int) -> None:
+    money = DEVNET.money
+    bound = receipts * money.receipt_collateral
+    stake = money.min_operator_stake + money.slash_amount + bound + money.receipt_collateral - short_wei
+    account = {"stake_wei": stake, "collateral_wei": bound}
+    found = chain_checks.stake(seen(NodeRole.OPERATOR, **account))
+    assert found.ok == (receipt_room(holdings(**account), money) > 0) == (short_wei == 0)
