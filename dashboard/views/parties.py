@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import CONVICTIONS, SeatOutcome
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import hex0x
@@ -20,10 +21,11 @@ from bytewise.storage.index.tables import (
     SeatFact,
     StakeFact,
 )
+from dashboard.views.disputes import phase_of
 from dashboard.views.network_records import OperatorSummary, VerifierSummary
 from dashboard.views.records import AuditSummary, BatchSummary, DemandSummary, ReceiptDetail
 from dashboard.views.scene import Scene, amount, hex_or_none, newest, time_of
-from dashboard.views.words import AUDIT_RESULTS, DEMAND_KINDS, DEMAND_STATES
+from dashboard.views.words import AUDIT_RESULTS, DEMAND_KINDS, DEMAND_STATES, VERDICTS
 
 OPEN_DEMAND, EXPIRED_DEMAND, ANSWERED_DEMAND, LIST_DEMAND = 1, 3, 2, 1
 
@@ -96,7 +98,7 @@ def receipt(scene: Scene, receipt_id: bytes) -> ReceiptDetail | None:
     if dispute is None and asked is None and not checks:
         return None
     batch = index.find(BatchFact, dispute["batch_id"]) if dispute else None
-    level, words = _level(dispute, batch, checks)
+    level, words = _level(scene, dispute, batch, checks)
     operator = dispute["operator"] if dispute else asked["operator"] if asked else None
     return ReceiptDetail(
         id=hex0x(receipt_id), level=level, words=words, replacement=hex_or_none(dispute["replacement"]) if dispute else None,
@@ -106,23 +108,37 @@ def receipt(scene: Scene, receipt_id: bytes) -> ReceiptDetail | None:
     )  # fmt: skip
 
 
-def _level(dispute: Row | None, batch: Row | None, checks: Sequence[Row]) -> tuple[str, str]:
+def _level(scene: Scene, dispute: Row | None, batch: Row | None, checks: Sequence[Row]) -> tuple[str, str]:
     if batch is not None and batch["is_void"]:
         return "void", "Its batch is void: the operator did not show the list of its receipts. Do not rely on it."
     if dispute is not None:
-        verdict = Verdict(dispute["verdict"])
-        if verdict in CONVICTIONS:
-            told = "It was found wrong. Do not rely on it."
-            return "overturned", told + (" The replaced answer is below." if dispute["replacement"] else "")
-        if verdict is Verdict.UPHELD and dispute["ended"]:
-            return "upheld", "It was disputed, and a committee confirmed it."
-        return "disputed", "It is in dispute. Wait for the verdict."
+        return _final_level(dispute) if Phase(dispute["phase"]) is Phase.FINAL else ("disputed", _verdict_for_now(scene, dispute))
     results = {AUDIT_RESULTS.get(row["result"]) for row in checks}
     if "mismatch" in results:
         return "audited", "At least one auditor found another answer, and nobody has disputed it yet. Do not rely on it."
     if "match" in results:
         return "audited", f"{sum(AUDIT_RESULTS.get(row['result']) == 'match' for row in checks)} auditors found the same answer."
     return "unknown", "No auditor has said anything about its answer."
+
+
+def _final_level(dispute: Row) -> tuple[str, str]:
+    """After the end of its dispute a receipt is void unless the committee confirmed it (`ReceiptAnchor.isFinal`)."""
+    verdict = Verdict(dispute["verdict"])
+    if verdict in CONVICTIONS:
+        told = "It was found wrong. Do not rely on it."
+        return "overturned", told + (" The replaced answer is below." if dispute["replacement"] else "")
+    if verdict is Verdict.UPHELD:
+        return "upheld", "It was disputed, and a committee confirmed it."
+    return "void", f"Its dispute ended without a verdict: {VERDICTS[verdict]}. It is void for ever. Do not rely on it."
+
+
+def _verdict_for_now(scene: Scene, dispute: Row) -> str:
+    verdict = Verdict(dispute["verdict"])
+    if verdict is Verdict.NONE:
+        return "It is in dispute. Wait for the verdict."
+    causes = {Phase.APPEAL: "An appeal or a refund by the guardian", Phase.AIRGAP: "A refund by the guardian"}
+    cause = causes.get(phase_of(scene, dispute, None), "It was appealed, and a larger committee")
+    return f"For now {VERDICTS[verdict]}. {cause} can still change that."
 
 
 # --- operators ---
