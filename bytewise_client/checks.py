@@ -10,8 +10,9 @@ from bytewise.crypto.envelope import verify_receipt_envelope
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.decisions.snapshot import Dispute
-from bytewise.protocol.errors.actors import ChainReverted
+from bytewise.protocol.errors.actors import BadCertificate, ChainReverted
 from bytewise.protocol.errors.branches import Fault, Unavailable
+from bytewise.protocol.errors.reasons import EnvelopeFlaw
 from bytewise.protocol.errors.records import ClientSignatureBad, PlaintextNotCanonical, RequestHashMismatch, TokensHashMismatch
 from bytewise.protocol.records.compare import Divergence, DivergenceClass
 from bytewise.protocol.records.opening import verify_opening
@@ -26,7 +27,8 @@ from bytewise_client.labels import Labels
 from bytewise_client.receipt_search import Found, Search
 from bytewise_client.shown_members import Comparison
 
-PASS, FAIL, UNKNOWN = "PASS", "FAIL", "UNKNOWN"
+PASS, FAIL, UNKNOWN, WARN = "PASS", "FAIL", "UNKNOWN", "WARN"
+"""Results of a check. Of these only FAIL decides a conclusion."""
 
 MEANING = {
     DivergenceClass.TOKEN: "the text was altered after the computation, or could come from none",
@@ -128,10 +130,7 @@ def public_checks(connection: Connection, found: Found) -> list[ReceiptCheck]:
         ),
         ReceiptCheck("environment", PASS, f"{found.environment.profile}, registered as {hex0x(receipt.environment)}"),
     ]
-    fault = found.checked.fault
-    checks.append(ReceiptCheck("record", PASS, "no defect") if fault is None else ReceiptCheck("record", FAIL, str(fault)))
-    checks.append(_envelope(connection, found))
-    return checks
+    return [*checks, _record(found), _envelope(connection, found)]
 
 
 def chain_standing(connection: Connection, search: Search, identifier: Digest) -> Standing:
@@ -314,13 +313,25 @@ def _from_chain(standing: Standing) -> Conclusion:
     return Conclusion("INCONCLUSIVE", Exit.INCONCLUSIVE, f"no right to open, no verdict, no audit: {still}")
 
 
+def _record(found: Found) -> ReceiptCheck:
+    fault = found.checked.fault
+    if fault is None:
+        return ReceiptCheck("record", PASS, "no defect")
+    if found.checked.is_lapse:
+        return ReceiptCheck("record", WARN, f"{fault}; the chain accepts such a receipt, and no committee convicts of it")
+    return ReceiptCheck("record", FAIL, str(fault))
+
+
 def _envelope(connection: Connection, found: Found) -> ReceiptCheck:
     signed = found.checked.signed
     try:
         data = connection.da.get(signed.locator)
         verify_receipt_envelope(connection.network.anchor_domain, signed.receipt, data)
-    except Unavailable as error:
+    except (Unavailable, BadCertificate) as error:
+        # The operator's signature does not cover the locator.
         return ReceiptCheck("sealed envelope", UNKNOWN, str(error))
     except Fault as error:
-        return ReceiptCheck("sealed envelope", FAIL, str(error))
+        # A proxy may give any bytes: other bytes than the receipt names prove nothing about the operator.
+        result = UNKNOWN if error.reason == EnvelopeFlaw.OTHER_BYTES else FAIL
+        return ReceiptCheck("sealed envelope", result, str(error))
     return ReceiptCheck("sealed envelope", PASS, f"{len(data)} bytes on DA, sealed to epoch {signed.receipt.key_epoch}")

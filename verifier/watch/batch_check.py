@@ -44,6 +44,8 @@ class CheckedReceipt(NamedTuple):
     signed: SignedReceipt
     proof: tuple[Digest, ...]
     fault: Fault | None
+    is_lapse: bool = False
+    """Whether the fault is no defect: the contract accepts the receipt in spite of it, and no committee convicts of it."""
 
 
 class SkippedNumber(NamedTuple):
@@ -77,7 +79,7 @@ def verify_batch(
     if environment.digest != header.environment:
         raise UnknownEnvironment("environment", environment.digest.hex(), header.environment.hex())
     receipts = tuple(
-        CheckedReceipt(name, signed, proof, _fault(header, name, signed, environment))
+        CheckedReceipt(name, signed, proof, *_fault(header, name, signed, environment))
         for name, signed, proof in members
         if isinstance(signed, SignedReceipt)
     )
@@ -105,10 +107,10 @@ def verify_leaves(
         entry = SignedReceipt(leaf.record, leaf.signature, locators.get(leaf.signature, ""))
         try:
             verify_entry(header, leaf.record, header.first_seq + place)
-            fault = _fault(header, identifier, entry, environment)
+            fault, is_lapse = _fault(header, identifier, entry, environment)
         except Fault as error:
-            fault = error
-        found.append(CheckedReceipt(identifier, entry, tree.proofs[place], fault))
+            fault, is_lapse = error, False
+        found.append(CheckedReceipt(identifier, entry, tree.proofs[place], fault, is_lapse))
     return CheckedBatch(tuple(found), _skipped((each.record, proof) for each, proof in zip(leaves, tree.proofs, strict=True)))
 
 
@@ -124,21 +126,33 @@ def _locators(data: bytes) -> Mapping[bytes, str]:
         return {}
 
 
-def _fault(header: BatchHeader, identifier: Digest, entry: SignedReceipt, environment: Environment) -> Fault | None:
-    receipt = entry.receipt
-    if receipt.anchor_by < header.anchored_at:
-        return AnchoredLate(identifier.hex(), header.anchored_at, receipt.anchor_by)
+def _fault(header: BatchHeader, identifier: Digest, entry: SignedReceipt, environment: Environment) -> tuple[Fault | None, bool]:
+    """The first defect of a receipt, or its first lapse if it has no defect; and whether the fault is a lapse."""
+    defect = _defect(entry.receipt, environment)
+    lapse = None if defect is not None else _lapse(header, identifier, entry)
+    return defect or lapse, lapse is not None
+
+
+def _defect(receipt: Receipt, environment: Environment) -> Fault | None:
     if receipt.gpu_arch != environment.gpu_arch_id:
         return UnknownEnvironment("architecture", receipt.gpu_arch.hex(), environment.gpu_arch)
-    if not entry.locator.startswith(LOCATOR_PREFIX):
-        return MalformedValue("locator", entry.locator[:60])
     if ZERO_DIGEST in (receipt.req_hash, receipt.tokens_hash, receipt.out_hash, receipt.envelope_hash):
         return MalformedValue("receipt", "a zero digest")
-    if receipt.issued_at > receipt.anchor_by:
-        return MalformedValue("issued_at", f"{receipt.issued_at} is after anchor_by, {receipt.anchor_by}")
     if (receipt.mode, receipt.enclave_key) != (Mode.PLAIN.value, plain_enclave_key()):
         # Mode tee needs a co-signature of the operator's enclave. Version 0 has no field for it.
         return MalformedValue("mode", f"{receipt.mode} with enclave key {receipt.enclave_key}")
     if receipt.client_mode not in (ClientMode.SIGNED.value, ClientMode.DELEGATED.value):
         return MalformedValue("client mode", str(receipt.client_mode))
+    return None
+
+
+def _lapse(header: BatchHeader, identifier: Digest, entry: SignedReceipt) -> Fault | None:
+    receipt = entry.receipt
+    if receipt.anchor_by < header.anchored_at:
+        return AnchoredLate(identifier.hex(), header.anchored_at, receipt.anchor_by)
+    # The operator's signature of a receipt does not cover the locator.
+    if not entry.locator.startswith(LOCATOR_PREFIX):
+        return MalformedValue("locator", entry.locator[:60])
+    if receipt.issued_at > receipt.anchor_by:
+        return MalformedValue("issued_at", f"{receipt.issued_at} is after anchor_by, {receipt.anchor_by}")
     return None
