@@ -278,9 +278,9 @@ def test_citation_of_a_missing_test_is_found() -> None:
         assert missing_tests(f"`{name}`") == [name]
 
 
-def test_each_of_29_attacks_has_a_defence_a_test_and_a_control() -> None:
+def test_each_of_30_attacks_has_a_defence_a_test_and_a_control() -> None:
     rows = ATTACK.findall(ATTACKS)
-    assert [int(number) for number, *_ in rows] == list(range(1, 30))
+    assert [int(number) for number, *_ in rows] == list(range(1, 31))
     for number, _, defence, test, control in rows:
         assert re.search(r"`[\w/]+\.(py|md)`", defence) and NAMED_TEST.search(test) and NAMED_TEST.search(control), number
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from bytewise.ports import MissingRead
-from bytewise.protocol import merkle
 from bytewise.protocol.court import sortition
 from bytewise.protocol.decisions.snapshot import Dispute, Holdings, Seat, Snapshot
 from bytewise.protocol.errors.actors import NoAgreement, RpcRefused, TryAgain
@@ -20,6 +19,7 @@ from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.evidence.release_evidence import AuditedReceiptPath
 from bytewise.protocol.keys.epochs import RELEASES, AuditDraw, EpochState, SignedRelease
 from bytewise.protocol.keys.release_log import LAG_S
+from bytewise.protocol.records.receipt import verify_place
 from bytewise.protocol.records.statements import Release, Ticket, TicketKind
 from bytewise.protocol.units import ZERO_ADDRESS, Address, Digest, hex0x
 from kms.shard import release_policy
@@ -275,7 +275,7 @@ def _audit_problem(ticket: Ticket, place: AuditedReceiptPath, chain: Entitlement
     if header.key_epoch != ticket.key_epoch:
         return f"batch {place.batch_id} is of key epoch {header.key_epoch}"
     try:
-        merkle.verify_batch_proof(header.root, merkle.batch_leaf(ticket.receipt_id, place.seq), place.proof)
+        verify_place(header, ticket.receipt_id, place.seq, place.proof)
     except Fault:
         return f"the receipt is not in batch {place.batch_id}"
     params = chain.params(anchored.params_version, block)

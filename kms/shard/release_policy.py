@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bytewise.crypto.envelope import verify_receipt_envelope
-from bytewise.protocol import merkle
 from bytewise.protocol.court import sortition
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.errors.actors import BudgetSpent, EpochClosed, EvidenceRefused, TicketRefused, TryAgain
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.reasons import TicketFlaw
 from bytewise.protocol.errors.records import ForeignChain
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType, entry_digest
@@ -22,7 +22,15 @@ from bytewise.protocol.evidence.policy_updates import PolicyState
 from bytewise.protocol.jobs import Contracts, anchor_domain, key_domain
 from bytewise.protocol.keys.epochs import AuditDraw, ChainFacts, EpochState, ReleaseRequest
 from bytewise.protocol.keys.release_log import LAG_S
-from bytewise.protocol.records.receipt import SignedReceipt, receipt_id, verify_receipt
+from bytewise.protocol.records.receipt import (
+    BatchHeader,
+    Receipt,
+    SignedReceipt,
+    receipt_id,
+    verify_entry,
+    verify_place,
+    verify_receipt,
+)
 from bytewise.protocol.records.seal import Envelope
 from bytewise.protocol.records.statements import Ticket, TicketKind, transport_key_hash
 from bytewise.protocol.signing import typed_digest, verify_signature
@@ -216,7 +224,15 @@ def _audit_entitlement(request: ReleaseRequest, contracts: Contracts, facts: Cha
         raise TryAgain("chain view", f"no batch {request.batch_id} or no beacon at block {facts.number}")
     signed, batch = SignedReceipt(request.receipt, request.receipt_signature, ""), drawing.batch
     identifier = verify_receipt(anchor_domain(contracts), signed)
-    if batch.operator != request.receipt.operator or batch.key_epoch != request.receipt.key_epoch:
-        raise TicketRefused(f"batch {batch.batch_id} has another operator or epoch", TicketFlaw.OTHER_BATCH)
-    merkle.verify_batch_proof(batch.root, merkle.batch_leaf(identifier, request.receipt.seq), request.proof)
+    _verify_header(request.receipt, batch)
+    verify_place(batch, identifier, request.receipt.seq, request.proof)
     return audit_seats(ticket, drawing, facts.clock)
+
+
+def _verify_header(receipt: Receipt, batch: BatchHeader) -> BatchHeader:
+    try:
+        verify_entry(batch, receipt, receipt.seq)
+    except Fault:
+        other = f"batch {batch.batch_id} has another operator, environment, model or key epoch"
+        raise TicketRefused(other, TicketFlaw.OTHER_BATCH) from None
+    return batch

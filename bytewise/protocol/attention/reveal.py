@@ -13,13 +13,13 @@ from typing import NamedTuple
 from bytewise.protocol.attention.schedule import COMMITMENT_PREFIX, AttentionTerms, FraudKind, FraudSchedule
 from bytewise.protocol.errors.actors import RevealRefused
 from bytewise.protocol.errors.branches import Fault
-from bytewise.protocol.merkle import batch_leaf, verify_batch_proof
 from bytewise.protocol.records.receipt import (
     BatchHeader,
     Receipt,
     SignedEmptyLeaf,
     SignedReceipt,
     verify_entry,
+    verify_place,
     verify_receipt,
 )
 from bytewise.protocol.records.request import Output, Request
@@ -154,7 +154,7 @@ def _verify_place(
     try:
         identifier = verify_receipt(anchor, place.signed)
         verify_entry(header, record, int(record.seq))
-        verify_batch_proof(header.root, batch_leaf(identifier, record.seq), place.proof)
+        verify_place(header, identifier, int(record.seq), place.proof)
     except Fault as error:
         raise RevealRefused(what, error) from None
     if record.operator != terms.operator:

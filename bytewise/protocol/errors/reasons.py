@@ -65,7 +65,7 @@ class TicketFlaw(enum.StrEnum):
     OTHER_DISPUTE = "other-dispute"
     """It is for a dispute about another receipt."""
     OTHER_BATCH = "other-batch"
-    """It came with a batch of another operator or epoch."""
+    """It came with a batch of another operator, environment, model or key epoch."""
     OTHER_JOB = "other-job"
     """It came with a job about something else than the enclave was asked to judge."""
     UNKNOWN_KIND = "unknown-kind"

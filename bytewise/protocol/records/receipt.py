@@ -8,7 +8,14 @@ from typing import NamedTuple
 from bytewise.protocol import digests, merkle
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors.records import ForeignChain, ListMismatch, RootMismatch, SequenceBroken, UnknownEnvironment
+from bytewise.protocol.errors.records import (
+    ForeignChain,
+    ListMismatch,
+    MerkleProofMismatch,
+    RootMismatch,
+    SequenceBroken,
+    UnknownEnvironment,
+)
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature
 from bytewise.protocol.units import U8, U32, U64, U256, ZERO_ADDRESS, Address, Blob, Digest
 
@@ -247,6 +254,21 @@ def verify_entry(header: BatchHeader, receipt: Receipt | EmptyLeaf, expected_seq
         if have != want:
             raise UnknownEnvironment(what, have, want)
     return receipt
+
+
+def verify_place(header: BatchHeader, identifier: Digest, seq: int, proof: Sequence[Digest]) -> Digest:
+    """Returns the id if the record with it is number `seq` of the batch, by a proof to the root; otherwise raises the fault.
+
+    A tree of `count` leaves has no longer proof. Without this limit the root could stand for more leaves than the batch has.
+    """
+    last = header.first_seq + header.count - 1
+    if not header.first_seq <= seq <= last:
+        raise SequenceBroken(header.operator, seq, f"{header.first_seq} to {last}")
+    leaf = merkle.batch_leaf(identifier, seq)
+    if len(proof) > (header.count - 1).bit_length():
+        raise MerkleProofMismatch(leaf.hex(), header.root.hex())
+    merkle.verify_batch_proof(header.root, leaf, proof)
+    return identifier
 
 
 def plain_enclave_key() -> Address:

@@ -16,14 +16,15 @@ from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import BudgetSpent, ConfigurationError, EpochClosed, TicketRefused
 from bytewise.protocol.errors.branches import BytewiseError, Fault
-from bytewise.protocol.errors.records import BadSignature, MerkleProofMismatch, NotCanonical
+from bytewise.protocol.errors.records import BadSignature, MerkleProofMismatch, NotCanonical, SequenceBroken
 from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, Decision, EpochState, Partial, ReleaseRequest, partial_info
 from bytewise.protocol.keys.release_log import START, verify_log
+from bytewise.protocol.merkle import batch_leaf, batch_proof, batch_root, verify_batch_proof
 from bytewise.protocol.records.seal import Envelope
 from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.signing import typed_digest, verify_signature
-from bytewise.protocol.units import U16, U64, ZERO_DIGEST, Digest
+from bytewise.protocol.units import U16, U32, U64, ZERO_DIGEST, Digest
 from kms.shard import refusals, release_policy
 from kms.storage import accounts
 from kms.storage.sealing import open_sealer
@@ -124,6 +125,11 @@ AUDIT_CHANGES: dict[str, tuple[type[BytewiseError], Callable[[World], None]]] = 
     "another root": (MerkleProofMismatch, lambda w: set_batch(w, root=ZERO_DIGEST)),
     "another operator": (TicketRefused, lambda w: set_batch(w, operator=ATTACKER.address)),
     "another epoch": (TicketRefused, lambda w: set_batch(w, key_epoch=U64(9))),
+    "another model": (TicketRefused, lambda w: set_batch(w, model_id=ZERO_DIGEST)),
+    "another environment": (TicketRefused, lambda w: set_batch(w, environment=ZERO_DIGEST)),
+    "number before the batch": (SequenceBroken, lambda w: set_batch(w, first_seq=U64(8))),
+    "number after the batch": (SequenceBroken, lambda w: set_batch(w, first_seq=U64(5))),
+    "proof too long for a batch of one": (MerkleProofMismatch, lambda w: set_batch(w, count=U32(1))),
 }
 
 
@@ -137,12 +143,34 @@ def set_batch(world: World, **changes: object) -> None:
 
 @pytest.mark.parametrize("name", AUDIT_CHANGES)
 def test_audit_without_entitlement_is_refused(fresh: World, name: str) -> None:
-    case, shard = fresh.case(), fresh.shard(1)
+    case, shard = fresh.case(7), fresh.shard(1)
     proof = fresh.chain.anchor(case)
     error, change = AUDIT_CHANGES[name]
     change(fresh)
     ticket = fresh.ticket(case, TicketKind.AUDIT, expires_at=U64(NOW + 1000))
     refused(error, fresh, shard, fresh.request(case, ticket=ticket, proof=proof))
+
+
+def test_attack_30_old_tree_in_a_new_batch_reopens_no_receipt(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The root of a batch of one is the public tree of four old receipts, whose windows are over."""
+    old, shard = [fresh.case(seq) for seq in range(1, 5)], fresh.shard(1)
+    leaves = [batch_leaf(case.id, case.receipt.seq) for case in old]
+    fresh.chain.anchor(old[0])
+    set_batch(fresh, root=batch_root(leaves), first_seq=U64(5), count=U32(1))
+    asked = [
+        fresh.request(case, ticket=fresh.ticket(case, TicketKind.AUDIT), proof=batch_proof(leaves, place))
+        for place, case in enumerate(old)
+    ]
+    for request in asked:
+        refused(SequenceBroken, fresh, shard, request)
+    # Control: a shard that follows only the path to the root opens all of them.
+    monkeypatch.setattr(
+        release_policy, "verify_place",
+        lambda batch, identifier, seq, proof: verify_batch_proof(batch.root, batch_leaf(identifier, seq), proof),
+    )  # fmt: skip
+    for request in asked:
+        shard.release(encode(request), fresh.peer(shard))
+    assert sum(entry.record.decision == Decision.RELEASED for entry in shard.log(0).entries) == len(old)
 
 
 def test_audit_of_unsigned_receipt_or_under_a_dispute_id_is_refused(fresh: World) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.keys.epochs import EpochState, SignedRelease, SignedTicket
-from bytewise.protocol.units import U16, U64, ZERO_DIGEST, Digest
+from bytewise.protocol.units import U16, U32, U64, ZERO_DIGEST, Digest
 from kms.release_log.entitlement import AuditBlock, LogFindings, judge_log
 from kms.shard import release_policy
 from tests.fixtures.kms.log_court import Court
@@ -126,6 +126,12 @@ def test_audit_that_was_not_drawn_is_found(world: World, logged: Entries) -> Non
         claimed = altered(logged[2], audit=replace(place, **changes))
         (found,) = judge_log((claimed,), court, SEEN).wrong
         assert found.startswith("record 2 released without entitlement") and problem in found
+    header = world.chain.batches[0]
+    for wrong in ({"first_seq": U64(header.first_seq + 1)}, {"first_seq": U64(1)}, {"count": U32(1)}):
+        world.chain.batches[0] = replace(header, **wrong)  # type: ignore[arg-type]
+        (found,) = judge_log(logged[2:], court, SEEN).wrong
+        assert "the receipt is not in batch 0" in found, wrong
+    world.chain.batches[0] = header
     (early,) = judge_log(logged[2:], court, SEEN._replace(block=91)).wrong
     assert "nothing has drawn its auditors" in early
     court.stake = 0

@@ -17,7 +17,7 @@ from bytewise.protocol.errors.actors import RevealRefused
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.request import Request
 from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict, Vote
-from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Digest
+from bytewise.protocol.units import U8, U16, U32, U64, U256, ZERO_DIGEST, Digest
 from chain.reads.attention import JudgedReveals
 from tests.fixtures.attention_scene import FIRST, LAST, SIZE, FundScene
 from tests.fixtures.builders import ANCHOR, CHAIN_ID, StubEngine, World, signer, word
@@ -194,6 +194,12 @@ def test_receipts_that_the_chain_does_not_have_are_refused() -> None:
     swapped = HEADERS | {2: dataclasses.replace(HEADERS[2], root=word("another root"))}
     with pytest.raises(RevealRefused, match=r"receipt \d+"):
         verify_reveal(REVEAL, ANCHOR, swapped)
+
+
+def test_commitment_under_a_tree_larger_than_its_batch_is_refused() -> None:
+    """Under such a root a fund could have many first receipts, each with another schedule."""
+    with pytest.raises(RevealRefused, match=r"receipt 1: .*root"):
+        verify_reveal(REVEAL, ANCHOR, HEADERS | {0: dataclasses.replace(HEADERS[0], count=U32(1))})
 
 
 def test_receipt_that_was_not_anchored_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from math import ceil, log2
 from typing import Any
 
 import pytest
@@ -12,11 +13,12 @@ from bytewise.protocol.errors.records import (
     BadSignature,
     ForeignChain,
     ListMismatch,
+    MerkleProofMismatch,
     RootMismatch,
     SequenceBroken,
     UnknownEnvironment,
 )
-from bytewise.protocol.merkle import batch_leaf, batch_root, verify_batch_proof
+from bytewise.protocol.merkle import batch_leaf, batch_root, batch_tree, verify_batch_proof
 from bytewise.protocol.records.receipt import (
     BatchHeader,
     EmptyLeaf,
@@ -28,6 +30,7 @@ from bytewise.protocol.records.receipt import (
     plain_enclave_key,
     receipt_id,
     verify_list,
+    verify_place,
     verify_receipt,
 )
 from bytewise.protocol.units import U32, U64, U256, ZERO_ADDRESS, Blob
@@ -158,3 +161,19 @@ def test_list_entry_with_fields_of_both_kinds_is_refused() -> None:
 
 def test_plain_mode_has_no_enclave_key() -> None:
     assert plain_enclave_key() == ZERO_ADDRESS == ENTRIES[0].receipt.enclave_key
+
+
+@pytest.mark.parametrize("count", range(1, 10))
+def test_each_leaf_is_in_its_place_and_no_proof_is_longer_than_its_tree(count: int) -> None:
+    first, ids = 4, [word(n) for n in range(count)]
+    tree = batch_tree([batch_leaf(each, first + n) for n, each in enumerate(ids)])
+    header = dataclasses.replace(HEADER, first_seq=U64(first), count=U32(count), root=tree.root)
+    for seq, (identifier, proof) in enumerate(zip(ids, tree.proofs, strict=True), first):
+        assert verify_place(header, identifier, seq, proof) == identifier
+        for shorter in (n for n in range(1, count) if len(proof) > ceil(log2(n))):
+            # The range still begins at this number; only the proof is too long for so few leaves.
+            with pytest.raises(MerkleProofMismatch):
+                verify_place(dataclasses.replace(header, first_seq=U64(seq), count=U32(shorter)), identifier, seq, proof)
+        for other in ({"first_seq": U64(seq + 1)}, {"first_seq": U64(seq - 1), "count": U32(1)}):
+            with pytest.raises(SequenceBroken):
+                verify_place(dataclasses.replace(header, **other), identifier, seq, proof)  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """Attacks on attestation, each beside its control: the same attack wins once its defence is removed.
 
-`docs/evidence/attacks.md` lists all 29 attacks on keys and enclaves, and where each is tried.
+`docs/evidence/attacks.md` lists all 30 attacks on keys and enclaves, and where each is tried.
 """
 
 import json
