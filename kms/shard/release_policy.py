@@ -115,7 +115,9 @@ def dispute_seats(ticket: Ticket, case: Dispute | None, block: int) -> int:
         raise TryAgain("chain view", f"no dispute {ticket.subject.hex()} at block {block}")
     if case.id != ticket.subject or case.receipt_id != ticket.receipt_id:
         raise TicketRefused("dispute is about another receipt", TicketFlaw.OTHER_DISPUTE)
-    if case.phase > Phase.REVEAL or case.round > ticket.round:
+    # After an earlier round a later one may begin, until nobody can appeal any more.
+    last = Phase.REVEAL if case.round == ticket.round else Phase.APPEAL
+    if case.phase > last or case.round > ticket.round:
         raise TicketRefused(f"dispute is in round {case.round}, {case.phase.name}", TicketFlaw.ROUND_OVER)
     if case.round < ticket.round or case.phase not in (Phase.COMMIT, Phase.REVEAL):
         raise TryAgain("chain view", f"round {ticket.round} is not drawn at block {block}")

@@ -149,10 +149,19 @@ def test_a_seat_mask_of_zero_is_no_seat(fresh: World) -> None:
     refused(TicketRefused, fresh, shard, fresh.request(case))
 
 
-def test_a_finished_dispute_gives_no_right(fresh: World) -> None:
+@pytest.mark.parametrize("phase", [Phase.APPEAL, Phase.AIRGAP, Phase.FINAL])
+def test_round_after_its_votes_gives_no_right(fresh: World, phase: Phase) -> None:
     case, shard = fresh.case(), fresh.shard(1)
-    fresh.chain.open(case, Phase.FINAL)
+    fresh.chain.open(case, phase)
     refused(TicketRefused, fresh, shard, fresh.request(case))
+
+
+@pytest.mark.parametrize("phase", [Phase.AIRGAP, Phase.FINAL])
+def test_round_that_can_never_come_gives_no_right(fresh: World, phase: Phase) -> None:
+    """Nobody can appeal any more."""
+    case, shard = fresh.case(), fresh.shard(1)
+    fresh.chain.open(case, phase)
+    refused(TicketRefused, fresh, shard, fresh.request(case, ticket=fresh.ticket(case, round=U16(2))))
 
 
 def test_condition_that_a_later_block_may_change_asks_for_a_retry(fresh: World) -> None:
@@ -160,8 +169,10 @@ def test_condition_that_a_later_block_may_change_asks_for_a_retry(fresh: World) 
     refused(TryAgain, fresh, shard, fresh.request(case))
     fresh.chain.open(case, Phase.SEED)
     refused(TryAgain, fresh, shard, fresh.request(case))
-    fresh.chain.open(case)
-    refused(TryAgain, fresh, shard, fresh.request(case, ticket=fresh.ticket(case, round=U16(2))))
+    for phase in (Phase.COMMIT, Phase.REVEAL, Phase.APPEAL):
+        # The newest block may have the next round already, drawn after an appeal.
+        fresh.chain.open(case, phase)
+        refused(TryAgain, fresh, shard, fresh.request(case, ticket=fresh.ticket(case, round=U16(2))))
     audit = fresh.ticket(case, TicketKind.AUDIT)
     refused(TryAgain, fresh, shard, fresh.request(case, ticket=audit))
     proof = fresh.chain.anchor(case)
