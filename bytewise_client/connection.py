@@ -24,14 +24,17 @@ PATIENCE_S = 5.0
 TIMEOUT_S = 20.0
 """Timeout of one call to a node or proxy, in seconds."""
 
+Accept = Callable[[bytes], bool]
+"""Says whether bytes are those that the caller needs. A proxy that gives other bytes is skipped."""
+
 
 class BoundedStore:
     """The read side of a store, with a bound on the total time of failed reads. Successful reads do not count. For one thread."""
 
-    def __init__(self, get: Callable[[str], bytes], patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, get: Callable[[str, Accept | None], bytes], patience_s: float = PATIENCE_S) -> None:
         self._get, self._patience_s, self._left_s = get, patience_s, patience_s
 
-    def get(self, locator: str) -> bytes:
+    def get(self, locator: str, accept: Accept | None = None) -> bytes:
         """Reads the bytes at a locator; errors of the store pass through. `TryAgain`, without asking the store, once failed reads
         have taken `patience_s` in all."""
         if self._left_s <= 0:
@@ -40,7 +43,7 @@ class BoundedStore:
         began = monotonic_s()
         # A daemon thread, because no timeout of the client limits name lookups, slow answers and retries together. The process
         # can end meanwhile.
-        threading.Thread(target=self._ask, args=(locator, answer), daemon=True).start()
+        threading.Thread(target=self._ask, args=(locator, accept, answer), daemon=True).start()
         try:
             found = answer.get(timeout=self._left_s)
         except queue.Empty:
@@ -52,9 +55,9 @@ class BoundedStore:
             self._left_s -= monotonic_s() - began
         raise found
 
-    def _ask(self, locator: str, answer: "queue.Queue[bytes | Exception]") -> None:
+    def _ask(self, locator: str, accept: Accept | None, answer: "queue.Queue[bytes | Exception]") -> None:
         try:
-            answer.put(self._get(locator))
+            answer.put(self._get(locator, accept))
         except Exception as error:  # noqa: BLE001  (raised again by the reader)
             answer.put(error)
 

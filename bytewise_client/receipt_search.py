@@ -1,20 +1,21 @@
-"""Finds receipts: reads the batches of the chain, newest first, and their lists from DA. Each list is checked against its
-batch."""
+"""Finds receipts: reads the batches of the chain, newest first, and their lists from DA or from answers to demands. Each list is
+checked against its batch."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.records.environment import Environment
-from bytewise.protocol.records.receipt import BatchHeader, Receipt, SignedReceipt, verify_entry, verify_receipt
+from bytewise.protocol.records.receipt import BatchHeader, Receipt, SignedReceipt, list_subject, verify_entry, verify_receipt
 from bytewise.protocol.units import Digest, hex0x
 from bytewise_client.connection import Connection
 from bytewise_client.labels import Labels
 from bytewise_client.network_state import verdict_of
 from chain.reads.reader import SnapshotReader
-from verifier.watch.batch_check import CheckedBatch, CheckedReceipt, verify_batch
+from verifier.watch.batch_check import CheckedBatch, CheckedReceipt, verify_batch, verify_leaves
 
 SearchProgress = Callable[[int, int], None]
 """Function that is called with the number of lists read so far and in all."""
@@ -75,12 +76,36 @@ def find_receipt(
 
 
 def checked_batch(connection: Connection, header: BatchHeader, head: int) -> CheckedBatch:
-    """Reads the list of a batch and checks it against the batch. Raises the error if it cannot be read or does not fit."""
-    data = connection.da.get(header.locator)
+    """Reads the list of a batch and checks it against the batch. Reads the operator's answer to a demand for the list if DA does
+    not serve the list, or the list does not fit. Without an answer, raises the error."""
+    try:
+        data = connection.da.get(header.locator, lambda blob: labelled(Label.LIST, blob) == header.list_hash)
+        environment = connection.documents.environment(header.environment, head)
+        known = connection.reader.epoch_state(header.key_epoch, head) is not EpochState.NONE
+        epochs = frozenset({int(header.key_epoch)} if known else ())
+        return verify_batch(connection.network.anchor_domain, header, data, environment, epochs)
+    except (Unavailable, Fault):
+        answered = _answered_batch(connection, header, head)
+        if answered is None:
+            raise
+        return answered
+
+
+def _answered_batch(connection: Connection, header: BatchHeader, head: int) -> CheckedBatch | None:
+    """The batch by the leaves in the operator's answer to a demand for its list; None without an answer."""
+    reader, anchor = connection.reader, connection.network.anchor_domain
+    known = reader.batch(header.batch_id, head)
+    if known is None or not known[1].list_answered:
+        return None
+    where = list_subject(connection.network.demands_domain, header.batch_id), header.block, head
+    leaves, data = reader.answered_leaves(*where), reader.answered(*where)
+    if leaves is None or data is None:
+        return None
+    for leaf in leaves:
+        # The contract has checked the signatures, but the node that gives the answer is not trusted.
+        verify_receipt(anchor, leaf)
     environment = connection.documents.environment(header.environment, head)
-    known = connection.reader.epoch_state(header.key_epoch, head) is not EpochState.NONE
-    epochs = frozenset({int(header.key_epoch)} if known else ())
-    return verify_batch(connection.network.anchor_domain, header, data, environment, epochs)
+    return verify_leaves(anchor, header, leaves, data, environment)
 
 
 def known_receipts(connection: Connection) -> set[str]:

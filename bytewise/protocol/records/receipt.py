@@ -202,7 +202,7 @@ def list_subject(demands: Domain, batch_id: int) -> Digest:
     return digests.keccak256_abi(kinds, ("list", demands.chain_id, demands.contract, batch_id))
 
 
-def verify_receipt(anchor: Domain, signed: ListEntry) -> Digest:
+def verify_receipt(anchor: Domain, signed: ListEntry | SignedLeaf) -> Digest:
     """Returns the id of a receipt or empty leaf, if it is of this chain and has a valid operator signature; otherwise raises the
     fault."""
     receipt = signed.record

@@ -5,14 +5,14 @@ import threading
 import pytest
 
 from bytewise.protocol.errors.actors import BadCertificate, FailOver, TryAgain
-from bytewise_client.connection import BoundedStore
+from bytewise_client.connection import Accept, BoundedStore
 
 
 def test_a_store_that_never_answers_is_asked_once() -> None:
     asked: list[str] = []
     never = threading.Event()
 
-    def get(locator: str) -> bytes:
+    def get(locator: str, accept: Accept | None) -> bytes:
         asked.append(locator)
         never.wait()
         return b""
@@ -32,7 +32,7 @@ def test_store_errors_are_its_own_and_blob_errors_do_not_count() -> None:
         "busy": FailOver("proxy", "busy"),
     }
 
-    def get(locator: str) -> bytes:
+    def get(locator: str, accept: Accept | None) -> bytes:
         found = answers[locator]
         if isinstance(found, Exception):
             raise found

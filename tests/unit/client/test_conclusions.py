@@ -10,11 +10,12 @@ from bytewise.da.conventions import certificate_of
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.records.receipt import Mode, SignedReceipt
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import U8, U64
 from bytewise_client.checks import ReceiptCheck, Rerun, Standing, conclude, public_checks, without_list
-from bytewise_client.connection import Connection
+from bytewise_client.connection import Accept, Connection
 from bytewise_client.receipt_search import Found
 from bytewise_client.shown_members import Comparison
 from tests.fixtures.builders import ANCHOR, NOW
@@ -40,11 +41,24 @@ def checked(locator: str = LOCATOR, blob: bytes = b"", named: bytes = b"", **cha
     return _seen(WORLD.sign(receipt, locator), blob or envelope)
 
 
+class Store:
+    """DA with the same bytes under each locator of a known form."""
+
+    def __init__(self, blob: bytes) -> None:
+        self._blob = blob
+
+    def get(self, locator: str, accept: Accept) -> bytes:
+        certificate_of(locator)
+        if not accept(self._blob):
+            raise TryAgain("da", "gave other bytes")
+        return self._blob
+
+
 def _seen(entry: SignedReceipt, blob: bytes) -> dict[str, ReceiptCheck]:
     header, listed = WORLD.batch((entry,))
     (found,) = verify_batch(ANCHOR, header, encode(listed), WORLD.environment, frozenset({1})).receipts
     reader: Any = SimpleNamespace(epoch_on_chain=lambda *_: SimpleNamespace(assurance="simulated"))
-    store: Any = SimpleNamespace(get=lambda locator: blob if certificate_of(locator) else b"")
+    store: Any = Store(blob)
     nothing: Any = None
     connection = Connection(NETWORK, reader, nothing, nothing, store)
     return {each.name: each for each in public_checks(connection, Found(header, found, WORLD.environment, 1))}
