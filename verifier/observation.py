@@ -40,14 +40,16 @@ class ObservedChain(Protocol):
         ...
 
 
-def required_wei(snapshot: Snapshot, role: Role, params: ParamSet, max_fee_wei: int) -> int:
+def required_wei(snapshot: Snapshot, role: Role, params: ParamSet, max_fee_wei: int, demand_budget_wei: int) -> int:
     """Balance in wei that an account needs in the worst case: gas at `max_fee_wei`, the highest fee that it pays, and a
-    watchtower's bonds. 0 for a node that only observes, because it pays no fee."""
+    watchtower's bonds: that of a dispute, and that of a demand for the list of a full batch as far as the budget allows one.
+    0 for a node that only observes, because it pays no fee."""
     if max_fee_wei == 0:
         return 0
     if role in JUDGES:
         return JUDGE_GAS * max_fee_wei
-    return WATCHTOWER_GAS * max_fee_wei + snapshot.required_bond_wei + params.money.demand_bond
+    longest_list_wei = params.money.demand_bond * params.shares.max_batch
+    return WATCHTOWER_GAS * max_fee_wei + snapshot.required_bond_wei + min(longest_list_wei, demand_budget_wei)
 
 
 class NodeObserver:
@@ -55,9 +57,10 @@ class NodeObserver:
 
     def __init__(
         self, readiness: ReadinessRegistry, head: ChainHead, chain: ObservedChain, me: Address, role: Role, max_fee_wei: int,
-        note_policy: Callable[[Digest, int], object] = lambda _digest, _block: None,
+        demand_budget_wei: int, note_policy: Callable[[Digest, int], object] = lambda _digest, _block: None,
     ) -> None:  # fmt: skip
-        """`max_fee_wei`: largest fee per gas that the account pays; 0 if it sends nothing.
+        """`max_fee_wei`: largest fee per gas that the account pays; 0 if it sends nothing. `demand_budget_wei`: largest sum of
+        bonds of its demands; 0 if it makes none.
 
         `note_policy` is called with the digest of each new appraisal policy and the block. The caller's own checks, which
         `/readyz` computes on request, use that policy.
@@ -67,7 +70,7 @@ class NodeObserver:
         self._chain = chain
         self._me = me
         self._role = role
-        self._max_fee_wei = max_fee_wei
+        self._max_fee_wei, self._demand_budget_wei = max_fee_wei, demand_budget_wei
         self._shards = ShardPresence()
         self._epoch = 0
         self._note_policy = note_policy
@@ -83,7 +86,7 @@ class NodeObserver:
         metrics.STAKE.set(snapshot.me.stake_wei)
         set_disputes(snapshot, self._me)
         params = self._chain.params(snapshot.params_version, snapshot.number)
-        required = required_wei(snapshot, self._role, params, self._max_fee_wei)
+        required = required_wei(snapshot, self._role, params, self._max_fee_wei, self._demand_budget_wei)
         metrics.REQUIRED.set(required)
         checks = [
             Check(

@@ -2,7 +2,7 @@
 
 import enum
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bytewise.protocol.decisions.demands import DemandPolicy
@@ -253,6 +253,11 @@ class NodeSettings:
     def watches(self) -> bool:
         """Whether the process checks every receipt by public records, and has no duties."""
         return self.role is Role.WATCHTOWER
+
+    @property
+    def demand_policy(self) -> DemandPolicy:
+        """The conditions of section `[demand]`, with budget 0 for a node that makes no demands: any but a watchtower."""
+        return self.demand if self.watches and self.policy.demands else replace(self.demand, budget_wei=0)
 
     @property
     def observes(self) -> bool:

@@ -8,7 +8,6 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -259,11 +258,9 @@ class NodeContext:
         return StrategyProcess(policy.strategy, policy.strategy_folder, policy.strategy_deadline_s)
 
     def demander(self, disputes: bool, audits: bool) -> Demander:
-        """The part that handles demands. Only a watchtower makes any; a node that needs no envelopes fetches none."""
-        settings = self.settings
-        makes = settings.watches and settings.policy.demands
-        policy = settings.demand if makes else replace(settings.demand, budget_wei=0)
-        means = DemandOptions(self.signer.address, policy, settings.moves, disputes, fetches=disputes or audits)
+        """The part that handles demands. A node that needs no envelopes fetches none."""
+        policy, moves = self.settings.demand_policy, self.settings.moves
+        means = DemandOptions(self.signer.address, policy, moves, disputes, fetches=disputes or audits)
         return Demander(self.chain, self.network, self.records, self.da, means, self.given)
 
     def reporter(self) -> EquivocationReporter | None:
@@ -346,7 +343,8 @@ class NodeContext:
         metrics.CONFIG_INFO.labels(network=str(self.network.chain_id), role=settings.role.value).set(1)
         max_fee_wei, me = 0 if settings.observes else self.policy.max_fee_wei, self.signer.address
         if settings.role not in JUDGES:
-            return NodeObserver(self.readiness, head, self.chain, me, settings.role, max_fee_wei)
+            budget_wei = settings.demand_policy.budget_wei
+            return NodeObserver(self.readiness, head, self.chain, me, settings.role, max_fee_wei, budget_wei)
         add_enclave_checks(self.readiness, self.enclave_states)
         if self.executor.bridge_socket is not None:
             self.readiness.add("cluster", functools.partial(cluster_check, self.executor.bridge_socket))
@@ -356,7 +354,7 @@ class NodeContext:
             for each in self.enclave_states:
                 each.note_policy(policies.document(digest, block))
 
-        return NodeObserver(self.readiness, head, self.chain, me, settings.role, max_fee_wei, note_policy)
+        return NodeObserver(self.readiness, head, self.chain, me, settings.role, max_fee_wei, 0, note_policy)
 
 
 def run(

@@ -10,10 +10,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.demands import DemandPolicy
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U256, Address
+from bytewise.service.chain_head import MAX_AHEAD_S
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
+from bytewise.service.sections import SignerSettings
 from bytewise.service.settings import load_settings
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
@@ -32,9 +35,11 @@ from tests.fixtures.chain.devnet import MEASUREMENT, POOL, VERIFIERS, deployed, 
 from tests.fixtures.court.session import QUOTE, TRUE, DisputeFixture
 from tests.fixtures.snapshot_builders import BLOCK, OTHER, holdings, snapshot
 from tests.fixtures.verifier.node_file import node_file
+from verifier.observation import JUDGE_GAS, WATCHTOWER_GAS
 from verifier.settings import NodeSettings
 
 STAKE = 32 * ETHER
+FEE_WEI = 7
 OF_THIS_MACHINE = {"old_state", "disk", "memory"}
 """Checks that this machine decides: a chain from a saved state has no states before it, the disk may be full, memory broken."""
 
@@ -304,7 +309,10 @@ def seen(role: NodeRole, **changes: Any) -> Any:
         holdings=lambda account, block: holdings(**changes), snapshot=lambda account, block: snapshot(me=holdings(**changes)),
         params_version=lambda block: 1, params=lambda version, block: DEVNET,
     )  # fmt: skip
-    return SimpleNamespace(role=role, account=OTHER, head=BLOCK, reader=facts)
+    signer = SignerSettings(key_file=Path("account.key"), max_fee_wei=FEE_WEI)
+    return SimpleNamespace(
+        role=role, account=OTHER, head=BLOCK, reader=facts, signer_settings=signer, settings=SimpleNamespace(signer=signer)
+    )
 
 
 @pytest.mark.parametrize("receipts", [0, 1, 500])
@@ -316,3 +324,40 @@ def test_operator_stake_is_enough_when_its_serving_has_room(receipts: int, short
     account = {"stake_wei": stake, "collateral_wei": bound}
     found = chain_checks.stake(seen(NodeRole.OPERATOR, **account))
     assert found.ok == (receipt_room(holdings(**account), money) > 0) == (short_wei == 0)
+
+
+def test_operator_needs_the_dearest_appeal_at_the_fee_of_its_settings() -> None:
+    dearest = max(DEVNET.appeal_bond(level) for level in range(2, DEVNET.committee.rounds + 1))
+    assert chain_checks.worst_case_wei(seen(NodeRole.OPERATOR)) == WATCHTOWER_GAS * FEE_WEI + dearest
+
+
+@pytest.mark.parametrize(
+    ("policy", "budget_wei", "demand_wei"),
+    [
+        ({}, ETHER // 10, DEVNET.money.demand_bond * DEVNET.shares.max_batch),
+        ({}, DEVNET.money.demand_bond, DEVNET.money.demand_bond),
+        ({"demands": False}, ETHER // 10, 0),
+    ],
+)
+def test_watchtower_needs_the_bond_of_the_longest_list_in_its_budget(
+    policy: dict[str, object], budget_wei: int, demand_wei: int, tmp_path: Path
+) -> None:
+    changes = {"role": "watchtower", "executor": None, "policy": {"strategy": "defend", **policy}}
+    view = seen(NodeRole.WATCHTOWER)
+    settings = load_settings(NodeSettings, node_file(tmp_path, "sqlite://", **changes))
+    view.settings = replace(settings, demand=DemandPolicy(budget_wei=budget_wei))
+    bond = view.reader.snapshot(OTHER, BLOCK).required_bond_wei
+    assert chain_checks.worst_case_wei(view) == WATCHTOWER_GAS * FEE_WEI + bond + demand_wei
+
+
+def test_member_needs_gas_at_the_fee_of_its_settings(tmp_path: Path) -> None:
+    view = seen(NodeRole.MEMBER)
+    view.settings = load_settings(NodeSettings, node_file(tmp_path, "sqlite://"))
+    assert chain_checks.worst_case_wei(view) == JUDGE_GAS * FEE_WEI
+
+
+@pytest.mark.parametrize(("ahead_s", "chain_id", "is_right"), [(-1, 1, True), (3, 1, False), (3, CHAIN_ID, True)])
+def test_doctor_allows_the_clock_offset_of_readyz(ahead_s: int, chain_id: int, is_right: bool) -> None:
+    head = SimpleNamespace(timestamp=SystemClock().now() + MAX_AHEAD_S + ahead_s)
+    view: Any = SimpleNamespace(chain=SimpleNamespace(head=lambda: head), network=SimpleNamespace(chain_id=chain_id))
+    assert chain_checks.clock(view).ok == is_right

@@ -25,6 +25,7 @@ from verifier.settings import Role
 ME = signer("me").address
 FEE_WEI = 500 * 10**9
 ETHER = 10**18
+BUDGET_WEI = ETHER
 
 
 def epoch(threshold: int = 2, shards: int = 3) -> EpochRecord:
@@ -49,7 +50,7 @@ def observer(role: Role = Role.VERIFIER) -> tuple[NodeObserver, ReadinessRegistr
     registry, chain = ReadinessRegistry(), Chain()
     registry.started()
     head = ChainHead(HandClock(NOW))
-    return NodeObserver(registry, head, chain, ME, role, FEE_WEI), registry, chain  # type: ignore[arg-type]
+    return NodeObserver(registry, head, chain, ME, role, FEE_WEI, BUDGET_WEI), registry, chain  # type: ignore[arg-type]
 
 
 def failing(registry: ReadinessRegistry) -> dict[str, Check]:
@@ -88,10 +89,12 @@ def test_watchtower_needs_its_bonds_and_no_stake() -> None:
     node, registry, _ = observer(Role.WATCHTOWER)
     seen = dataclasses.replace(rich(stake_wei=0, pool=ZERO_DIGEST), required_bond_wei=3 * ETHER)
     node.observe(seen)
-    required = required_wei(seen, Role.WATCHTOWER, DEVNET, FEE_WEI)
-    assert required == 3 * ETHER + DEVNET.money.demand_bond + WATCHTOWER_GAS * FEE_WEI
+    longest, least = DEVNET.money.demand_bond * DEVNET.shares.max_batch, 3 * ETHER + WATCHTOWER_GAS * FEE_WEI
+    required = required_wei(seen, Role.WATCHTOWER, DEVNET, FEE_WEI, BUDGET_WEI)
+    assert required == least + longest and longest < BUDGET_WEI
+    assert required_wei(seen, Role.WATCHTOWER, DEVNET, FEE_WEI, longest - 1) == least + longest - 1, "no more than its budget"
     assert list(failing(registry)) == ["balance"] and value_of("bytewise_account_required_wei") == required
-    assert required_wei(seen, Role.WATCHTOWER, DEVNET, 0) == 0, "it sends nothing: it observes"
+    assert required_wei(seen, Role.WATCHTOWER, DEVNET, 0, BUDGET_WEI) == 0, "it sends nothing: it observes"
 
 
 def test_old_head_and_missing_key_epoch_are_no_readiness(monkeypatch: pytest.MonkeyPatch) -> None:
