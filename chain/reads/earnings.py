@@ -53,14 +53,17 @@ class Earnings(NamedTuple):
 
 
 def earnings(history: CourtHistory, account: Address, from_block: int, to_block: int) -> Earnings:
-    """Sums of an account over a closed range of blocks."""
+    """Sums of an account over a closed range of blocks. The fee of a batch counts for its operator."""
+    operators = list(reversed(history.batch_operators(from_block, to_block)))
     credited: Counter[str] = Counter()
     paid: Counter[str] = Counter()
     for each in history.movements(from_block, to_block):
         values = each.values
         with reading_answer(each.event):
-            if each.event == "Taken" and values["from"] == account:
-                paid[TakenFrom(values["source"]).name.lower()] += values["amount"]
+            if each.event == "Taken":
+                payer = operators.pop() if values["from"] == history.fee_market else values["from"]
+                if payer == account:
+                    paid[TakenFrom(values["source"]).name.lower()] += values["amount"]
             elif each.event == "Credited" and values["account"] == account:
                 credited[CreditReason(values["reason"]).name.lower()] += values["amount"]
             elif each.event == "CreditedEach" and account in values["accounts"]:

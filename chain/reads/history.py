@@ -212,6 +212,18 @@ class CourtHistory:
         logs = self._logs("Ledger", self._at.ledger, LEDGER_EVENTS, from_block, to_block)
         return tuple(LedgerEvent(log.event, dict(log.values), log.block) for log in logs)
 
+    def batch_operators(self, from_block: int, to_block: int) -> tuple[Address, ...]:
+        """Operator of each batch that was anchored in these blocks, oldest first. The n-th payment of the fee market to the
+        ledger is the fee of the n-th batch, because one call makes both."""
+        logs = self._logs("ReceiptAnchor", self._at.receipt_anchor, ("BatchAnchored",), from_block, to_block)
+        with reading_answer("BatchAnchored"):
+            return tuple(Address(log.values["operator"]) for log in logs)
+
+    @property
+    def fee_market(self) -> Address:
+        """The contract that the ledger names as the payer of the fees of batches."""
+        return self._at.fee_market
+
     def keys_at(self, block: int, to_block: int) -> dict[Address, PublicKey]:
         """Certificate keys at the end of a block: for each account the last one that it had registered.
 

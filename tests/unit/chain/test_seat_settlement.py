@@ -1,5 +1,6 @@
-"""`SeatsSettled` as records: who held which seats, what each was paid and charged."""
+"""Money in events: who held which seats and what each was paid and charged (`SeatsSettled`), and who paid which fees."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from bytewise.protocol.court.settlement import SeatOutcome
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import ZERO_ADDRESS, Address
 from chain.client.artifacts import Log
-from chain.reads.history import _seat_ends
+from chain.reads.earnings import TakenFrom, earnings
+from chain.reads.history import CourtHistory, _seat_ends
 from tests.fixtures.chain.devnet import word
 
 PEOPLE = [ZERO_ADDRESS, *(Address(f"0x{n:040x}") for n in range(1, 5))]
@@ -54,3 +56,19 @@ def test_charge_of_an_account_without_that_seat_is_refused() -> None:
 def test_standings_of_other_seats_are_refused() -> None:
     with pytest.raises(ValueError, match="argument 2"):
         _seat_ends(settled(0, [PEOPLE[1]], [SeatOutcome.RIGHT] * 2, {}))
+
+
+def test_fee_of_a_batch_is_paid_by_its_operator() -> None:
+    market, (one, other) = PEOPLE[4], PEOPLE[1:3]
+    names = dict.fromkeys(("receipt_anchor", "ledger"), ZERO_ADDRESS) | {"fee_market": market}
+    taken = [(market, 5, TakenFrom.FEE), (one, 9, TakenFrom.FEE), (market, 70, TakenFrom.FEE), (market, 600, TakenFrom.FEE)]
+    payments = [{"from": payer, "amount": amount, "source": source} for payer, amount, source in taken]
+    values = {"BatchAnchored": [{"operator": who} for who in (one, other, one)], "Taken": payments}
+
+    def logs(_contract: str, _at: Address, events: tuple[str, ...], *_blocks: int) -> list[Log]:
+        found = [(event, each) for event in events for each in values.get(event, [])]
+        return [Log(ZERO_ADDRESS, event, each, 9, word("block"), n, word("t")) for n, (event, each) in enumerate(found)]
+
+    reader: Any = SimpleNamespace(network=SimpleNamespace(addresses=SimpleNamespace(**names)), client=SimpleNamespace(logs=logs))
+    paid = {who: earnings(CourtHistory(reader), who, 0, 9).paid for who in PEOPLE[1:]}
+    assert paid == {one: {"fee": 614}, other: {"fee": 70}, PEOPLE[3]: {}, market: {}}
