@@ -70,7 +70,7 @@ def pool_stopped(at: Moment, v: Mapping[str, Any]) -> None:
 @HANDLERS.on("Registry", "PoolResumed")
 def pool_resumed(at: Moment, v: Mapping[str, Any]) -> None:
     """Windows go on."""
-    at.facts.amend(PoolFact, v["pool"], stopped_since=None)
+    at.facts.amend(PoolFact, v["pool"], stopped_since=None, stopped_s=v["stopped"])
 
 
 @HANDLERS.on("Registry", "ItemProposed")

@@ -32,6 +32,7 @@ from bytewise.storage.index.tables import (
 from dashboard.index.clock import clock_at
 from dashboard.index.fold import plain
 from dashboard.index.money import BURNED, CREDITS, POTS, TREASURY
+from dashboard.index.receipts import BatchWindows
 from dashboard.index.registry import NO_END
 from dashboard.index.source import StateSource
 
@@ -176,27 +177,29 @@ def _certified(round_: Mapping[str, Any], member: Mapping[str, Any]) -> bool:
 
 
 def _batches(state: StateSource, index: IndexSnapshot) -> Iterator[str]:
-    known = {row["id"]: row for row in index.all(BatchFact)}
+    known, windows = {row["id"]: row for row in index.all(BatchFact)}, BatchWindows(index)
     count, start = int(state.view("ReceiptAnchor", "batchCount")), 0
     while start < count:
         for view in state.view("Lens", "batches", start, PER_CALL):
-            mine, batch = known.get(view["id"]), view["batch"]
+            mine = known.get(view["id"])
             if mine is None:
                 yield f"batch {view['id']}: is not in the index"
                 continue
-            yield from _batch(mine, batch)
+            yield from _batch(mine, view, windows)
         start += PER_CALL
 
 
 def _batches_of(state: StateSource, index: IndexSnapshot, rows: Sequence[Row]) -> Iterator[str]:
+    windows = BatchWindows(index)
     for row, (view,) in zip(rows, state.views([("Lens", "batches", (row["id"], 1)) for row in rows]), strict=True):
-        yield from _batch(row, view["batch"])
+        yield from _batch(row, view, windows)
 
 
-def _batch(mine: Row, batch: Mapping[str, Any]) -> Iterator[str]:
+def _batch(mine: Row, view: Mapping[str, Any], windows: BatchWindows) -> Iterator[str]:
     names = {"operator": "operator", "first_seq": "firstSeq", "receipts": "count", "root": "root", "is_void": "isVoid",
-             "released": "released", "params_version": "paramsVersion"}  # fmt: skip
-    yield from _differ(f"batch {mine['id']}", {ours: (mine[ours], batch[theirs]) for ours, theirs in names.items()})
+             "released": "released", "params_version": "paramsVersion", "started_at": "startedAt"}  # fmt: skip
+    pairs = {ours: (mine[ours], view["batch"][theirs]) for ours, theirs in names.items()}
+    yield from _differ(f"batch {mine['id']}", pairs | {"window end": (windows.end(mine), view["windowEnd"])})
 
 
 def _demands(state: StateSource, index: IndexSnapshot) -> Iterator[str]:
@@ -206,7 +209,8 @@ def _demands(state: StateSource, index: IndexSnapshot) -> Iterator[str]:
 def _demands_of(state: StateSource, index: IndexSnapshot, rows: Sequence[Row]) -> Iterator[str]:
     for page in _pages(rows):
         for row, view in zip(page, state.view("Lens", "demands", [row["subject"] for row in page]), strict=True):
-            pairs = {"state": (row["state"], view["state"]), "operator": (row["operator"], view["operator"])}
+            names = {"state": "state", "operator": "operator", "opened_at": "openedAt", "deadline": "deadline"}
+            pairs = {ours: (row[ours], view[theirs]) for ours, theirs in names.items()}
             yield from _differ(f"demand 0x{row['subject'].hex()}", pairs)
 
 

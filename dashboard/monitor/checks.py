@@ -193,7 +193,7 @@ def _silence(seen: Observation, operator: str, rows: list[Row]) -> str:
     found = seen.scene.index.find(OperatorFact, operator)
     if seen.is_paused or found is None or found["suspended_until"] is not None:
         return ""
-    times = [row["anchored_at"] for row in rows]
+    times = [row["started_at"] for row in rows]
     if len(times) < LEAST_BATCHES:
         return ""
     longest = max(after - before for before, after in itertools.pairwise(times))

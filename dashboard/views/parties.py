@@ -21,27 +21,24 @@ from bytewise.storage.index.tables import (
     SeatFact,
     StakeFact,
 )
+from dashboard.index.receipts import ANSWERED, EXPIRED, OPEN, BatchWindows
 from dashboard.views.disputes import phase_of
 from dashboard.views.network_records import OperatorSummary, VerifierSummary
 from dashboard.views.records import AuditSummary, BatchSummary, DemandSummary, ReceiptDetail
 from dashboard.views.scene import Scene, amount, hex_or_none, newest, time_of
 from dashboard.views.words import AUDIT_RESULTS, DEMAND_KINDS, DEMAND_STATES, VERDICTS
 
-OPEN_DEMAND, EXPIRED_DEMAND, ANSWERED_DEMAND, LIST_DEMAND = 1, 3, 2, 1
-
-
 # --- batches, demands, audits ---
 
 
 def batches(scene: Scene, rows: Sequence[Row]) -> list[BatchSummary]:
     """Batches of a list."""
-    return [_batch(scene, row) for row in rows]
+    windows = BatchWindows(scene.index)
+    return [_batch(scene, row, windows) for row in rows]
 
 
-def _batch(scene: Scene, row: Row) -> BatchSummary:
-    params = scene.params(row["params_version"])
-    end = row["anchored_at"] + (int(params["times"]["window"]) if params else 0)
-    demands = scene.index.all(DemandFact, batch_id=row["id"], kind=LIST_DEMAND)
+def _batch(scene: Scene, row: Row, windows: BatchWindows) -> BatchSummary:
+    end, demanded = windows.end(row), windows.list_demand(row)
     state = "void" if row["is_void"] else "over" if row["released"] or scene.clock > end else "open"
     shown_end = scene.deadline(end)
     assert shown_end is not None, "every batch has a time"
@@ -50,7 +47,7 @@ def _batch(scene: Scene, row: Row) -> BatchSummary:
         root=hex0x(row["root"]), list_hash=hex0x(row["list_hash"]), locator=row["locator"],
         environment=hex0x(row["environment"]), model_id=hex0x(row["model_id"]), key_epoch=row["key_epoch"],
         params_version=row["params_version"], anchored_at=time_of(row["anchored_at"]), block=row["block"],
-        window_end=shown_end, state=state, list_demanded=any(each["state"] == OPEN_DEMAND for each in demands),
+        window_end=shown_end, state=state, list_demanded=demanded is not None and demanded["state"] == OPEN,
         finality=scene.finality(newest(row)),
     )  # fmt: skip
 
@@ -62,7 +59,7 @@ def demands(scene: Scene, rows: Sequence[Row]) -> list[DemandSummary]:
 
 def demand(scene: Scene, row: Row) -> DemandSummary:
     """A demand."""
-    overdue = row["state"] == OPEN_DEMAND and scene.clock > row["deadline"]
+    overdue = row["state"] == OPEN and scene.clock > row["deadline"]
     deadline = scene.deadline(row["deadline"])
     return DemandSummary(
         subject=hex0x(row["subject"]), kind=DEMAND_KINDS.get(row["kind"], str(row["kind"])),
@@ -164,8 +161,8 @@ def _operator(scene: Scene, row: Row) -> OperatorSummary:
         receipts=sum(each["receipts"] for each in own), convictions=len(convicted),
         upheld=sum(each["ended"] and each["verdict"] == Verdict.UPHELD for each in cases),
         open_disputes=sum(not each["ended"] for each in cases),
-        demands_lost=sum(each["state"] == EXPIRED_DEMAND for each in asked),
-        demands_answered=sum(each["state"] == ANSWERED_DEMAND for each in asked),
+        demands_lost=sum(each["state"] == EXPIRED for each in asked),
+        demands_answered=sum(each["state"] == ANSWERED for each in asked),
         equivocations=sum(each["kind"] == "equivocation" for each in reports),
         skipped=sum(each["kind"] == "skipped" for each in reports), slashed=amount(stake.get("slashed", 0)),
         credit=amount(credit.get("owed", 0)), finality=scene.finality(newest(row)),

@@ -302,7 +302,7 @@ class BatchSummary(Record):
     anchored_at: Time
     block: int
     window_end: Time
-    """End of the time in which its receipts can be disputed, without time that a demand or a stopped pool adds."""
+    """End of the time in which its receipts can be disputed, if neither the clock nor its pool stops and no demand adds time."""
     state: str
     """`open`, `over`, `void`."""
     list_demanded: bool

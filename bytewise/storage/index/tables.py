@@ -234,7 +234,11 @@ class BatchFact(Fact):
     locator: Mapped[Prose]
     params_version: Mapped[int]
     anchored_at: Mapped[Int64]
-    """Of the protocol clock."""
+    """Time of its block, Unix seconds."""
+    started_at: Mapped[Int64]
+    """The same by the protocol clock, from which its window runs."""
+    stopped_at_start: Mapped[Int64]
+    """Seconds that its pool had been stopped by then."""
     block: Mapped[Int64]
     is_void: Mapped[bool]
     released: Mapped[bool]
@@ -249,9 +253,14 @@ class DemandFact(Fact):
     state: Mapped[int] = mapped_column(index=True)
     operator: Mapped[Account] = mapped_column(index=True)
     demanded_by: Mapped[Account]
-    batch_id: Mapped[Int64 | None] = mapped_column(index=True)
+    contract: Mapped[Account]
+    """Address of `Demands`, from which the subject of a list follows."""
     opened_block: Mapped[Int64]
+    opened_at: Mapped[Int64]
+    """Of the protocol clock, as `deadline` and `closed_at`."""
     deadline: Mapped[Int64]
+    closed_at: Mapped[Int64]
+    """When the window of what it asks for went on; 0 while it is open."""
     bond: Mapped[Wei]
     answered_by: Mapped[Account | None]
     slashed: Mapped[Wei]
@@ -339,6 +348,8 @@ class PoolFact(Fact):
     digest: Mapped[Bytes32] = mapped_column(primary_key=True)
     tree: Mapped[Account]
     stopped_since: Mapped[Int64 | None]
+    stopped_s: Mapped[Int64]
+    """Seconds of all stops that are over."""
 
 
 class ItemFact(Fact):

@@ -10,15 +10,22 @@ import pytest
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.errors.actors import RpcRefused, TryAgain
+from bytewise.protocol.records.receipt import list_subject
 from bytewise.protocol.records.statements import Verdict
-from bytewise.storage.index.tables import DisputeFact, SeatFact
+from bytewise.storage.index.tables import BatchFact, DemandFact, DisputeFact, SeatFact
 from chain.capsule.trie import trie_of_list
 from chain.client.blocks import encode_receipt
 from chain.client.rpc import ChainClient, hex_bytes
+from chain.deployment import deploy
+from chain.deployment.calls import call_of
+from chain.deployment.params import DEVNET
+from chain.sending.transactions import send_all
 from dashboard.chain_view import ChainEvents
+from dashboard.index.receipts import EXPIRED
 from dashboard.index.source import ChainEvent
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
-from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, mine, word
+from tests.fixtures.chain.devnet import CHALLENGER, GUARDIAN, OPERATORS, VERIFIERS, mine, word
+from tests.fixtures.chain.devnet import batch as receipts_of
 from tests.fixtures.court.claimed_receipts import claimed
 from tests.fixtures.court.session import DisputeFixture
 from tests.fixtures.dashboard.indexed import (
@@ -39,7 +46,7 @@ UNSEEN = {
     ("GovernanceToken", "DelegateChanged"), ("GovernanceToken", "DelegateVotesChanged"), ("GovernanceToken", "Transfer"),
     ("Ledger", "MoverSet"), ("Ledger", "SourceSet"), ("StakeVault", "MoverSet"), ("Registry", "MeasurementSet"),
     ("TimelockController", "MinDelayChange"), ("TimelockController", "RoleGranted"), ("TimelockController", "RoleRevoked"),
-    ("FeeMarket", "PriceMoved"), ("Registry", "PoolResumed"), ("Registry", "PoolStopped"), ("KeyEpochs", "SharesConfirmed"),
+    ("FeeMarket", "PriceMoved"), ("Registry", "PoolStopped"), ("KeyEpochs", "SharesConfirmed"),
     ("AccessManager", "RoleLabel"), ("Audits", "PoolFed"), ("AccessManager", "RoleGuardianChanged"),
 }  # fmt: skip
 """Events of which no fact is compared: who may do what, prices, and a statement that the shards signed."""
@@ -104,6 +111,39 @@ def test_index_after_a_reorganisation_equals_a_fresh_one(anvil: Anvil, tmp_path:
     made.follow()
     fresh = index_of(anvil.client, court.network, tmp_path, "fresh")
     assert fresh.writer.dump() == made.writer.dump()
+
+
+def test_windows_after_a_pause_and_a_demand_equal_the_contracts(anvil: Anvil, tmp_path: Path) -> None:
+    court = DisputeFixture(anvil, tmp_path, window=3600)
+    made = index_of(anvil.client, court.network, tmp_path)
+
+    def check() -> None:
+        made.follow()
+        assert found_differences(made, anvil.client, court.network) == []
+
+    send_all(anvil.client, [call_of(GUARDIAN, court.network, deploy.pause(60))], 60)
+    anvil.pass_time(20)
+    check()
+    anvil.pass_time(50)
+    price = court.reader.snapshot(OPERATORS[0].address, court.reader.head()).price_wei
+    more = receipts_of(court.network, OPERATORS[0], 4, 1, anvil.client.head().timestamp)
+    court.of(OPERATORS[0]).anchor(more.header, 10 * price)
+    court.pump()
+    check()
+    with made.reader.snapshot() as snapshot:
+        early, late = snapshot.all(BatchFact)
+    assert (early["anchored_at"] - early["started_at"], late["anchored_at"] - late["started_at"]) == (0, 60)
+    court.of(VERIFIERS[0]).demand_list(1, DEVNET.money.demand_bond)
+    court.pump()
+    anvil.pass_time(30)
+    check()
+    anvil.pass_time(DEVNET.times.cure + 30)
+    check()
+    court.of(VERIFIERS[0]).expire(list_subject(court.network.demands_domain, 1))
+    court.pump()
+    check()
+    with made.reader.snapshot() as snapshot:
+        assert [row["state"] for row in snapshot.all(DemandFact)] == [EXPIRED]
 
 
 def test_money_of_a_conviction_sums_to_the_wei(overturned: tuple[Anvil, Network], tmp_path: Path) -> None:

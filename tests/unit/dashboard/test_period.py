@@ -44,7 +44,8 @@ def batch(number: int, operator: Address, receipts: int) -> Made:
     """A batch is anchored."""
     header = {"firstSeq": 1, "count": receipts, "root": digest(5), "listHash": digest(5), "environment": digest(9),
               "modelId": digest(8), "keyEpoch": 1, "locator": b"eigenda"}  # fmt: skip
-    printed = {"batchId": number, "operator": operator, "header": header, "batch": {"paramsVersion": 1, "anchoredAt": 5}}
+    begun = {"paramsVersion": 1, "anchoredAt": 5, "startedAt": 5, "stoppedAtStart": 0}
+    printed = {"batchId": number, "operator": operator, "header": header, "batch": begun}
     return "ReceiptAnchor", "BatchAnchored", printed
 
 

@@ -4,15 +4,22 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from bytewise.protocol.records.receipt import list_subject
 from bytewise.protocol.records.statements import Verdict
-from bytewise.protocol.units import ZERO_DIGEST
+from bytewise.protocol.signing import Domain
+from bytewise.protocol.units import U256, ZERO_DIGEST, Address
+from bytewise.storage.index.tables import BatchFact
+from dashboard.monitor import checks
+from dashboard.monitor.findings import CheckReport
+from dashboard.monitor.observation import MoneySource, Observation
+from dashboard.monitor.settings import InvariantSettings
 from dashboard.views import parties
+from dashboard.views.records import BatchSummary
 from dashboard.views.scene import Scene
-from tests.fixtures.dashboard.indexed import Indexed
-from tests.fixtures.dashboard.memory_chain import ACCOUNTS, Made, MemoryChain, digest
+from tests.fixtures.dashboard.indexed import MEMORY, Indexed
+from tests.fixtures.dashboard.memory_chain import ACCOUNTS, PARAMS, TREE, Made, MemoryChain, digest
 
 NewDatabase = Callable[[], str]
-Told = Callable[[Scene], object]
 OPERATOR, CHALLENGER = ACCOUNTS[:2]
 CASE, RECEIPT = digest(1), digest(20)
 START = 1000
@@ -100,3 +107,71 @@ def test_receipt_of_an_ended_dispute_is_told_as_final(
 def test_verdict_before_its_end_is_told_for_now(new_database: NewDatabase, blocks: list[Made], words: str) -> None:
     level, said = told(indexed(new_database(), [opened(), seeded(), *blocks]))
     assert level == "disputed" and words in said
+
+
+# --- a batch ---
+
+WINDOW_S = 100
+ENVIRONMENT, POOL = digest(9), digest(7)
+RULES_OF_WINDOWS: list[Made] = [
+    ("Params", "ParamsSet", {"version": 1, "hash": digest(5), "params": {**PARAMS, "times": {"window": WINDOW_S}}}),
+    ("Registry", "PoolAdded", {"pool": POOL, "tree": TREE}),
+    ("Registry", "ItemProposed", {"digest": ENVIRONMENT, "pool": POOL, "vectors": digest(5), "document": b"{}"}),
+    ("Registry", "OperatorRegistered", {"operator": OPERATOR, "endpoint": "a"}),
+]
+LIST = list_subject(Domain(U256(MEMORY.chain_id), Address("0x" + "c0" * 20)), 1)
+
+
+def anchored(at: int, clock: int, number: int = 1) -> Made:
+    """A batch of one receipt, at a block's time and the protocol clock's."""
+    header = {"firstSeq": number, "count": 1, "root": digest(5), "listHash": digest(5), "environment": ENVIRONMENT,
+              "modelId": digest(8), "keyEpoch": 1, "locator": b"eigenda"}  # fmt: skip
+    begun = {"paramsVersion": 1, "anchoredAt": at, "startedAt": clock, "stoppedAtStart": 0}
+    return "ReceiptAnchor", "BatchAnchored", {"batchId": number, "operator": OPERATOR, "header": header, "batch": begun}
+
+
+def paused(until: int) -> Made:
+    """The guardian stops the clock."""
+    return "Guardian", "Paused", {"until": until, "by": CHALLENGER}
+
+
+def batch_of(index: Indexed) -> BatchSummary:
+    """Batch 1 as its page shows it."""
+    with index.reader.snapshot() as snapshot:
+        (found,) = parties.batches(Scene(snapshot, {}, START, 60, "0"), snapshot.all(BatchFact, id=1))
+    return found
+
+
+@pytest.mark.parametrize(("empty_blocks", "state"), [(8, "open"), (9, "over")])
+def test_window_after_a_past_pause_ends_once(new_database: NewDatabase, empty_blocks: int, state: str) -> None:
+    blocks = [[*RULES_OF_WINDOWS, paused(START + 50)], [], [], [], [anchored(START + 60, START + 22)]]
+    found = batch_of(indexed(new_database(), *blocks, *[[]] * empty_blocks))
+    assert (found.window_end.unix, found.anchored_at.unix, found.state) == (START + 60 + WINDOW_S, START + 60, state)
+
+
+def test_demanded_list_lengthens_the_window_and_is_shown(new_database: NewDatabase) -> None:
+    demand = {"subject": LIST, "kind": 1, "operator": OPERATOR, "by": CHALLENGER, "deadline": START + 99, "bond": 1}
+    asked: list[list[Made]] = [RULES_OF_WINDOWS, [anchored(START + 24, START + 24)], [("Demands", "Demanded", demand)], []]
+    found = batch_of(indexed(new_database(), *asked))
+    assert found.list_demanded and found.window_end.unix == START + 24 + WINDOW_S + 12
+    answer: list[list[Made]] = [[("Demands", "Answered", {"subject": LIST, "kind": 1, "by": OPERATOR, "answer": b""})], [], []]
+    found = batch_of(indexed(new_database(), *asked, *answer))
+    assert not found.list_demanded and found.window_end.unix == START + 24 + WINDOW_S + 24
+
+
+def test_stopped_pool_lengthens_the_window(new_database: NewDatabase) -> None:
+    stopped: list[Made] = [anchored(START + 24, START + 24), ("Registry", "PoolStopped", {"pool": POOL, "since": START + 24})]
+    blocks = [RULES_OF_WINDOWS, stopped, []]
+    assert batch_of(indexed(new_database(), *blocks)).window_end.unix == START + 24 + WINDOW_S + 12
+    resumed: list[Made] = [("Registry", "PoolResumed", {"pool": POOL, "stopped": 24})]
+    assert batch_of(indexed(new_database(), *blocks, resumed, [], [])).window_end.unix == START + 24 + WINDOW_S + 24
+
+
+def test_silence_after_a_past_pause_is_found(new_database: NewDatabase) -> None:
+    batches = [[anchored(START + 12 * block, START + 12 * block - 600, block - 51)] for block in (52, 53, 54)]
+    blocks = [[*RULES_OF_WINDOWS, paused(START + 612)], *[[]] * 50, *batches, *[[]] * 10]
+    report = CheckReport()
+    with indexed(new_database(), *blocks).reader.snapshot() as snapshot:
+        scene, limits = Scene(snapshot, {}, START, 60, "0"), InvariantSettings(silent_s=60)
+        checks.batches_follow(Observation(scene, None, MoneySource((), (), ""), (), limits), report)  # type: ignore[arg-type]
+    assert [each.text for each in report.findings] == ["no batch for 120 s; its longest recent gap was 12 s"]
