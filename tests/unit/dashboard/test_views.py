@@ -67,7 +67,7 @@ def appealed() -> Made:
 # --- a receipt ---
 
 
-def told(index: Indexed) -> tuple[str, str]:
+def receipt_page(index: Indexed) -> tuple[str, str]:
     """Level and words of the receipt's page."""
     with index.reader.snapshot() as snapshot:
         found = parties.receipt(Scene(snapshot, {}, START, 60, "0"), RECEIPT)
@@ -85,10 +85,10 @@ def told(index: Indexed) -> tuple[str, str]:
         (Verdict.REFUNDED, "void", "the guardian ended it and everybody got its money back. It is void for ever"),
     ],
 )
-def test_receipt_of_an_ended_dispute_is_told_as_final(
+def test_receipt_of_an_ended_dispute_is_shown_as_final(
     new_database: NewDatabase, verdict: Verdict, level: str, words: str
 ) -> None:
-    said = told(indexed(new_database(), [opened(), seeded(), decided(verdict, 0, START + 12)], [final(verdict)]))
+    said = receipt_page(indexed(new_database(), [opened(), seeded(), decided(verdict, 0, START + 12)], [final(verdict)]))
     assert said[0] == level and words in said[1] and "Wait" not in said[1]
 
 
@@ -104,8 +104,8 @@ def test_receipt_of_an_ended_dispute_is_told_as_final(
         ([decided(Verdict.UPHELD, START + 99, START + 999), appealed(), seeded(2)], "a larger committee can still change that"),
     ],
 )
-def test_verdict_before_its_end_is_told_for_now(new_database: NewDatabase, blocks: list[Made], words: str) -> None:
-    level, said = told(indexed(new_database(), [opened(), seeded(), *blocks]))
+def test_verdict_before_its_end_is_shown_for_now(new_database: NewDatabase, blocks: list[Made], words: str) -> None:
+    level, said = receipt_page(indexed(new_database(), [opened(), seeded(), *blocks]))
     assert level == "disputed" and words in said
 
 
