@@ -75,6 +75,7 @@ from verifier.settings import ExecutorSettings, GossipSettings, NodeSettings, Ro
 from verifier.stake.deferred_slashes import DeferredPayments, RefusedSlashes
 from verifier.stake.stake_record import StakeRecorder
 from verifier.watch.absence_check import ProbedStore
+from verifier.watch.demand_index import DemandIndex
 from verifier.watch.envelope_exchange import EnvelopeExchange
 from verifier.watch.horizon import HorizonWatch
 from verifier.watch.leaf_index import LeafIndex
@@ -160,6 +161,7 @@ class NodeContext:
             self.chain, documents, self.da, archive, cursor, self.network, settings.policy.fetch_deadline_s, leaves=self.leaves
         )  # fmt: skip
         self.given = None if settings.inbox_folder is None else ReceiptInbox(settings.inbox_folder, self.network.anchor_domain)
+        self.demands = DemandIndex(self.chain, int(self.network.deploy_block), settings.demand.budget_s)
         self.horizon = HorizonWatch(self.chain)
         self.hints: HintServer | None = None
         self.members: KnownVerifiers | None = None
@@ -261,7 +263,7 @@ class NodeContext:
         """The part that handles demands. A node that needs no envelopes fetches none."""
         policy, moves = self.settings.demand_policy, self.settings.moves
         means = DemandOptions(self.signer.address, policy, moves, disputes, fetches=disputes or audits)
-        return Demander(self.chain, self.network, self.records, self.da, means, self.given)
+        return Demander(self.chain, self.network, self.records, self.da, means, self.demands, self.given)
 
     def reporter(self) -> EquivocationReporter | None:
         """The part of a watchtower that reports equivocation."""
@@ -318,8 +320,8 @@ class NodeContext:
             else ActionExecutor(self.sender, self.journal, auditor, watchtower, voting, demander, reporter)
         )
         return Node(
-            self.chain, self.sender, SnapshotPages(self.chain, me, first), self.records, executor, self.settings.moves, parts,
-            self.pool, auditor, votes, self._observe(), self._guards(),
+            self.chain, self.sender, SnapshotPages(self.chain, me, first, self.demands), self.records, executor,
+            self.settings.moves, parts, self.pool, auditor, votes, self._observe(), self._guards(),
         )  # fmt: skip
 
     def _guards(self) -> Guards:

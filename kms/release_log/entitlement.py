@@ -247,7 +247,8 @@ def _read(ticket: Ticket, place: AuditedReceiptPath | None, chain: EntitlementCh
     is_dispute = ticket.kind == TicketKind.DISPUTE.value
     drawing = None
     if not is_dispute and place is not None:
-        drawing = audit_draw_at(chain, ticket.voter, chain.holdings(ticket.voter, block), place.batch_id, block)
+        voter = chain.holdings(ticket.voter, block)
+        drawing = audit_draw_at(chain, ticket.voter, voter, ticket.receipt_id, place.batch_id, block)
     return _ChainState(
         clock=chain.snapshot(ZERO_ADDRESS, block).clock,
         state=chain.epoch_state(ticket.key_epoch, block),

@@ -29,13 +29,20 @@ class AuditDrawChain(Protocol):
         """Wei that counted for an account at the end of an earlier block."""
         ...
 
+    def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:
+        """Last second (protocol clock) to dispute and audit a receipt, including the extension by a demand for its envelope."""
+        ...
+
     def pool_of(self, environment: Digest, block: int) -> Digest:
         """Pool whose verifiers judge an environment; zero if there is no such environment."""
         ...
 
 
-def audit_draw_at(chain: AuditDrawChain, who: Address, voter: Holdings, batch_id: int, block: int) -> AuditDraw | None:
-    """The inputs of a batch's audit draw at a block, with the seats of `voter`; None if there is no such batch, or no beacon yet.
+def audit_draw_at(
+    chain: AuditDrawChain, who: Address, voter: Holdings, receipt: Digest, batch_id: int, block: int
+) -> AuditDraw | None:
+    """The inputs of a receipt's audit draw at a block, with the seats of `voter`; None if there is no such batch, or no beacon
+    yet. Whether the receipt is in the batch is not asked.
 
     A voter that may not audit the batch has no seats.
     """
@@ -48,7 +55,7 @@ def audit_draw_at(chain: AuditDrawChain, who: Address, voter: Holdings, batch_id
     is_member = may_audit(voter.pool, voter.joined_at, chain.pool_of(header.environment, block), header.block)
     return AuditDraw(
         batch=header,
-        window_end=anchored.window_end,
+        window_end=chain.window_end(receipt, batch_id, block),
         beacon=chain.block_hash(header.block + BEACON_DELAY_BLOCKS),
         rate_bps=params.shares.audit_rate_bps,
         seats=seats_in_audit_draw(stake, params.money.audit_unit, is_member),

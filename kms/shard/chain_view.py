@@ -93,7 +93,7 @@ class ChainKeyView:
             policy=snapshot.policy,
             is_verifier=any(voter.pool),
             dispute=dispute,
-            drawing=audit_draw_at(self._chain, ticket.voter, voter, batch_id, block) if is_audit else None,
+            drawing=audit_draw_at(self._chain, ticket.voter, voter, ticket.receipt_id, batch_id, block) if is_audit else None,
             epoch_state=key.state,
             assurance=record.assurance,
             public_key=record.public_key,

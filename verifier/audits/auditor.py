@@ -120,7 +120,7 @@ class AuditSortition:
     def _known(self, header: BatchHeader, snapshot: Snapshot) -> dict[tuple[Digest, Digest], bool]:
         key = _Batch(header.batch_id, header.block)
         if key not in self._drawn:
-            self._drawn = {each: found for each, found in self._drawn.items() if snapshot.is_open(each.batch_id)}
+            self._drawn = {each: found for each, found in self._drawn.items() if snapshot.has_open(each.batch_id)}
             self._drawn[key] = {}
         return self._drawn[key]
 
@@ -134,15 +134,18 @@ class AuditSortition:
     def _stakes_of(self, header: BatchHeader, snapshot: Snapshot) -> tuple[tuple[Address, int], ...]:
         key = _Batch(header.batch_id, header.block)
         if key not in self._stakes:
-            self._stakes = {each: found for each, found in self._stakes.items() if snapshot.is_open(each.batch_id)}
+            self._stakes = {each: found for each, found in self._stakes.items() if snapshot.has_open(each.batch_id)}
             self._stakes[key] = self._chain.auditors(header.environment, header.block, snapshot.number)
         return self._stakes[key]
 
 
 MAX_ATTEMPTS = 3
-"""Most jobs for one audit. A third failure is no longer chance."""
+"""Most jobs for one audit that fail. A third failure is no longer chance."""
 RETRY_PAUSE_S = 5
 """Chain time between two jobs for one audit, in seconds: enough for an enclave to restart."""
+LONGEST_KEY_PAUSE_S = 120
+"""Longest chain time until shards that gave no key are asked again: each time twice the last, because they wait until the draw
+is in a final block, which takes seconds on one chain and a quarter of an hour on another."""
 
 
 class Auditor:
@@ -195,15 +198,20 @@ class Auditor:
 
     def finish(self, finished: FinishedJob, snapshot: Snapshot) -> None:
         """Signs the result of a job, or counts a failed attempt. A job that found no enclave, or no signer for its ticket,
-        counts as no attempt."""
+        counts as no attempt. Without a key it is tried again as long as the window allows, because shards answer once the draw
+        is in a final block."""
         receipt_id = finished.key[1]
         if isinstance(finished.outcome, EnclaveAway | SignerAway):
             self._not_before[receipt_id] = snapshot.timestamp + RETRY_PAUSE_S
             return
         outcome = finished.outcome
-        unclear = not isinstance(outcome, JobResult) or outcome.outcome == Outcome.NO_KEY.value
-        self._attempts[receipt_id] = self._attempts.get(receipt_id, 0) + 1
-        if unclear and self._attempts[receipt_id] < MAX_ATTEMPTS:
+        attempts = self._attempts[receipt_id] = self._attempts.get(receipt_id, 0) + 1
+        if isinstance(outcome, JobResult) and outcome.outcome == Outcome.NO_KEY.value:
+            pause_s = min(RETRY_PAUSE_S << min(attempts - 1, 8), LONGEST_KEY_PAUSE_S)
+            if self._is_in_time(receipt_id, pause_s, snapshot):
+                self._not_before[receipt_id] = snapshot.timestamp + pause_s
+                return
+        elif not isinstance(outcome, JobResult) and attempts < MAX_ATTEMPTS:
             self._not_before[receipt_id] = snapshot.timestamp + RETRY_PAUSE_S
             return
         if isinstance(outcome, JobResult):
@@ -212,6 +220,13 @@ class Auditor:
             self._audits.mark(receipt_id, FAILED, f"{type(outcome).__name__} after {MAX_ATTEMPTS} attempts")
             metrics.AUDITS.labels(outcome="failed").inc()
             telemetry.log("audit.failed", receipt=receipt_id, error=type(outcome).__name__)
+
+    def _is_in_time(self, receipt_id: Digest, pause_s: int, snapshot: Snapshot) -> bool:
+        """Whether a job after the pause could still be posted."""
+        live = self._records.find(receipt_id)
+        return live is not None and snapshot.clock + pause_s + self._margin_s < snapshot.window_end(
+            receipt_id, live.header.batch_id
+        )
 
     def post(self, action: PostAudit, sender: AuditSender) -> None:
         """Publishes the stored result."""
@@ -222,8 +237,7 @@ class Auditor:
         self._bounties.collect(action, sender)
 
     def _time_left_s(self, case: JobCase, snapshot: Snapshot) -> float:
-        batch = snapshot.batch(case.header.batch_id)
-        return 0.0 if batch is None else batch.window_end - self._margin_s - snapshot.clock
+        return float(snapshot.window_end(case.receipt_id, case.header.batch_id) - self._margin_s - snapshot.clock)
 
     def _forget_another_branch(self, snapshot: Snapshot) -> None:
         # A beacon of another branch of the chain draws nobody: shards would refuse the ticket.
@@ -261,7 +275,7 @@ class Auditor:
         seats = seats_in_audit_draw(self._stake(header, snapshot), params.money.audit_unit, is_member)
         rate = params.shares.audit_rate_bps
         if audit_is_drawn(self._beacons[header.batch_id], receipt_id, self._signer.address, rate, seats):
-            self._audits.add(receipt_id, batch.window_end)
+            self._audits.add(receipt_id, snapshot.window_end(receipt_id, header.batch_id))
             metrics.AUDITS_DRAWN.inc()
             telemetry.log("audit.drawn", receipt=receipt_id, batch=header.batch_id)
         self._drawn.add(receipt_id)

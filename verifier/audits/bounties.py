@@ -132,11 +132,11 @@ class Bounties:
 
     def _extended(self, row: LightAudit, live: LiveReceipt, snapshot: Snapshot) -> LightAudit:
         """Moves the deadline if the window now ends later, because it stood still during a pause or a demand."""
-        batch = snapshot.batch(live.header.batch_id)
-        if row.state not in (PENDING, SIGNED, POSTED) or batch is None or batch.window_end <= row.deadline:
+        end = snapshot.window_end(row.receipt_id, live.header.batch_id)
+        if row.state not in (PENDING, SIGNED, POSTED) or end <= row.deadline:
             return row
-        self._audits.extend(row.receipt_id, batch.window_end)
-        return row._replace(deadline=batch.window_end)
+        self._audits.extend(row.receipt_id, end)
+        return row._replace(deadline=end)
 
     def _advanced(self, row: LightAudit, live: LiveReceipt, snapshot: Snapshot) -> LightAudit:
         """The row in the state that the chain shows. A posted row is not looked up again before its window is over."""

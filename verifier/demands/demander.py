@@ -3,13 +3,12 @@ section 9).
 
 An `Unavailable` error accuses nobody. The node demands bytes, with a small bond, only if DA failed to give them several times
 past the fetch deadline while it gave other bytes. The chain's state of the demand then shows whether the operator answered.
-`DemandIndex` knows all demands on the chain. `DemandFollower` fetches demanded envelopes from the place that the answer names.
+`DemandFollower` fetches demanded envelopes from the place that the answer names.
 `UnpaidPenalties` takes the rest of a penalty once the operator has stake again. `OwnDisputes` reads own disputes from the
 chain, so that their cost still counts after a restart.
 """
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -40,98 +39,10 @@ from verifier.disputes.own_disputes import OwnDisputes
 from verifier.stake.refusals import Refusals
 from verifier.watch.absence_check import HAND_IN_S, AbsenceCheck, DaHealth
 from verifier.watch.backlog import Backlog
+from verifier.watch.demand_index import DemandIndex
 from verifier.watch.event_counter import EventCounter
-from verifier.watch.event_follower import EventFollower
 from verifier.watch.receipt_inbox import ReceiptInbox
 from verifier.watch.records import FETCH_BUDGET_S, Records
-
-# All availability demands on the chain, of any account. Nothing is stored: each start reads them again.
-
-SUBJECTS_PER_CALL = 256
-"""Most demands read in one call."""
-MAX_UNPAID = 4096
-"""Most old demands that are kept because their penalty may be unpaid; the oldest are dropped first."""
-
-
-class DemandChain(BlockView, DemandView, Protocol):
-    """The part of the chain that the index reads."""
-
-
-class DemandIndex:
-    """Demands by subject: all open ones, and ended ones that were opened within the last `keep_s` seconds of the protocol
-    clock."""
-
-    def __init__(self, chain: DemandChain, first_block: int, keep_s: int) -> None:
-        self._chain = chain
-        self._events = EventFollower(chain, first_block, "demands")
-        self._keep_s = keep_s
-        self._known: dict[Digest, DemandRecord] = {}
-        self._unpaid: OrderedDict[Digest, DemandRecord] = OrderedDict()
-        self._old: set[Digest] = set()
-        """Subjects that were demanded before that time, as far as a caller asked about them."""
-
-    @property
-    def known(self) -> Mapping[Digest, DemandRecord]:
-        """Demands at the last snapshot that was followed."""
-        return self._known
-
-    @property
-    def unpaid(self) -> Mapping[Digest, DemandRecord]:
-        """Expired demands that cost a penalty, of any age, until the penalty is known to be paid in full."""
-        return {**self._unpaid, **{subject: each for subject, each in self._known.items() if _is_punished(each)}}
-
-    def note_paid(self, subject: Digest) -> None:
-        """Drops a demand whose penalty was taken in full."""
-        self._unpaid.pop(subject, None)
-
-    def was_demanded(self, subject: Digest, snapshot: Snapshot) -> bool:
-        """Whether the subject was ever demanded. The age does not matter: each subject can be demanded once, and the duty to
-        anchor a receipt never ends."""
-        if subject in self._known or subject in self._old:
-            return True
-        (found,) = self._chain.demands((subject,), snapshot.number)
-        if found.state is DemandState.NONE:
-            return False
-        self._old.add(subject)
-        return True
-
-    def follow(self, snapshot: Snapshot) -> None:
-        """Reads the demands made since the last snapshot, and the present state of the open ones."""
-        if self._events.is_reset():
-            self._known.clear()
-            self._unpaid.clear()
-            self._old.clear()
-        if self._events.next_block > snapshot.number:
-            return
-        new = self._chain.demanded(self._events.next_block, snapshot.number)
-        self._refresh(dict.fromkeys((*self._open(), *new)), snapshot)
-        self._events.mark_read(snapshot.number, snapshot.block_hash)
-        self._forget(snapshot)
-
-    def _open(self) -> tuple[Digest, ...]:
-        return tuple(subject for subject, each in self._known.items() if each.state is DemandState.OPEN)
-
-    def _refresh(self, subjects: Mapping[Digest, None], snapshot: Snapshot) -> None:
-        names = tuple(subjects)
-        for start in range(0, len(names), SUBJECTS_PER_CALL):
-            page = names[start : start + SUBJECTS_PER_CALL]
-            found = self._chain.demands(page, snapshot.number)
-            self._known |= dict(zip(page, found, strict=True))
-
-    def _forget(self, snapshot: Snapshot) -> None:
-        since = snapshot.clock - self._keep_s
-        old = [name for name, each in self._known.items() if each.state is not DemandState.OPEN and each.opened_at <= since]
-        for name in old:
-            record = self._known.pop(name)
-            if _is_punished(record):
-                self._unpaid[name] = record
-        while len(self._unpaid) > MAX_UNPAID:
-            self._unpaid.popitem(last=False)
-
-
-def _is_punished(demand: DemandRecord) -> bool:
-    return demand.state is DemandState.EXPIRED and demand.kind is not DemandKind.ENVELOPE
-
 
 OTHERS_PAUSE_S = 60
 """Seconds of the protocol clock after the end of a demand in which only the demander disputes. If less of the window is left, it
@@ -272,14 +183,14 @@ class Demander:
 
     def __init__(
         self, chain: DemanderChain, network: Network, records: Records, control: DaHealth, means: DemandOptions,
-        given: ReceiptInbox | None = None, monotonic: Callable[[], float] = time.monotonic,
+        book: DemandIndex, given: ReceiptInbox | None = None, monotonic: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._chain = chain
         self._subjects = network.demands_domain
         self._records = records
         self._means = means
         self._inbox = given
-        self._book = DemandIndex(chain, int(network.deploy_block), means.policy.budget_s)
+        self._book = book
         self._draws = AuditSortition(chain)
         self._follow_up = DemandFollower(chain, records, monotonic)
         self._certainty = AbsenceCheck(control)

@@ -116,7 +116,9 @@ class Watchtower:
         terms = {name: found for name, each in live.items() if (found := self._terms(each, snapshot)) is not None}
         known = self._disputed | {case.receipt_id for case in snapshot.disputes}
         self._ordered = {
-            name: bond for name, bond in self._ordered.items() if name not in known and snapshot.is_open(self._batch_of(name))
+            name: bond
+            for name, bond in self._ordered.items()
+            if name not in known and snapshot.can_question(name, self._batch_of(name))
         }
         spending = Spending(self._opened_wei(snapshot), self._ordered)
         decision = decide_proposals(snapshot, proposals, terms, self._disputed, spending, self._policy)
@@ -182,20 +184,20 @@ class Watchtower:
                     case.id, case.receipt_id, case.operator, case.phase.name, case.verdict.name, case.challenger.account == me
                 )
         for audited in self._audited(snapshot):
-            live, batch = self._records.find(audited.receipt_id), snapshot.batch(audited.batch_id)
-            if live is not None and batch is not None:
+            live, end = self._records.find(audited.receipt_id), snapshot.window_end(audited.receipt_id, audited.batch_id)
+            if live is not None and end >= 0:
                 mismatches, matches = count_audits(audited)
                 yield AuditEvent(
-                    audited.receipt_id, audited.batch_id, live.header.operator, mismatches, matches, batch.window_end,
-                    U256(audited.bond_wei),
-                )  # fmt: skip
+                    audited.receipt_id, audited.batch_id, live.header.operator, mismatches, matches, end, U256(audited.bond_wei)
+                )
         if self._strategist.wants(ReceiptEvent):
             for live in self._records.live:
                 batch, terms = snapshot.batch(live.header.batch_id), self._terms(live, snapshot)
                 if batch is not None and terms is not None:
                     yield ReceiptEvent(
                         live.seen.receipt_id, batch.batch_id, batch.operator, live.seen.signed.receipt.seq,
-                        live.header.environment, live.seen.finding, batch.window_end, U256(terms.bond_wei),
+                        live.header.environment, live.seen.finding,
+                        snapshot.window_end(live.seen.receipt_id, batch.batch_id), U256(terms.bond_wei),
                     )  # fmt: skip
 
     def open(self, action: OpenDispute, sender: CourtSender) -> None:
@@ -259,13 +261,13 @@ class Watchtower:
         """Forgets results whose receipts can no longer be challenged. Age decides, because a result is always younger than its
         batch, even if that batch was not fetched yet."""
         oldest = min(
-            (each.anchored_at for each in snapshot.batches if snapshot.is_open(each.batch_id)), default=snapshot.timestamp
+            (each.anchored_at for each in snapshot.batches if snapshot.has_open(each.batch_id)), default=snapshot.timestamp
         )
         young = {name: [each for each in kept if each.made_at >= oldest] for name, kept in self._posted.items()}
         self._posted = {name: kept for name, kept in young.items() if kept}
         self._disputed &= self._posted.keys()
-        self._beacons = {batch: kept for batch, kept in self._beacons.items() if snapshot.is_open(batch)}
-        self._seats = {key: kept for key, kept in self._seats.items() if snapshot.is_open(key[0])}
+        self._beacons = {batch: kept for batch, kept in self._beacons.items() if snapshot.has_open(batch)}
+        self._seats = {key: kept for key, kept in self._seats.items() if snapshot.has_open(key[0])}
         current = {case.id for case in snapshot.disputes}
         self._committed = {dispute: kept for dispute, kept in self._committed.items() if dispute in current}
 

@@ -9,6 +9,7 @@ from bytewise.protocol.decisions.snapshot import AnchoredBatch, Dispute, Dispute
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
+from verifier.watch.demand_index import DemandIndex
 
 BLOCKS_PER_STEP = 50_000
 """Blocks whose events are read before the progress is stored. If the chain node then refuses a request, they are not read
@@ -89,18 +90,23 @@ class OpenDisputes:
 
 
 class SnapshotPages:
-    """Reads snapshots with every dispute that can still change, and every batch whose window may be open or whose list is
-    owed."""
+    """Reads snapshots with every dispute that can still change, every batch whose window may be open or whose list is owed, and
+    the receipts that demands hold open."""
 
-    def __init__(self, chain: WindowChain, me: Address, first_block: int) -> None:
+    def __init__(self, chain: WindowChain, me: Address, first_block: int, demands: DemandIndex | None = None) -> None:
+        """`demands` is None for an actor that neither audits nor disputes receipts."""
         self._chain = chain
         self._me = me
         self._disputes = OpenDisputes(chain, first_block)
         self._first_batch = 0
+        self._demands = demands
 
     def read(self, block: int) -> Snapshot:
-        """The snapshot at a block, with `batches`, and with all disputes that were not over before."""
+        """The snapshot at a block, with `batches` and `held`, and with all disputes that were not over before."""
         found = self.read_cases(block)
+        if self._demands is not None:
+            self._demands.follow(found)
+            found = replace(found, held=dict(self._demands.held))
         return replace(found, batches=self._batches(found))
 
     def read_cases(self, block: int) -> Snapshot:
@@ -116,8 +122,17 @@ class SnapshotPages:
             if not page:
                 raise TryAgain("chain", f"block {snapshot.number} changed while batches were read")
             found += page
-        # A window that is over stays over. A batch with an unanswered demand is kept, because the demand still has to be ended.
-        over = next((i for i, each in enumerate(found) if snapshot.clock <= each.window_end or each.list_demanded), len(found))
+        # A window that is over stays over. A batch with an unanswered demand is kept, because the demand still has to be ended,
+        # and one with a receipt that a demand holds open.
+        kept = {each.batch_id for each in snapshot.held.values()}
+        over = next(
+            (
+                i
+                for i, each in enumerate(found)
+                if snapshot.clock <= each.window_end or each.list_demanded or each.batch_id in kept
+            ),
+            len(found),
+        )
         self._first_batch += over
         return tuple(found[over:])
 

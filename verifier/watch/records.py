@@ -106,7 +106,7 @@ class Records:
         self.follow(snapshot)
         self._look_again(snapshot)
         self._fetch_due(snapshot)
-        for key in [key for key, live in self._live.items() if not _is_open(live.header, snapshot)]:
+        for key in [key for key, live in self._live.items() if not snapshot.can_question(key, live.header.batch_id)]:
             del self._live[key]
             self._backlog.drop(key)
         metrics.FETCH_BACKLOG.set(len(self._backlog))
@@ -175,13 +175,14 @@ class Records:
         attempts."""
         wanted: dict[int | Digest, BatchHeader] = dict(self._unread.items())
         wanted.update((key, live.header) for key, live in self._live.items())
+        # A receipt that only a demand holds open was demanded already.
         late = {key: each for key, each in wanted.items() if _is_open(each, snapshot) and self._is_late(each, snapshot)}
         return {key: header for key, header in late.items() if self._backlog.failures(key) >= tries}
 
     def _load(self, snapshot: Snapshot) -> None:
         for batch in self._archive.batches(CHECKED):
-            if _is_open(batch.header, snapshot):
-                self._remember(batch.header)
+            if snapshot.has_open(batch.header.batch_id):
+                self._remember(batch.header, snapshot)
         for batch in self._archive.batches(NEW):
             self._await(batch.header)
         for batch in self._archive.batches(FAULTY):
@@ -259,11 +260,10 @@ class Records:
         none."""
         good = self._lists.read(header, snapshot)
         self._settled(header.batch_id)
-        if _is_open(header, snapshot):
-            if good:
-                self._remember(header)
-            else:
-                self._faulty[header.batch_id] = header
+        if good and snapshot.has_open(header.batch_id):
+            self._remember(header, snapshot)
+        elif not good and _is_open(header, snapshot):
+            self._faulty[header.batch_id] = header
         return good
 
     def _look_again(self, snapshot: Snapshot) -> None:
@@ -280,8 +280,10 @@ class Records:
         self._unread.pop(batch_id, None)
         self._backlog.drop(batch_id)
 
-    def _remember(self, header: BatchHeader) -> None:
+    def _remember(self, header: BatchHeader, snapshot: Snapshot) -> None:
         for seen in self._archive.receipts(header.batch_id):
+            if not snapshot.can_question(seen.receipt_id, header.batch_id):
+                continue
             self._live[seen.receipt_id] = LiveReceipt(seen, header)
             if self._archive.envelope(seen.signed.receipt.envelope_hash) is None:
                 self._backlog.add(seen.receipt_id)

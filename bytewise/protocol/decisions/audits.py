@@ -65,8 +65,8 @@ def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set
     """
     actions: list[Action] = []
     for duty in duties:
-        result, batch = duty.result, snapshot.batch(duty.batch_id)
-        left_s = batch.window_end - snapshot.clock if batch is not None else -1
+        result = duty.result
+        left_s = snapshot.window_end(duty.receipt_id, duty.batch_id) - snapshot.clock
         if left_s < 0:
             actions += _after_window(duty)
         elif result is None:

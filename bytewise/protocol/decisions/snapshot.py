@@ -3,7 +3,9 @@
 Times are of the protocol clock (wall time without pauses) unless said otherwise. Blocks are block numbers.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.records.statements import Verdict
@@ -230,6 +232,15 @@ class AnchoredBatch:
     """Wall time of its block, which is compared with the `anchor_by` of its receipts."""
 
 
+class HeldWindow(NamedTuple):
+    """The window of a receipt whose envelope was demanded. It stood still meanwhile, so it may end after that of its batch."""
+
+    batch_id: int
+    """Batch of the receipt."""
+    end: int
+    """Last second in which the receipt can be disputed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """All reads that serve one decision of one account, at one block."""
@@ -264,6 +275,8 @@ class Snapshot:
     """Serial of that policy."""
     batches: tuple[AnchoredBatch, ...] = ()
     """Batches whose window may be open or whose list is owed, by number and without a gap, if they were requested."""
+    held: Mapping[Digest, HeldWindow] = field(default_factory=dict)
+    """Receipts with a window of their own that may be open, if they were requested. Their batches are among `batches`."""
 
     def batch(self, batch_id: int) -> AnchoredBatch | None:
         """The batch of that number among `batches`, or None."""
@@ -271,6 +284,20 @@ class Snapshot:
         return self.batches[place] if 0 <= place < len(self.batches) else None
 
     def is_open(self, batch_id: int) -> bool:
-        """Whether receipts of a batch can still be disputed: it is among `batches` and its window is not over."""
+        """Whether every receipt of a batch can still be disputed: it is among `batches` and its window is not over."""
         found = self.batch(batch_id)
         return found is not None and self.clock <= found.window_end
+
+    def window_end(self, receipt_id: Digest, batch_id: int) -> int:
+        """Last second in which a receipt of a batch can be disputed, audited and opened; -1 if the batch is not among
+        `batches`."""
+        found, own = self.batch(batch_id), self.held.get(receipt_id)
+        return max(-1 if found is None else found.window_end, -1 if own is None else own.end)
+
+    def can_question(self, receipt_id: Digest, batch_id: int) -> bool:
+        """Whether a receipt of a batch can still be disputed."""
+        return self.clock <= self.window_end(receipt_id, batch_id)
+
+    def has_open(self, batch_id: int) -> bool:
+        """Whether any receipt of a batch can still be disputed."""
+        return self.is_open(batch_id) or any(each.batch_id == batch_id and self.clock <= each.end for each in self.held.values())

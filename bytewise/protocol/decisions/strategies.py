@@ -297,7 +297,6 @@ def _refusal(
         return Refusal.UNKNOWN
     if proposal.receipt_id in taken:
         return Refusal.DOUBLE
-    batch = snapshot.batch(terms.batch_id)
-    if batch is None or snapshot.clock + policy.margin_s > batch.window_end:
+    if snapshot.clock + policy.margin_s > snapshot.window_end(proposal.receipt_id, terms.batch_id):
         return Refusal.LATE
     return None

@@ -249,7 +249,7 @@ class AuditDraw:
     batch: BatchHeader
     """The batch."""
     window_end: int
-    """Last second of its window, protocol clock."""
+    """Last second of the receipt's window, protocol clock."""
     beacon: Digest
     """Hash of the second block after the batch."""
     rate_bps: int

@@ -27,6 +27,7 @@ from verifier.disputes.watchtower import Watchtower
 from verifier.executor import ActionExecutor
 from verifier.stake.refusals import REMEMBERED_S
 from verifier.watch.absence_check import ProbedStore
+from verifier.watch.demand_index import DemandIndex
 from verifier.watch.list_reader import CHECKED
 from verifier.watch.open_windows import SnapshotPages
 from verifier.watch.records import Records
@@ -49,10 +50,11 @@ class Tower:
         self.records = Records(chain, RegistryDocuments(chain), store, self.archive, cursor, network, DEADLINE_S)
         watchtower = Watchtower(chain, network, self.records, CHALLENGER, WatchPolicy())
         means = DemandOptions(CHALLENGER.address, POLICY, EAGER, disputes=True)
-        self.demander = Demander(chain, network, self.records, store, means)
+        demands = DemandIndex(chain, 0, POLICY.budget_s)
+        self.demander = Demander(chain, network, self.records, store, means, demands)
         journal = Journal(database, journal_key(folder / "journal.key"), clock)
         self.performer = ActionExecutor(court.of(CHALLENGER), journal, None, watchtower, None, self.demander)
-        self.pages = SnapshotPages(chain, CHALLENGER.address, 0)
+        self.pages = SnapshotPages(chain, CHALLENGER.address, 0, demands)
 
     def _chain_time(self) -> float:
         return self.court.anvil.client.head().timestamp

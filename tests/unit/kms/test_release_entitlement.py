@@ -76,6 +76,8 @@ def test_late_audit_or_audit_by_no_member_of_the_pool_is_found(world: World, log
     court.clock += 1
     (found,) = judge_log((entry,), court, SEEN).wrong
     assert "window of batch 0 is over" in found
+    court.held_s = 1
+    assert judge_log((entry,), court, SEEN) == LogFindings(), "a demand for its envelope held its own window open"
     court.clock, at = NOW, world.chain.batches[0].block
     for pool, joined_at, is_member in ((ZERO_DIGEST, 0, False), (POOL, at + 1, False), (POOL, at, True)):
         court.pool, court.joined_at = pool, joined_at

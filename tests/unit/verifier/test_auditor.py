@@ -29,9 +29,9 @@ from tests.fixtures.verifier.audit_node import (
     run,
     run_until,
 )
-from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, PARAMS, WORLD, VerifierFixture
+from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, PARAMS, WINDOW_S, WORLD, VerifierFixture
 from verifier.audits.audit_hints import AuditHint, HintBox
-from verifier.audits.auditor import MAX_ATTEMPTS, Auditor
+from verifier.audits.auditor import LONGEST_KEY_PAUSE_S, MAX_ATTEMPTS, Auditor
 from verifier.audits.bounties import PENDING, own_order
 from verifier.executor import ActionExecutor
 from verifier.jobs.enclave_pool import EnclavePool
@@ -189,15 +189,31 @@ def test_a_restart_posts_the_stored_result_and_judges_nothing_again(tmp_path: Pa
     assert setup.sender.of("audit") == first and setup.enclave.jobs == 1
 
 
-def test_too_few_shards_give_a_result_that_accuses_nobody(tmp_path: Path) -> None:
+def test_too_few_shards_until_the_window_ends_accuse_nobody(tmp_path: Path) -> None:
     setup = VerifierFixture(tmp_path)
-    setup.anchor(setup.signed(2, cheat=True), first_seq=U64(2))
+    header = setup.anchor(setup.signed(2, cheat=True), first_seq=U64(2))
     setup.enclave.bench.keys = b.WholeKey(available=False)
     node, _, pool = node_of(setup)
     run(setup, node, pool, 1)
     pool.stop()
     ((result, _),) = setup.sender.of("audit")
-    assert result.result == AuditOutcome.NONE and setup.enclave.jobs == 3
+    left_s = header.anchored_at + WINDOW_S - setup.chain.timestamp
+    assert result.result == AuditOutcome.NONE and 0 < left_s <= LONGEST_KEY_PAUSE_S + 10
+    assert MAX_ATTEMPTS < setup.enclave.jobs < 15, "each pause is twice the last"
+
+
+def test_auditor_waits_for_shards_that_wait_for_a_final_block(tmp_path: Path) -> None:
+    """They release nothing before the draw is in a final block, a quarter of an hour on a public chain."""
+    setup = VerifierFixture(tmp_path)
+    header = setup.anchor(setup.signed(2, cheat=True), first_seq=U64(2))
+    setup.enclave.bench.keys = b.WholeKey(available=False)
+    node, _, pool = node_of(setup)
+    run_until(setup, node, pool, lambda: setup.chain.timestamp > header.anchored_at + WINDOW_S // 2)
+    setup.enclave.bench.keys = b.WholeKey()
+    run(setup, node, pool, 1)
+    pool.stop()
+    ((result, _),) = setup.sender.of("audit")
+    assert result.result == AuditOutcome.MISMATCH
 
 
 def test_audit_waits_for_the_beacon_block(tmp_path: Path) -> None:

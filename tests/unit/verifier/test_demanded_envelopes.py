@@ -13,10 +13,11 @@ from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.encoding import to_json
 from bytewise.protocol.errors.actors import NotServed
 from bytewise.protocol.records.receipt import receipt_id
-from bytewise.protocol.records.statements import Verdict
+from bytewise.protocol.records.statements import AuditOutcome, Verdict
 from bytewise.protocol.units import Blob, Digest
 from tests.fixtures.builders import ANCHOR, DISPUTES, word
-from tests.fixtures.verifier.verifier_fixture import NETWORK, PARAMS, VerifierFixture
+from tests.fixtures.verifier.audit_node import node_of, run
+from tests.fixtures.verifier.verifier_fixture import NETWORK, PARAMS, WINDOW_S, VerifierFixture
 from tests.fixtures.verifier.withholding import (
     BOND,
     PAST_DEADLINE_S,
@@ -51,6 +52,46 @@ def test_withheld_envelope_is_demanded_and_fetched_from_the_answer(tmp_path: Pat
     setup.chain.end(name, DemandState.ANSWERED)
     assert steps(setup, part) == []
     assert setup.records.case(name, setup.chain.now()).envelope == data
+
+
+def test_receipt_that_a_demand_holds_open_is_audited_after_its_batch(tmp_path: Path) -> None:
+    """An operator that answers in the last second would keep auditors out of a window that the chain keeps open."""
+    setup = VerifierFixture(tmp_path)
+    hidden, other = setup.signed(1, cheat=True), setup.signed(2)
+    header = setup.anchor(hidden, other)
+    data = setup.shelf.blobs.pop(hidden.locator)
+    node, _, pool = node_of(setup)
+    run(setup, node, pool, 1)
+    setup.chain.pass_time(header.anchored_at + WINDOW_S - 30 - setup.chain.timestamp)
+    name, second = receipt_id(ANCHOR, hidden.receipt), receipt_id(ANCHOR, other.receipt)
+    setup.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
+    setup.chain.pass_time(50)
+    setup.chain.answers[name] = Blob(setup.shelf.put(data).encode())
+    setup.chain.end(name, DemandState.ANSWERED)
+    node.tick()
+    seen = setup.pages.read(setup.chain.head())
+    assert not seen.is_open(0) and seen.can_question(name, 0) and not seen.can_question(second, 0)
+    assert [live.seen.receipt_id for live in setup.records.live] == [name]
+    step(setup, demander(setup))
+    run(setup, node, pool, 2)
+    assert [(each.receipt_id, each.result) for each, _ in setup.sender.of("audit")] == [
+        (second, AuditOutcome.MATCH), (name, AuditOutcome.MISMATCH),
+    ]  # fmt: skip
+    setup.chain.pass_time(31)
+    assert setup.pages.read(setup.chain.head()).batches == ()
+    pool.stop()
+
+
+@pytest.mark.parametrize("state", [DemandState.EXPIRED, DemandState.ANSWERED])
+def test_withholding_is_disputed_however_long_its_demand_ran(tmp_path: Path, state: DemandState) -> None:
+    """An ended demand of a receipt that can still be disputed is not forgotten, whatever period the budget has."""
+    setup = VerifierFixture(tmp_path)
+    signed = closed(setup)
+    part, name = demander(setup, replace(POLICY, budget_s=1)), receipt_id(ANCHOR, signed.receipt)
+    setup.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
+    setup.chain.answers[name] = Blob(b"eigenda:standard:0x02")
+    setup.chain.end(name, state)
+    assert OpenDispute(name, PARAMS.required_bond) in steps(setup, part, 6)
 
 
 @pytest.mark.parametrize("state", [DemandState.EXPIRED, DemandState.ANSWERED])

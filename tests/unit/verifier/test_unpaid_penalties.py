@@ -12,8 +12,8 @@ from bytewise.protocol.records.receipt import list_subject
 from tests.fixtures.builders import DEMANDS, word
 from tests.fixtures.verifier.verifier_fixture import VerifierFixture
 from tests.fixtures.verifier.withholding import BOND, POLICY, STRANGER, TOWER, demander, step, steps, withheld
-from verifier.demands import demander as demand_index
 from verifier.stake.refusals import MAX_REMEMBERED_S, REMEMBERED_S
+from verifier.watch import demand_index
 from verifier.watch.event_counter import BLOCKS_PER_READ, SETTLED_BLOCKS
 
 

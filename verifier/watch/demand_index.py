@@ -1,0 +1,123 @@
+"""All availability demands on the chain, of any account, and the windows that they hold open (design section 9).
+
+Nothing is stored: each start reads them again.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Protocol
+
+from bytewise.ports import BlockView, DemandView
+from bytewise.protocol.decisions.demands import DemandKind, DemandRecord, DemandState
+from bytewise.protocol.decisions.snapshot import HeldWindow, Snapshot
+from bytewise.protocol.units import Digest
+from verifier.watch.event_follower import EventFollower
+
+SUBJECTS_PER_CALL = 256
+"""Most demands read in one call."""
+MAX_UNPAID = 4096
+"""Most old demands that are kept because their penalty may be unpaid; the oldest are dropped first."""
+
+
+class DemandChain(BlockView, DemandView, Protocol):
+    """The part of the chain that the index reads."""
+
+
+class DemandIndex:
+    """Demands by subject: all open ones, those for envelopes of receipts that can still be disputed, and ended ones that were
+    opened within the last `keep_s` seconds of the protocol clock."""
+
+    def __init__(self, chain: DemandChain, first_block: int, keep_s: int) -> None:
+        self._chain = chain
+        self._events = EventFollower(chain, first_block, "demands")
+        self._keep_s = keep_s
+        self._known: dict[Digest, DemandRecord] = {}
+        self._unpaid: OrderedDict[Digest, DemandRecord] = OrderedDict()
+        self._old: set[Digest] = set()
+        """Subjects that were demanded before that time, as far as a caller asked about them."""
+        self._held: dict[Digest, HeldWindow] = {}
+        self._over: set[Digest] = set()
+        """Receipts with a known demand for their envelope whose own window is over; it stays over."""
+
+    @property
+    def held(self) -> Mapping[Digest, HeldWindow]:
+        """Receipts whose envelope was demanded and that can still be disputed, at the last snapshot that was followed."""
+        return self._held
+
+    @property
+    def known(self) -> Mapping[Digest, DemandRecord]:
+        """Demands at the last snapshot that was followed."""
+        return self._known
+
+    @property
+    def unpaid(self) -> Mapping[Digest, DemandRecord]:
+        """Expired demands that cost a penalty, of any age, until the penalty is known to be paid in full."""
+        return {**self._unpaid, **{subject: each for subject, each in self._known.items() if _is_punished(each)}}
+
+    def note_paid(self, subject: Digest) -> None:
+        """Drops a demand whose penalty was taken in full."""
+        self._unpaid.pop(subject, None)
+
+    def was_demanded(self, subject: Digest, snapshot: Snapshot) -> bool:
+        """Whether the subject was ever demanded. The age does not matter: each subject can be demanded once, and the duty to
+        anchor a receipt never ends."""
+        if subject in self._known or subject in self._old:
+            return True
+        (found,) = self._chain.demands((subject,), snapshot.number)
+        if found.state is DemandState.NONE:
+            return False
+        self._old.add(subject)
+        return True
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Reads the demands made since the last snapshot, and the present state of the open ones."""
+        if self._events.is_reset():
+            self._known.clear()
+            self._unpaid.clear()
+            self._old.clear()
+            self._over.clear()
+        if self._events.next_block > snapshot.number:
+            return
+        new = self._chain.demanded(self._events.next_block, snapshot.number)
+        self._refresh(dict.fromkeys((*self._open(), *new)), snapshot)
+        self._events.mark_read(snapshot.number, snapshot.block_hash)
+        self._hold(snapshot)
+        self._forget(snapshot)
+
+    def _hold(self, snapshot: Snapshot) -> None:
+        """Reads the window of each demanded receipt. No list of batches has it: there is one end for a whole batch."""
+        self._held = {}
+        for subject, each in self._known.items():
+            if each.kind is DemandKind.ENVELOPE and subject not in self._over:
+                found = HeldWindow(each.batch_id, self._chain.window_end(subject, each.batch_id, snapshot.number))
+                if found.end < snapshot.clock:
+                    self._over.add(subject)
+                else:
+                    self._held[subject] = found
+
+    def _open(self) -> tuple[Digest, ...]:
+        return tuple(subject for subject, each in self._known.items() if each.state is DemandState.OPEN)
+
+    def _refresh(self, subjects: Mapping[Digest, None], snapshot: Snapshot) -> None:
+        names = tuple(subjects)
+        for start in range(0, len(names), SUBJECTS_PER_CALL):
+            page = names[start : start + SUBJECTS_PER_CALL]
+            found = self._chain.demands(page, snapshot.number)
+            self._known |= dict(zip(page, found, strict=True))
+
+    def _forget(self, snapshot: Snapshot) -> None:
+        since = snapshot.clock - self._keep_s
+        ended = [name for name, each in self._known.items() if each.state is not DemandState.OPEN and each.opened_at <= since]
+        for name in ended:
+            if name in self._held:
+                continue
+            record = self._known.pop(name)
+            self._over.discard(name)
+            if _is_punished(record):
+                self._unpaid[name] = record
+        while len(self._unpaid) > MAX_UNPAID:
+            self._unpaid.popitem(last=False)
+
+
+def _is_punished(demand: DemandRecord) -> bool:
+    return demand.state is DemandState.EXPIRED and demand.kind is not DemandKind.ENVELOPE
