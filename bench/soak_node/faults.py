@@ -19,6 +19,8 @@ from bytewise.storage.engine import open_database, write_transaction
 
 EXIT_S = 30.0
 """How long a process that must end by itself may take."""
+BLOCK_S = 1
+"""Seconds from block to block (`cli.demo.actors.chain_arguments`)."""
 FARTHEST_JUMP_S = 600
 """The chain's time stays within this of the wall's: a shard refuses dates of more than half an hour ahead."""
 
@@ -152,13 +154,24 @@ class Injector:
         self._network.restart(first)
 
     def _reorganise(self, fault: Fault) -> None:
-        """Other blocks in the place of the newest; the chain's time goes on as before."""
-        depth = int(fault.value)
+        """Other blocks in the place of the newest; the chain's time goes on as before.
+
+        No block may come meanwhile: anvil then loses the block below the branch for good, and nobody can read past it.
+        """
+        depth, rpc = int(fault.value), self._network.rpc
         before = self._head_time()
-        self._network.rpc("anvil_reorg", depth, [])
+        rpc("evm_setIntervalMining", 0)
+        try:
+            rpc("anvil_reorg", depth, [])
+        finally:
+            rpc("evm_setIntervalMining", BLOCK_S)
+        lost = [number for number in range(int(rpc("eth_blockNumber"), 16) - depth - 2, int(rpc("eth_blockNumber"), 16))
+                if number >= 0 and rpc("eth_getBlockByNumber", hex(number), False) is None]  # fmt: skip
+        if lost:
+            raise RuntimeError(f"the chain has lost blocks {lost}")
         behind = before - self._head_time()
         if behind > 0:
-            self._network.rpc("evm_increaseTime", behind)
+            rpc("evm_increaseTime", behind)
 
     def _head_time(self) -> int:
         return int(self._network.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
