@@ -13,6 +13,7 @@ from bytewise.protocol.errors.actors import ConfigurationError, NoKey, TryAgain
 from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.keys.epochs import ReleaseLog, SignedRelease
 from bytewise.protocol.keys.release_log import START, verify_log
+from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.signing import LocalSigner, typed_digest
@@ -21,7 +22,7 @@ from chain.client.access import ReadAheadClient
 from chain.client.quorum import QuorumClient
 from chain.client.rpc import Read
 from chain.deployment.deploy import join
-from chain.deployment.params import ETHER
+from chain.deployment.params import DEVNET, ETHER
 from chain.reads.reader import SnapshotReader
 from kms.release_log.entitlement import AuditBlock, LogFindings, UnjudgedReason, judge_log, prefetch
 from kms.settings import ShardSettings
@@ -29,8 +30,8 @@ from kms.shard.audit_draw import audit_draw_at
 from kms.shard.chain_view import ChainKeyView
 from kms.shard_client import ShardClient
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.fixtures.chain.devnet import STAKE_WEI, reader, signer
-from tests.fixtures.kms.chain_network import OPERATOR, VERIFIERS, OnChain, joiner, put_on_chain, serving
+from tests.fixtures.chain.devnet import STAKE_WEI, pump, reader, sender, signer
+from tests.fixtures.kms.chain_network import CHALLENGER, OPERATOR, VERIFIERS, OnChain, joiner, put_on_chain, serving
 
 
 @pytest.fixture
@@ -145,8 +146,31 @@ def test_who_stakes_or_joins_after_the_batch_is_not_drawn_for_it(on_chain: OnCha
         on_chain.keys().open(on_chain.world.job(on_chain.case, ticket, late), on_chain.world.secret)
     # Control: whose moment of joining is not looked at is drawn, if its stake is old.
     unchecked = replace(chain.holdings(late.address, chain.head()), joined_at=0)
-    drawing = audit_draw_at(chain, late.address, unchecked, header.batch_id, chain.head())
+    drawing = audit_draw_at(chain, late.address, unchecked, on_chain.case.id, header.batch_id, chain.head())
     assert drawing is not None and bool(drawing.seats) == (not deposit)
+
+
+@pytest.mark.e2e
+def test_auditor_opens_a_receipt_while_a_demand_holds_its_window_open(on_chain: OnChain) -> None:
+    """The chain takes its result until then. An operator that answers in the last second would else be audited by nobody."""
+    anvil, chain = on_chain.anvil, reader(on_chain.anvil, on_chain.network)
+    tower = sender(anvil, on_chain.network, CHALLENGER, on_chain.world.folder)
+    case, times, bond = on_chain.case, DEVNET.times, DEVNET.money.demand_bond
+    signed = SignedReceipt(case.receipt, case.receipt_signature, "eigenda:standard:0x01")
+    anvil.pass_time(times.window - 20)
+    tower.demand_envelope(signed, 0, (), bond)
+    pump(anvil, [tower])
+    anvil.pass_time(times.cure // 2)
+    found = chain.batch(0, chain.head())
+    assert found is not None and chain.snapshot(CHALLENGER.address, chain.head()).clock > found[1].window_end
+    with serving(on_chain, 1, 2):
+        auditor = on_chain.ticket(TicketKind.AUDIT, voter=VERIFIERS[0].address)
+        assert unpad(on_chain.keys().open(on_chain.job(auditor), on_chain.world.secret)) == case.payload
+        anvil.pass_time(times.cure)
+        late = on_chain.ticket(TicketKind.AUDIT, voter=VERIFIERS[1].address)
+        assert chain.snapshot(CHALLENGER.address, chain.head()).clock > chain.window_end(case.id, 0, chain.head())
+        with pytest.raises(NoKey):
+            on_chain.keys().open(on_chain.job(late), on_chain.world.secret)
 
 
 @pytest.mark.e2e
