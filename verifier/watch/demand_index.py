@@ -9,7 +9,7 @@ from typing import Protocol
 
 from bytewise.ports import BlockView, DemandView
 from bytewise.protocol.decisions.demands import DemandKind, DemandRecord, DemandState
-from bytewise.protocol.decisions.snapshot import HeldWindow, Snapshot
+from bytewise.protocol.decisions.snapshot import ExtendedWindow, Snapshot
 from bytewise.protocol.units import Digest
 from verifier.watch.event_follower import EventFollower
 
@@ -35,14 +35,14 @@ class DemandIndex:
         self._unpaid: OrderedDict[Digest, DemandRecord] = OrderedDict()
         self._old: set[Digest] = set()
         """Subjects that were demanded before that time, as far as a caller asked about them."""
-        self._held: dict[Digest, HeldWindow] = {}
+        self._extended: dict[Digest, ExtendedWindow] = {}
         self._over: set[Digest] = set()
         """Receipts with a known demand for their envelope whose own window is over; it stays over."""
 
     @property
-    def held(self) -> Mapping[Digest, HeldWindow]:
+    def extended(self) -> Mapping[Digest, ExtendedWindow]:
         """Receipts whose envelope was demanded and that can still be disputed, at the last snapshot that was followed."""
-        return self._held
+        return self._extended
 
     @property
     def known(self) -> Mapping[Digest, DemandRecord]:
@@ -81,19 +81,19 @@ class DemandIndex:
         new = self._chain.demanded(self._events.next_block, snapshot.number)
         self._refresh(dict.fromkeys((*self._open(), *new)), snapshot)
         self._events.mark_read(snapshot.number, snapshot.block_hash)
-        self._hold(snapshot)
+        self._read_windows(snapshot)
         self._forget(snapshot)
 
-    def _hold(self, snapshot: Snapshot) -> None:
+    def _read_windows(self, snapshot: Snapshot) -> None:
         """Reads the window of each demanded receipt. No list of batches has it: there is one end for a whole batch."""
-        self._held = {}
+        self._extended = {}
         for subject, each in self._known.items():
             if each.kind is DemandKind.ENVELOPE and subject not in self._over:
-                found = HeldWindow(each.batch_id, self._chain.window_end(subject, each.batch_id, snapshot.number))
+                found = ExtendedWindow(each.batch_id, self._chain.window_end(subject, each.batch_id, snapshot.number))
                 if found.end < snapshot.clock:
                     self._over.add(subject)
                 else:
-                    self._held[subject] = found
+                    self._extended[subject] = found
 
     def _open(self) -> tuple[Digest, ...]:
         return tuple(subject for subject, each in self._known.items() if each.state is DemandState.OPEN)
@@ -109,7 +109,7 @@ class DemandIndex:
         since = snapshot.clock - self._keep_s
         ended = [name for name, each in self._known.items() if each.state is not DemandState.OPEN and each.opened_at <= since]
         for name in ended:
-            if name in self._held:
+            if name in self._extended:
                 continue
             record = self._known.pop(name)
             self._over.discard(name)

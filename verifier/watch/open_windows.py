@@ -102,11 +102,11 @@ class SnapshotPages:
         self._demands = demands
 
     def read(self, block: int) -> Snapshot:
-        """The snapshot at a block, with `batches` and `held`, and with all disputes that were not over before."""
+        """The snapshot at a block, with `batches` and `extended`, and with all disputes that were not over before."""
         found = self.read_cases(block)
         if self._demands is not None:
             self._demands.follow(found)
-            found = replace(found, held=dict(self._demands.held))
+            found = replace(found, extended=dict(self._demands.extended))
         return replace(found, batches=self._batches(found))
 
     def read_cases(self, block: int) -> Snapshot:
@@ -124,7 +124,7 @@ class SnapshotPages:
             found += page
         # A window that is over stays over. A batch with an unanswered demand is kept, because the demand still has to be ended,
         # and one with a receipt that a demand holds open.
-        kept = {each.batch_id for each in snapshot.held.values()}
+        kept = {each.batch_id for each in snapshot.extended.values()}
         over = next(
             (
                 i

@@ -232,7 +232,7 @@ class AnchoredBatch:
     """Wall time of its block, which is compared with the `anchor_by` of its receipts."""
 
 
-class HeldWindow(NamedTuple):
+class ExtendedWindow(NamedTuple):
     """The window of a receipt whose envelope was demanded. It stood still meanwhile, so it may end after that of its batch."""
 
     batch_id: int
@@ -275,7 +275,7 @@ class Snapshot:
     """Serial of that policy."""
     batches: tuple[AnchoredBatch, ...] = ()
     """Batches whose window may be open or whose list is owed, by number and without a gap, if they were requested."""
-    held: Mapping[Digest, HeldWindow] = field(default_factory=dict)
+    extended: Mapping[Digest, ExtendedWindow] = field(default_factory=dict)
     """Receipts with a window of their own that may be open, if they were requested. Their batches are among `batches`."""
 
     def batch(self, batch_id: int) -> AnchoredBatch | None:
@@ -291,7 +291,7 @@ class Snapshot:
     def window_end(self, receipt_id: Digest, batch_id: int) -> int:
         """Last second in which a receipt of a batch can be disputed, audited and opened; -1 if the batch is not among
         `batches`."""
-        found, own = self.batch(batch_id), self.held.get(receipt_id)
+        found, own = self.batch(batch_id), self.extended.get(receipt_id)
         return max(-1 if found is None else found.window_end, -1 if own is None else own.end)
 
     def can_question(self, receipt_id: Digest, batch_id: int) -> bool:
@@ -300,4 +300,6 @@ class Snapshot:
 
     def has_open(self, batch_id: int) -> bool:
         """Whether any receipt of a batch can still be disputed."""
-        return self.is_open(batch_id) or any(each.batch_id == batch_id and self.clock <= each.end for each in self.held.values())
+        return self.is_open(batch_id) or any(
+            each.batch_id == batch_id and self.clock <= each.end for each in self.extended.values()
+        )

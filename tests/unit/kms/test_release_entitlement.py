@@ -76,7 +76,7 @@ def test_late_audit_or_audit_by_no_member_of_the_pool_is_found(world: World, log
     court.clock += 1
     (found,) = judge_log((entry,), court, SEEN).wrong
     assert "window of batch 0 is over" in found
-    court.held_s = 1
+    court.extended_s = 1
     assert judge_log((entry,), court, SEEN) == LogFindings(), "a demand for its envelope held its own window open"
     court.clock, at = NOW, world.chain.batches[0].block
     for pool, joined_at, is_member in ((ZERO_DIGEST, 0, False), (POOL, at + 1, False), (POOL, at, True)):
@@ -130,7 +130,7 @@ def test_audit_that_was_not_drawn_is_found(world: World, logged: Entries) -> Non
         assert found.startswith("record 2 released without entitlement") and problem in found
     header = world.chain.batches[0]
     for wrong in ({"first_seq": U64(header.first_seq + 1)}, {"first_seq": U64(1)}, {"count": U32(1)}):
-        world.chain.batches[0] = replace(header, **wrong)  # type: ignore[arg-type]
+        world.chain.batches[0] = replace(header, **wrong)
         (found,) = judge_log(logged[2:], court, SEEN).wrong
         assert "the receipt is not in batch 0" in found, wrong
     world.chain.batches[0] = header

@@ -176,4 +176,4 @@ def test_each_leaf_is_in_its_place_and_no_proof_is_longer_than_its_tree(count: i
                 verify_place(dataclasses.replace(header, first_seq=U64(seq), count=U32(shorter)), identifier, seq, proof)
         for other in ({"first_seq": U64(seq + 1)}, {"first_seq": U64(seq - 1), "count": U32(1)}):
             with pytest.raises(SequenceBroken):
-                verify_place(dataclasses.replace(header, **other), identifier, seq, proof)  # type: ignore[arg-type]
+                verify_place(dataclasses.replace(header, **other), identifier, seq, proof)

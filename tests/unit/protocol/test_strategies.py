@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.protocol.decisions.actions import OpenDispute
-from bytewise.protocol.decisions.snapshot import HeldWindow, Snapshot
+from bytewise.protocol.decisions.snapshot import ExtendedWindow, Snapshot
 from bytewise.protocol.decisions.strategies import (
     BUILT_IN,
     MAX_PROPOSALS,
@@ -100,10 +100,10 @@ def test_refused_proposal_has_its_reason(names: list[str], changes: dict[str, An
 
 
 def test_receipt_that_a_demand_holds_open_is_disputed_after_its_batch() -> None:
-    closed, held = (anchored(0, window_end=NOW - 1),), {word("fraud"): HeldWindow(0, NOW + 100)}
+    closed, longer = (anchored(0, window_end=NOW - 1),), {word("fraud"): ExtendedWindow(0, NOW + 100)}
     asked = [DisputeProposal(word("fraud"))]
     late = decide_proposals(seen(batches=closed), asked, TERMS, frozenset(), NOTHING, POLICY)
-    found = decide_proposals(seen(batches=closed, held=held), asked, TERMS, frozenset(), NOTHING, POLICY)
+    found = decide_proposals(seen(batches=closed, extended=longer), asked, TERMS, frozenset(), NOTHING, POLICY)
     assert late.refused[0].refusal is Refusal.LATE and [each.receipt_id for each in found.actions] == [word("fraud")]
 
 
