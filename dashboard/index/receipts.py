@@ -111,7 +111,7 @@ class BatchWindows:
     def end(self, batch: Row) -> int:
         """Last second in which its receipts can be disputed. The demand for an envelope adds time for its receipt alone."""
         stopped = self._stopped_seconds(batch["environment"]) - batch["stopped_at_start"]
-        lasts = self._window(batch["params_version"]) + self._held(self.list_demand(batch)) + stopped
+        lasts = self._window(batch["params_version"]) + self._demanded_seconds(self.list_demand(batch)) + stopped
         return int(batch["started_at"] + lasts)
 
     def list_demand(self, batch: Row) -> Row | None:
@@ -119,7 +119,7 @@ class BatchWindows:
         subjects = (list_subject(domain, batch["id"]) for domain in self._domains)
         return next((self._lists[each] for each in subjects if each in self._lists), None)
 
-    def _held(self, demand: Row | None) -> int:
+    def _demanded_seconds(self, demand: Row | None) -> int:
         if demand is None:
             return 0
         end = min(self._clock, demand["deadline"]) if demand["state"] == OPEN else demand["closed_at"]
