@@ -247,7 +247,7 @@ def verify_deployed(client: Chain, site: DeploymentPlan, book: Network) -> Netwo
 
 def verify_parameters(client: Chain, site: DeploymentPlan) -> DeploymentPlan:
     """Returns the plan if `Params` accepts its parameters and its lengths fit each other; otherwise raises the broken rule."""
-    verify_lengths(site.params, lengths_of(site.shape))
+    verify_lengths(site.params, lengths_of(site.shape, client.chain_id))
     first = next(step for step in steps(site) if step.contract == "Params")
     try:
         client.replay({"from": site.deployer, "data": "0x" + first.data.hex()}, "latest")

@@ -12,12 +12,17 @@ from bytewise.protocol.units import Address
 from chain.client.access import Chain
 from chain.client.rpc import at_number
 from chain.deployment.plan import Shape
+from chain.sending.sender import FINAL_AFTER
 
 SEED_ATTEMPTS = 1 + MAX_REARMS
 """How many seed blocks a round can name."""
 
 MEASURED_BLOCKS = 100
 """Number of blocks over which a block's length is measured."""
+
+
+DEVELOPMENT_CHAIN_IDS = frozenset({1337, 31337})
+"""geth in development mode and anvil: chains without finality."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +37,14 @@ class Lengths:
     """Largest distance in blocks between the current block and a seed block."""
     block_s: int
     """Seconds per block."""
+    final_s: int
+    """Seconds until a block is final."""
 
 
-def lengths_of(shape: Shape) -> Lengths:
+def lengths_of(shape: Shape, chain_id: int) -> Lengths:
     """Lengths of a planned deployment."""
     tree = TreeShape(shape.epoch_blocks, shape.lookahead, shape.unit_wei, shape.max_units)
-    return Lengths(tree, shape.shortest, shape.longest, shape.block_s)
+    return Lengths(tree, shape.shortest, shape.longest, shape.block_s, finality_s(chain_id, shape.block_s))
 
 
 def read_lengths(client: Chain, network: Network, pool: PoolTree, block_s: int) -> Lengths:
@@ -49,7 +56,7 @@ def read_lengths(client: Chain, network: Network, pool: PoolTree, block_s: int) 
 
     tree = TreeShape(*(fixed("StakeTree", pool.tree, name) for name in ("EPOCH_BLOCKS", "LOOKAHEAD", "UNIT", "MAX_UNITS")))
     shortest, longest = (fixed("RandaoSource", at.randao_source, name) for name in ("SHORTEST", "LONGEST"))
-    return Lengths(tree, shortest, longest, block_s)
+    return Lengths(tree, shortest, longest, block_s, finality_s(network.chain_id, block_s))
 
 
 def measured_block_s(client: Chain) -> int:
@@ -58,6 +65,12 @@ def measured_block_s(client: Chain) -> int:
     before = max(0, newest.number - MEASURED_BLOCKS)
     blocks, seconds = max(1, newest.number - before), newest.timestamp - client.block(before).timestamp
     return max(1, round(seconds / blocks))
+
+
+def finality_s(chain_id: int, block_s: int) -> int:
+    """Seconds until a block is final, after which shards see it; 0 on a development chain, whose shards decide at the newest
+    block."""
+    return 0 if chain_id in DEVELOPMENT_CHAIN_IDS else FINAL_AFTER * block_s
 
 
 def verify_lengths(params: ParamSet, lengths: Lengths) -> None:
@@ -69,6 +82,8 @@ def verify_lengths(params: ParamSet, lengths: Lengths) -> None:
     _covers("max_anchor_delay + window + cure", live, epoch_s + 1, "seconds: stake could leave before its last seats answer")
     seeds_s = seed_blocks(lengths) * lengths.block_s
     _covers("seed_time + draw_time", t.seed_time + t.draw_time, seeds_s, "seconds: lost seeds would outlast the static law")
+    vote_s = lengths.final_s + t.execution_bound
+    _covers("half of commit_time", t.commit_time // 2, vote_s, "seconds: seats would vote NO_KEY before shards see their draw")
 
 
 def farthest_seed(lengths: Lengths) -> int:

@@ -14,6 +14,7 @@ from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.readiness import Check
 from bytewise.storage.protection import Protection
 from chain.client.rpc import LOGS_PER_CALL_BLOCKS, ChainClient, at_number
+from chain.deployment.lengths import finality_s, measured_block_s
 from cli.node.roles import JUDGES, NodeRole
 from cli.node.view import CheckOfNode, NodeView
 from cli.output import ether
@@ -209,11 +210,12 @@ def protection(view: NodeView) -> Check:
 
 
 def vote_time(view: NodeView) -> Check:
-    """Whether a seat has time for one re-execution and its transactions."""
-    times = _params(view).times
+    """Whether half a commit phase, after which a seat without a key votes NO_KEY, is enough for finality and one execution."""
+    times, final_s = _params(view).times, finality_s(view.network.chain_id, measured_block_s(view.chain))
     return Check(
-        "vote_time", times.commit_time >= 2 * times.execution_bound, f"{times.commit_time} s to commit",
-        f"twice the longest execution, {times.execution_bound} s", "The parameters leave no time: do not join this network.",
+        "vote_time", times.commit_time // 2 >= final_s + times.execution_bound, f"{times.commit_time} s to commit",
+        f"twice the {final_s} s until shards see the draw and the longest execution, {times.execution_bound} s",
+        "The parameters leave no time: do not join this network.",
     )  # fmt: skip
 
 

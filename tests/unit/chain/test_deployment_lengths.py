@@ -12,6 +12,8 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from chain.deployment.lengths import SEED_ATTEMPTS, Lengths, farthest_seed, lengths_of, seed_blocks, verify_lengths
 from chain.deployment.params import DEVNET, changed
 from chain.deployment.plan import DEVNET_SHAPE, MAIN_NET
+from chain.sending.sender import FINAL_AFTER
+from tests.fixtures.chain.anvil import CHAIN_ID
 
 DAY = 86_400
 
@@ -24,7 +26,7 @@ def shapes(draw: st.DrawFn) -> Lengths:
         "lookahead": draw(st.integers(1, epoch - 1)),
         "shortest": draw(st.integers(2, 80)),
     }
-    return lengths_of(dataclasses.replace(DEVNET_SHAPE, **lengths))
+    return lengths_of(dataclasses.replace(DEVNET_SHAPE, **lengths), CHAIN_ID)
 
 
 def played(shape: Lengths, opened: int) -> tuple[int, int]:
@@ -56,17 +58,18 @@ def test_stated_bound_of_a_dispute_is_reached_in_some_block(shape: Lengths) -> N
 
 
 def test_the_development_network_fits() -> None:
-    verify_lengths(DEVNET, lengths_of(DEVNET_SHAPE))
+    verify_lengths(DEVNET, lengths_of(DEVNET_SHAPE, CHAIN_ID))
 
 
 def main_net(**times: int) -> ParamSet:
     """Days that fit main net's stake epochs of a day: the least of each that is checked here."""
     lengths = {"seed_time": 4 * DAY, "draw_time": DAY, "window": DAY, "max_anchor_delay": 3_600, "cure": 3_600}
+    lengths["commit_time"] = 2 * (FINAL_AFTER * MAIN_NET.block_s + DEVNET.times.execution_bound)
     return changed(DEVNET, {"times": lengths | times})
 
 
 def test_main_net_fits_with_days_for_its_seeds() -> None:
-    verify_lengths(main_net(), lengths_of(MAIN_NET))
+    verify_lengths(main_net(), lengths_of(MAIN_NET, 1))
 
 
 @pytest.mark.parametrize(
@@ -76,9 +79,11 @@ def test_main_net_fits_with_days_for_its_seeds() -> None:
         ({}, {"window": DAY - 7_200}, "max_anchor_delay + window + cure"),
         ({"block_s": 13}, {}, "max_anchor_delay + window + cure"),
         ({}, {"seed_time": 3 * DAY}, "seed_time + draw_time"),
+        ({}, {"commit_time": 2_343}, "half of commit_time"),
+        ({}, {"execution_bound": 21}, "half of commit_time"),
     ],
 )
 def test_a_length_that_is_too_short_is_named(shape: dict[str, Any], times: dict[str, int], named: str) -> None:
     with pytest.raises(ConfigurationError, match="needs") as raised:
-        verify_lengths(main_net(**times), lengths_of(dataclasses.replace(MAIN_NET, **shape)))
+        verify_lengths(main_net(**times), lengths_of(dataclasses.replace(MAIN_NET, **shape), 1))
     assert named in str(raised.value)

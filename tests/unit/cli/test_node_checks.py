@@ -361,3 +361,18 @@ def test_doctor_allows_the_clock_offset_of_readyz(ahead_s: int, chain_id: int, i
     head = SimpleNamespace(timestamp=SystemClock().now() + MAX_AHEAD_S + ahead_s)
     view: Any = SimpleNamespace(chain=SimpleNamespace(head=lambda: head), network=SimpleNamespace(chain_id=chain_id))
     assert chain_checks.clock(view).ok == is_right
+
+
+@pytest.mark.parametrize(
+    ("chain_id", "commit_s", "is_enough"),
+    [(1, 2_343, False), (1, 2_344, True), (CHAIN_ID, 39, False), (CHAIN_ID, 40, True)],
+)
+def test_doctor_asks_for_a_vote_after_finality_of_the_draw(chain_id: int, commit_s: int, is_enough: bool) -> None:
+    """96 blocks of 12 s and an execution of 20 s must pass before seats without a key vote NO_KEY."""
+    view = seen(NodeRole.MEMBER)
+    view.network, params = SimpleNamespace(chain_id=chain_id), replace(DEVNET, times=replace(DEVNET.times, commit_time=commit_s))
+    view.reader.params = lambda version, block: params
+    view.chain = SimpleNamespace(
+        head=lambda: SimpleNamespace(number=1_000, timestamp=12_000), block=lambda number: SimpleNamespace(timestamp=12 * number)
+    )
+    assert chain_checks.vote_time(view).ok == is_enough
