@@ -84,7 +84,10 @@ def decline(
 ) -> None:
     """Stay away from one dispute, at the known penalty.
 
-    If the member has committed a vote, it still reveals it.
+    Each seat costs the penalty of an absent seat. If a commit root was posted in its round, it costs the higher penalty of a vote
+    that was not revealed, even if the member committed to nothing.
+
+    If the member has committed a vote, on the chain or to the other members, it still reveals it.
 
     Exit codes: 0 stored (also for a dispute that is not known yet), 6 the dispute or the duty is over, 64 wrong input.
 

@@ -118,7 +118,7 @@ class Ballots:
         )
         if self._certificates is None or snapshot.paused:
             return actions
-        return self._together(self._certificates, snapshot, actions, {key: votes[key] for key in votes if key[0] not in declined})
+        return self._together(self._certificates, snapshot, actions, votes, declined)
 
     def start(self, action: RunVoteJob, snapshot: Snapshot) -> None:
         """Gets the envelope and queues the enclave job.
@@ -188,15 +188,16 @@ class Ballots:
         _present(self._certificates).collect(action, sender)
 
     def _together(
-        self, certificates: Certificates, snapshot: Snapshot, actions: tuple[Action, ...], votes: dict[Round, Vote]
-    ) -> tuple[Action, ...]:
+        self, certificates: Certificates, snapshot: Snapshot, actions: tuple[Action, ...], votes: dict[Round, Vote],
+        declined: set[Digest],
+    ) -> tuple[Action, ...]:  # fmt: skip
         """The actions with those of verdict certificates in the place of commitments and reveals that these replace."""
         certificates.listen(snapshot)
         found: list[Action] = []
         shared: set[Round] = set()
         for dispute in snapshot.disputes:
             vote = votes.get((dispute.id, dispute.round))
-            plan = ALONE if vote is None else certificates.plan(snapshot, dispute, vote)
+            plan = ALONE if vote is None else certificates.plan(snapshot, dispute, vote, dispute.id in declined)
             found += plan.actions
             if not plan.acts_alone:
                 shared.add((dispute.id, dispute.round))

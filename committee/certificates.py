@@ -123,14 +123,20 @@ class Certificates:
                 metrics.GOSSIP_REFUSED.labels(error=type(error).__name__).inc()
                 telemetry.log_error("certificate.message_refused", error, dispute=message.dispute, member=message.voter)
 
-    def plan(self, snapshot: Snapshot, dispute: Dispute, vote: Vote) -> CertificatePlan:
+    def plan(self, snapshot: Snapshot, dispute: Dispute, vote: Vote, is_declined: bool = False) -> CertificatePlan:
         """What to do about an own round with a protected vote. Sends what other members must know. The member acts alone if the
-        chain does not answer, or says what cannot be; other disputes go on."""
+        chain does not answer, or says what cannot be; other disputes go on.
+
+        For a declined dispute the member commits to nothing more. It still keeps a root that has its commitment, which it shared
+        before, and reveals its vote under it.
+        """
         notes = self._notes_of(dispute)
         try:
             # A restart forgets the own commitment, which may be under the root, and no message brings it back.
             self._note(notes, dispute, self._commitment_of(dispute, vote))
             board = self._board(snapshot, dispute, notes)
+            if is_declined and dispute.phase is Phase.COMMIT:
+                return ALONE
             leaf = sealed(typed_digest(self._domain, vote), vote.voter, vote.seat_mask)
             plan = decide_certificate(snapshot.clock, dispute, self._signer.address, vote, leaf, board)
             self._speak(plan, dispute, vote, notes, board)

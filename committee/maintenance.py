@@ -35,7 +35,8 @@ from verifier.settings import NodeSettings
 
 
 def decline(settings: NodeSettings, dispute: str) -> int:
-    """Records that this member stays away from one dispute, at the known penalty. A vote already committed is still revealed.
+    """Records that this member stays away from one dispute, at the known penalty. A vote already committed, on the chain or under
+    a root, is still revealed.
 
     `WrongPhase` or `NoProgress`, and nothing is recorded, if the dispute or the duty is over according to the chain or our own
     record. The order is also stored for a dispute that is not known yet, and while the chain cannot be read.

@@ -1,9 +1,10 @@
 """What a member does with messages about certificates: lies cost it neither honest messages, nor other disputes, nor the tick."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,8 +13,9 @@ from bytewise.crypto.certificates import is_signed, is_signed_by_all
 from bytewise.protocol import merkle
 from bytewise.protocol.court.commitments import certified_digest, sealed
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.decisions.actions import CertifyRound, PostCommitRoot
+from bytewise.protocol.decisions.actions import CertifyRound, PostCommitRoot, RevealUnderRoot
 from bytewise.protocol.decisions.certificates import ALONE, finding_of, leaves_of, round_of
+from bytewise.protocol.decisions.disputes import VotePolicy
 from bytewise.protocol.decisions.snapshot import Dispute, Seat
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.certificate_messages import (
@@ -27,15 +29,19 @@ from bytewise.protocol.records.certificate_messages import (
 from bytewise.protocol.records.statements import Outcome, Vote
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U8, U256, ZERO_DIGEST, Address, Blob, Digest
+from bytewise.storage.duties import Duties
 from bytewise.storage.engine import open_database
 from bytewise.storage.migrate import migrate
 from bytewise.storage.protection import Protection, ReliedRoots
 from committee import certificates as module
+from committee.ballots import KIND, Ballots
 from committee.certificates import CHECKS_PER_TICK, MAX_WAITING, Certificates
 from tests.fixtures.builders import DISPUTES, signer, word
 from tests.fixtures.metric_values import value_of
 from tests.fixtures.snapshot_builders import NOW, case, snapshot
 from tests.fixtures.storage.hand_clock import HandClock
+from tests.fixtures.verifier.verifier_fixture import NETWORK
+from verifier.jobs.enclave_pool import EnclavePool
 
 WHO = [signer(f"member {number}") for number in range(5)]
 BLS = {who.address: BlsSigner((number + 5).to_bytes(32)) for number, who in enumerate(WHO)}
@@ -50,12 +56,13 @@ class Inbox:
 
     def __init__(self) -> None:
         self.waiting: list[dict[str, Any]] = []
+        self.published: list[dict[str, Any]] = []
 
     def say(self, who: LocalSigner, message: CertificateMessage, **changes: object) -> None:
         self.waiting.append({**signed_body(DISPUTES, who, message), **changes})
 
     def publish(self, topic: str, body: dict[str, Any]) -> None:
-        pass
+        self.published.append(body)
 
     def take(self, topic: str) -> Sequence[dict[str, Any]]:
         taken, self.waiting = self.waiting, []
@@ -85,8 +92,17 @@ class Member:
         location = f"sqlite:///{folder / 'one.sqlite'}"
         migrate(location)
         self.database, self.inbox, self.chain = open_database(location), Inbox(), Chain()
-        protection, relied = Protection(self.database, HandClock()), ReliedRoots(self.database)
-        self.certificates = Certificates(DISPUTES, self.chain, self.inbox, protection, relied, ME, BLS[ME.address])
+        self.protection, self.duties = Protection(self.database, HandClock()), Duties(self.database, HandClock())
+        self.restart()
+
+    def restart(self) -> None:
+        """It loses its memory and keeps its database."""
+        relied, nothing = ReliedRoots(self.database), cast(Any, None)
+        self.certificates = Certificates(DISPUTES, self.chain, self.inbox, self.protection, relied, ME, BLS[ME.address])
+        self.ballots = Ballots(
+            NETWORK, nothing, nothing, self.duties, self.protection, nothing, ME, EnclavePool([]), os.urandom, VotePolicy(), None,
+            self.certificates,
+        )  # fmt: skip
 
 
 @pytest.fixture
@@ -183,3 +199,35 @@ def test_signatures_are_checked_few_at_a_tick_and_each_once(
     if lies:
         later = replace(now, clock=REVEAL.commit_end + 41)
         assert member.certificates.plan(later, REVEAL, vote_of(REVEAL, ME)).signs == ALL & ~(0b111 << 12)
+
+
+def test_declined_vote_under_a_root_is_revealed_after_a_restart(member: Member) -> None:
+    """The member declined after it shared its commitment; another member put that commitment under a root."""
+    member.protection.sign_once(vote_of(COMMIT, ME), Blob(b""))
+    assert member.ballots.step(snapshot(COMMIT)) == () and len(member.inbox.published) == 1
+    member.duties.decline(COMMIT.id, KIND)
+    for who in WHO[1:]:
+        member.inbox.say(who, commitment(COMMIT, who))
+    member.inbox.say(WHO[1], RootMembers(*round_of(COMMIT), WHO[1].address, U256(ALL)))
+    member.chain.root = merkle.commit_root(leaves_of(COMMIT, leaves(COMMIT), ALL))
+    assert member.ballots.step(snapshot(COMMIT)) == ()
+    member.restart()
+    late = snapshot(REVEAL, clock=REVEAL.commit_end + 80)
+    (action,) = member.ballots.step(late)
+    assert isinstance(action, RevealUnderRoot) and action.vote == vote_of(COMMIT, ME)
+
+
+def test_declined_member_commits_to_nothing_more(member: Member) -> None:
+    """It has a vote that nobody knows: it shares no commitment, posts no root, and commits and reveals nothing by itself."""
+    member.protection.sign_once(vote_of(COMMIT, ME), Blob(b""))
+    member.duties.decline(COMMIT.id, KIND)
+    for who in WHO[1:]:
+        member.inbox.say(who, commitment(COMMIT, who))
+    for passed in (0, 80, 150):
+        assert member.ballots.step(snapshot(COMMIT, clock=NOW + passed)) == ()
+    others = ALL & ~SEATS[0].seat_mask
+    member.inbox.say(WHO[1], RootMembers(*round_of(COMMIT), WHO[1].address, U256(others)))
+    member.chain.root = merkle.commit_root(leaves_of(COMMIT, leaves(COMMIT), others))
+    assert member.ballots.step(snapshot(COMMIT, clock=NOW + 159)) == ()
+    assert member.ballots.step(snapshot(REVEAL, clock=REVEAL.commit_end + 80)) == ()
+    assert member.inbox.published == []
