@@ -321,8 +321,12 @@ class CertificateView(Protocol):
         """The first root of commitments that was posted for a round in these blocks, or None."""
         ...
 
-    def keys_at(self, block: int, to_block: int) -> Mapping[Address, PublicKey]:
-        """Certificate keys of accounts at the end of `block`, if their places are noted by the end of `to_block`."""
+    def tree_of(self, dispute: Digest, block: int) -> Address:
+        """Stake tree of the pool that judges a dispute."""
+        ...
+
+    def keys_at(self, tree: Address, block: int, to_block: int) -> Mapping[Address, PublicKey]:
+        """Certificate keys of accounts at the end of `block`, if their places in this tree are noted by the end of `to_block`."""
         ...
 
 

@@ -3,6 +3,7 @@
 Exit codes: `bytewise.service.exit_codes`.
 """
 
+import itertools
 import os
 import secrets
 import sys
@@ -13,13 +14,15 @@ from bytewise.crypto.bls import BlsSigner
 from bytewise.protocol.errors.actors import (
     ConfigurationError,
 )
+from bytewise.protocol.units import Address
 from bytewise.service.entry_point import Parser, run_entry
 from bytewise.service.schedule import stop_on_signals
 from bytewise.service.secret import read_secret, write_secret
 from bytewise.service.settings import load_settings
 from bytewise.storage.duties import Duties
 from bytewise.storage.protection import Protection, ReliedRoots
-from chain.reads.history import CourtHistory
+from chain.acts.actor import ContractSender
+from chain.reads.history import CourtHistory, KeyRegister
 from committee.ballots import Ballots
 from committee.certificates import Certificates
 from verifier.node import Node
@@ -57,13 +60,31 @@ def _certificates(context: NodeContext) -> Certificates | None:
     gossip, key_file = context.gossip, context.settings.gossip.bls_key_file
     if gossip is None or key_file is None:
         return None
-    bls, me, history = bls_signer(key_file), context.signer.address, CourtHistory(context.chain)
-    head = context.chain.head()
-    if any(context.chain.holdings(me, head).pool) and history.keys_at(head, head).get(me) != bls.public_key:
-        context.sender.register_bls(bls)
+    me, history, head = context.signer.address, CourtHistory(context.chain), context.chain.head()
+    pool = context.chain.pool(context.chain.holdings(me, head).pool, head)
+    if pool is None:
+        bls = bls_signer(key_file)
+    else:
+        bls = registered_key(history.key_register(head), context.sender, me, pool.tree, head, key_file)
     protection = Protection(context.database, context.clock, context.lease)
     relied = ReliedRoots(context.database)
     return Certificates(context.network.disputes_domain, history, gossip, protection, relied, context.signer, bls)
+
+
+def registered_key(
+    register: KeyRegister, sender: ContractSender, me: Address, tree: Address, head: int, path: Path
+) -> BlsSigner:  # fmt: skip
+    """The member's key for the pool of this tree. Registers it if the chain does not have it there.
+
+    A key is of one account and one pool for good, and a replaced key never counts again. A member whose key cannot sign in its
+    pool makes another one in a file beside it: `bls.key`, `bls-2.key`, `bls-3.key`.
+    """
+    files = (path if number == 1 else path.with_stem(f"{path.stem}-{number}") for number in itertools.count(1))
+    keys = (bls_signer(each) for each in files)
+    bls = next(each for each in keys if register.is_usable(me, each.public_key, tree))
+    if register.keys_at(tree, head).get(me) != bls.public_key:
+        sender.register_bls(bls)
+    return bls
 
 
 def bls_signer(path: Path) -> BlsSigner:

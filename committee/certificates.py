@@ -224,7 +224,8 @@ class Certificates:
     def _board(self, snapshot: Snapshot, dispute: Dispute, notes: RoundNotes) -> RoundBoard:
         key_block = dispute.seed.block - 1
         if not notes.keys:
-            known = self._chain.keys_at(key_block, snapshot.number)
+            tree = self._chain.tree_of(dispute.id, snapshot.number)
+            known = self._chain.keys_at(tree, key_block, snapshot.number)
             notes.keys = {each.voter: known[each.voter] for each in dispute.members if each.voter in known}
         own = notes.keys.get(self._signer.address) == self._bls.public_key
         root = self._chain.first_root(dispute.id, dispute.round, dispute.seed.block, snapshot.number)

@@ -141,7 +141,8 @@ class GossipSettings:
     process: str = GOSSIP_OFF
     """`off`, or `unix:` and the path of the socket of the gossip process (`python -m gossip`)."""
     bls_key_file: Path | None = None
-    """Key of a member for certificates, 32 bytes in hex; made with mode 0600 if it is missing. The member registers it itself."""
+    """Key of a member for certificates, 32 bytes in hex; made with mode 0600 if it is missing. The member registers it itself. In
+    another pool it makes another one in a file beside it, `bls-2.key` beside `bls.key`."""
     peers_file: Path | None = None
     """`peers.json`, which this process writes for the gossip process."""
     identities_folder: Path | None = None

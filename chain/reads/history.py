@@ -7,7 +7,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bytewise.crypto.bls import PublicKey
+from bytewise.crypto.bls import PublicKey, key_hash
 from bytewise.protocol.court.settlement import PAID, SeatOutcome
 from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.errors.records import MalformedValue
@@ -17,7 +17,7 @@ from bytewise.protocol.signing import camel
 from bytewise.protocol.suites import SUITE_HYBRID, suite_of
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Blob, Digest
 from chain.client.artifacts import Log
-from chain.client.rpc import reading_answer
+from chain.client.rpc import at_number, reading_answer
 from chain.reads.reader import SnapshotReader
 
 
@@ -131,6 +131,62 @@ LEDGER_EVENTS = ("Taken", "Credited", "CreditedEach", "Burned", "Advanced", "Rep
 """Events of the ledger. Every movement of money that is not stake is one of them."""
 
 
+class CertificateKey(NamedTuple):
+    """A registered key for certificates."""
+
+    account: Address
+    key: PublicKey
+    block: int
+
+
+class KeyRegister:
+    """Certificate keys, their accounts, and the tree in which the place of each is noted: the state of `BlsKeys` from events.
+
+    A key is of one account and of one tree for good. A key that replaces another one inherits its noted place only while the
+    account is in that tree's pool, so events of `Registry` are part of it.
+    """
+
+    def __init__(self) -> None:
+        self._keys: dict[Digest, CertificateKey] = {}
+        self._newest: dict[Address, Digest] = {}
+        self._noted: dict[Digest, Address] = {}
+        self._trees: dict[Digest, Address] = {}
+        self._joined: dict[Address, Address] = {}
+
+    def apply(self, log: Log) -> None:
+        """Takes the next event in chain order."""
+        v = log.values
+        match log.event:
+            case "PoolAdded":
+                self._trees[Digest(v["pool"])] = Address(v["tree"])
+            case "VerifierJoined":
+                self._joined[Address(v["verifier"])] = self._trees[Digest(v["pool"])]
+            case "VerifierLeft":
+                self._joined.pop(Address(v["verifier"]), None)
+            case "PlaceNoted":
+                self._noted[Digest(v["keyHash"])] = Address(v["tree"])
+            case "KeyRegistered":
+                key = CertificateKey(Address(v["account"]), PublicKey(b"".join(v["key"].values())), log.block)
+                self._register(Digest(v["keyHash"]), key)
+
+    def keys_at(self, tree: Address, block: int) -> dict[Address, PublicKey]:
+        """For each account the last key that it had at the end of a block, if its place in this tree is noted."""
+        last = {each.account: name for name, each in self._keys.items() if each.block <= block}
+        return {account: self._keys[name].key for account, name in last.items() if self._noted.get(name) == tree}
+
+    def is_usable(self, account: Address, key: PublicKey, tree: Address) -> bool:
+        """Whether an account can sign with a key in this tree's pool, once it is registered and its place is noted."""
+        name = key_hash(key)
+        return name not in self._keys or (self._newest.get(account) == name and self._noted.get(name, tree) == tree)
+
+    def _register(self, name: Digest, key: CertificateKey) -> None:
+        before = self._noted.get(self._newest.get(key.account, ZERO_DIGEST))
+        if before is not None and before == self._joined.get(key.account):
+            self._noted[name] = before
+        self._newest[key.account] = name
+        self._keys[name] = key
+
+
 class CourtHistory:
     """Events of one network in a closed range of blocks, oldest first."""
 
@@ -224,26 +280,29 @@ class CourtHistory:
         """The contract that the ledger names as the payer of the fees of batches."""
         return self._at.fee_market
 
-    def keys_at(self, block: int, to_block: int) -> dict[Address, PublicKey]:
+    def tree_of(self, dispute: Digest, block: int) -> Address:
+        """Stake tree of the pool that judges a dispute."""
+        raw = self._reader.client.call("Disputes", self._at.disputes, "standpointOf", dispute, block=at_number(block))
+        with reading_answer("standpointOf"):
+            return Address(raw["tree"])
+
+    def keys_at(self, tree: Address, block: int, to_block: int) -> dict[Address, PublicKey]:
         """Certificate keys at the end of a block: for each account the last one that it had registered.
 
-        It returns only keys whose place is noted by the end of `to_block`. No other key can be in a certificate.
+        It returns only keys whose place in this stake tree is noted by the end of `to_block`. No other key can be in a
+        certificate of a dispute of the tree's pool.
         """
-        events = ("KeyRegistered", "PlaceNoted")
-        newest: dict[Address, Digest] = {}
-        keys: dict[Address, tuple[Digest, PublicKey]] = {}
-        noted: set[Digest] = set()
-        logs = self._logs("BlsKeys", self._at.bls_keys, events, self._reader.network.deploy_block, to_block)
+        return self.key_register(to_block).keys_at(tree, block)
+
+    def key_register(self, to_block: int) -> KeyRegister:
+        """Certificate keys of all accounts, as `BlsKeys` has them at the end of a block."""
+        first, register = self._reader.network.deploy_block, KeyRegister()
+        pools = self._logs("Registry", self._at.registry, ("PoolAdded", "VerifierJoined", "VerifierLeft"), first, to_block)
+        keys = self._logs("BlsKeys", self._at.bls_keys, ("KeyRegistered", "PlaceNoted"), first, to_block)
         with reading_answer("KeyRegistered"):
-            for log in logs:
-                account, name = Address(log.values["account"]), Digest(log.values["keyHash"])
-                if log.event == "PlaceNoted" or newest.get(account) in noted:
-                    noted.add(name)
-                if log.event == "KeyRegistered":
-                    newest[account] = name
-                    if log.block <= block:
-                        keys[account] = name, PublicKey(b"".join(log.values["key"].values()))
-        return {account: key for account, (name, key) in keys.items() if name in noted}
+            for log in sorted((*pools, *keys), key=lambda each: (each.block, each.place)):
+                register.apply(log)
+        return register
 
     def _rounds(self, event: str, from_block: int, to_block: int) -> list[Log]:
         return self._logs("Rounds", self._at.rounds, (event,), from_block, to_block)

@@ -108,7 +108,8 @@ def test_lie_is_overturned_by_a_certificate_and_non_signers_are_charged(anvil: A
     known = court.open(1, key_of(Outcome.EXECUTED, 0, out))
     case = court.until(Phase.COMMIT)
     helper, history = court.of(CHALLENGER), CourtHistory(court.reader)
-    public = history.keys_at(case.seed.block - 1, court.reader.head())
+    tree = history.tree_of(case.id, court.reader.head())
+    public = history.keys_at(tree, case.seed.block - 1, court.reader.head())
     assert public == {who: key.public_key for who, key in keys.items()}
     alone = min(case.members, key=lambda each: each.seat_mask.bit_count())
     votes = {each.voter: court.vote(case, each.voter, TRUE) for each in case.members}

@@ -38,7 +38,7 @@ from committee.ballots import KIND, Ballots
 from committee.certificates import CHECKS_PER_TICK, MAX_WAITING, Certificates
 from tests.fixtures.builders import DISPUTES, signer, word
 from tests.fixtures.metric_values import value_of
-from tests.fixtures.snapshot_builders import NOW, case, snapshot
+from tests.fixtures.snapshot_builders import NOW, OTHER, case, snapshot
 from tests.fixtures.storage.hand_clock import HandClock
 from tests.fixtures.verifier.verifier_fixture import NETWORK
 from verifier.jobs.enclave_pool import EnclavePool
@@ -79,7 +79,10 @@ class Chain:
     def first_root(self, dispute: Digest, round_number: int, from_block: int, to_block: int) -> Digest | None:
         return self.root
 
-    def keys_at(self, block: int, to_block: int) -> Mapping[Address, PublicKey]:
+    def tree_of(self, dispute: Digest, block: int) -> Address:
+        return OTHER
+
+    def keys_at(self, tree: Address, block: int, to_block: int) -> Mapping[Address, PublicKey]:
         if block == self.lies:
             raise MalformedValue("key", "no point")
         return {who: key.public_key for who, key in BLS.items()}
