@@ -41,6 +41,7 @@ from bytewise.protocol.decisions.actions import (
     PostAudit,
     PostCommitRoot,
     Rearm,
+    RefreshWeight,
     ReleaseBatch,
     ReportEquivocation,
     ReportSkipped,
@@ -65,7 +66,7 @@ from verifier.disputes.watchtower import Watchtower
 
 Move = (
     DrawPart | Rearm | Settle | OpenAlt | Finalize | PayOut | SettleSeats | ReleaseBatch | ExpireList | Expire
-    | Withdraw | FinishUnbond | CollectSlash | CollectReport | SyncStake | RetrySlash
+    | Withdraw | FinishUnbond | CollectSlash | CollectReport | SyncStake | RefreshWeight | RetrySlash
 )  # fmt: skip
 """Actions that need only the sender."""
 
@@ -82,6 +83,10 @@ class MoveSender(
     def sync_stake(self, account: Address, block: int) -> None:
         """Makes the stake source record an account's stake anew. `block`: block of the record that the new one replaces; 0 for
         none."""
+        ...
+
+    def refresh(self, account: Address, block: int) -> None:
+        """Makes the registry read a verifier's stake again. `block` makes each call a new transaction."""
         ...
 
     def retry_slash(self, account: Address, ref: Digest, times: int) -> None:
@@ -126,6 +131,8 @@ def make_move(sender: MoveSender, action: Move) -> None:
             sender.collect(action.ref, action.payments)
         case SyncStake():
             sender.sync_stake(action.account, action.block)
+        case RefreshWeight():
+            sender.refresh(action.account, action.block)
         case RetrySlash():
             sender.retry_slash(action.account, action.ref, action.times)
         case _:
@@ -153,7 +160,7 @@ def journal_entry(action: Move) -> tuple[bytes, dict[str, object]]:
             return b"", {"slash": str(action.slash_id)}
         case CollectReport():
             return action.ref, {"payments": action.payments}
-        case SyncStake():
+        case SyncStake() | RefreshWeight():
             return bytes.fromhex(action.account[2:]), {"block": str(action.block)}
         case RetrySlash():
             return action.ref, {"account": action.account, "times": action.times}

@@ -73,7 +73,7 @@ from verifier.observation import JUDGES, NodeObserver
 from verifier.orders import OrderedDuties
 from verifier.settings import ExecutorSettings, GossipSettings, NodeSettings, Role
 from verifier.stake.deferred_slashes import DeferredPayments, RefusedSlashes
-from verifier.stake.stake_record import StakeRecorder
+from verifier.stake.stake_record import StakeRecorder, StaleWeights
 from verifier.watch.absence_check import ProbedStore
 from verifier.watch.demand_index import DemandIndex
 from verifier.watch.envelope_exchange import EnvelopeExchange
@@ -294,6 +294,7 @@ class NodeContext:
         first, me, moves = int(self.network.deploy_block), self.signer.address, self.settings.moves
         stake = (
             StakeRecorder(self.chain, first, me),
+            StaleWeights(self.chain, me, moves),
             RefusedSlashes(self.chain, first, moves),
             DeferredPayments(self.chain, first, me, moves),
         )

@@ -89,6 +89,7 @@ _REFUSAL_RULES = {
     "withdraw": "DONE NothingDue",
     "finishUnbond": "WAIT StakeBound, DONE NothingUnbonded",
     "quit": "DONE NotVerifier",
+    "refresh": "DONE NotVerifier",
     "register": "DONE KeyTaken",
     "notePlace": "WAIT NoPlaceToNote",
 }

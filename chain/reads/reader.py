@@ -306,6 +306,18 @@ class SnapshotReader(KeyEpochReader):
             if len(raw) < MEMBERS_PER_PAGE:
                 return tuple(found)
 
+    def stale_weights(self, pool: Digest, block: int) -> tuple[tuple[Address, int], ...]:
+        """Verifiers of a pool that weigh in the next stake epoch, too, although no stake of theirs counts any more. With each the
+        first block of the running epoch."""
+        state = self.pool(pool, block)
+        if state is None:
+            return ()
+        found = (each for each in self.verifiers(pool, block) if each.units and not each.stake)
+        accounts = [each.account for each in found if each.verifier.pool == pool]
+        next_epoch = [View("StakeTree", state.tree, "unitsAt", (each, state.epoch + 1)) for each in accounts]
+        units = self.client.views(next_epoch, at_number(block)) if accounts else []
+        return tuple((who, state.epoch_start) for who, each in zip(accounts, units, strict=True) if each)
+
     def item(self, digest: Digest, block: int) -> RegistryItem:
         """State of an environment or a model."""
         raw = self.client.call("Registry", self._at.registry, "item", digest, block=at_number(block))

@@ -1,4 +1,5 @@
-"""Renews the record of an account's own stake at EigenLayer in time (ADR-030).
+"""Renews the record of an account's own stake at EigenLayer in time, and takes the weight of others whose record is too old
+(ADR-030).
 
 A vault of the network's own needs no record. The chain is then asked only now and then whether that has changed.
 """
@@ -7,10 +8,11 @@ from functools import partial
 from typing import Protocol
 
 from bytewise.ports import BlockView, SnapshotView
-from bytewise.protocol.decisions.actions import SyncStake
+from bytewise.protocol.decisions.actions import RefreshWeight, SyncStake
+from bytewise.protocol.decisions.disputes import MovePolicy, is_my_turn
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.decisions.stake import StakeRecord, decide_sync, next_look
-from bytewise.protocol.units import Address
+from bytewise.protocol.units import Address, Digest
 from verifier.watch.event_counter import SETTLED_BLOCKS, EventCounter
 
 
@@ -53,3 +55,38 @@ class StakeRecorder:
     def _record(self, snapshot: Snapshot, life: int) -> StakeRecord:
         block, wei = (self._records.known(snapshot) or ((0, 0),))[-1]
         return StakeRecord(block, wei, self._chain.recordable(self._me, snapshot.number), life)
+
+
+class StaleWeightReader(Protocol):
+    """The part of the chain that `StaleWeights` reads."""
+
+    def record_life(self, block: int) -> int | None:
+        """Blocks for which a record of stake counts; None if a vault of the network's own holds the stake."""
+        ...
+
+    def stale_weights(self, pool: Digest, block: int) -> tuple[tuple[Address, int], ...]:
+        """Verifiers of a pool that weigh in the next stake epoch, too, although no stake of theirs counts any more. With each the
+        first block of the running epoch."""
+        ...
+
+
+class StaleWeights:
+    """Has the registry read the stake of verifiers again whose record is too old: the tree keeps their weight until then.
+    Implements `node.NodePart`."""
+
+    def __init__(self, chain: StaleWeightReader, me: Address, moves: MovePolicy) -> None:
+        self._chain = chain
+        self._me = me
+        self._moves = moves
+        self._next_look = 0
+
+    def step(self, snapshot: Snapshot) -> tuple[RefreshWeight, ...]:
+        """At most one verifier of the own pool at a look, another one for each place in the pool."""
+        if snapshot.number < self._next_look or not is_my_turn(snapshot, self._moves):
+            return ()
+        if self._chain.record_life(snapshot.number) is None:
+            return ()
+        found = self._chain.stale_weights(snapshot.me.pool, snapshot.number)
+        others = [RefreshWeight(account, epoch_start) for account, epoch_start in found if account != self._me]
+        self._next_look = snapshot.number + SETTLED_BLOCKS
+        return (others[snapshot.me.place % len(others)],) if others else ()

@@ -26,6 +26,16 @@ class SyncStake:
 
 
 @dataclass(frozen=True, slots=True)
+class RefreshWeight:
+    """Ask the registry to read the stake of a verifier again, whose weight in draws is too old."""
+
+    account: Address
+    """Verifier whose weight is set anew."""
+    block: int
+    """First block of the running stake epoch. A weight is refreshed at most once in an epoch."""
+
+
+@dataclass(frozen=True, slots=True)
 class RetrySlash:
     """Retry a slash that EigenLayer refused."""
 
@@ -350,6 +360,6 @@ Action = (
     | SettleSeats | ReleaseBatch | AnswerList | ExpireList | FinishUnbond | Withdraw
     | RunAudit | PostAudit | OpenAudit | ClaimBounty | OpenDispute | DemandList | DemandEnvelope | DemandAnchor | Expire
     | PostCommitRoot | CertifyRound | RevealUnderRoot
-    | ReportEquivocation | ReportSkipped | CollectSlash | CollectReport | SyncStake | RetrySlash
+    | ReportEquivocation | ReportSkipped | CollectSlash | CollectReport | SyncStake | RefreshWeight | RetrySlash
 )  # fmt: skip
 """The union is closed: an executor matches every one of these actions."""

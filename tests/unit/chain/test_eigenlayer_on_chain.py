@@ -14,7 +14,7 @@ from bytewise.protocol.decisions.snapshot import Holdings
 from bytewise.protocol.records.receipt import SignedReceipt, receipt_id
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import LocalSigner
-from bytewise.protocol.units import Digest
+from bytewise.protocol.units import Address, Digest
 from bytewise.service.exit_codes import Exit
 from bytewise.storage.outbox import OutboxItem, OutboxState
 from chain.client.address_book import write_network
@@ -29,7 +29,7 @@ from tests.fixtures.court.session import EAGER, TRUE, DisputeFixture
 from verifier.executor import make_move
 from verifier.stake.deferred_slashes import RefusedSlashes
 from verifier.stake.refusals import REMEMBERED_S
-from verifier.stake.stake_record import StakeRecorder
+from verifier.stake.stake_record import StakeRecorder, StaleWeights
 from verifier.watch.event_counter import SETTLED_BLOCKS
 
 OPERATOR, PENALTY = OPERATORS[0], DEVNET.money.slash_amount
@@ -190,3 +190,27 @@ def test_process_keeps_its_own_stake_record_fresh_and_correct(anvil: Anvil, tmp_
     place.pump()
     row = place.last(who)
     assert (row.state, row.nonce) == (OutboxState.REVERTED, None) and "StakedElsewhere" in row.detail
+
+
+def test_verifier_whose_record_is_too_old_loses_its_weight(anvil: Anvil, tmp_path: Path) -> None:
+    place, who, old = Place(anvil, tmp_path), VERIFIERS[0], {each.address for each in VERIFIERS[1:]}
+    part = StaleWeights(place.reader, who.address, EAGER)
+    mine(anvil, MAX_AGE // 2)
+    place.looks()
+    mine(anvil, MAX_AGE // 2)
+
+    def weighing() -> set[Address]:
+        head = place.reader.head()
+        pool = place.reader.snapshot(who.address, head).me.pool
+        return {each.account for each in place.reader.verifiers(pool, head) if each.units}
+
+    assert weighing() == {who.address} | old, "the tree keeps the weight of each"
+    for _ in old:
+        (due,) = part.step(place.reader.snapshot(who.address, place.reader.head()))
+        assert due.account in old
+        make_move(place.of(who), due)
+        place.pump()
+        mine(anvil, SETTLED_BLOCKS)
+    mine(anvil, SETTLED_BLOCKS)
+    assert weighing() == {who.address}
+    assert part.step(place.reader.snapshot(who.address, place.reader.head())) == ()

@@ -1,10 +1,11 @@
-"""Where EigenLayer holds the stake, our record is renewed in time, and refused slashes are retried, once for each refusal."""
+"""Where EigenLayer holds the stake, our record is renewed in time, an old record of another loses its weight, and refused slashes
+are retried, once for each refusal."""
 
 from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.decisions.actions import Action, RetrySlash, SyncStake
+from bytewise.protocol.decisions.actions import Action, RefreshWeight, RetrySlash, SyncStake
 from bytewise.protocol.decisions.disputes import MovePolicy
 from bytewise.protocol.errors.actors import TryAgain
 from tests.fixtures.builders import signer, word
@@ -15,7 +16,7 @@ from verifier.executor import journal_entry, make_move
 from verifier.node import NodePart
 from verifier.stake.deferred_slashes import RefusedSlashes
 from verifier.stake.refusals import QUESTIONS_PER_STEP, REMEMBERED_S
-from verifier.stake.stake_record import StakeRecorder
+from verifier.stake.stake_record import StakeRecorder, StaleWeights
 from verifier.watch.event_counter import SETTLED_BLOCKS
 
 OURS = MovePolicy(turns=1)
@@ -31,7 +32,10 @@ def look(setup: VerifierFixture, part: NodePart, blocks: int = SETTLED_BLOCKS, s
 def test_network_with_its_own_vault_reads_nothing(tmp_path: Path) -> None:
     setup = VerifierFixture(tmp_path)
     setup.chain.staked[TOWER], setup.chain.unslashed = 5, [(LIAR, word("ref"), 1)]
-    for part in (StakeRecorder(setup.chain, 1, TOWER), RefusedSlashes(setup.chain, 1, OURS)):
+    setup.chain.stale = [(LIAR, 40)]
+    for part in (
+        StakeRecorder(setup.chain, 1, TOWER), StaleWeights(setup.chain, TOWER, OURS), RefusedSlashes(setup.chain, 1, OURS)
+    ):  # fmt: skip
         assert look(setup, part) == set() and setup.chain.reads == setup.chain.trials == []
 
 
@@ -55,6 +59,24 @@ def test_stake_record_is_made_renewed_and_follows_the_stake(tmp_path: Path) -> N
         make_move(sent, action)
         assert journal_entry(action) == (bytes.fromhex(TOWER[2:]), {"block": str(action.block)})
     assert set(sent.sent) == {("sync", TOWER, made), ("sync", TOWER, due.block)}
+
+
+def test_weight_of_an_old_record_is_refreshed_one_at_a_time(tmp_path: Path) -> None:
+    setup, sent = VerifierFixture(tmp_path), RecordingSender()
+    setup.chain.life, others = LIFE, StaleWeights(setup.chain, TOWER, MOVES)
+    setup.chain.stale = [(TOWER, 40), (LIAR, 40), (signer("other").address, 40)]
+    assert look(setup, others) == set() and setup.chain.reads == [], "another's turn"
+    first = StaleWeights(setup.chain, TOWER, OURS)
+    (due,) = look(setup, first)
+    assert due == RefreshWeight(LIAR, 40), "the own record is renewed"
+    assert look(setup, first, blocks=1) == set(), "one at a look"
+    make_move(sent, due)
+    assert journal_entry(due) == (bytes.fromhex(LIAR[2:]), {"block": "40"})
+    setup.chain.stale.remove((LIAR, 40))
+    assert look(setup, first) == {RefreshWeight(signer("other").address, 40)}
+    setup.chain.stale = [(TOWER, 40)]
+    assert look(setup, first) == set()
+    assert list(sent.sent) == [("refresh", LIAR, 40)]
 
 
 def test_action_refused_by_eigenlayer_is_retried_once_it_would_succeed(tmp_path: Path) -> None:
