@@ -254,11 +254,11 @@ class SnapshotReader(KeyEpochReader):
         """Stage of a verifier's audit of a receipt in a batch; NOTHING if it was posted for another batch."""
         raw = self.client.call("Audits", self._at.audits, "audit", receipt_id, verifier, block=at_number(block))
         with reading_answer("audit"):
+            if not raw["result"] or raw["batchId"] != batch_id:
+                return AuditStage.NOTHING
             if raw["paid"]:
                 return AuditStage.PAID
-            if any(raw["outHash"]):
-                return AuditStage.OPENED
-            return AuditStage.POSTED if raw["result"] and raw["batchId"] == batch_id else AuditStage.NOTHING
+            return AuditStage.OPENED if any(raw["outHash"]) else AuditStage.POSTED
 
     def audit_opening(self, receipt_id: Digest, verifier: Address, block: int) -> tuple[Digest, Digest] | None:
         """The tokens hash and the out hash to which a verifier opened its audit of a receipt; None as long as it did not."""

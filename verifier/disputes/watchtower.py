@@ -12,7 +12,7 @@ from bytewise.protocol.court.commitments import alt_commit, dispute_id
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, seats_in_audit_draw
 from bytewise.protocol.decisions.actions import Action, OpenDispute
-from bytewise.protocol.decisions.audits import AuditedReceipt, count_audits
+from bytewise.protocol.decisions.audits import AuditedReceipt, AuditStage, count_audits
 from bytewise.protocol.decisions.disputes import Alternative, decide_challenger
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Dispute, Snapshot
 from bytewise.protocol.decisions.strategies import (
@@ -93,6 +93,8 @@ class Watchtower:
         self._refused: set[tuple[Digest, Refusal]] = set()
         """Refusals that were logged."""
         self._posted: dict[Digest, list[PostedResult]] = {}
+        self._in_batch: dict[tuple[Digest, Address], bool] = {}
+        """Whether a verifier's last result about a receipt was posted for the batch that the receipt is in."""
         self._beacons: dict[int, Digest] = {}
         self._seats: dict[tuple[int, Address], int] = {}
         self._disputed: set[Digest] = set()
@@ -241,12 +243,16 @@ class Watchtower:
         return self._committed.get(case.id)
 
     def _against(self, receipt_id: Digest) -> list[AuditResult]:
-        posted = [each.result for each in self._posted.get(receipt_id, [])]
-        return [each for each in posted if each.result == AuditOutcome.MISMATCH.value]
+        return [each for each in self._results(receipt_id) if each.result == AuditOutcome.MISMATCH.value]
+
+    def _results(self, receipt_id: Digest) -> tuple[AuditResult, ...]:
+        """The last result of each verifier, of those that posted it for the receipt's own batch."""
+        last = {each.result.verifier: each.result for each in self._posted.get(receipt_id, [])}
+        return tuple(each for who, each in last.items() if self._in_batch.get((receipt_id, who)))
 
     def _read(self, snapshot: Snapshot) -> None:
         if self._events.is_reset():
-            for kept in (self._posted, self._beacons, self._seats, self._committed, self._disputed):
+            for kept in (self._posted, self._in_batch, self._beacons, self._seats, self._committed, self._disputed):
                 kept.clear()
         if self._events.next_block > snapshot.number:
             return
@@ -254,6 +260,7 @@ class Watchtower:
             self._posted.setdefault(result.receipt_id, []).append(
                 PostedResult(result, min(result.audited_at, snapshot.timestamp))
             )
+            self._in_batch.pop((result.receipt_id, result.verifier), None)
             telemetry.log("audit.seen", receipt=result.receipt_id, verifier=result.verifier, result=result.result)
         self._events.mark_read(snapshot.number, snapshot.block_hash)
 
@@ -265,6 +272,7 @@ class Watchtower:
         )
         young = {name: [each for each in kept if each.made_at >= oldest] for name, kept in self._posted.items()}
         self._posted = {name: kept for name, kept in young.items() if kept}
+        self._in_batch = {key: kept for key, kept in self._in_batch.items() if key[0] in self._posted}
         self._disputed &= self._posted.keys()
         self._beacons = {batch: kept for batch, kept in self._beacons.items() if snapshot.has_open(batch)}
         self._seats = {key: kept for key, kept in self._seats.items() if snapshot.has_open(key[0])}
@@ -284,15 +292,25 @@ class Watchtower:
         return tuple(found)
 
     def _one(self, live: LiveReceipt, batch: AnchoredBatch, snapshot: Snapshot) -> AuditedReceipt:
-        results = tuple(each.result for each in self._posted[live.seen.receipt_id])
+        receipt_id = live.seen.receipt_id
+        self._look_up_batches(receipt_id, batch.batch_id, snapshot.number)
+        results = self._results(receipt_id)
         params = self._chain.params(batch.params_version, snapshot.number)
         for who in {each.verifier for each in results}:
             if (batch.batch_id, who) not in self._seats:
                 stake = self._chain.stake_at(who, live.header.block, snapshot.number)
-                # The contract accepts results only from members of the judging pool that joined before the batch, so each
-                # verifier is a member.
+                # The contract accepts results only from members of the judging pool that joined before the batch that the post
+                # names. These posts name this batch, so each verifier is a member.
                 self._seats[(batch.batch_id, who)] = seats_in_audit_draw(stake, params.money.audit_unit, is_member=True)
         seats = tuple((each.verifier, self._seats[(batch.batch_id, each.verifier)]) for each in results)
         beacon = self._beacons[batch.batch_id]
         rate, bond = params.shares.audit_rate_bps, params.required_bond
-        return AuditedReceipt(live.seen.receipt_id, batch.batch_id, beacon, seats, rate, results, bond)
+        return AuditedReceipt(receipt_id, batch.batch_id, beacon, seats, rate, results, bond)
+
+    def _look_up_batches(self, receipt_id: Digest, batch_id: int, block: int) -> None:
+        """Reads whether verifiers posted for this batch, once for each of their posts. The event of a post does not name the
+        batch, and the contract accepts a post for a batch that the receipt is not in."""
+        for who in {each.result.verifier for each in self._posted[receipt_id]}:
+            if (receipt_id, who) not in self._in_batch:
+                stage = self._chain.audit_stage(receipt_id, batch_id, who, block)
+                self._in_batch[(receipt_id, who)] = stage is not AuditStage.NOTHING

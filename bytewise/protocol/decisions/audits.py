@@ -47,12 +47,13 @@ class AuditedReceipt:
     beacon: Digest
     """Hash of the block that draws the auditors of this receipt."""
     seats: tuple[tuple[Address, int], ...]
-    """Audit seats of the verifiers that posted a result, by their stake at the batch's block. Stake that was deposited later does
-    not count, so that nobody can choose what to audit."""
+    """Audit seats of the verifiers of `results`, by their stake at the batch's block. Stake that was deposited later does not
+    count, so that nobody can choose what to audit."""
     rate_bps: int
     """Chance per seat to be drawn, in 1/10,000."""
     results: tuple[AuditResult, ...]
-    """Posted results, oldest first."""
+    """Results that were posted for this receipt in this batch, oldest first. A post may name a batch that the receipt is not in:
+    the contract checks draw and membership for the named batch, so its result is not among these."""
     bond_wei: int
     """Bond of a dispute under the batch's parameters, which may differ from those in force now."""
 
@@ -78,15 +79,15 @@ def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set
 
 
 def count_audits(receipt: AuditedReceipt) -> tuple[int, int]:
-    """How many distinct verifiers that were drawn for this receipt report MISMATCH, and how many MATCH. A verifier's first
-    result counts."""
+    """How many distinct verifiers that were drawn for this receipt report MISMATCH, and how many MATCH. A verifier's last
+    result counts, as in the contract."""
     seats = dict(receipt.seats)
     reported: dict[Address, int] = {}
     for result in receipt.results:
         has = seats.get(result.verifier, 0)
         drawn = audit_is_drawn(receipt.beacon, receipt.receipt_id, result.verifier, receipt.rate_bps, has)
         if drawn and result.receipt_id == receipt.receipt_id:
-            reported.setdefault(result.verifier, result.result)
+            reported[result.verifier] = result.result
     results = list(reported.values())
     return results.count(AuditOutcome.MISMATCH), results.count(AuditOutcome.MATCH)
 

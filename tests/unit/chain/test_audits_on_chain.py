@@ -48,7 +48,7 @@ def test_auditors_that_agree_are_paid_each_once(anvil: Anvil, tmp_path: Path) ->
     for each in drawn:
         court.of(each).open_audit(subject, each.address, *words, word("salt", each.address))
     court.pump()
-    assert stages(court, subject, drawn) == {AuditStage.OPENED}
+    assert stages(court, subject, drawn) == {AuditStage.OPENED} and stages(court, subject, drawn, 1) == {AuditStage.NOTHING}
     for _ in range(2):
         for each in drawn:
             court.of(each).claim_bounty(entry, proof, results[each])

@@ -100,7 +100,7 @@ def test_two_drawn_auditors_that_disagree_with_a_receipt_open_one_dispute() -> N
         ((0, AuditOutcome.MISMATCH), (0, AuditOutcome.MISMATCH)),
         ((0, AuditOutcome.MISMATCH), (1, AuditOutcome.MISMATCH), (2, AuditOutcome.MATCH), (3, AuditOutcome.MATCH)),
         ((0, AuditOutcome.NONE), (1, AuditOutcome.NONE), (2, AuditOutcome.NONE)),
-        ((0, AuditOutcome.MATCH), (0, AuditOutcome.MISMATCH), (1, AuditOutcome.MISMATCH)),
+        ((0, AuditOutcome.MISMATCH), (1, AuditOutcome.MISMATCH), (0, AuditOutcome.MATCH)),
     ],
 )
 def test_too_few_or_contradicted_or_repeated_results_open_nothing(words: tuple[tuple[int, AuditOutcome], ...]) -> None:

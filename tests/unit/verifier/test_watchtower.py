@@ -13,8 +13,8 @@ from bytewise.protocol.decisions.strategies import WatchPolicy
 from bytewise.protocol.errors.actors import CommitmentMismatch, NotAMember
 from bytewise.protocol.errors.records import BadSignature
 from bytewise.protocol.records.receipt import receipt_id
-from bytewise.protocol.records.statements import Verdict
-from bytewise.protocol.units import ZERO_DIGEST
+from bytewise.protocol.records.statements import AuditOutcome, Verdict
+from bytewise.protocol.units import U8, ZERO_DIGEST
 from tests.fixtures.builders import ANCHOR, DISPUTES, signer, word
 from tests.fixtures.verifier.verifier_fixture import BOND_WEI, NETWORK, PARAMS, VerifierFixture
 from tests.fixtures.verifier.watchtower_fixture import (
@@ -65,6 +65,36 @@ def test_late_started_watchtower_finds_the_same(tmp_path: Path) -> None:
     setup.anchor(fraud)
     for who in ("voter", "second"):
         post(setup, hint(receipt_id(ANCHOR, fraud.receipt), who))
+    assert [type(action) for action in step(setup, tower_of(setup))] == [OpenDispute]
+
+
+def test_results_posted_for_another_batch_open_no_dispute(tmp_path: Path) -> None:
+    """The contract checks draw and membership for the batch that the post names, which need not be the receipt's."""
+    setup = VerifierFixture(tmp_path)
+    honest = setup.signed(1)
+    setup.anchor(honest)
+    identifier = receipt_id(ANCHOR, honest.receipt)
+    box = HintBox(DISPUTES, EVERYBODY)
+    for who in ("voter", "second"):
+        setup.chain.posted_for[identifier, signer(who).address] = 1
+        post(setup, hint(identifier, who))
+    box.put(hint(identifier, "voter"))
+    tower = tower_of(setup, box)
+    assert step(setup, tower) == () and tower._commitment(identifier) == tower_of(setup)._commitment(identifier), "no hint either"
+    setup.chain.posted_for.clear()
+    for who in ("voter", "second"):
+        post(setup, hint(identifier, who))
+    assert [type(action) for action in step(setup, tower)] == [OpenDispute], "their verifiers put it right"
+
+
+def test_last_result_of_a_verifier_counts(tmp_path: Path) -> None:
+    setup = VerifierFixture(tmp_path)
+    fraud = setup.signed(1, cheat=True)
+    setup.anchor(fraud)
+    said = [hint(receipt_id(ANCHOR, fraud.receipt), who) for who in ("voter", "second")]
+    post(setup, replace(said[0], result=replace(said[0].result, result=U8(AuditOutcome.MATCH))))
+    for each in said:
+        post(setup, each)
     assert [type(action) for action in step(setup, tower_of(setup))] == [OpenDispute]
 
 
