@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from bytewise.crypto.envelope import verify_receipt_envelope
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
+from bytewise.protocol.decisions.audits import AuditStage
 from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.errors.actors import BadCertificate, ChainReverted
 from bytewise.protocol.errors.branches import Fault, Unavailable
@@ -67,9 +68,12 @@ class Standing(NamedTuple):
     """Why the receipt is not final, as text for people; empty if it is."""
     dispute: Dispute | None
     audits: dict[str, int]
-    """Number of posted audit results by outcome."""
+    """Number of verifiers by the outcome that they posted last, of those that posted for the receipt's batch."""
     assurance: str
     """Assurance label of the receipt's key epoch; empty if the chain does not name the epoch."""
+    knows_batch: bool = True
+    """Whether the receipt's batch is known. If not, `audits` has the results for any batch: the contract accepts a result for a
+    batch that the receipt is not in, and checks the draw for that batch."""
 
     @property
     def verdict(self) -> Verdict:
@@ -138,15 +142,18 @@ def chain_standing(connection: Connection, search: Search, identifier: Digest) -
     opened = [each for each in connection.history.opened(first, head) if each.receipt_id == identifier]
     dispute = reader.dispute(opened[0].dispute, head, identifier) if opened else None
     posted = [result for result, _ in reader.audits(first, head) if result.receipt_id == identifier]
+    last = {each.verifier: AuditOutcome(each.result) for each in posted}
+    batch = search.found.header.batch_id if search.found is not None else None if dispute is None else dispute.batch_id
     audits = {outcome.name.lower(): 0 for outcome in AuditOutcome}
-    for result in posted:
-        audits[AuditOutcome(result.result).name.lower()] += 1
+    for who, outcome in last.items():
+        if batch is None or reader.audit_stage(identifier, batch, who, head) is not AuditStage.NOTHING:
+            audits[outcome.name.lower()] += 1
     if search.found is not None:
         label = label_of(connection, search.found)
     else:
         cases, batches = [] if dispute is None else [dispute], reader.batches(first, head)
         label = Labels(reader, head).of_receipts(posted, cases, batches).get(identifier, "")
-    return Standing(*_finality(connection, search.found), dispute, audits, label)
+    return Standing(*_finality(connection, search.found), dispute, audits, label, batch is not None)
 
 
 def _finality(connection: Connection, found: Found | None) -> tuple[bool | None, str]:
@@ -303,6 +310,11 @@ def _from_chain(standing: Standing) -> Conclusion:
         return Conclusion("INCONCLUSIVE", Exit.INCONCLUSIVE, "the dispute ended in a draw; the receipt is void")
     if dispute is not None:
         return Conclusion("INCONCLUSIVE", Exit.INCONCLUSIVE, "a dispute is running")
+    if not standing.knows_batch and (audits["match"] or audits["mismatch"]):
+        said = f"{audits['match']} match and {audits['mismatch']} mismatch are posted"
+        return Conclusion(
+            "INCONCLUSIVE", Exit.INCONCLUSIVE, f"{said}, but without its list nothing shows who is drawn to audit it"
+        )
     if audits["mismatch"]:
         said = f"{audits['mismatch']} drawn auditors say mismatch, {audits['match']} match; nobody has won a dispute"
         return Conclusion("INCONCLUSIVE", Exit.INCONCLUSIVE, said)
