@@ -160,7 +160,8 @@ def _batch(header: BatchHeader, snapshot: Snapshot, labels: Labels) -> dict[str,
 def _receipts(
     audits: Sequence[AuditResult], disputes: Sequence[Dispute], labels: Mapping[Digest, str]
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Receipts that the chain names: audited or disputed ones."""
+    """Receipts that the chain names: audited or disputed ones. The result of a verifier is its last one, for any batch: only the
+    receipt's own batch shows whether the verifier is drawn."""
     verdicts = {dispute.receipt_id: verdict_of(dispute) for dispute in disputes}
     named: dict[Digest, dict[Address, str]] = {}
     for audit in audits:

@@ -84,7 +84,9 @@ def list_audits(
     network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, limit: LimitOption = LIMIT,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
-    """List audited receipts, the newest first: results that auditors posted, and the verdict.
+    """List audited receipts, the newest first: results that verifiers posted, and the verdict.
+
+    A result may have been posted for a batch that the receipt is not in: `bytewise audit show` has those of its drawn auditors.
 
     Exit codes: 0 listed, 5 the node does not answer, 64 wrong input.
 
@@ -192,7 +194,7 @@ def _drawn(connection: "Connection", found: "Found", params: "ParamSet", beacon_
         seats = seats_in_audit_draw(stake, params.money.audit_unit, is_member=True)
         if audit_is_drawn(beacon, identifier, who, rate, seats):
             stage = reader.audit_stage(identifier, header.batch_id, who, head)
-            auditors.append(DrawnAuditor(who, seats, stage.name.lower(), _result(posted.get(who))))
+            auditors.append(DrawnAuditor(who, seats, stage.name.lower(), _result(posted.get(who) if stage else None)))
     return tuple(auditors)
 
 

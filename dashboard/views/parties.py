@@ -110,12 +110,20 @@ def _level(scene: Scene, dispute: Row | None, batch: Row | None, checks: Sequenc
         return "void", "Its batch is void: the operator did not show the list of its receipts. Do not rely on it."
     if dispute is not None:
         return _final_level(dispute) if Phase(dispute["phase"]) is Phase.FINAL else ("disputed", _verdict_for_now(scene, dispute))
-    results = {AUDIT_RESULTS.get(row["result"]) for row in checks}
+    results = [AUDIT_RESULTS.get(row["result"]) for row in checks]
     if "mismatch" in results:
-        return "audited", "At least one auditor found another answer, and nobody has disputed it yet. Do not rely on it."
+        told = "At least one verifier says that it found another answer, and nobody has disputed it yet. Do not rely on it."
+        return "audited", f"{told} {_NOT_KNOWN}"
+    if paid := sum(row["bounty"] > 0 for row in checks):
+        return "audited", f"Auditors that found the same answer and were paid: {paid}."
     if "match" in results:
-        return "audited", f"{sum(AUDIT_RESULTS.get(row['result']) == 'match' for row in checks)} auditors found the same answer."
+        return "audited", f"Verifiers that say they found the same answer: {results.count('match')}. {_NOT_KNOWN}"
     return "unknown", "No auditor has said anything about its answer."
+
+
+_NOT_KNOWN = "The events do not show whether they were drawn for it: `bytewise verify` checks that."
+"""The contract accepts a result for a batch that the receipt is not in and checks the draw for that batch, which its event does
+not name. It pays only for the batch that the receipt is in, and only for a match if no dispute convicted the receipt."""
 
 
 def _final_level(dispute: Row) -> tuple[str, str]:

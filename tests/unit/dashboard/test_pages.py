@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -16,6 +17,7 @@ from sqlalchemy import text
 
 from bytewise.storage.engine import open_database, write_transaction
 from dashboard.views.network_records import OperatorSummary
+from dashboard.views.parties import _level
 from dashboard.views.records import FinalityState, Party
 from dashboard.views.scene import amount
 from dashboard.web.answers import csv_of
@@ -376,3 +378,16 @@ def test_guide_has_its_screenshots(name: str) -> None:
     data = (IMAGES / f"{name}.png").read_bytes()
     size = (int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big"))
     assert data.startswith(b"\x89PNG") and size == (WIDTH, HEIGHTS[name]) and len(data) < 250_000
+
+
+def test_receipt_page_calls_only_paid_verifiers_its_auditors() -> None:
+    """The contract accepts a result for a batch that the receipt is not in, and its event does not name the batch."""
+    scene: Any = None
+    match, mismatch = {"result": 1, "bounty": 0}, {"result": 2, "bounty": 0}
+    for checks in ([match, match], [match, mismatch]):
+        level, words = _level(scene, None, None, checks)
+        assert level == "audited" and "uditors" not in words and "`bytewise verify`" in words
+    assert (
+        "uditors that found the same answer and were paid: 2."
+        in _level(scene, None, None, [match, *[match | {"bounty": 9}] * 2])[1]
+    )
