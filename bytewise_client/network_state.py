@@ -324,8 +324,15 @@ def _ending(ending: DisputeEndedEvent) -> dict[str, str]:
 def _accounts(reader: SnapshotReader, snapshot: Snapshot) -> list[dict[str, str]]:
     block = snapshot.number
     roles: dict[Address, str] = dict.fromkeys(RegistryDocuments(reader).operators(block), "operator")
+    former: list[Address] = []
     for pool in reader.network.pools:
-        roles |= {each.account: "verifier" for each in reader.verifiers(pool.digest, block)}
+        for each in reader.verifiers(pool.digest, block):
+            if each.may_audit(pool.digest, block):
+                roles[each.account] = "verifier"
+            else:
+                former.append(each.account)
+    for account in former:
+        roles.setdefault(account, "former verifier")
     for case in snapshot.disputes:
         roles.setdefault(case.challenger.account, "challenger")
     return [{"account": account, "role": role, **holdings(reader, account, block)} for account, role in roles.items()]

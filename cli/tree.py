@@ -148,7 +148,7 @@ _AUDIT = Noun(
     "Example: bytewise audit show 0x71e0…",
     {
         "list": Verb(
-            "cli.audit:list_audits", "List audited receipts, the newest first: results that auditors posted, and the verdict."
+            "cli.audit:list_audits", "List audited receipts, the newest first: results that verifiers posted, and the verdict."
         ),
         "show": Verb("cli.audit:show", "Show who is drawn to audit a receipt, what each has posted, and what the bounties lack."),
         "request": Verb(
@@ -288,7 +288,10 @@ TREE = Noun(
             "Verifiers, which check every receipt: watchtowers challenge, others audit with an enclave.\n\n"
             "Example: bytewise verifier run --config watchtower.toml",
             {
-                "list": Verb("cli.verifier:list_verifiers", "List verifiers: pool, units of stake that count now, and machine."),
+                "list": Verb(
+                    "cli.verifier:list_verifiers",
+                    "List verifiers, also those that left: pool, units of stake that count now, and machine.",
+                ),
                 "show": Verb("cli.verifier:show", "Show one verifier: pool, units of stake that count now, and machine."),
                 "register": Verb(
                     "cli.node.register:register_verifier",

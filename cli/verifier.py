@@ -35,7 +35,7 @@ def list_verifiers(
     network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, pool: PoolOption = None, limit: LimitOption = LIMIT,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
-    """List verifiers: pool, units of stake that count now, and machine.
+    """List verifiers, also those that left: pool, units of stake that count now, and machine.
 
     Exit codes: 0 listed, 5 the node does not answer, 64 wrong input.
 
@@ -56,7 +56,8 @@ def show(
     Example: bytewise verifier show 0x3c44cddd
     """
     rows = rows_of("ACCOUNT", account, read_rows(network, rpc, _verifiers), "account")
-    emit(output, rows[-1], lambda: print_entries(map(_entry, rows[-1:]), "verifiers", Console()))
+    row = next((each for each in rows if each["is_member"]), rows[-1])
+    emit(output, row, lambda: print_entries([_entry(row)], "verifiers", Console()))
 
 
 def _verifiers(reader: "SnapshotReader") -> list[Row]:
@@ -67,6 +68,7 @@ def _verifiers(reader: "SnapshotReader") -> list[Row]:
         {
             "account": each.account,
             "pool": hex0x(pool.digest),
+            "is_member": each.may_audit(pool.digest, block),
             "place": each.place,
             "units": each.units,
             "platform_id": hex0x(each.verifier.platform_id),
@@ -82,5 +84,6 @@ def _verifiers(reader: "SnapshotReader") -> list[Row]:
 def _entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
     return row["account"], {
         "units": row["units"], "stake": f"{brief(row['stake_wei'])} ETH", "may withdraw": f"{brief(row['credit_wei'])} ETH",
-        "pool": row["pool"], "machine": row["platform_id"], "program": row["measurement"],
+        "pool": row["pool"] if row["is_member"] else f"{row['pool']}, which it has left",
+        "machine": row["platform_id"], "program": row["measurement"],
     }  # fmt: skip

@@ -67,7 +67,8 @@ def _plans(reader: "SnapshotReader", terms: "WatchTerms", gas_gwei: float | None
         raise MalformedValue("plan", "the price of gas or the interest is negative, or no number that anybody pays")
     rows = []
     for pool in reader.network.pools:
-        stakes = [int(holdings(reader, each.account, block)["stake_wei"]) for each in reader.verifiers(pool.digest, block)]
+        members = [each.account for each in reader.verifiers(pool.digest, block) if each.may_audit(pool.digest, block)]
+        stakes = [int(holdings(reader, each, block)["stake_wei"]) for each in members]
         seats = [seats_in_audit_draw(stake, params.money.audit_unit, is_member=True) for stake in stakes]
         found = watch_plan(params, seats, Prices(price, 0, interest), terms)
         rows.append(_row(found, terms.wanted) | {"pool": hex0x(pool.digest), "verifiers": len(seats), "audit_seats": sum(seats)})

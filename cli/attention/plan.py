@@ -61,7 +61,7 @@ def _plans(reader: "SnapshotReader", terms: "FundTerms") -> list[Row]:
     params = reader.params(reader.params_version(block), block)
     rows = []
     for pool in reader.network.pools:
-        accounts = [each.account for each in reader.verifiers(pool.digest, block)]
+        accounts = [each.account for each in reader.verifiers(pool.digest, block) if each.may_audit(pool.digest, block)]
         stakes = [int(holdings(reader, each, block)["stake_wei"]) for each in accounts]
         seats = [seats_in_audit_draw(each, params.money.audit_unit, is_member=True) for each in stakes]
         found = fund_plan(params, seats, terms)

@@ -2,16 +2,26 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from bytewise.protocol.economics.coverage import coverage_at, locked_seconds
+from bytewise.protocol.attention.schedule import RATE_UNIT
+from bytewise.protocol.economics.attention import FundTerms
+from bytewise.protocol.economics.coverage import WatchTerms, coverage_at, locked_seconds
+from bytewise.protocol.units import ZERO_DIGEST
 from bytewise.service.exit_codes import Exit
+from bytewise_client import network_state
 from chain.client.address_book import write_network
 from chain.deployment.params import DEVNET, ETHER
+from chain.reads.records import Membership, PoolMember
+from cli import verifier, watch_plan
 from cli.__main__ import main
+from cli.attention import plan
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import VERIFIERS, deployed
+from tests.fixtures.snapshot_builders import POOL, holdings, snapshot, word
 
 
 def test_plan_has_the_stakes_and_parameters_in_force(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,3 +55,37 @@ def test_wrong_plan_is_refused_in_one_line(
     assert main([*base, *wrong]) == Exit.USAGE
     err = capsys.readouterr().err
     assert "Traceback" not in err and err.strip()
+
+
+def left_pool() -> Any:
+    """A reader of a pool with one member; another verifier has left it, and a third has moved to another pool."""
+    pools = (POOL, ZERO_DIGEST, word("another pool"))
+    members = tuple(
+        PoolMember(each.address, place, 0, 10 * ETHER, Membership(pool, ZERO_DIGEST, ZERO_DIGEST, 1))
+        for place, (each, pool) in enumerate(zip(VERIFIERS[:3], pools, strict=True))
+    )
+    return SimpleNamespace(
+        head=lambda: 9, params_version=lambda block: 1, params=lambda version, block: DEVNET,
+        verifiers=lambda pool, block: members, holdings=lambda who, block: holdings(stake_wei=10 * ETHER),
+        network=SimpleNamespace(pools=(SimpleNamespace(digest=POOL),)),
+        client=SimpleNamespace(head=lambda: SimpleNamespace(base_fee_wei=1)),
+    )  # fmt: skip
+
+
+def test_plans_leave_out_verifiers_that_left() -> None:
+    (row,) = watch_plan._plans(left_pool(), WatchTerms(1000, 0.001, 0, 2, 0.9, 0.99), None, 0.03)
+    assert row["verifiers"] == 1 and row["audit_seats"] == 10 * ETHER // DEVNET.money.audit_unit
+    (fund,) = plan._plans(left_pool(), FundTerms(RATE_UNIT // 100, 1000, 200 * ETHER, 0, 0.99))
+    assert [each["account"] for each in fund["members"]] == [VERIFIERS[0].address]
+
+
+def test_lists_say_which_verifiers_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = verifier._verifiers(left_pool())
+    assert [each["is_member"] for each in rows] == [True, False, False]
+    assert ["has left" in str(verifier._entry(each)[1]["pool"]) for each in rows] == [False, True, True]
+    monkeypatch.setattr(network_state, "RegistryDocuments", lambda _: SimpleNamespace(operators=lambda _: [VERIFIERS[1].address]))
+    accounts = network_state._accounts(left_pool(), snapshot())
+    roles = ("verifier", "operator", "former verifier")
+    assert {each["account"]: each["role"] for each in accounts} == {
+        who.address: role for who, role in zip(VERIFIERS[:3], roles, strict=True)
+    }
