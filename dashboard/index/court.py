@@ -101,6 +101,12 @@ def committed(at: Moment, v: Mapping[str, Any]) -> None:
     at.facts.put(RoundFact, v["id"], v["round"], committed=count, **ends)
 
 
+@HANDLERS.on("Rounds", "CommitRootPosted")
+def commit_root_posted(at: Moment, v: Mapping[str, Any]) -> None:
+    """Members committed off the chain, and nobody knows which of them."""
+    at.facts.amend(RoundFact, v["id"], v["round"], rooted=True)
+
+
 @HANDLERS.on("Rounds", "Revealed")
 def revealed(at: Moment, v: Mapping[str, Any]) -> None:
     """A member opened its vote. Its quote is in the event."""

@@ -11,7 +11,7 @@ from bytewise.protocol.units import Digest, hex0x
 from bytewise.storage.index.reader import Row
 from bytewise.storage.index.tables import DisputeFact, RoundFact, SeatFact, VoteFact
 from dashboard.views.network_records import MemberSeat
-from dashboard.views.next_acts import next_acts
+from dashboard.views.next_acts import SHARED, next_acts
 from dashboard.views.records import DisputeDetail, DisputeStep, DisputeSummary, MemberVote, MoneyLine, RoundDetail, TallyLine
 from dashboard.views.scene import Scene, amount, hex_or_none, newest, time_of
 from dashboard.views.words import PHASES, SEATS, VERDICTS, code_words
@@ -222,7 +222,9 @@ def _why(row: Row, rounds: Sequence[RoundDetail]) -> Iterator[str]:
     if verdict is Verdict.OVERTURNED and row["replacement"]:
         yield "The answer of the committee replaces that of the receipt."
     if row["knew"]:
-        yield "The challenger had committed to the winning answer before anybody voted, so it gets its share of the slash."
+        share = ", so it gets its share of the slash" if verdict in SHARED else ""
+        condition = " if the verdict stays" if share and Phase(row["phase"]) is not Phase.FINAL else ""
+        yield f"The challenger had committed to the winning answer before anybody voted{share}{condition}."
     if verdict is Verdict.DRAW:
         yield "The last round had no quorum. No seat is paid, and the operator is not charged: stalling earns nothing."
     if verdict is Verdict.REFUNDED:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.phases import AT_ANY_TIME, Event, Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.records.statements import Verdict
@@ -13,6 +13,8 @@ from dashboard.views.records import NextAct
 from dashboard.views.scene import Scene, amount
 
 SEATS_PER_CALL = 16
+SHARED = frozenset({Verdict.OVERTURNED, Verdict.INVALID})
+"""Verdicts of which a challenger that knew gets a share of the slash (`SplitLib`)."""
 
 
 class _Case:
@@ -25,10 +27,11 @@ class _Case:
         self.running = scene.paused_until is None
 
     def act(
-        self, title: str, who: str, contract: str, function: str, words: str, allowed: bool, kinds: str = "bytes32",
-        arguments: Sequence[int] = (), value: int = 0, complete: bool = True,
+        self, title: str, who: str, contract: str, function: str, words: str, allowed: bool, event: Event | None,
+        kinds: str = "bytes32", arguments: Sequence[int] = (), value: int = 0, complete: bool = True,
     ) -> NextAct:  # fmt: skip
-        """One act; its first argument is the dispute, and the others are whole numbers."""
+        """One act; its first argument is the dispute, and the others are whole numbers. A payment is no event of the dispute."""
+        allowed = allowed and (self.running or event is None or event in AT_ANY_TIME)
         where = self.addresses.get(contract, "")
         plain = " ".join(str(each) for each in arguments)
         id_ = hex0x(self.row["id"])
@@ -38,7 +41,7 @@ class _Case:
         data += b"".join(each.to_bytes(32, "big") for each in arguments)
         return NextAct(
             title=title, who=who, function=f"{contract}.{function}", to=where, calldata=hex0x(data) if complete else None,
-            value=amount(value), command=command if complete else None, words=words, allowed_now=allowed and self.running,
+            value=amount(value), command=command if complete else None, words=words, allowed_now=allowed,
         )  # fmt: skip
 
 
@@ -57,33 +60,40 @@ def _seed(case: _Case) -> Iterator[NextAct]:
     mined = case.scene.state.number > seed
     yield case.act(
         "Draw seats", "anybody", "Disputes", "draw",
-        f"Needs the header of block {seed}" + ("." if mined else ", which is not mined yet."), mined, complete=False,
+        f"Needs the header of block {seed}" + ("." if mined else ", which is not mined yet."), mined, Event.DRAW_SOME,
+        complete=False,
     )  # fmt: skip
     yield case.act(
         "Name another seed", "anybody", "Disputes", "rearm",
         "Allowed if the seed can no longer be read, or its stake epoch is over; at most three times a round.", False,
+        Event.REARM,
     )  # fmt: skip
 
 
 def _commit(case: _Case) -> Iterator[NextAct]:
     yield case.act(
         "Commit", "a drawn member", "Rounds", "commit", "Each member once, for all of its seats, until the commit phase ends.",
-        True, complete=False,
+        True, Event.COMMIT, complete=False,
     )  # fmt: skip
 
 
 def _reveal(case: _Case) -> Iterator[NextAct]:
     current = case.current
-    over = current is not None and (
-        case.scene.clock > current["reveal_end"] or current["revealed"] + current["certified"] >= current["committed"]
-    )
+    over = current is not None and (case.scene.clock > current["reveal_end"] or _all_open(current))
     yield case.act(
         "Open a vote", "anybody who knows it", "Rounds", "reveal", "Each vote once, until the reveal phase ends.", not over,
-        complete=False,
+        Event.REVEAL, complete=False,
     )  # fmt: skip
     yield case.act(
-        "Count the seats", "anybody", "Disputes", "settle", "Allowed once all votes are open, or the time is over.", over
-    )
+        "Count the seats", "anybody", "Disputes", "settle", "Allowed once all votes are open, or the time is over.", over,
+        Event.SETTLE_LAST,
+    )  # fmt: skip
+
+
+def _all_open(round_: Row) -> bool:
+    """Whether no vote can come any more (`RoundStore`). Under a commit root any seat may still open its vote."""
+    shown = round_["revealed"] + round_["certified"]
+    return bool(shown >= round_["seats"] or (not round_["rooted"] and shown >= round_["committed"]))
 
 
 def _appeal(case: _Case) -> Iterator[NextAct]:
@@ -92,16 +102,17 @@ def _appeal(case: _Case) -> Iterator[NextAct]:
     bond = 2 * int(seats) * int(case.params["money"]["feePerSeat"]) if seats else 0
     yield case.act(
         "Appeal", "anybody", "Disputes", "appeal", f"Asks {seats} seats anew. The bond is lost if the verdict stays.", True,
-        value=bond,
+        Event.APPEAL, value=bond,
     )  # fmt: skip
     yield from _show_knowledge(case)
 
 
 def _show_knowledge(case: _Case) -> Iterator[NextAct]:
-    if Verdict(case.row["verdict"]) in CONVICTIONS and not case.row["knew"]:
+    if Verdict(case.row["verdict"]) in SHARED and not case.row["knew"]:
         yield case.act(
             "Show that the challenger knew", "anybody with the challenger's salt", "Disputes", "openAlt",
-            "Opens the challenger's commitment; it then gets its share of the slash.", True, complete=False,
+            "Opens the challenger's commitment; it then gets its share of the slash if the verdict stays.", True,
+            Event.OPEN_ALT, complete=False,
         )  # fmt: skip
 
 
@@ -114,19 +125,21 @@ def _airgap(case: _Case) -> Iterator[NextAct]:
         if holds
         else ("Ends the dispute and splits its money.")
     )
-    yield case.act("Finish", "anybody", "Disputes", "finalize", words, over and not holds)
+    yield case.act("Finish", "anybody", "Disputes", "finalize", words, over and not holds, Event.FINALIZE)
     if not over:
         yield from _show_knowledge(case)
 
 
 def _final(case: _Case) -> Iterator[NextAct]:
     if case.row["ended"] and not case.row["paid"]:
-        yield case.act("Pay bonds and shares", "anybody", "Settlement", "payOut", "Slashed stake has to arrive first.", True)
+        yield case.act(
+            "Pay bonds and shares", "anybody", "Settlement", "payOut", "Slashed stake has to arrive first.", True, None
+        )
     for each in case.rounds:
         left = each["seats"] - each["paid_seats"]
         if left > 0 and each["drawn"] == each["seats"]:
             yield case.act(
                 f"Pay seats of round {each['round']}", "anybody", "Settlement", "settleSeats",
-                f"{left} seats of {each['seats']} are not paid or charged yet.", case.row["ended"],
+                f"{left} seats of {each['seats']} are not paid or charged yet.", case.row["ended"], None,
                 "bytes32,uint16,uint256", (each["round"], min(left, SEATS_PER_CALL)),
             )  # fmt: skip

@@ -161,6 +161,8 @@ class RoundFact(Fact):
     round_seed: Mapped[Bytes32 | None]
     commit_end: Mapped[Int64]
     reveal_end: Mapped[Int64]
+    rooted: Mapped[bool]
+    """Whether a commit root was posted: any seat may be bound by it, and each may still open its vote."""
     committed: Mapped[int]
     revealed: Mapped[int]
     certified: Mapped[int]

@@ -5,16 +5,16 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from bytewise.protocol.records.receipt import list_subject
-from bytewise.protocol.records.statements import Verdict
+from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U256, ZERO_DIGEST, Address
-from bytewise.storage.index.tables import BatchFact
+from bytewise.storage.index.tables import BatchFact, DisputeFact
 from dashboard.monitor import checks
 from dashboard.monitor.findings import CheckReport
 from dashboard.monitor.observation import MoneySource, Observation
 from dashboard.monitor.settings import InvariantSettings
-from dashboard.views import parties
-from dashboard.views.records import BatchSummary
+from dashboard.views import disputes, parties
+from dashboard.views.records import BatchSummary, DisputeDetail
 from dashboard.views.scene import Scene
 from tests.fixtures.dashboard.indexed import MEMORY, Indexed
 from tests.fixtures.dashboard.memory_chain import ACCOUNTS, PARAMS, TREE, Made, MemoryChain, digest
@@ -62,6 +62,21 @@ def final(verdict: Verdict) -> Made:
 def appealed() -> Made:
     """A larger committee is asked."""
     return "Disputes", "Appealed", {"id": CASE, "by": CHALLENGER, "bond": 1}
+
+
+def indexed_detail(index: Indexed) -> DisputeDetail:
+    """The dispute as its page shows it."""
+    with index.reader.snapshot() as snapshot:
+        (row,) = snapshot.all(DisputeFact)
+        return disputes.detail(Scene(snapshot, {}, START, 60, "0"), row, {})
+
+
+def ended(verdict: Verdict) -> list[Made]:
+    """Its money is split."""
+    names = ("bond", "appealBond", "advanced", "slashed", "penalties", "perSeat", "toChallenger", "toAppellant", "toOperator",
+             "toVerifiers", "repaid", "burned")  # fmt: skip
+    account = {**dict.fromkeys(names, 1), "appellant": Address("0x" + "00" * 20)}
+    return [("Settlement", "Ended", {"id": CASE, "verdict": int(verdict), "account": account})]
 
 
 # --- a receipt ---
@@ -114,7 +129,19 @@ def test_verdict_before_its_end_is_shown_for_now(new_database: NewDatabase, bloc
 WINDOW_S = 100
 ENVIRONMENT, POOL = digest(9), digest(7)
 RULES_OF_WINDOWS: list[Made] = [
-    ("Params", "ParamsSet", {"version": 1, "hash": digest(5), "params": {**PARAMS, "times": {"window": WINDOW_S}}}),
+    (
+        "Params",
+        "ParamsSet",
+        {
+            "version": 1,
+            "hash": digest(5),
+            "params": PARAMS
+            | {
+                "times": {"window": WINDOW_S},
+                "committee": {"seats": [3, 5, 0], "tauNum": 2, "tauDen": 3},
+            },
+        },
+    ),
     ("Registry", "PoolAdded", {"pool": POOL, "tree": TREE}),
     ("Registry", "ItemProposed", {"digest": ENVIRONMENT, "pool": POOL, "vectors": digest(5), "document": b"{}"}),
     ("Registry", "OperatorRegistered", {"operator": OPERATOR, "endpoint": "a"}),
@@ -175,3 +202,87 @@ def test_silence_after_a_past_pause_is_found(new_database: NewDatabase) -> None:
         scene, limits = Scene(snapshot, {}, START, 60, "0"), InvariantSettings(silent_s=60)
         checks.batches_follow(Observation(scene, None, MoneySource((), (), ""), (), limits), report)  # type: ignore[arg-type]
     assert [each.text for each in report.findings] == ["no batch for 120 s; its longest recent gap was 12 s"]
+
+
+# --- acts of a dispute ---
+
+MEMBERS = ACCOUNTS[2:5]
+"""Holders of the seats 0, 1 and 2 of each round."""
+COURT: list[Made] = [
+    *RULES_OF_WINDOWS,
+    *(("StakeTree", "UnitsSet", {"account": each, "place": place, "epoch": 1, "stake": 1, "units": 3})
+      for place, each in enumerate(MEMBERS)), anchored(START + 12, START + 12), opened(), seeded(),
+]  # fmt: skip
+COMMIT_END, REVEAL_END = START + 20, START + 500
+
+
+def seated(commit_end: int = COMMIT_END) -> list[Made]:
+    """Each member has one seat, and may commit until then."""
+    ends = {"commitEnd": commit_end, "revealEnd": REVEAL_END}
+    return [
+        ("Disputes", "SeatsDrawn", {"id": CASE, "round": 1, "from": 0, "places": (0, 1, 2)}),
+        ("Disputes", "CommitOpened", {"id": CASE, "round": 1, "seed": CASE, "roundSeed": CASE, **ends}),
+    ]
+
+
+def committed(seat: int) -> Made:
+    """A member commits on the chain."""
+    return "Rounds", "Committed", {"id": CASE, "round": 1, "voter": MEMBERS[seat], "seatMask": 1 << seat, "commitment": CASE}
+
+
+def rooted() -> Made:
+    """A member posts a commit root."""
+    return "Rounds", "CommitRootPosted", {"id": CASE, "round": 1, "root": CASE, "by": MEMBERS[0]}
+
+
+def revealed(seat: int, outcome: Outcome, tokens: bytes = ZERO_DIGEST, code: int = 0) -> Made:
+    """A member opens its vote."""
+    vote = {"seatMask": 1 << seat, "outcome": int(outcome), "code": code, "tokensHash": tokens, "traceRoot": tokens,
+            "roundDigest": ZERO_DIGEST, "quoteHash": ZERO_DIGEST}  # fmt: skip
+    return "Rounds", "Revealed", {"id": CASE, "round": 1, "voter": MEMBERS[seat], "vote": vote, "quote": b""}
+
+
+def allowed_acts(index: Indexed) -> dict[str, bool]:
+    """Whether each act is allowed now, by its title."""
+    return {each.title: each.allowed_now for each in indexed_detail(index).acts}
+
+
+@pytest.mark.parametrize(
+    ("root", "revealing", "counts"), [([], 2, True), ([], 1, False), ([rooted()], 2, False), ([rooted()], 3, True)]
+)
+def test_seats_under_a_root_may_still_open(new_database: NewDatabase, root: list[Made], revealing: int, counts: bool) -> None:
+    opening = [revealed(seat, Outcome.NO_KEY) for seat in range(revealing)]
+    acts = allowed_acts(indexed(new_database(), COURT, [*seated(), committed(0), committed(1), *root], [], opening))
+    assert acts == {"Open a vote": not counts, "Count the seats": counts}
+
+
+@pytest.mark.parametrize(
+    ("made", "acts"),
+    [
+        ([], {"Draw seats": True, "Name another seed": False}),
+        (seated(START + 400), {"Commit": False}),
+        ([decided(Verdict.OVERTURNED, START + 199, START + 999)], {"Appeal": True, "Show that the challenger knew": True}),
+        ([decided(Verdict.OVERTURNED, 0, START + 9)], {"Finish": False}),
+        ([decided(Verdict.OVERTURNED, 0, START + 199)], {"Finish": False, "Show that the challenger knew": True}),
+        ([decided(Verdict.UPHELD, 0, START + 9), final(Verdict.UPHELD), *ended(Verdict.UPHELD)], {"Pay bonds and shares": True}),
+    ],
+)
+def test_pause_stops_the_acts_that_the_contract_stops(new_database: NewDatabase, made: list[Made], acts: dict[str, bool]) -> None:
+    index = indexed(new_database(), COURT, *[[]] * 9, [*made, paused(START + 10_000)])
+    assert allowed_acts(index) == acts
+
+
+@pytest.mark.parametrize(
+    ("verdict", "promised"),
+    [(Verdict.OVERTURNED, True), (Verdict.INVALID, True), (Verdict.UNAVAILABLE, False)],
+)
+def test_share_of_the_slash_is_promised_for_a_found_fault(new_database: NewDatabase, verdict: Verdict, promised: bool) -> None:
+    database, before = new_database(), [COURT, [decided(verdict, START + 99, START + 999)]]
+    assert ("Show that the challenger knew" in allowed_acts(indexed(database, *before))) == promised
+    knowing: list[Made] = [("Disputes", "AltOpened", {"id": CASE, "challenger": CHALLENGER})]
+    why = " ".join(indexed_detail(indexed(new_database(), *before, knowing)).why)
+    assert "had committed to" in why and ("share of the slash if the verdict stays" in why) == promised
+    ending = " ".join(indexed_detail(indexed(new_database(), *before, knowing, [final(verdict)])).why)
+    assert ("it gets its share of the slash." in ending) == promised
+    refunded = " ".join(indexed_detail(indexed(new_database(), *before, knowing, [final(Verdict.REFUNDED)])).why)
+    assert "had committed to" in refunded and "share of the slash" not in refunded
