@@ -154,10 +154,9 @@ class RayAgents:
                     return agent
                 if not any(each.is_open for each in fitting):
                     raise AgentRefused(ClaimRefused(self._problem(model_id), True))
-                if not self._changed.wait_for(lambda: self._stopped, timeout=min(POLL_S, max(0.0, until - monotonic_s()))) and (
-                    monotonic_s() >= until
-                ):
+                if monotonic_s() >= until:
                     raise AgentRefused(ClaimRefused(f"all {len(fitting)} agents are busy: raise `agents` and add enclaves", True))
+                self._changed.wait(min(POLL_S, max(0.0, until - monotonic_s())))  # whoever ends a lease wakes it
 
     def _problem(self, model_id: Digest) -> str:
         missing = [each for each in self._agents if each.model_id == model_id and not each.is_open]
