@@ -81,6 +81,7 @@ class Failure(enum.StrEnum):
     STATE_SURPLUS = "state.surplus"
     RECEIPT_DIGEST = "receipt.digest"
     RECEIPT_SIGNATURE = "receipt.signature"
+    RECEIPT_MODE = "receipt.mode"
     RECEIPT_ENVIRONMENT = "receipt.environment"
     BATCH_UNKNOWN = "batch.unknown"
     BATCH_SEQUENCE = "batch.sequence"

@@ -15,7 +15,7 @@ from bytewise.protocol.court.commitments import claim_of, dispute_id
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.digests import keccak256, sha256
 from bytewise.protocol.errors.records import BadSignature, MalformedValue, MerkleProofMismatch
-from bytewise.protocol.records.receipt import Receipt, receipt_id
+from bytewise.protocol.records.receipt import Receipt, receipt_id, verify_modes
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.signing import recover, typed_digest, verify_signature
 from bytewise.protocol.units import U64, ZERO_DIGEST, Address, Digest, hex0x
@@ -275,6 +275,11 @@ def _receipt(v: _CapsuleVerifier) -> str:
         verify_signature("receipt", identifier, capsule.signature, receipt.operator)
     except BadSignature as error:
         raise Stop(Failure.RECEIPT_SIGNATURE, str(error)) from None
+    try:
+        verify_modes(receipt)
+    except MalformedValue as error:
+        # `isFinal` refuses it. A batch is posted without its receipts, so the state does not show this.
+        raise Stop(Failure.RECEIPT_MODE, f"the chain never accepts it for good: {error}") from None
     if capsule.environment is not None and capsule.environment.digest != receipt.environment:
         raise Stop(Failure.RECEIPT_ENVIRONMENT, "the environment is not the one that the receipt names")
     return f"signed by operator {receipt.operator}"

@@ -27,7 +27,7 @@ from bytewise.protocol.encoding import LATER, MAX_DEPTH, field_types
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.evidence.claims import ResultQuote
 from bytewise.protocol.records.preflight import PreflightPoint
-from bytewise.protocol.records.receipt import Receipt
+from bytewise.protocol.records.receipt import ClientMode, Mode, Receipt, plain_enclave_key
 from bytewise.protocol.records.statements import Outcome, Release, Ticket, Verdict
 from bytewise.protocol.signing import type_string
 from bytewise.protocol.units import U8, U16, U32, U64, U256, Address, Blob, Decimal, Digest, hex0x
@@ -73,6 +73,9 @@ def constants() -> dict[str, Any]:
         "maxRlpDepth": MAX_RLP_DEPTH, "maxRounds": MAX_ROUNDS, "records": records,
         "labels": {name: Label[name].value for name in labels},
         "types": {each.__name__: type_string(each) for each in (Receipt, BlockWitness, Release, Ticket)},
+        "modes": {
+            "plain": str(Mode.PLAIN.value), "enclaveKey": plain_enclave_key(), "client": [str(each.value) for each in ClientMode],
+        },
         "contracts": list(CONTRACTS), "tree": TREE, "layout": hex0x(layout_digest()),
         "layouts": {name: _layout(name, used) for name, used in _VARIABLES.items()},
         "history": {"address": HISTORY, "blocks": HISTORY_BLOCKS, "code": hex0x(HISTORY_CODE)},

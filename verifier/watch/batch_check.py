@@ -14,17 +14,15 @@ from bytewise.protocol.errors.records import AnchoredLate, ListMismatch, Malform
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import (
     BatchHeader,
-    ClientMode,
     EmptyLeaf,
-    Mode,
     Receipt,
     ReceiptList,
     SignedLeaf,
     SignedReceipt,
-    plain_enclave_key,
     receipt_id,
     verify_entry,
     verify_list,
+    verify_modes,
 )
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import ZERO_DIGEST, Digest
@@ -138,11 +136,10 @@ def _defect(receipt: Receipt, environment: Environment) -> Fault | None:
         return UnknownEnvironment("architecture", receipt.gpu_arch.hex(), environment.gpu_arch)
     if ZERO_DIGEST in (receipt.req_hash, receipt.tokens_hash, receipt.out_hash, receipt.envelope_hash):
         return MalformedValue("receipt", "a zero digest")
-    if (receipt.mode, receipt.enclave_key) != (Mode.PLAIN.value, plain_enclave_key()):
-        # Mode tee needs a co-signature of the operator's enclave. Version 0 has no field for it.
-        return MalformedValue("mode", f"{receipt.mode} with enclave key {receipt.enclave_key}")
-    if receipt.client_mode not in (ClientMode.SIGNED.value, ClientMode.DELEGATED.value):
-        return MalformedValue("client mode", str(receipt.client_mode))
+    try:
+        verify_modes(receipt)
+    except MalformedValue as fault:
+        return fault
     return None
 
 

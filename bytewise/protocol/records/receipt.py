@@ -11,6 +11,7 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.records import (
     ForeignChain,
     ListMismatch,
+    MalformedValue,
     MerkleProofMismatch,
     RootMismatch,
     SequenceBroken,
@@ -211,6 +212,17 @@ def verify_receipt(anchor: Domain, signed: ListEntry | SignedLeaf) -> Digest:
     identifier = receipt_id(anchor, receipt)
     verify_signature("receipt", identifier, signed.signature, receipt.operator)
     return identifier
+
+
+def verify_modes(receipt: Receipt) -> Receipt:
+    """Returns the receipt if the contract accepts its modes and its enclave key (`LeafLib.checkModes`); otherwise raises
+    `MalformedValue`."""
+    if (receipt.mode, receipt.enclave_key) != (Mode.PLAIN.value, plain_enclave_key()):
+        # Mode tee needs a co-signature of the operator's enclave. Version 0 has no field for it.
+        raise MalformedValue("mode", f"{receipt.mode} with enclave key {receipt.enclave_key}")
+    if receipt.client_mode not in (ClientMode.SIGNED.value, ClientMode.DELEGATED.value):
+        raise MalformedValue("client mode", str(receipt.client_mode))
+    return receipt
 
 
 def batch_leaves(anchor: Domain, entries: Sequence[ListEntry]) -> tuple[Digest, ...]:

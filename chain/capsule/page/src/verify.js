@@ -107,6 +107,10 @@ const CHECKS = {
     v.dispute = keccak(concat(word(receipt.chain_id), addressWord(domain("Disputes").contract), toBytes(identifier)));
     if (identifier !== claim.receipt_id || receipt.out_hash !== claim.out_hash) throw new Stop("receipt.digest", `the receipt is ${identifier}, not the claim's`);
     if (recover(identifier, capsule.signature) !== receipt.operator) throw new Stop("receipt.signature", "the signature is not the operator's");
+    const { mode, enclave_key: key, client_mode: client } = receipt;
+    if (mode !== C.modes.plain || key !== C.modes.enclaveKey || !C.modes.client.includes(client)) {
+      throw new Stop("receipt.mode", `the chain never accepts mode ${mode} with enclave key ${key} and client mode ${client} for good`);
+    }
     if (environment !== null && labelled("ENVIRONMENT", encode(environment)) !== receipt.environment) {
       throw new Stop("receipt.environment", "the environment is not the one that the receipt names");
     }

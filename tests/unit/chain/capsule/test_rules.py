@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,10 @@ import pytest
 
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors.actors import TooEarly, TryAgain
-from bytewise.protocol.records.receipt import receipt_id
+from bytewise.protocol.errors.actors import ChainReverted, TooEarly, TryAgain
+from bytewise.protocol.records.receipt import Mode, SignedReceipt, receipt_id
 from bytewise.protocol.records.statements import Outcome, Verdict
-from bytewise.protocol.units import U64, ZERO_DIGEST, Blob
+from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Blob
 from chain.capsule.attachments import ProvenVote, proven_votes, quotes_stating
 from chain.capsule.facts import Facts, Tally
 from chain.capsule.header import header_of
@@ -21,9 +22,9 @@ from chain.capsule.report import CapsuleReport, Failure, Group, Result, Stop
 from chain.capsule.schema import Capsule
 from chain.capsule.verification import Trust, verify_capsule
 from chain.capsule.votes import Said, verdict_by_rule, votes_of
-from tests.fixtures.capsule.good_capsules import made_capsule, member_of, upheld
+from tests.fixtures.capsule.good_capsules import anchored, made_capsule, member_of, upheld
 from tests.fixtures.chain.anvil import Anvil
-from tests.fixtures.chain.devnet import OPERATORS, word
+from tests.fixtures.chain.devnet import OPERATORS, receipt, word
 from tests.fixtures.court.session import DisputeFixture
 
 
@@ -146,6 +147,23 @@ def test_states_of_a_running_and_of_other_receipts_are_refused(anvil: Anvil, tmp
         make_capsule(anvil.client, court.network, member, Enclosed(), "latest")
     assert disputed_member(anvil.client, court.network, court.dispute) == member
     assert disputed_member(anvil.client, court.network, word("no dispute")) is None
+
+
+def test_receipt_with_modes_that_are_never_final_is_refused(anvil: Anvil, tmp_path: Path) -> None:
+    """A batch is posted without its receipts, so such a receipt can be anchored and outlive its window."""
+    court, now = DisputeFixture(anvil, tmp_path), anvil.client.head().timestamp
+    lies: list[dict[str, Any]] = [
+        {}, {"mode": U8(Mode.TEE)}, {"enclave_key": OPERATORS[0].address}, {"client_mode": U8(0)}, {"client_mode": U8(3)},
+    ]  # fmt: skip
+    plain = [receipt(OPERATORS[0], 4 + number, now) for number in range(len(lies))]
+    members = anchored(court, [dataclasses.replace(each, **lie) for each, lie in zip(plain, lies, strict=True)])
+    anvil.pass_time(10_000)
+    found = [first_failure(reported(court, member)) for member in members]
+    assert found == [None, *["receipt.mode"] * 4]
+    for member, failure in zip(members, found, strict=True):
+        signed = SignedReceipt(member.receipt, member.signature, "")
+        with nullcontext() if failure is None else pytest.raises(ChainReverted, match=r"UnsupportedMode|UnknownClientMode"):
+            court.reader.verify_final(signed, member.batch_id, member.proof, court.reader.head())
 
 
 def test_capsule_of_a_finalized_block(anvil: Anvil, tmp_path: Path) -> None:
