@@ -23,7 +23,7 @@ from chain.client.rpc import at_hash, at_number, reading_answer
 from chain.client.structs import from_struct
 from chain.reads import records
 from chain.reads.epoch_endpoints import epoch_on_chain, pinned_epoch
-from chain.reads.records import MoneyTotals, PoolMember, PoolState, RegistryItem, RestakedTotals
+from chain.reads.records import Membership, MoneyTotals, PoolMember, PoolState, RegistryItem, RestakedTotals
 from chain.reads.restaking import RestakingReader
 
 
@@ -317,6 +317,20 @@ class SnapshotReader(KeyEpochReader):
         next_epoch = [View("StakeTree", state.tree, "unitsAt", (each, state.epoch + 1)) for each in accounts]
         units = self.client.views(next_epoch, at_number(block)) if accounts else []
         return tuple((who, state.epoch_start) for who, each in zip(accounts, units, strict=True) if each)
+
+    def membership(self, who: Address, block: int) -> Membership:
+        """The pool, machine and measurement with which a verifier joined; all zero for any other account."""
+        raw = self.client.call("Registry", self._at.registry, "verifier", who, block=at_number(block))
+        with reading_answer("verifier"):
+            return from_struct(Membership, raw)
+
+    def is_allowed(self, measurement: Digest, block: int) -> bool:
+        """Whether verifiers may run an enclave with this measurement."""
+        return bool(self.client.call("Registry", self._at.registry, "isAllowed", measurement, block=at_number(block)))
+
+    def next_units(self, who: Address, pool: PoolState, block: int) -> int:
+        """Units of an account in a pool from the next stake epoch on."""
+        return int(self.client.call("StakeTree", pool.tree, "unitsAt", who, pool.epoch + 1, block=at_number(block)))
 
     def item(self, digest: Digest, block: int) -> RegistryItem:
         """State of an environment or a model."""

@@ -154,6 +154,25 @@ def registration(view: NodeView) -> Check:
     )  # fmt: skip
 
 
+def registered_measurement(view: NodeView) -> Check:
+    """Whether the network still allows the measurement with which the account joined its pool, and the stake has weight. The
+    weight belongs to that measurement, whatever enclave the node runs."""
+    reader, account, block = view.reader, view.account, view.head
+    name, threshold = "registered_measurement", "allowed, and units for a stake that suffices"
+    registered = reader.membership(account, block)
+    pool = None if registered.pool == ZERO_DIGEST else reader.pool(registered.pool, block)
+    if pool is None:
+        return Check(name, True, "not registered", threshold, "See the check `registration`.")
+    is_allowed, units = reader.is_allowed(registered.measurement, block), reader.next_units(account, pool, block)
+    counts = _holdings(view).stake_wei >= _params(view).money.min_verifier_stake
+    again = "Run the release that the network approved, and register again: `bytewise verifier register --measurement …`."
+    found = f"{hex0x(registered.measurement)[:18]}… is {'' if is_allowed else 'not '}allowed"
+    return Check(
+        name, is_allowed and (units > 0 or not counts), f"{found}, {units} units from the next stake epoch on", threshold,
+        f"Renew the weight: `bytewise chain call Registry refresh {account}`." if is_allowed else again,
+    )  # fmt: skip
+
+
 def stake(view: NodeView) -> Check:
     """Whether the stake suffices for the role: for an operator, to accept one more request."""
     mine, money, serves = _holdings(view), _params(view).money, view.role is NodeRole.OPERATOR
@@ -236,5 +255,5 @@ def checks_of(role: NodeRole) -> tuple[CheckOfNode, ...]:
     """The checks after the gates that apply to a role, in the order of display."""
     staked = (registration, stake) if role in (*JUDGES, NodeRole.OPERATOR) else ()
     paying = (balance,) if role not in (NodeRole.MONITOR, NodeRole.SHARD) else ()
-    judging = (key_shards, vote_time, protection) if role in JUDGES else ()
+    judging = (registered_measurement, key_shards, vote_time, protection) if role in JUDGES else ()
     return (*EVERYBODY, *staked, *paying, *judging)

@@ -25,7 +25,6 @@ from bytewise.storage.health import database_health
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.tee.measurement import ENCLAVE_ENTRY, measure
 from bytewise.tee_simulated.td_quote import measurement_of
-from chain.client.rpc import at_number
 from chain.reads.records import Status
 from cli.node.roles import JUDGES, NodeRole
 from cli.node.view import CheckOfNode, NodeView
@@ -226,8 +225,7 @@ def measurement_approved(view: NodeView) -> Check:
             "measurement", True, "known on the hardware only", "a measurement that the network allows",
             "`bytewise verifier register` asks the contract before it sends.",
         )  # fmt: skip
-    registry = view.reader.network.addresses.registry
-    allowed = bool(view.chain.call("Registry", registry, "isAllowed", found, block=at_number(view.head)))
+    allowed = view.reader.is_allowed(found, view.head)
     return Check(
         "measurement", allowed, f"{hex0x(found)[:18]}… is {'' if allowed else 'not '}allowed", "one that the network allows",
         "Run the release that the network approved, with its model; or wait until this one is approved.",

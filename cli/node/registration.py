@@ -36,13 +36,14 @@ class Step(NamedTuple):
 def verifier_steps(
     view: NodeView, stake_wei: int, pool: str | None, platform_id: str | None, measurement: str | None
 ) -> list[Step]:
-    """The missing steps until the account is a verifier with that stake. `ConfigurationError` for a missing choice."""
+    """The missing steps until the account is a verifier with that stake and that measurement. `ConfigurationError` for a missing
+    choice."""
     mine = view.reader.holdings(view.account, view.head)
+    program = own_measurement(view) if measurement is None else _digest("--measurement", measurement)
     if mine.pool != ZERO_DIGEST:
-        return _deposit(mine, stake_wei)
+        return [*_deposit(mine, stake_wei), *_renewal(view, max(mine.stake_wei, stake_wei), program)]
     joined = _pool(view, pool)
     machine = _machine(view) if platform_id is None else _digest("--platform-id", platform_id)
-    program = own_measurement(view) if measurement is None else _digest("--measurement", measurement)
     if machine is None or program is None:
         missing = "--platform-id" if machine is None else "--measurement"
         raise ConfigurationError(missing, "missing: only simulated machines are computed here (docs/reference/attestation.md)")
@@ -51,6 +52,24 @@ def verifier_steps(
         *_deposit(mine, stake_wei),
         Step("announce the machine, so that nobody takes its id first", ContractCall("Registry", "announce", (announcement,))),
         Step(f"join pool {hex0x(joined)[:10]}…", ContractCall("Registry", "join", (joined, machine, program)), True),
+    ]
+
+
+def _renewal(view: NodeView, stake_wei: int, program: Digest | None) -> list[Step]:
+    """Quits and joins again with another measurement than the registered one. The contract lets the last holder of a machine join
+    with it at once. It would refuse a wrong joining only after the quitting, so everything that it asks is asked here."""
+    registered = view.reader.membership(view.account, view.head)
+    if program is None or program == registered.measurement:
+        return []
+    if not view.reader.is_allowed(program, view.head):
+        raise ConfigurationError("--measurement", f"{hex0x(program)} is not allowed yet: wait until governance approves it")
+    least = view.reader.params(view.reader.params_version(view.head), view.head).money.min_verifier_stake
+    if stake_wei < least:
+        raise ConfigurationError("--stake", f"{stake_wei}: another measurement is registered, and joining again takes {least}")
+    join = ContractCall("Registry", "join", (registered.pool, registered.platform_id, program))
+    return [
+        Step(f"quit, since {hex0x(registered.measurement)[:10]}… is registered", ContractCall("Registry", "quit", ())),
+        Step(f"join pool {hex0x(registered.pool)[:10]}… again, with {hex0x(program)[:10]}…", join),
     ]
 
 

@@ -59,7 +59,8 @@ def _vital_checks(view: NodeView) -> tuple[CheckOfNode, ...]:
     own = () if role is NodeRole.SHARD else (host_checks.lease, host_checks.da)
     paying = (chain_checks.balance,) if role not in (NodeRole.SHARD, NodeRole.MONITOR) else ()
     enclave = (host_checks.enclave_answers, host_checks.measurement_approved) if role in JUDGES else ()
-    return (host_checks.database, host_checks.disk, *own, chain_checks.head_age, *staked, *paying, *enclave)
+    judging = (chain_checks.registered_measurement,) if role in JUDGES else ()
+    return (host_checks.database, host_checks.disk, *own, chain_checks.head_age, *staked, *judging, *paying, *enclave)
 
 
 def _process(view: NodeView) -> Check:

@@ -11,6 +11,7 @@ import pytest
 
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.demands import DemandPolicy
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U256, Address
 from bytewise.service.chain_head import MAX_AHEAD_S
@@ -23,15 +24,20 @@ from bytewise.storage.migrate import migrate
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.protection import Protection
 from chain.client.address_book import read_network, write_network
+from chain.deployment.calls import measured
+from chain.deployment.deploy import set_measurement
 from chain.deployment.params import DEVNET, ETHER
+from chain.reads.records import Membership
 from chain.sending.keys import open_signer, save_signer
+from chain.sending.transactions import send_all
 from cli.__main__ import main
 from cli.node import chain_checks
 from cli.node.host_checks import KernelClock, kernel_clock, memory_check, time_service_check
+from cli.node.registration import verifier_steps
 from cli.node.roles import NodeRole
 from serving.readiness import receipt_room
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.fixtures.chain.devnet import MEASUREMENT, POOL, VERIFIERS, deployed, reader, word
+from tests.fixtures.chain.devnet import MEASUREMENT, POOL, VERIFIERS, deployed, reader, signer, word
 from tests.fixtures.court.session import QUOTE, TRUE, DisputeFixture
 from tests.fixtures.snapshot_builders import BLOCK, OTHER, holdings, snapshot
 from tests.fixtures.verifier.node_file import node_file
@@ -216,6 +222,39 @@ def test_verifier_is_registered_once_in_steps_that_were_shown_before(
     assert verb(capsys, *words, "--yes", wanted=Exit.OK) == []
 
 
+def test_verifier_of_a_withdrawn_measurement_registers_the_new_one(
+    chain: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = member(chain, tmp_path)
+    settings = load_settings(NodeSettings, config)
+    network = read_network(settings.network_file)
+    account, court = open_signer(settings.signer, network).address, reader(chain, network)
+    chain.rpc("anvil_setBalance", account, hex(40 * ETHER))
+    machine, new = word("upgraded machine", tmp_path), word("new measurement", tmp_path)
+    words = ["verifier", "register", "--config", str(config), "--stake", str(STAKE), "--yes"]
+    chain.rpc("evm_setIntervalMining", 1)
+    assert main([*words, "--platform-id", "0x" + machine.hex(), "--measurement", "0x" + MEASUREMENT.hex()]) == Exit.OK
+    chain.rpc("evm_setIntervalMining", 0)
+    chain.automine(True)
+    told = ("doctor", "--config", str(config))
+    assert "registered_measurement" not in failing(verb(capsys, *told, wanted=Exit.NOT_READY))
+    words += ["--measurement", "0x" + new.hex()]
+    assert main(words) == Exit.USAGE and "not allowed yet" in " ".join(capsys.readouterr().err.split())
+    for measurement, is_allowed in ((new, True), (MEASUREMENT, False)):
+        call = set_measurement(measurement, is_allowed)
+        send_all(chain.client, [measured(chain.client, network, signer(0), call)], 10)
+    found = failing(verb(capsys, *told, wanted=Exit.NOT_READY))["registered_measurement"]
+    assert MEASUREMENT.hex()[:16] in found["value"] and "not allowed" in found["value"] and "register" in found["advice"]
+    status = verb(capsys, "status", "--config", str(config), wanted=Exit.NOT_READY)
+    assert "registered_measurement" in {each["name"] for each in status["problems"]}
+    assert [each["call"] for each in verb(capsys, *words, "--dry-run", wanted=Exit.OK)] == ["Registry.quit", "Registry.join"]
+    assert main(words) == Exit.OK
+    joined = court.membership(account, court.head())
+    assert (joined.pool, joined.platform_id, joined.measurement) == (POOL, machine, new)
+    assert "registered_measurement" not in failing(verb(capsys, *told, wanted=Exit.NOT_READY))
+    assert verb(capsys, *words, wanted=Exit.OK) == []
+
+
 def test_registration_beside_a_running_node_is_refused(chain: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = member(chain, tmp_path)
     settings = load_settings(NodeSettings, config)
@@ -342,7 +381,7 @@ def test_operator_needs_the_dearest_appeal_at_the_fee_of_its_settings() -> None:
 def test_watchtower_needs_the_bond_of_the_longest_list_in_its_budget(
     policy: dict[str, object], budget_wei: int, demand_wei: int, tmp_path: Path
 ) -> None:
-    changes = {"role": "watchtower", "executor": None, "policy": {"strategy": "defend", **policy}}
+    changes: dict[str, Any] = {"role": "watchtower", "executor": None, "policy": {"strategy": "defend", **policy}}
     view = seen(NodeRole.WATCHTOWER)
     settings = load_settings(NodeSettings, node_file(tmp_path, "sqlite://", **changes))
     view.settings = replace(settings, demand=DemandPolicy(budget_wei=budget_wei))
@@ -376,3 +415,37 @@ def test_doctor_asks_for_a_vote_after_finality_of_the_draw(chain_id: int, commit
         head=lambda: SimpleNamespace(number=1_000, timestamp=12_000), block=lambda number: SimpleNamespace(timestamp=12 * number)
     )
     assert chain_checks.vote_time(view).ok == is_enough
+
+
+def verifier(stake_wei: int, is_allowed: bool, units: int) -> Any:
+    """A member of a pool before a chain that allows its registered measurement and every other one, or none."""
+    view = seen(NodeRole.MEMBER, stake_wei=stake_wei)
+    view.reader.membership = lambda who, block: Membership(POOL, word("machine"), MEASUREMENT, BLOCK)
+    view.reader.pool = lambda pool, block: pool
+    view.reader.is_allowed = lambda measurement, block: is_allowed
+    view.reader.next_units = lambda who, pool, block: units
+    return view
+
+
+LEAST_WEI = DEVNET.money.min_verifier_stake
+
+
+@pytest.mark.parametrize(
+    ("stake_wei", "is_allowed", "units", "advice"),
+    [
+        (LEAST_WEI, True, 1, None), (LEAST_WEI - 1, True, 0, None), (LEAST_WEI, False, 1, "register --measurement"),
+        (LEAST_WEI, True, 0, f"Registry refresh {OTHER}"),
+    ],
+)  # fmt: skip
+def test_stake_that_suffices_must_have_weight(stake_wei: int, is_allowed: bool, units: int, advice: str | None) -> None:
+    found = chain_checks.registered_measurement(verifier(stake_wei, is_allowed, units))
+    assert found.ok == (advice is None) and (advice or "") in found.advice
+
+
+def test_verifier_that_could_not_join_again_does_not_quit() -> None:
+    new = "0x" + "44" * 32
+    steps = verifier_steps(verifier(LEAST_WEI - 1, True, 1), LEAST_WEI, None, None, new)
+    assert [each.call.function for each in steps] == ["deposit", "quit", "join"]
+    for view, named in ((verifier(LEAST_WEI - 1, True, 1), "--stake"), (verifier(LEAST_WEI, False, 1), "--measurement")):
+        with pytest.raises(ConfigurationError, match=named):
+            verifier_steps(view, 0, None, None, new)
