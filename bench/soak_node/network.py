@@ -26,6 +26,7 @@ from cli.demo.actors import DemoProcess
 from cli.demo.plan import ETHER, OPERATORS, VERIFIERS
 from cli.demo.processes import ProcessGroup
 from cli.demo.site import Site, new_site, write_toml
+from verifier.guards import RESERVE_BYTES
 
 FRAUD_EVERY = 3
 """The dishonest operator cheats on every third of its answers."""
@@ -37,8 +38,8 @@ PARAMS = changed(plan.PARAMS, {
 """The demo's parameters, with retention of half an hour."""
 HOUSEKEEPING = {"every_s": 60, "receipts_days": 0, "envelopes_days": 0, "duties_days": 0, "transactions_days": 0}
 """Records go as soon as nothing can need them."""
-DISK_BYTES = 64 * 2**20
-"""Size of the file system of the actor whose disk fills up."""
+DISK_BYTES = 2 * RESERVE_BYTES
+"""Size of the file system of the actor whose disk fills up. With no more free than the guard keeps, it would never vote."""
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 """Debian's `libfaketime`; another place is named by the argument."""
 RPC_TIMEOUT_S = 20.0
