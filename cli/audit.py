@@ -66,7 +66,9 @@ class AuditState(NamedTuple):
     pool_wei: int
     """What the pool has for all bounties. Places of receipts feed it, and anybody may."""
     time_left_s: int
-    """Seconds of the protocol clock in which results are still accepted."""
+    """Seconds of the protocol clock until the window ends."""
+    has_beacon: bool
+    """Whether the contract can still read that block's hash. It accepts no result without it, even while the window is open."""
 
     @property
     def missing(self) -> int:
@@ -162,11 +164,17 @@ def _verify_useful(state: AuditState) -> None:
         raise ConfigurationError("RECEIPT_ID", "every drawn auditor has posted its result: `bytewise audit show` has them")
     if not state.time_left_s:
         raise ConfigurationError("RECEIPT_ID", "its window is over: no result is accepted any more")
+    if not state.has_beacon:
+        raise ConfigurationError("RECEIPT_ID", _lost_beacon(state))
+
+
+def _lost_beacon(state: AuditState) -> str:
+    return f"the chain no longer has the hash of block {state.beacon_block}, which drew its auditors: no result is accepted"
 
 
 def audit_state(connection: "Connection", found: "Found") -> AuditState:
     """The audits of a receipt in its batch, at the newest block."""
-    from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS
+    from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, beacon_is_known
 
     reader, header, head = connection.reader, found.header, found.head
     batch = reader.batch(header.batch_id, head)
@@ -178,7 +186,7 @@ def audit_state(connection: "Connection", found: "Found") -> AuditState:
     return AuditState(
         identifier, header.batch_id, beacon_block, is_drawn, _drawn(connection, found, params, beacon_block) if is_drawn else (),
         params.money.bounty, reader.money(head).audit_pool,
-        max(0, reader.window_end(identifier, header.batch_id, head) - clock),
+        max(0, reader.window_end(identifier, header.batch_id, head) - clock), beacon_is_known(int(header.block), head),
     )  # fmt: skip
 
 
@@ -209,7 +217,7 @@ def _record(state: AuditState) -> dict[str, Any]:
         "receipt": hex0x(state.receipt_id), "batch": state.batch_id, "drawn_by_block": state.beacon_block,
         "is_drawn": state.is_drawn, "auditors": [each._asdict() for each in state.auditors], "missing": state.missing,
         "bounty_wei": str(state.bounty_wei), "pool_wei": str(state.pool_wei), "lacking_wei": str(state.lacking_wei),
-        "time_left_s": state.time_left_s,
+        "time_left_s": state.time_left_s, "has_beacon": state.has_beacon,
     }  # fmt: skip
 
 
@@ -223,6 +231,8 @@ def _print(state: AuditState) -> None:
             for each in state.auditors
         )
         print_entries(entries, "drawn auditors: only a dispute has this receipt opened", console)
+    if state.is_drawn and not state.has_beacon:
+        console.print(_lost_beacon(state), soft_wrap=True)
     console.print(
         f"time left {state.time_left_s} s, bounty {brief(state.bounty_wei)} ETH each, pool {brief(state.pool_wei)} ETH, "
         f"lacking {ether(state.lacking_wei)}",

@@ -228,18 +228,18 @@ def _problem_at(ticket: Ticket, place: AuditedReceiptPath | None, chain: Entitle
         if ticket.kind == TicketKind.DISPUTE.value:
             release_policy.dispute_seats(ticket, then.case, number)
         elif place is not None:
-            _verify_audit(ticket, place, then)
+            _verify_audit(ticket, place, then, number)
         release_policy.verify_epoch(ticket, then.state)
     except (Fault, TryAgain) as error:
         return f"at block {number}, when it was decided: {error}"
     return ""
 
 
-def _verify_audit(ticket: Ticket, place: AuditedReceiptPath, then: _ChainState) -> Ticket:
+def _verify_audit(ticket: Ticket, place: AuditedReceiptPath, then: _ChainState, number: int) -> Ticket:
     release_policy.verify_audit(ticket)
     if then.drawing is None:
         raise TryAgain("chain view", f"no batch {place.batch_id} or no beacon")
-    release_policy.audit_seats(ticket, then.drawing, then.clock)
+    release_policy.audit_seats(ticket, then.drawing, then.clock, number)
     return ticket
 
 

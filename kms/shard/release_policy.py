@@ -131,10 +131,14 @@ def verify_audit(ticket: Ticket) -> Ticket:
     return ticket
 
 
-def audit_seats(ticket: Ticket, drawing: AuditDraw, clock: int) -> int:
-    """Seats of an audit whose window is open and whose voter the batch's beacon drew."""
+def audit_seats(ticket: Ticket, drawing: AuditDraw, clock: int, block: int) -> int:
+    """Seats of an audit whose window is open and whose voter the batch's beacon drew, at a block of that protocol time. Refused
+    once the chain has lost the beacon: the contract would not accept the audit's result any more."""
     if clock > drawing.window_end:
         raise TicketRefused(f"window of batch {drawing.batch.batch_id} is over", TicketFlaw.WINDOW_OVER)
+    if not sortition.beacon_is_known(int(drawing.batch.block), block):
+        why = f"the chain no longer has the hash that drew the auditors of batch {drawing.batch.batch_id}"
+        raise TicketRefused(why, TicketFlaw.WINDOW_OVER)
     if not sortition.audit_is_drawn(drawing.beacon, ticket.receipt_id, ticket.voter, drawing.rate_bps, drawing.seats):
         raise TicketRefused(f"{ticket.voter} is not drawn to audit receipt {ticket.receipt_id.hex()}", TicketFlaw.NOT_DRAWN)
     return AUDIT_SEATS
@@ -228,7 +232,7 @@ def _audit_entitlement(request: ReleaseRequest, contracts: Contracts, facts: Cha
     identifier = verify_receipt(anchor_domain(contracts), signed)
     _verify_header(request.receipt, batch)
     verify_place(batch, identifier, request.receipt.seq, request.proof)
-    return audit_seats(ticket, drawing, facts.clock)
+    return audit_seats(ticket, drawing, facts.clock, facts.number)
 
 
 def _verify_header(receipt: Receipt, batch: BatchHeader) -> BatchHeader:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from bytewise.ports import AuditSender, AuditView, BlockView, TermsView
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_drawn, may_audit, seats_in_audit_draw
+from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_drawn, beacon_is_known, may_audit, seats_in_audit_draw
 from bytewise.protocol.decisions.actions import Action, ClaimBounty, OpenAudit, PostAudit, RunAudit
 from bytewise.protocol.decisions.audits import decide_auditor
 from bytewise.protocol.decisions.snapshot import Snapshot
@@ -261,7 +261,7 @@ class Auditor:
         """Draws for a receipt, whatever its check found. Without an audit, a receipt with a small fault would become final."""
         receipt_id, header = live.seen.receipt_id, live.header
         at = header.block + BEACON_DELAY_BLOCKS
-        if receipt_id in self._drawn or at > snapshot.number:
+        if receipt_id in self._drawn or not beacon_is_known(int(header.block), snapshot.number):
             return
         if header.batch_id not in self._beacons:
             self._beacons[header.batch_id] = self._chain.block_hash(at)

@@ -128,7 +128,8 @@ class Bounties:
         if row.state in (DONE, FAILED) or not self._patience(row, snapshot):
             return None
         stage = _STAGES[row.state]
-        return AuditDuty(row.receipt_id, live.header.batch_id, row.result, stage, agreed=row.state == AGREED)
+        header = live.header
+        return AuditDuty(row.receipt_id, header.batch_id, int(header.block), row.result, stage, agreed=row.state == AGREED)
 
     def _extended(self, row: LightAudit, live: LiveReceipt, snapshot: Snapshot) -> LightAudit:
         """Moves the deadline if the window now ends later, because it stood still during a pause or a demand."""

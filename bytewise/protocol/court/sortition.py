@@ -38,6 +38,14 @@ def draw_seats(
 
 BEACON_DELAY_BLOCKS = 2
 """The hash of the second block after a batch draws its auditors, because that hash is unknown when the batch is posted."""
+BEACON_HISTORY_BLOCKS = 8_191
+"""Newest blocks whose hashes a contract can read (EIP-2935): 27 hours on Ethereum, shorter than a window may be. `Audits` accepts
+no result of a batch whose beacon is older (`BeaconExpired`)."""
+
+
+def beacon_is_known(batch_block: int, head: int) -> bool:
+    """Whether a transaction in the block after `head` can read a batch's beacon. Without it `Audits` cannot check the draw."""
+    return 0 < head + 1 - (batch_block + BEACON_DELAY_BLOCKS) <= BEACON_HISTORY_BLOCKS
 
 
 def may_audit(pool: Digest, joined_at: int, judging_pool: Digest, batch_block: int) -> bool:

@@ -4,7 +4,7 @@ import enum
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from bytewise.protocol.court.sortition import audit_is_drawn
+from bytewise.protocol.court.sortition import audit_is_drawn, beacon_is_known
 from bytewise.protocol.decisions.actions import Action, ClaimBounty, OpenAudit, PostAudit, RunAudit
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult
@@ -28,6 +28,8 @@ class AuditDuty:
     """Drawn receipt."""
     batch_id: int
     """Batch of the receipt."""
+    batch_block: int
+    """Block of the batch."""
     result: AuditResult | None
     """The result, once the enclave has judged the receipt; else None."""
     stage: AuditStage
@@ -61,6 +63,8 @@ class AuditedReceipt:
 def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set[Digest], margin_s: int) -> tuple[Action, ...]:
     """A drawn auditor judges each drawn receipt once, posts the result inside the window, and opens it after the window.
 
+    Nothing is judged or posted once the chain has lost the beacon, because the contract then cannot check the draw.
+
     Each action is decided again until the chain shows it, because a sender may have to drop one (for example, if the bounty pool
     is empty).
     """
@@ -70,6 +74,8 @@ def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set
         left_s = snapshot.window_end(duty.receipt_id, duty.batch_id) - snapshot.clock
         if left_s < 0:
             actions += _after_window(duty)
+        elif not beacon_is_known(duty.batch_block, snapshot.number):
+            continue
         elif result is None:
             if left_s > margin_s and duty.receipt_id not in running:
                 actions.append(RunAudit(duty.receipt_id))

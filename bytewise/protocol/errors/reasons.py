@@ -79,7 +79,7 @@ class TicketFlaw(enum.StrEnum):
     NO_AUDIT = "no-audit"
     """It is for an audit, with a subject or round that no audit has."""
     WINDOW_OVER = "window-over"
-    """It is for an audit of a batch whose window is over."""
+    """It is for an audit of a batch whose window is over, or whose beacon the chain has lost."""
     NOT_DRAWN = "not-drawn"
     """Its voter was not drawn to audit this receipt."""
 

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, audit_commitment
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U64, Digest, hex0x
 from bytewise.service.exit_codes import Exit
 from chain.deployment.params import DEVNET
+from cli.audit import AuditState, DrawnAuditor, _print, _verify_useful
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import VERIFIERS, mine, word
 from tests.fixtures.court.commanded_court import CommandedCourt, commanded_court
@@ -78,3 +80,13 @@ def test_request_that_can_change_nothing_is_refused(court: CommandedCourt) -> No
     mine(court.anvil, DEVNET.times.window + 10)
     wanted = "window is over" if drawn_by_contract(court, court.receipt) else "nobody is drawn"
     assert wanted in court.run("audit", "request", hex0x(court.receipt), who=PAYER, code=Exit.USAGE)
+
+
+def test_request_is_refused_once_the_chain_has_lost_the_beacon(capsys: pytest.CaptureFixture[str]) -> None:
+    auditor = DrawnAuditor(VERIFIERS[0].address, 1, "nothing", "")
+    state = AuditState(word("receipt"), 0, 2, True, (auditor,), 1, 0, 60, has_beacon=False)
+    with pytest.raises(ConfigurationError, match="no longer has the hash of block 2"):
+        _verify_useful(state)
+    _print(state)
+    assert "no longer has the hash of block 2" in capsys.readouterr().out
+    _verify_useful(state._replace(has_beacon=True))

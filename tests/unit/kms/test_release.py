@@ -121,6 +121,7 @@ def test_drawn_audit_is_served_and_an_undrawn_one_is_not(fresh: World) -> None:
 
 AUDIT_CHANGES: dict[str, tuple[type[BytewiseError], Callable[[World], None]]] = {
     "window over": (TicketRefused, lambda w: set_facts(w, clock=NOW + 501)),
+    "beacon lost": (TicketRefused, lambda w: set_facts(w, number=int(w.chain.batches[0].block) + 2 + 8191)),
     "no stake that counts, or of another pool": (TicketRefused, lambda w: w.chain.audit_seats.update({VOTER.address: 0})),
     "another root": (MerkleProofMismatch, lambda w: set_batch(w, root=ZERO_DIGEST)),
     "another operator": (TicketRefused, lambda w: set_batch(w, operator=ATTACKER.address)),

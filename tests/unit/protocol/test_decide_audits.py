@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.court.sortition import audit_is_drawn
+from bytewise.protocol.court.sortition import audit_is_drawn, beacon_is_known
 from bytewise.protocol.decisions.actions import ClaimBounty, OpenAudit, OpenDispute, PostAudit, RunAudit
 from bytewise.protocol.decisions.audits import (
     AuditDuty,
@@ -19,7 +19,7 @@ from bytewise.protocol.decisions.strategies import WatchPolicy
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult
 from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Address, Digest
 from tests.fixtures.builders import signer
-from tests.fixtures.snapshot_builders import NOW, anchored, case, holdings, snapshot, word
+from tests.fixtures.snapshot_builders import BLOCK, NOW, anchored, case, holdings, snapshot, word
 from tests.fixtures.watch_strategies import defended
 
 PEOPLE = tuple(signer(f"verifier {i}").address for i in range(5))
@@ -40,7 +40,7 @@ def result(receipt: Digest, who: Address, said: AuditOutcome) -> AuditResult:
 
 def test_an_audit_runs_once_and_is_posted_once_inside_the_window() -> None:
     receipt = word("r")
-    duty = AuditDuty(receipt, 0, None, AuditStage.NOTHING, agreed=False)
+    duty = AuditDuty(receipt, 0, BLOCK - 2, None, AuditStage.NOTHING, agreed=False)
     assert decide_auditor(seen(), [duty], frozenset(), 5) == (RunAudit(receipt),)
     assert decide_auditor(seen(), [duty], {receipt}, 5) == ()
     said = result(receipt, ME, AuditOutcome.MATCH)
@@ -51,9 +51,20 @@ def test_an_audit_runs_once_and_is_posted_once_inside_the_window() -> None:
     assert decide_auditor(snapshot(), [duty], frozenset(), 5) == (), "its window was over before"
 
 
+def test_audit_is_neither_begun_nor_posted_without_the_beacon() -> None:
+    """The contract reads the hash of block N from block N + 1 to block N + 8191 (`Blockhash`, EIP-2935)."""
+    said = result(word("r"), ME, AuditOutcome.MATCH)
+    duty = AuditDuty(word("r"), 0, BLOCK - 2, None, AuditStage.NOTHING, agreed=False)
+    for head, is_known in ((BLOCK - 1, False), (BLOCK, True), (BLOCK + 8190, True), (BLOCK + 8191, False)):
+        assert beacon_is_known(BLOCK - 2, head) is is_known
+        at = replace(seen(), number=head)
+        assert len(decide_auditor(at, [duty], frozenset(), 5)) == is_known
+        assert len(decide_auditor(at, [replace(duty, result=said)], frozenset(), 5)) == is_known
+
+
 def test_audit_mismatch_is_revealed_after_the_window_and_paid_on_agreement() -> None:
     said = result(word("r"), ME, AuditOutcome.MISMATCH)
-    duty = AuditDuty(word("r"), 0, said, AuditStage.POSTED, agreed=False)
+    duty = AuditDuty(word("r"), 0, BLOCK - 2, said, AuditStage.POSTED, agreed=False)
     over = seen(NOW - 1)
     assert decide_auditor(over, [duty], frozenset(), 5) == (OpenAudit(word("r")),)
     opened = replace(duty, stage=AuditStage.OPENED)
