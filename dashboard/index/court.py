@@ -146,7 +146,7 @@ def settled(at: Moment, v: Mapping[str, Any]) -> None:
         RoundFact, v["id"], v["round"], settled=True, verdict=v["verdict"], equal=tally["equal"], lead=tally["lead"],
         unavailable=tally["unavailable"], no_key=tally["noKey"], cannot_execute=tally["cannotExecute"],
         not_revealed=tally["notRevealed"], absent=tally["absent"], lead_verdict=tally["leadVerdict"],
-        lead_out_hash=some(tally["leadOutHash"]),
+        lead_key=some(tally["leadKey"]), lead_out_hash=some(tally["leadOutHash"]),
     )  # fmt: skip
     if v["verdict"] != Verdict.NONE:
         at.facts.amend(DisputeFact, v["id"], decided_round=v["round"], knew=False)

@@ -30,28 +30,31 @@ from dashboard.views.words import AUDIT_RESULTS, DEMAND_KINDS
 
 # --- the court ---
 
-JUDGING = frozenset({Outcome.EXECUTED, Outcome.INVALID, Outcome.UNAVAILABLE})
-"""What a vote says about the receipt. The other outcomes say only that the machine or the key was not there."""
 MATCH, MISMATCH = 1, 2
 """Results of audits (`AuditResult`)."""
-ABSENT = {"did not commit": "did not commit", "did not reveal": "committed and did not reveal"}
+ABSENT = frozenset({"did not commit", "did not reveal"})
 
 
 def votes_agree(seen: Observation, report: CheckReport) -> None:
     """No member voted against the verdict of its round."""
     for row, number, member in _members(seen):
-        vote = seen.scene.index.find(VoteFact, row["id"], number, member.voter.account)
-        if member.agrees is False and vote is not None and vote["said"] in JUDGING:
+        if member.agrees_with_round is False:
             text = f"round {number}: {member.voter.account} ({_seats(member)}) {member.said}, and the round says otherwise"
             report.note(row["id"], text, (DisputeFact, (row["id"],)))
 
 
 def members_present(seen: Observation, report: CheckReport) -> None:
-    """Every member of a counted round committed and revealed."""
+    """Every member of a counted round committed, on the chain or under a root, and revealed."""
     for row, number, member in _members(seen):
         if member.did in ABSENT:
-            text = f"round {number}: {member.voter.account} ({_seats(member)}) {ABSENT[member.did]}"
+            text = f"round {number}: {member.voter.account} ({_seats(member)}) {_absence(member)}"
             report.note(row["id"], text, (DisputeFact, (row["id"],)))
+
+
+def _absence(member: MemberVote) -> str:
+    if member.did == "did not commit":
+        return member.did
+    return "did not reveal under the commit root" if member.committed_block is None else "committed and did not reveal"
 
 
 def _members(seen: Observation) -> Iterator[tuple[Row, int, MemberVote]]:

@@ -1,13 +1,14 @@
 """Disputes for people: lists, and one dispute with its steps, votes, reasons, money and what may be done next."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from bytewise.protocol import digests
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import CONVICTIONS, SeatOutcome
+from bytewise.protocol.court.tally import WORKED, key_of
 from bytewise.protocol.records.statements import Outcome, Verdict
-from bytewise.protocol.units import Digest, hex0x
+from bytewise.protocol.units import ZERO_DIGEST, Digest, hex0x
 from bytewise.storage.index.reader import Row
 from bytewise.storage.index.tables import DisputeFact, RoundFact, SeatFact, VoteFact
 from dashboard.views.network_records import MemberSeat
@@ -95,7 +96,7 @@ def _round(scene: Scene, dispute: Row, row: Row, assurance: str) -> RoundDetail:
     params = scene.params(dispute["params_version"])
     tau = (params["committee"]["tauNum"], params["committee"]["tauDen"]) if params else (0, 1)
     quorum = -(-row["seats"] * tau[0] // tau[1])
-    members, empty = _members(scene, dispute, row, assurance)
+    members, empty = _members(scene, row, quorum, assurance)
     return RoundDetail(
         number=row["round"], level=row["level"], seats=row["seats"], drawn=row["drawn"], quorum=quorum,
         tau=f"{tau[0]}/{tau[1]}", seed_block=row["seed_block"], rearms=row["rearms"], round_seed=hex_or_none(row["round_seed"]),
@@ -116,7 +117,7 @@ def _tally(row: Row, members: Sequence[MemberVote], quorum: int) -> Iterator[Tal
         counted = [
             (_CONFIRM, row["equal"]), (other, row["lead"]), (code_words(Outcome.UNAVAILABLE, 0), row["unavailable"]),
             (code_words(Outcome.NO_KEY, 0), row["no_key"]), (code_words(Outcome.CANNOT_EXECUTE, 0), row["cannot_execute"]),
-            ("committed and did not reveal", row["not_revealed"]), ("did not commit", row["absent"]),
+            *_silent_seats(row),
         ]  # fmt: skip
         rest = row["seats"] - sum(seats for _, seats in counted)
         counted.append(("voted for something that fewer seats found", max(rest, 0)))
@@ -132,29 +133,42 @@ def _tally(row: Row, members: Sequence[MemberVote], quorum: int) -> Iterator[Tal
             yield TallyLine(label=label, seats=seats, reaches_quorum=enough)
 
 
-def _members(scene: Scene, dispute: Row, round_: Row, assurance: str) -> tuple[list[MemberVote], int]:
+def _silent_seats(row: Row) -> tuple[tuple[str, int], ...]:
+    """Seats that said nothing, as they are charged: under a commit root each as if it had committed."""
+    if row["rooted"]:
+        return (("did not reveal", row["not_revealed"] + row["absent"]),)
+    return ("committed and did not reveal", row["not_revealed"]), ("did not commit", row["absent"])
+
+
+def _members(scene: Scene, round_: Row, quorum: int, assurance: str) -> tuple[list[MemberVote], int]:
     seats: dict[str, list[Row]] = {}
     empty = 0
-    for seat in scene.index.all(SeatFact, dispute=dispute["id"], round=round_["round"]):
+    for seat in scene.index.all(SeatFact, dispute=round_["dispute"], round=round_["round"]):
         if seat["voter"]:
             seats.setdefault(seat["voter"], []).append(seat)
         else:
             empty += 1
-    votes = {row["voter"]: row for row in scene.index.all(VoteFact, dispute=dispute["id"], round=round_["round"])}
-    found = [_member(scene, dispute, round_, voter, own, votes.get(voter), assurance) for voter, own in seats.items()]
+    votes = {row["voter"]: row for row in scene.index.all(VoteFact, dispute=round_["dispute"], round=round_["round"])}
+    groups: dict[VoteGroup, int] = {}
+    for voter, vote in votes.items():
+        groups[_group(vote)] = groups.get(_group(vote), 0) + len(seats.get(voter, ()))
+    right = _right_groups(round_, groups, quorum)
+    found = [_member(scene, round_, voter, own, votes.get(voter), right, assurance) for voter, own in seats.items()]
     return sorted(found, key=lambda each: (-each.seats, each.voter.account)), empty
 
 
 def _member(
-    scene: Scene, dispute: Row, round_: Row, voter: str, seats: Sequence[Row], vote: Row | None, assurance: str
+    scene: Scene, round_: Row, voter: str, seats: Sequence[Row], vote: Row | None, right: Collection["VoteGroup"], assurance: str
 ) -> MemberVote:
     out = _out_hash(vote)
     said = vote["said"] if vote else 0
+    with_round = _group(vote) in right if vote and right and said in WORKED else None
     quote = f"{assurance}, {vote['quote_bytes']} bytes of quote" if vote and vote["quote_bytes"] else f"{assurance}, no quote"
     return MemberVote(
         voter=scene.party(voter), seats=len(seats), seat_numbers=tuple(seat["seat"] for seat in seats),
         did=_did(scene, round_, vote), said=code_words(said, vote["code"] if vote else 0),
-        agrees=_agrees(dispute, round_, vote, out), tokens_hash=hex_or_none(vote["tokens_hash"] if vote else None),
+        agrees=_agrees(seats, with_round), agrees_with_round=with_round,
+        tokens_hash=hex_or_none(vote["tokens_hash"] if vote else None),
         trace_root=hex_or_none(vote["trace_root"] if vote else None), out_hash=hex_or_none(out),
         quote_hash=hex_or_none(vote["quote_hash"] if vote else None), quote_bytes=vote["quote_bytes"] if vote else 0,
         evidence=quote if said else assurance,
@@ -174,22 +188,50 @@ def _out_hash(vote: Row | None) -> Digest | None:
 def _did(scene: Scene, round_: Row, vote: Row | None) -> str:
     if vote and vote["said"]:
         return "certified" if vote["certified"] else "revealed"
-    if vote and vote["commitment"]:
-        return "did not reveal" if round_["settled"] or scene.clock > round_["reveal_end"] else "committed"
+    own = bool(vote and vote["commitment"])
+    if own or round_["rooted"]:
+        over = round_["settled"] or scene.clock > round_["reveal_end"]
+        return "did not reveal" if over else "committed" if own else "pending"
     return "did not commit" if round_["settled"] or (round_["commit_end"] and scene.clock > round_["commit_end"]) else "pending"
 
 
-def _agrees(dispute: Row, round_: Row, vote: Row | None, out: bytes | None) -> bool | None:
-    """Whether a vote says what its settled round says. UPHELD has no out_hash in the events: those that differ are known."""
+VoteGroup = tuple[int, int, bytes | None, bytes | None, bytes | None]
+"""Everything that a vote says. Seats count together if all of it is the same."""
+
+
+def _group(vote: Row) -> VoteGroup:
+    return vote["said"], vote["code"], vote["tokens_hash"], vote["trace_root"], vote["round_digest"]
+
+
+def _right_groups(round_: Row, groups: Mapping[VoteGroup, int], quorum: int) -> set[VoteGroup]:
+    """Groups that the verdict of a counted round makes right, as `RoundStore` does: the largest that says what the verdict says.
+
+    The receipt's own answer is in no event. In an UPHELD round it is the answer of so many seats that no other group is as large.
+    """
     verdict = Verdict(round_["verdict"]) if round_["settled"] else Verdict.NONE
-    if vote is None or not vote["said"] or verdict is Verdict.NONE:
-        return None
-    if verdict is Verdict.OVERTURNED:
-        return out is not None and out == round_["lead_out_hash"]
+    lead = {group for group, seats in groups.items() if seats == round_["lead"] and _key(group) == round_["lead_key"]}
     if verdict is Verdict.UPHELD:
-        return out is not None and (not round_["lead"] or out != round_["lead_out_hash"])
-    wanted = {Verdict.INVALID: Outcome.INVALID, Verdict.UNAVAILABLE: Outcome.UNAVAILABLE}[verdict]
-    return bool(vote["said"] == wanted)
+        return {group for group, seats in groups.items() if group[0] == Outcome.EXECUTED and seats == round_["equal"]}
+    if verdict is Verdict.UNAVAILABLE:
+        # Fewer than the quorum found no data: with those of the largest fault they are enough, and both are right.
+        mixed = lead if round_["unavailable"] < quorum else set()
+        return mixed | {group for group in groups if group[0] == Outcome.UNAVAILABLE}
+    return lead if verdict in (Verdict.OVERTURNED, Verdict.INVALID) else set()
+
+
+def _key(group: VoteGroup) -> Digest:
+    said, code, tokens_hash, trace_root, _ = group
+    if said == Outcome.EXECUTED and tokens_hash and trace_root:
+        return key_of(said, code, digests.out_hash(Digest(tokens_hash), Digest(trace_root)))
+    return key_of(said, code, ZERO_DIGEST)
+
+
+def _agrees(seats: Sequence[Row], with_round: bool | None) -> bool | None:
+    """Whether the court counts a vote as right: all seats of a member said the same, so one that is settled tells."""
+    outcomes = {SeatOutcome(seat["outcome"]) for seat in seats} - {SeatOutcome.NONE}
+    if not outcomes:
+        return with_round
+    return True if SeatOutcome.RIGHT in outcomes else False if SeatOutcome.WRONG in outcomes else None
 
 
 # --- words ---
@@ -237,7 +279,7 @@ def _why(row: Row, rounds: Sequence[RoundDetail]) -> Iterator[str]:
 def _why_round(told: RoundDetail) -> Iterator[str]:
     place = f"Round {told.number}"
     if not told.settled:
-        done = sum(line.seats for line in told.tally if line.label not in ("pending", "committed"))
+        done = sum(member.seats for member in told.members if member.said)
         yield f"{place} has {told.seats} seats; {told.quorum} that agree ({told.tau}) decide. So far {done} seats have voted."
         return
     lines = "; ".join(f"{line.seats} {line.label}" for line in told.tally)

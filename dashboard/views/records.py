@@ -136,7 +136,10 @@ class MemberVote(Record):
     said: str
     """What its vote says, in words; empty while it is not known."""
     agrees: bool | None
-    """Whether it said what the verdict says; None while there is none, or no vote."""
+    """Whether the court counts its vote as right: under the final verdict once its seats are settled, before that as
+    `agrees_with_round`."""
+    agrees_with_round: bool | None
+    """Whether its vote is one that the verdict of its round makes right; None without verdict, or if it found nothing."""
     tokens_hash: str | None
     trace_root: str | None
     out_hash: str | None

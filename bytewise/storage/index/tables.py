@@ -176,6 +176,8 @@ class RoundFact(Fact):
     not_revealed: Mapped[int]
     absent: Mapped[int]
     lead_verdict: Mapped[int]
+    lead_key: Mapped[Bytes32 | None]
+    """What the largest group that contradicts the receipt says: outcome, code and out_hash, hashed."""
     lead_out_hash: Mapped[Bytes32 | None]
     paid_seats: Mapped[int]
     """Seats that were paid or charged so far."""

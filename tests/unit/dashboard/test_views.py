@@ -4,17 +4,20 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from bytewise.protocol.court.settlement import SeatOutcome
+from bytewise.protocol.court.tally import key_of
+from bytewise.protocol.digests import out_hash
 from bytewise.protocol.records.receipt import list_subject
 from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.signing import Domain
-from bytewise.protocol.units import U256, ZERO_DIGEST, Address
+from bytewise.protocol.units import U256, ZERO_DIGEST, Address, Digest
 from bytewise.storage.index.tables import BatchFact, DisputeFact
 from dashboard.monitor import checks
 from dashboard.monitor.findings import CheckReport
 from dashboard.monitor.observation import MoneySource, Observation
 from dashboard.monitor.settings import InvariantSettings
 from dashboard.views import disputes, parties
-from dashboard.views.records import BatchSummary, DisputeDetail
+from dashboard.views.records import BatchSummary, DisputeDetail, MemberVote
 from dashboard.views.scene import Scene
 from tests.fixtures.dashboard.indexed import MEMORY, Indexed
 from tests.fixtures.dashboard.memory_chain import ACCOUNTS, PARAMS, TREE, Made, MemoryChain, digest
@@ -69,6 +72,15 @@ def indexed_detail(index: Indexed) -> DisputeDetail:
     with index.reader.snapshot() as snapshot:
         (row,) = snapshot.all(DisputeFact)
         return disputes.detail(Scene(snapshot, {}, START, 60, "0"), row, {})
+
+
+def findings(index: Indexed, check: Callable[[Observation, CheckReport], None]) -> list[str]:
+    """What a check of the monitor finds."""
+    report = CheckReport()
+    with index.reader.snapshot() as snapshot:
+        scene, limits = Scene(snapshot, {}, START, 60, "0"), InvariantSettings(silent_s=60)
+        check(Observation(scene, None, MoneySource((), (), ""), (), limits), report)  # type: ignore[arg-type]
+    return [each.text for each in report.findings]
 
 
 def ended(verdict: Verdict) -> list[Made]:
@@ -197,11 +209,8 @@ def test_stopped_pool_lengthens_the_window(new_database: NewDatabase) -> None:
 def test_silence_after_a_past_pause_is_found(new_database: NewDatabase) -> None:
     batches = [[anchored(START + 12 * block, START + 12 * block - 600, block - 51)] for block in (52, 53, 54)]
     blocks = [[*RULES_OF_WINDOWS, paused(START + 612)], *[[]] * 50, *batches, *[[]] * 10]
-    report = CheckReport()
-    with indexed(new_database(), *blocks).reader.snapshot() as snapshot:
-        scene, limits = Scene(snapshot, {}, START, 60, "0"), InvariantSettings(silent_s=60)
-        checks.batches_follow(Observation(scene, None, MoneySource((), (), ""), (), limits), report)  # type: ignore[arg-type]
-    assert [each.text for each in report.findings] == ["no batch for 120 s; its longest recent gap was 12 s"]
+    found = findings(indexed(new_database(), *blocks), checks.batches_follow)
+    assert found == ["no batch for 120 s; its longest recent gap was 12 s"]
 
 
 # --- acts of a dispute ---
@@ -235,10 +244,10 @@ def rooted() -> Made:
     return "Rounds", "CommitRootPosted", {"id": CASE, "round": 1, "root": CASE, "by": MEMBERS[0]}
 
 
-def revealed(seat: int, outcome: Outcome, tokens: bytes = ZERO_DIGEST, code: int = 0) -> Made:
-    """A member opens its vote."""
+def revealed(seat: int, outcome: Outcome, tokens: bytes = ZERO_DIGEST, code: int = 0, steps: bytes = ZERO_DIGEST) -> Made:
+    """A member opens its vote. `steps`: its round digest."""
     vote = {"seatMask": 1 << seat, "outcome": int(outcome), "code": code, "tokensHash": tokens, "traceRoot": tokens,
-            "roundDigest": ZERO_DIGEST, "quoteHash": ZERO_DIGEST}  # fmt: skip
+            "roundDigest": steps, "quoteHash": ZERO_DIGEST}  # fmt: skip
     return "Rounds", "Revealed", {"id": CASE, "round": 1, "voter": MEMBERS[seat], "vote": vote, "quote": b""}
 
 
@@ -286,3 +295,100 @@ def test_share_of_the_slash_is_promised_for_a_found_fault(new_database: NewDatab
     assert ("it gets its share of the slash." in ending) == promised
     refunded = " ".join(indexed_detail(indexed(new_database(), *before, knowing, [final(Verdict.REFUNDED)])).why)
     assert "had committed to" in refunded and "share of the slash" not in refunded
+
+
+# --- votes of a dispute ---
+
+TRUE, OTHER = digest(50), digest(51)
+"""Tokens of the answer that the operator signed, and of another."""
+
+
+def counted(verdict: Verdict, fault: tuple[Outcome, int, bytes] | None = None, **tally: int) -> Made:
+    """The round is counted. `fault`: outcome, code and tokens of the largest group that contradicts the receipt."""
+    out = out_hash(Digest(fault[2]), Digest(fault[2])) if fault and fault[0] is Outcome.EXECUTED else ZERO_DIGEST
+    printed: dict[str, object] = {
+        **dict.fromkeys(("equal", "lead", "unavailable", "noKey", "cannotExecute", "notRevealed", "absent", "leadVerdict"), 0),
+        "leadKey": key_of(fault[0], fault[1], out) if fault else ZERO_DIGEST, "leadOutHash": out, **tally,
+    }  # fmt: skip
+    return "Disputes", "Settled", {"id": CASE, "round": 1, "verdict": int(verdict), "tally": printed}
+
+
+def settled(*standings: SeatOutcome) -> Made:
+    """All seats are paid or charged."""
+    return "Settlement", "SeatsSettled", {"id": CASE, "round": 1, "from": 0, "perSeat": 1, "holders": MEMBERS, "charges": (),
+                                          "standings": bytes(standings)}  # fmt: skip
+
+
+def played(database: str, *made: Made) -> Indexed:
+    """All members committed, and then this happened."""
+    return indexed(database, COURT, [*seated(), *(committed(seat) for seat in range(3))], [], made)
+
+
+def members(index: Indexed) -> list[MemberVote]:
+    """Members of the round by seat."""
+    return sorted(indexed_detail(index).rounds[0].members, key=lambda each: each.seat_numbers)
+
+
+EXECUTED, INVALID, UNAVAILABLE = Outcome.EXECUTED, Outcome.INVALID, Outcome.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("votes", "verdict", "agree"),
+    [
+        ([revealed(0, UNAVAILABLE), revealed(1, EXECUTED, OTHER), revealed(2, Outcome.NO_KEY),
+          counted(Verdict.UNAVAILABLE, (EXECUTED, 0, OTHER), lead=1, unavailable=1, noKey=1)], "mixed", [True, True, None]),
+        ([revealed(0, UNAVAILABLE), revealed(1, UNAVAILABLE), revealed(2, EXECUTED, OTHER),
+          counted(Verdict.UNAVAILABLE, (EXECUTED, 0, OTHER), lead=1, unavailable=2)], "withheld", [True, True, False]),
+        ([revealed(0, INVALID, code=5), revealed(1, INVALID, code=5), revealed(2, INVALID, code=6),
+          counted(Verdict.INVALID, (INVALID, 5, ZERO_DIGEST), lead=2)], "another defect", [True, True, False]),
+        ([revealed(0, EXECUTED, OTHER), revealed(1, EXECUTED, OTHER), revealed(2, EXECUTED, OTHER, steps=OTHER),
+          counted(Verdict.OVERTURNED, (EXECUTED, 0, OTHER), lead=2)], "another round digest", [True, True, False]),
+        ([revealed(0, EXECUTED, TRUE), revealed(1, EXECUTED, TRUE), revealed(2, EXECUTED, TRUE, steps=OTHER),
+          counted(Verdict.UPHELD, equal=2)], "the same, upheld", [True, True, False]),
+        ([revealed(0, EXECUTED, TRUE), revealed(1, EXECUTED, TRUE), revealed(2, Outcome.CANNOT_EXECUTE, code=1),
+          counted(Verdict.UPHELD, equal=2, cannotExecute=1)], "no finding", [True, True, None]),
+    ],
+)  # fmt: skip
+def test_vote_is_with_the_verdict_as_the_court_counts_it(
+    new_database: NewDatabase, votes: list[Made], verdict: str, agree: list[bool | None]
+) -> None:
+    index = played(new_database(), *votes)
+    assert [each.agrees for each in members(index)] == agree, verdict
+    assert len(findings(index, checks.votes_agree)) == agree.count(False)
+
+
+def test_settled_seat_is_with_the_verdict_that_paid_it(new_database: NewDatabase) -> None:
+    votes = [revealed(seat, EXECUTED, TRUE) for seat in range(3)]
+    after = settled(SeatOutcome.WRONG, SeatOutcome.WRONG, SeatOutcome.RIGHT)
+    index = played(new_database(), *votes, counted(Verdict.UPHELD, equal=3), after)
+    assert [(each.agrees, each.agrees_with_round) for each in members(index)] == [(False, True), (False, True), (True, True)]
+    assert findings(index, checks.votes_agree) == []
+    calm = settled(SeatOutcome.WORKED, SeatOutcome.WORKED, SeatOutcome.NEUTRAL)
+    assert {each.agrees for each in members(played(new_database(), *votes, counted(Verdict.UPHELD, equal=3), calm))} == {None}
+
+
+@pytest.mark.parametrize(
+    ("root", "did", "line", "finding"),
+    [
+        ([], ["did not commit", "did not reveal", "revealed"], "did not commit", "did not commit"),
+        ([rooted()], ["did not reveal", "did not reveal", "revealed"], "did not reveal", "did not reveal under the commit root"),
+    ],
+)
+def test_silent_seat_under_a_root_did_not_reveal(
+    new_database: NewDatabase, root: list[Made], did: list[str], line: str, finding: str
+) -> None:
+    before: list[Made] = [*seated(), committed(1), committed(2), *root]
+    counting = [revealed(2, EXECUTED, TRUE), counted(Verdict.NONE, equal=1, notRevealed=1, absent=1)]
+    index = indexed(new_database(), COURT, before, [], counting)
+    assert [each.did for each in members(index)] == did
+    tally = {each.label: each.seats for each in indexed_detail(index).rounds[0].tally}
+    assert tally[line] == (2 if root else 1) and sum(tally.values()) == 3
+    found = findings(index, checks.members_present)
+    assert [each.split(") ")[1] for each in found] == [finding, "committed and did not reveal"]
+
+
+def test_seats_that_may_still_open_have_not_voted(new_database: NewDatabase) -> None:
+    index = indexed(new_database(), COURT, [*seated(), committed(1), rooted()], [], [revealed(1, EXECUTED, TRUE)])
+    assert [each.did for each in members(index)] == ["pending", "revealed", "pending"]
+    silent = indexed(new_database(), COURT, [*seated(), committed(1)], [], [])
+    assert "So far 0 seats have voted" in " ".join(indexed_detail(silent).why)
