@@ -153,7 +153,7 @@ def _round(index: IndexSnapshot, row: Row, view: Mapping[str, Any]) -> Iterator[
             "drawn seats": (mine["drawn"], r["drawn"]),
             "settled": (mine["settled"], r["settled"]),
             "committed": (mine["committed"], r["committedMask"].bit_count()),
-            "revealed": (mine["revealed"], r["revealedMask"].bit_count()),
+            "revealed": (mine["revealed"] + mine["certified"], r["revealedMask"].bit_count()),
             "commit end": (mine["commit_end"], r["commitEnd"]) if drawn else (0, 0),
         },
     )
@@ -165,15 +165,11 @@ def _round(index: IndexSnapshot, row: Row, view: Mapping[str, Any]) -> Iterator[
     yield from _differ(name, {f"seats of {who}": (masks.get(who), theirs.get(who)) for who in {*masks, *theirs}})
     for each in view["members"]:
         vote = index.find(VoteFact, row["id"], number, each["voter"])
-        said = bool(vote and vote["revealed_block"] and not vote["certified"])
-        yield from _differ(f"{name}, {each['voter']}", {"revealed": (said, any(each["group"]) and not _certified(r, each))})
+        said = bool(vote and vote["revealed_block"])
+        yield from _differ(f"{name}, {each['voter']}", {"revealed": (said, any(each["group"]))})
     paid = [index.find(RoundFact, row["id"], place) for place in range(1, number + 1)]
     ours = [each["paid_seats"] if each else None for each in paid]
     yield from _differ(name, {"settled seats": (ours, [each["settled"] for each in view["rounds"]])})
-
-
-def _certified(round_: Mapping[str, Any], member: Mapping[str, Any]) -> bool:
-    return not round_["revealedMask"] & member["seatMask"]
 
 
 def _batches(state: StateSource, index: IndexSnapshot) -> Iterator[str]:

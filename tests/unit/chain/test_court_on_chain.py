@@ -34,6 +34,7 @@ from tests.fixtures.court.claimed_receipts import (
     claimed,
 )
 from tests.fixtures.court.session import QUOTE, TRUE, DisputeFixture
+from tests.fixtures.dashboard.indexed import found_differences, index_of
 
 
 def test_honest_receipt_is_upheld_and_all_parties_are_paid(anvil: Anvil, tmp_path: Path) -> None:
@@ -135,6 +136,7 @@ def test_lie_is_overturned_by_a_certificate_and_non_signers_are_charged(anvil: A
     case = court.until(Phase.FINAL, known)
     assert (case.verdict, case.replacement) == (Verdict.OVERTURNED, out) and case.challenger.knew
     court.settled()
+    assert found_differences(index_of(anvil.client, court.network, tmp_path), anvil.client, court.network) == []
     the_liar_pays(court)
     court.everything_is_accounted_for()
 
