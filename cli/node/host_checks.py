@@ -227,7 +227,7 @@ def measurement_approved(view: NodeView) -> Check:
         )  # fmt: skip
     allowed = view.reader.is_allowed(found, view.head)
     return Check(
-        "measurement", allowed, f"{hex0x(found)[:18]}… is {'' if allowed else 'not '}allowed", "one that the network allows",
+        "measurement", allowed, f"{hex0x(found)} is {'' if allowed else 'not '}allowed", "one that the network allows",
         "Run the release that the network approved, with its model; or wait until this one is approved.",
     )  # fmt: skip
 

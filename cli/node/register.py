@@ -32,9 +32,9 @@ def register_verifier(
     """Deposit stake, announce this machine, and join a pool as a verifier.
 
     Steps that are done already are left out, so the same command continues an interrupted registration. With simulated evidence
-    the command computes machine and enclave; on hardware, give both. If another measurement is registered, the command quits the
-    pool and joins it again on the same machine. Stop the node first: two senders of one account use the same nonces. Stake counts
-    from the next stake epoch on.
+    the command computes machine and enclave; on hardware, give both. If you name another measurement than the registered one, the
+    command quits the pool and joins it again on the same machine. Stop the node first: two senders of one account use the same
+    nonces. Stake counts from the next stake epoch on.
 
     Exit codes: 0 registered (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused.
 

@@ -39,10 +39,11 @@ def verifier_steps(
     """The missing steps until the account is a verifier with that stake and that measurement. `ConfigurationError` for a missing
     choice."""
     mine = view.reader.holdings(view.account, view.head)
-    program = own_measurement(view) if measurement is None else _digest("--measurement", measurement)
+    named = None if measurement is None else _digest("--measurement", measurement)
     if mine.pool != ZERO_DIGEST:
-        return [*_deposit(mine, stake_wei), *_renewal(view, max(mine.stake_wei, stake_wei), program)]
-    joined = _pool(view, pool)
+        # Quitting costs the audits that wait: only who names a measurement wants it.
+        return [*_deposit(mine, stake_wei), *_renewal(view, max(mine.stake_wei, stake_wei), named)]
+    joined, program = _pool(view, pool), own_measurement(view) if named is None else named
     machine = _machine(view) if platform_id is None else _digest("--platform-id", platform_id)
     if machine is None or program is None:
         missing = "--platform-id" if machine is None else "--measurement"

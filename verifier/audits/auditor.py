@@ -28,6 +28,7 @@ from bytewise.protocol.units import U8, U64, Address, Digest, hex0x
 from bytewise.service import metrics, telemetry
 from bytewise.storage.archive import LightAudits
 from bytewise.storage.journal import Journal
+from chain.sending.sender import FINAL_AFTER
 from verifier.audits.audit_hints import AuditHint
 from verifier.audits.bounties import FAILED, Bounties
 from verifier.jobs.enclave_presence import EnclaveAway
@@ -173,6 +174,9 @@ class Auditor:
         self._last: tuple[int, Digest] | None = None
         self._hand_over = hand_over
         self._attempts: dict[Digest, int] = {}
+        """Jobs that failed, by receipt."""
+        self._keyless: dict[Digest, int] = {}
+        """Jobs that ended without a key, by receipt."""
         self._not_before: dict[Digest, int] = {}
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
@@ -191,6 +195,9 @@ class Auditor:
         if self._pool.away():
             return
         case = self._records.case(action.receipt_id, snapshot)
+        if not self._may_audit(case.header, snapshot):
+            self._audits.mark(action.receipt_id, FAILED, "this account left the pool, or joined it after the batch")
+            return
         right = audit_right(action.receipt_id, snapshot.clock + self._ticket_ttl_s)
         job = functools.partial(run_job, signer=self._signer, contracts=self._network.contracts, case=case, right=right)
         key, left = ("audit", action.receipt_id, 0), self._time_left_s(case, snapshot)
@@ -205,14 +212,7 @@ class Auditor:
             self._not_before[receipt_id] = snapshot.timestamp + RETRY_PAUSE_S
             return
         outcome = finished.outcome
-        attempts = self._attempts[receipt_id] = self._attempts.get(receipt_id, 0) + 1
-        if isinstance(outcome, JobResult) and outcome.outcome == Outcome.NO_KEY.value:
-            pause_s = min(RETRY_PAUSE_S << min(attempts - 1, 8), LONGEST_KEY_PAUSE_S)
-            if self._is_in_time(receipt_id, pause_s, snapshot):
-                self._not_before[receipt_id] = snapshot.timestamp + pause_s
-                return
-        elif not isinstance(outcome, JobResult) and attempts < MAX_ATTEMPTS:
-            self._not_before[receipt_id] = snapshot.timestamp + RETRY_PAUSE_S
+        if self._is_tried_again(receipt_id, outcome, snapshot):
             return
         if isinstance(outcome, JobResult):
             self._sign(outcome, snapshot)
@@ -221,12 +221,24 @@ class Auditor:
             metrics.AUDITS.labels(outcome="failed").inc()
             telemetry.log("audit.failed", receipt=receipt_id, error=type(outcome).__name__)
 
-    def _is_in_time(self, receipt_id: Digest, pause_s: int, snapshot: Snapshot) -> bool:
-        """Whether a job after the pause could still be posted."""
+    def _is_tried_again(self, receipt_id: Digest, outcome: object, snapshot: Snapshot) -> bool:
+        """Counts a job that failed or had no key, and sets the pause until the next one; False if there is none."""
+        keyless = isinstance(outcome, JobResult) and outcome.outcome == Outcome.NO_KEY.value
         live = self._records.find(receipt_id)
-        return live is not None and snapshot.clock + pause_s + self._margin_s < snapshot.window_end(
-            receipt_id, live.header.batch_id
-        )
+        if live is None or (isinstance(outcome, JobResult) and not keyless):
+            return not isinstance(outcome, JobResult)  # a batch that the chain took back may return
+        pause_s = RETRY_PAUSE_S
+        if keyless:
+            asked = self._keyless[receipt_id] = self._keyless.get(receipt_id, 0) + 1
+            pause_s = min(RETRY_PAUSE_S << min(asked - 1, 8), LONGEST_KEY_PAUSE_S)
+        # Until the draw is in a final block, honest shards give no key, so that nothing is wrong.
+        if not keyless or snapshot.number > live.header.block + BEACON_DELAY_BLOCKS + FINAL_AFTER:
+            self._attempts[receipt_id] = self._attempts.get(receipt_id, 0) + 1
+        end = snapshot.window_end(receipt_id, live.header.batch_id)
+        if self._attempts.get(receipt_id, 0) >= MAX_ATTEMPTS or snapshot.clock + pause_s + self._margin_s >= end:
+            return False
+        self._not_before[receipt_id] = snapshot.timestamp + pause_s
+        return True
 
     def post(self, action: PostAudit, sender: AuditSender) -> None:
         """Publishes the stored result."""
@@ -255,6 +267,7 @@ class Auditor:
         self._beacons = {batch: kept for batch, kept in self._beacons.items() if batch in batches}
         self._stakes = {key: kept for key, kept in self._stakes.items() if key[0] in batches}
         self._attempts = {receipt: kept for receipt, kept in self._attempts.items() if receipt in live}
+        self._keyless = {receipt: kept for receipt, kept in self._keyless.items() if receipt in live}
         self._not_before = {receipt: kept for receipt, kept in self._not_before.items() if receipt in live}
 
     def _draw(self, live: LiveReceipt, snapshot: Snapshot) -> None:
@@ -269,16 +282,19 @@ class Auditor:
         if batch is None:
             return
         params = self._chain.params(batch.params_version, snapshot.number)
-        # Shards and contract refuse whoever may not audit the batch.
-        judging = self._chain.pool_of(header.environment, snapshot.number)
-        is_member = may_audit(snapshot.me.pool, snapshot.me.joined_at, judging, header.block)
-        seats = seats_in_audit_draw(self._stake(header, snapshot), params.money.audit_unit, is_member)
+        unit, is_member = params.money.audit_unit, self._may_audit(header, snapshot)
+        seats = seats_in_audit_draw(self._stake(header, snapshot), unit, is_member)
         rate = params.shares.audit_rate_bps
         if audit_is_drawn(self._beacons[header.batch_id], receipt_id, self._signer.address, rate, seats):
             self._audits.add(receipt_id, snapshot.window_end(receipt_id, header.batch_id))
             metrics.AUDITS_DRAWN.inc()
             telemetry.log("audit.drawn", receipt=receipt_id, batch=header.batch_id)
         self._drawn.add(receipt_id)
+
+    def _may_audit(self, header: BatchHeader, snapshot: Snapshot) -> bool:
+        """Whether shards and contract take this account as an auditor of the batch."""
+        judging = self._chain.pool_of(header.environment, snapshot.number)
+        return may_audit(snapshot.me.pool, snapshot.me.joined_at, judging, header.block)
 
     def _stake(self, header: BatchHeader, snapshot: Snapshot) -> int:
         """Own stake at the block of a batch, which one call reads for all of its receipts."""

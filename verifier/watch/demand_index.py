@@ -36,6 +36,8 @@ class DemandIndex:
         self._old: set[Digest] = set()
         """Subjects that were demanded before that time, as far as a caller asked about them."""
         self._extended: dict[Digest, ExtendedWindow] = {}
+        self._is_doubtful = False
+        """Whether a reorganisation may have changed what is known."""
         self._over: set[Digest] = set()
         """Receipts with a known demand for their envelope whose own window is over; it stays over."""
 
@@ -71,29 +73,35 @@ class DemandIndex:
 
     def follow(self, snapshot: Snapshot) -> None:
         """Reads the demands made since the last snapshot, and the present state of the open ones."""
-        if self._events.is_reset():
-            self._known.clear()
+        if self._events.is_rewound():
+            # Another branch may lack a demand, or have another end of it.
+            self._known.update(self._unpaid)
             self._unpaid.clear()
             self._old.clear()
             self._over.clear()
-        if self._events.next_block > snapshot.number:
+            self._is_doubtful = True
+        if self._events.next_block > snapshot.number and not self._is_doubtful:
             return
         new = self._chain.demanded(self._events.next_block, snapshot.number)
-        self._refresh(dict.fromkeys((*self._open(), *new)), snapshot)
+        self._refresh(dict.fromkeys((*(self._known if self._is_doubtful else self._open()), *new)), snapshot)
+        self._known = {subject: each for subject, each in self._known.items() if each.state is not DemandState.NONE}
+        self._is_doubtful = False
+        # Read before the mark: after a failure the next call reads all of it again.
+        self._extended = self._windows(snapshot)
         self._events.mark_read(snapshot.number, snapshot.block_hash)
-        self._read_windows(snapshot)
         self._forget(snapshot)
 
-    def _read_windows(self, snapshot: Snapshot) -> None:
-        """Reads the window of each demanded receipt. No list of batches has it: there is one end for a whole batch."""
-        self._extended = {}
+    def _windows(self, snapshot: Snapshot) -> dict[Digest, ExtendedWindow]:
+        """The window of each demanded receipt that is not over. Lists of batches have one end for a whole batch."""
+        extended = {}
         for subject, each in self._known.items():
             if each.kind is DemandKind.ENVELOPE and subject not in self._over:
                 found = ExtendedWindow(each.batch_id, self._chain.window_end(subject, each.batch_id, snapshot.number))
                 if found.end < snapshot.clock:
                     self._over.add(subject)
                 else:
-                    self._extended[subject] = found
+                    extended[subject] = found
+        return extended
 
     def _open(self) -> tuple[Digest, ...]:
         return tuple(subject for subject, each in self._known.items() if each.state is DemandState.OPEN)

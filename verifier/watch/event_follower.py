@@ -4,6 +4,9 @@ from bytewise.ports import BlockView
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 
+MARKS = 64
+"""Most blocks that are kept to find the last common one after a reorganisation."""
+
 
 class EventFollower:
     """Remembers the last block that one reader of events has read, with its hash. Nothing is stored: a start reads all again."""
@@ -13,23 +16,36 @@ class EventFollower:
         self._chain = chain
         self._first_block = first_block
         self._reader = reader
-        self._last: tuple[int, Digest] | None = None
+        self._marks: list[tuple[int, Digest]] = []
 
     @property
     def next_block(self) -> int:
         """The first block that was not read yet."""
-        return self._first_block if self._last is None else self._last[0] + 1
+        return self._marks[-1][0] + 1 if self._marks else self._first_block
 
     def is_reset(self) -> bool:
         """Whether a reorganisation replaced the last block that was read. The follower then begins again at its first block, and
         the caller forgets the events that it has read. Errors of the chain pass through."""
-        if self._last is None or self._chain.block_hash(self._last[0]) == self._last[1]:
+        if self._is_unmoved():
             return False
-        telemetry.log("events.reread", reader=self._reader, from_block=self._first_block)
-        self._last = None
+        self._marks.clear()
+        telemetry.log("events.reread", reader=self._reader, from_block=self.next_block)
         return True
+
+    def is_rewound(self) -> bool:
+        """As `is_reset`, but the follower goes on after the last marked block that both branches have. The caller looks again at
+        what it knows of the blocks that are gone."""
+        if self._is_unmoved():
+            return False
+        while not self._is_unmoved():
+            self._marks.pop()
+        telemetry.log("events.reread", reader=self._reader, from_block=self.next_block)
+        return True
+
+    def _is_unmoved(self) -> bool:
+        return not self._marks or self._chain.block_hash(self._marks[-1][0]) == self._marks[-1][1]
 
     def mark_read(self, number: int, block_hash: Digest) -> None:
         """Marks all blocks up to this one as read. Read the hash before the events: if the chain reorganises in between, the next
         check finds another hash."""
-        self._last = number, block_hash
+        self._marks = [*self._marks[1 - MARKS :], (number, block_hash)]

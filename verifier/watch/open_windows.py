@@ -7,6 +7,7 @@ from bytewise.ports import BlockView, SnapshotView
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Dispute, DisputeOpening, Snapshot
 from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from verifier.watch.demand_index import DemandIndex
@@ -103,28 +104,38 @@ class SnapshotPages:
 
     def read(self, block: int) -> Snapshot:
         """The snapshot at a block, with `batches` and `extended`, and with all disputes that were not over before."""
-        found = self.read_cases(block)
-        if self._demands is not None:
-            self._demands.follow(found)
-            found = replace(found, extended=dict(self._demands.extended))
+        found = self._with_windows(self.read_cases(block))
         return replace(found, batches=self._batches(found))
+
+    def _with_windows(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with `extended`. Votes need none of it, so they do not fail with it."""
+        if self._demands is None:
+            return snapshot
+        try:
+            self._demands.follow(snapshot)
+        except (Fault, Unavailable) as error:
+            telemetry.log_error("windows.read_failed", error)
+            return replace(snapshot, extended=dict(self._demands.extended), has_windows=False)
+        return replace(snapshot, extended=dict(self._demands.extended))
 
     def read_cases(self, block: int) -> Snapshot:
         """The same snapshot without `batches`."""
         return self._disputes.accept(self._chain.snapshot(self._me, block, self._disputes.at(block)))
 
     def _batches(self, snapshot: Snapshot) -> tuple[AnchoredBatch, ...]:
-        # Another branch may have fewer batches, and other batches under the same numbers.
-        self._first_batch = min(self._first_batch, snapshot.batch_count)
+        kept = {each.batch_id for each in snapshot.extended.values()}
+        # Another branch may have fewer batches, other batches under the same numbers, and other demands.
+        self._first_batch = min(self._first_batch, snapshot.batch_count, *kept)
         found: list[AnchoredBatch] = []
         while self._first_batch + len(found) < snapshot.batch_count:
             page = self._chain.anchored(self._first_batch + len(found), snapshot.number)
             if not page:
                 raise TryAgain("chain", f"block {snapshot.number} changed while batches were read")
             found += page
+        if not snapshot.has_windows:
+            return tuple(found)
         # A window that is over stays over. A batch with an unanswered demand is kept, because the demand still has to be ended,
         # and one with a receipt that a demand holds open.
-        kept = {each.batch_id for each in snapshot.extended.values()}
         over = next(
             (
                 i

@@ -106,7 +106,8 @@ class Records:
         self.follow(snapshot)
         self._look_again(snapshot)
         self._fetch_due(snapshot)
-        for key in [key for key, live in self._live.items() if not snapshot.can_question(key, live.header.batch_id)]:
+        over = [key for key, live in self._live.items() if not snapshot.can_question(key, live.header.batch_id)]
+        for key in over if snapshot.has_windows else ():
             del self._live[key]
             self._backlog.drop(key)
         metrics.FETCH_BACKLOG.set(len(self._backlog))

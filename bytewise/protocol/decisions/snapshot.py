@@ -277,6 +277,8 @@ class Snapshot:
     """Batches whose window may be open or whose list is owed, by number and without a gap, if they were requested."""
     extended: Mapping[Digest, ExtendedWindow] = field(default_factory=dict)
     """Receipts with a window of their own that may be open, if they were requested. Their batches are among `batches`."""
+    has_windows: bool = True
+    """Whether `extended` has all of them; else a receipt that is missing there may be open all the same."""
 
     def batch(self, batch_id: int) -> AnchoredBatch | None:
         """The batch of that number among `batches`, or None."""

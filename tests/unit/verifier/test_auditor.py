@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.court.sortition import audit_is_drawn
+from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_drawn
 from bytewise.protocol.decisions.actions import Action, PostAudit, RunAudit
 from bytewise.protocol.decisions.disputes import MovePolicy
 from bytewise.protocol.decisions.snapshot import Snapshot
@@ -20,6 +20,7 @@ from bytewise.protocol.signing import Domain, Preimage, typed_digest, verify_sig
 from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Address, Blob, Digest, unhex
 from bytewise.storage.archive import LightAudits
 from chain.deployment.params import changed
+from chain.sending.sender import FINAL_AFTER
 from tests.fixtures.builders import ANCHOR, DISPUTES, KEY_EPOCHS, NOW, word
 from tests.fixtures.snapshot_builders import POOL
 from tests.fixtures.verifier import enclave_in_memory as b
@@ -31,8 +32,8 @@ from tests.fixtures.verifier.audit_node import (
 )
 from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, PARAMS, WINDOW_S, WORLD, VerifierFixture
 from verifier.audits.audit_hints import AuditHint, HintBox
-from verifier.audits.auditor import LONGEST_KEY_PAUSE_S, MAX_ATTEMPTS, Auditor
-from verifier.audits.bounties import PENDING, own_order
+from verifier.audits.auditor import MAX_ATTEMPTS, Auditor
+from verifier.audits.bounties import FAILED, PENDING, own_order
 from verifier.executor import ActionExecutor
 from verifier.jobs.enclave_pool import EnclavePool
 from verifier.node import Node
@@ -129,6 +130,19 @@ def test_verifier_of_another_pool_or_a_later_member_is_not_drawn(tmp_path: Path)
     jobs.stop()
 
 
+def test_audit_of_a_verifier_that_joined_again_is_given_up(tmp_path: Path) -> None:
+    setup = VerifierFixture(tmp_path)
+    header = setup.anchor(setup.signed(1))
+    node, audits, pool = node_of(setup)
+    setup.enclave.running = False
+    node.tick()
+    assert [each.state for each in audits.audits()] == [PENDING]
+    setup.chain.own_joined_at, setup.enclave.running = header.block + 1, True
+    run_until(setup, node, pool, lambda: audits.audits()[0].state == FAILED)
+    assert setup.enclave.jobs == 0
+    pool.stop()
+
+
 def test_own_stake_is_read_once_for_all_receipts_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy day has a million receipts in some thousand batches."""
     setup = VerifierFixture(tmp_path)
@@ -189,7 +203,7 @@ def test_a_restart_posts_the_stored_result_and_judges_nothing_again(tmp_path: Pa
     assert setup.sender.of("audit") == first and setup.enclave.jobs == 1
 
 
-def test_too_few_shards_until_the_window_ends_accuse_nobody(tmp_path: Path) -> None:
+def test_too_few_shards_long_after_finality_accuse_nobody(tmp_path: Path) -> None:
     setup = VerifierFixture(tmp_path)
     header = setup.anchor(setup.signed(2, cheat=True), first_seq=U64(2))
     setup.enclave.bench.keys = b.WholeKey(available=False)
@@ -197,9 +211,9 @@ def test_too_few_shards_until_the_window_ends_accuse_nobody(tmp_path: Path) -> N
     run(setup, node, pool, 1)
     pool.stop()
     ((result, _),) = setup.sender.of("audit")
-    left_s = header.anchored_at + WINDOW_S - setup.chain.timestamp
-    assert result.result == AuditOutcome.NONE and 0 < left_s <= LONGEST_KEY_PAUSE_S + 10
-    assert MAX_ATTEMPTS < setup.enclave.jobs < 15, "each pause is twice the last"
+    assert result.result == AuditOutcome.NONE and setup.chain.number > header.block + BEACON_DELAY_BLOCKS + FINAL_AFTER
+    assert 2 * MAX_ATTEMPTS < setup.enclave.jobs < 12, "each pause is twice the last"
+    assert setup.chain.timestamp < header.anchored_at + WINDOW_S
 
 
 def test_auditor_waits_for_shards_that_wait_for_a_final_block(tmp_path: Path) -> None:
@@ -208,7 +222,10 @@ def test_auditor_waits_for_shards_that_wait_for_a_final_block(tmp_path: Path) ->
     header = setup.anchor(setup.signed(2, cheat=True), first_seq=U64(2))
     setup.enclave.bench.keys = b.WholeKey(available=False)
     node, _, pool = node_of(setup)
-    run_until(setup, node, pool, lambda: setup.chain.timestamp > header.anchored_at + WINDOW_S // 2)
+    run_until(setup, node, pool, lambda: setup.chain.number > header.block + BEACON_DELAY_BLOCKS + FINAL_AFTER - 20)
+    assert setup.enclave.jobs > MAX_ATTEMPTS
+    setup.enclave.fails = 1  # which is the first job that fails
+    run_until(setup, node, pool, lambda: not setup.enclave.fails)
     setup.enclave.bench.keys = b.WholeKey()
     run(setup, node, pool, 1)
     pool.stop()

@@ -11,7 +11,7 @@ from bytewise.protocol.decisions.actions import DemandEnvelope, OpenDispute
 from bytewise.protocol.decisions.demands import DemandKind, DemandState
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.encoding import to_json
-from bytewise.protocol.errors.actors import NotServed
+from bytewise.protocol.errors.actors import NotServed, TryAgain
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import AuditOutcome, Verdict
 from bytewise.protocol.units import Blob, Digest
@@ -80,6 +80,47 @@ def test_receipt_that_a_demand_holds_open_is_audited_after_its_batch(tmp_path: P
     setup.chain.pass_time(31)
     assert setup.pages.read(setup.chain.head()).batches == ()
     pool.stop()
+
+
+def test_window_that_cannot_be_read_now_loses_no_receipt_and_no_vote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = VerifierFixture(tmp_path)
+    signed = setup.signed(1)
+    header = setup.anchor(signed)
+    pages, name = setup.pages, receipt_id(ANCHOR, signed.receipt)
+    setup.records.step(pages.read(setup.chain.head()))
+    setup.chain.pass_time(header.anchored_at + WINDOW_S - 10 - setup.chain.timestamp)
+    setup.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
+    setup.chain.pass_time(30)
+    read, failing = setup.chain.window_end, True
+
+    def window_end(receipt: Digest, batch_id: int, block: int) -> int:
+        if failing:
+            raise TryAgain("chain", "late")
+        return read(receipt, batch_id, block)
+
+    monkeypatch.setattr(setup.chain, "window_end", window_end)
+    for _ in range(2):
+        seen = pages.read(setup.chain.head())
+        assert not seen.has_windows and seen.batch(0) is not None
+        setup.records.step(seen)
+    failing = False
+    seen = pages.read(setup.chain.head())
+    setup.records.step(seen)
+    assert seen.has_windows and seen.can_question(name, 0) and [live.seen.receipt_id for live in setup.records.live] == [name]
+
+
+def test_demand_that_a_reorganisation_took_back_holds_no_window(tmp_path: Path) -> None:
+    setup = VerifierFixture(tmp_path)
+    signed = setup.signed(1)
+    setup.anchor(signed)
+    pages, name = setup.pages, receipt_id(ANCHOR, signed.receipt)
+    pages.read(setup.chain.head())
+    setup.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
+    assert name in pages.read(setup.chain.head()).extended
+    del setup.chain.claims[name]
+    setup.chain.branch = "another"
+    setup.chain.pass_time(1)
+    assert pages.read(setup.chain.head()).extended == {}
 
 
 @pytest.mark.parametrize("state", [DemandState.EXPIRED, DemandState.ANSWERED])

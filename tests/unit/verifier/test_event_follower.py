@@ -46,6 +46,19 @@ def test_blocks_are_read_once_and_again_after_a_reorganisation(steps: list[tuple
             follower.mark_read(head, chain.block_hash(head))
 
 
+def test_follower_rewinds_to_the_last_block_of_both_branches() -> None:
+    chain = Branches()
+    follower = EventFollower(chain, FIRST, "test")
+    for number in (10, 20, 30, 40):
+        follower.mark_read(number, chain.block_hash(number))
+    assert not follower.is_rewound()
+    chain.reorganise(25)
+    assert follower.is_rewound() and follower.next_block == 21
+    assert not follower.is_rewound()
+    chain.reorganise(1)
+    assert follower.is_rewound() and follower.next_block == FIRST
+
+
 def test_follower_resets_once_for_one_reorganisation() -> None:
     chain = Branches()
     follower = EventFollower(chain, FIRST, "test")
