@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from bytewise.protocol.address_book import Network, PoolTree
 from bytewise.protocol.court.params import MAX_REARMS, ParamSet, TreeShape
+from bytewise.protocol.decisions.snapshot import FINAL_AFTER
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import Address
 from chain.client.access import Chain
 from chain.client.rpc import at_number
 from chain.deployment.plan import Shape
-from chain.sending.sender import FINAL_AFTER
 
 SEED_ATTEMPTS = 1 + MAX_REARMS
 """How many seed blocks a round can name."""

@@ -17,6 +17,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from bytewise.protocol.decisions.snapshot import FINAL_AFTER
 from bytewise.protocol.errors.actors import ChainReverted, LeaseStopped, RpcRefused
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.signing import Signer
@@ -64,10 +65,6 @@ def isolate_errors(function: str, step: Callable[[], None]) -> bool:
         metrics.TX_STEP_FAILURES.labels(function=function, error=type(error).__name__).inc()
         telemetry.log_error("sender.step_failed", error, function=function)
         return False
-
-
-FINAL_AFTER = 96
-"""Blocks after which a block is taken as final: three epochs, one more than finality takes. Full nodes keep 128 states."""
 
 
 class FinalityTracker:

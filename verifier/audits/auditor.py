@@ -15,7 +15,7 @@ from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_drawn, beacon_is_known, may_audit, seats_in_audit_draw
 from bytewise.protocol.decisions.actions import Action, ClaimBounty, OpenAudit, PostAudit, RunAudit
 from bytewise.protocol.decisions.audits import decide_auditor
-from bytewise.protocol.decisions.snapshot import Snapshot
+from bytewise.protocol.decisions.snapshot import FINAL_AFTER, Snapshot
 from bytewise.protocol.errors.actors import SignerAway
 from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.records.compare import differing_fields
@@ -28,7 +28,6 @@ from bytewise.protocol.units import U8, U64, Address, Digest, hex0x
 from bytewise.service import metrics, telemetry
 from bytewise.storage.archive import LightAudits
 from bytewise.storage.journal import Journal
-from chain.sending.sender import FINAL_AFTER
 from verifier.audits.audit_hints import AuditHint
 from verifier.audits.bounties import FAILED, Bounties
 from verifier.jobs.enclave_presence import EnclaveAway

@@ -156,6 +156,8 @@ class Dispute:
         return next((each for each in self.members if each.voter == who), None)
 
 
+FINAL_AFTER = 96
+"""Blocks after which a block is taken as final: three epochs, one more than finality takes. Full nodes keep 128 states."""
 OPEN_END = 2**64 - 1
 """Value of a closing time that is not set (`Registry.anchorable`, `Registry.operatorUntil`)."""
 

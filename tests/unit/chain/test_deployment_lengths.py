@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.decisions.snapshot import FINAL_AFTER
 from bytewise.protocol.errors.actors import ConfigurationError
 from chain.deployment.lengths import SEED_ATTEMPTS, Lengths, farthest_seed, lengths_of, seed_blocks, verify_lengths
 from chain.deployment.params import DEVNET, changed
 from chain.deployment.plan import DEVNET_SHAPE, MAIN_NET
-from chain.sending.sender import FINAL_AFTER
 from tests.fixtures.chain.anvil import CHAIN_ID
 
 DAY = 86_400

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bytewise.protocol.decisions.snapshot import FINAL_AFTER
 from bytewise.protocol.errors.actors import LeaseStopped, LeaseTaken
 from bytewise.service.settings import child_environment
 from bytewise.storage.outbox import OutboxState
@@ -16,7 +17,7 @@ from chain.acts.actor import ContractSender
 from chain.client.address_book import write_network
 from chain.client.rpc import ChainClient
 from chain.deployment.params import DEVNET, ETHER
-from chain.sending.sender import FINAL_AFTER, SenderPolicy
+from chain.sending.sender import SenderPolicy
 from chain.sending.transactions import TransactionCall
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import FEE_WEI, MEASUREMENT, POOL, batch, deployed, mine, pump, reader, sender, signer, word

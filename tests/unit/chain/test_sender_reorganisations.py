@@ -7,11 +7,12 @@ import pytest
 from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from hexbytes import HexBytes
 
+from bytewise.protocol.decisions.snapshot import FINAL_AFTER
 from bytewise.storage.outbox import OutboxItem, OutboxState
 from chain.acts.actor import ContractSender
 from chain.deployment.params import ETHER
 from chain.sending.fees import fees_at
-from chain.sending.sender import FINAL_AFTER, SenderPolicy
+from chain.sending.sender import SenderPolicy
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import deployed, pump, reader, sender, signer
 from tests.fixtures.chain.mined_sender import MinedSender

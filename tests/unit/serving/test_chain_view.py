@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.decisions.demands import DemandKind, DemandState
-from bytewise.protocol.decisions.snapshot import OPEN_END
+from bytewise.protocol.decisions.snapshot import FINAL_AFTER, OPEN_END
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.records.receipt import ReceiptList, anchor_subject, receipt_id, verify_list
 from bytewise.protocol.units import Digest, hex0x
@@ -15,7 +15,6 @@ from bytewise.storage.outbox import OutboxState
 from chain.client.artifacts import interface
 from chain.deployment.params import DEVNET
 from chain.reads.reader import SnapshotReader
-from chain.sending.sender import FINAL_AFTER
 from chain.sending.transactions import TransactionCall
 from serving.anchoring_order import ServiceTerms
 from serving.chain_view import BatchPages, ChainReadiness

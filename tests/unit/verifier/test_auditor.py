@@ -10,7 +10,7 @@ import pytest
 from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_drawn
 from bytewise.protocol.decisions.actions import Action, PostAudit, RunAudit
 from bytewise.protocol.decisions.disputes import MovePolicy
-from bytewise.protocol.decisions.snapshot import Snapshot
+from bytewise.protocol.decisions.snapshot import FINAL_AFTER, Snapshot
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.errors.actors import NoAgreement, SignerAway, TryAgain
 from bytewise.protocol.errors.branches import Bug
@@ -20,7 +20,6 @@ from bytewise.protocol.signing import Domain, Preimage, typed_digest, verify_sig
 from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Address, Blob, Digest, unhex
 from bytewise.storage.archive import LightAudits
 from chain.deployment.params import changed
-from chain.sending.sender import FINAL_AFTER
 from tests.fixtures.builders import ANCHOR, DISPUTES, KEY_EPOCHS, NOW, word
 from tests.fixtures.snapshot_builders import POOL
 from tests.fixtures.verifier import enclave_in_memory as b
@@ -130,7 +129,7 @@ def test_verifier_of_another_pool_or_a_later_member_is_not_drawn(tmp_path: Path)
     jobs.stop()
 
 
-def test_audit_of_a_verifier_that_joined_again_is_given_up(tmp_path: Path) -> None:
+def test_audit_of_a_verifier_that_joined_again_ends(tmp_path: Path) -> None:
     setup = VerifierFixture(tmp_path)
     header = setup.anchor(setup.signed(1))
     node, audits, pool = node_of(setup)
