@@ -80,9 +80,11 @@ class DemandIndex:
             self._old.clear()
             self._over.clear()
             self._is_doubtful = True
-        if self._events.next_block > snapshot.number and not self._is_doubtful:
+        start = self._events.next_block
+        if start > snapshot.number and not self._is_doubtful:
             return
-        new = self._chain.demanded(self._events.next_block, snapshot.number)
+        # A shorter branch may have no new block.
+        new = self._chain.demanded(start, snapshot.number) if start <= snapshot.number else ()
         self._refresh(dict.fromkeys((*(self._known if self._is_doubtful else self._open()), *new)), snapshot)
         self._known = {subject: each for subject, each in self._known.items() if each.state is not DemandState.NONE}
         self._is_doubtful = False
