@@ -21,6 +21,7 @@ from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Address, Blob, Digest,
 from bytewise.storage.archive import LightAudits
 from chain.deployment.params import changed
 from tests.fixtures.builders import ANCHOR, DISPUTES, KEY_EPOCHS, NOW, word
+from tests.fixtures.kms.release_network import wait_until
 from tests.fixtures.snapshot_builders import POOL
 from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.audit_node import (
@@ -136,6 +137,7 @@ def test_audit_of_a_verifier_that_joined_again_ends(tmp_path: Path) -> None:
     setup.enclave.running = False
     node.tick()
     assert [each.state for each in audits.audits()] == [PENDING]
+    wait_until(pool.away)  # the first job has met no enclave, so it cannot meet the one that runs from now on
     setup.chain.own_joined_at, setup.enclave.running = header.block + 1, True
     run_until(setup, node, pool, lambda: audits.audits()[0].state == FAILED)
     assert setup.enclave.jobs == 0
