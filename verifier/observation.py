@@ -10,9 +10,9 @@ from typing import Protocol
 
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.decisions.snapshot import Dispute, Snapshot
+from bytewise.protocol.decisions.snapshot import Dispute, RegisteredMeasurement, Snapshot
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
+from bytewise.protocol.units import ZERO_DIGEST, Address, Digest, hex0x
 from bytewise.service import metrics
 from bytewise.service.chain_head import ChainHead
 from bytewise.service.readiness import Check, ReadinessRegistry
@@ -26,10 +26,13 @@ JUDGE_GAS, WATCHTOWER_GAS = 1_000_000, 2_000_000
 a settlement. A watchtower pays for opening the dispute, a demand, and opening its alternative."""
 
 ETHER = 10**18
+MEASUREMENT_BLOCKS = 25
+"""Blocks between two reads of the registered measurement, which takes four calls: five minutes on a chain with blocks of 12 s."""
 
 
 class ObservedChain(Protocol):
-    """The part of the chain that is read: once for each version of the parameters, and once for each key epoch."""
+    """The part of the chain that is read: once for each version of the parameters, once for each key epoch, and the registered
+    measurement now and then."""
 
     def params(self, version: int, block: int) -> ParamSet:
         """A version of all parameters."""
@@ -37,6 +40,10 @@ class ObservedChain(Protocol):
 
     def epoch(self, epoch: int, block: int) -> EpochRecord:
         """A key epoch with its shards."""
+        ...
+
+    def registered_measurement(self, who: Address, block: int) -> RegisteredMeasurement | None:
+        """The measurement with which a verifier joined its pool; None for an account that is in no pool."""
         ...
 
 
@@ -75,6 +82,8 @@ class NodeObserver:
         self._epoch = 0
         self._note_policy = note_policy
         self._policy = ZERO_DIGEST
+        self._registered: RegisteredMeasurement | None = None
+        self._read_for: object = None
         head.add_checks(readiness)
         if role in JUDGES:
             readiness.add("key_shards", self._shards.check)
@@ -107,6 +116,17 @@ class NodeObserver:
         if snapshot.policy != self._policy:
             self._note_policy(snapshot.policy, snapshot.number)
             self._policy = snapshot.policy
+        if self._role in JUDGES:
+            is_enough = snapshot.me.stake_wei >= params.money.min_verifier_stake
+            self._readiness.record([measurement_check(self._own_measurement(snapshot), self._me, is_enough)])
+
+    def _own_measurement(self, snapshot: Snapshot) -> RegisteredMeasurement | None:
+        """The registered measurement, read again after a while and after each registration."""
+        read_for = snapshot.number // MEASUREMENT_BLOCKS, snapshot.me.pool, snapshot.me.joined_at
+        if read_for != self._read_for:
+            self._registered = self._chain.registered_measurement(self._me, snapshot.number)
+            self._read_for = read_for
+        return self._registered
 
 
 def _membership(snapshot: Snapshot, params: ParamSet, me: Address) -> list[Check]:
@@ -121,6 +141,21 @@ def _membership(snapshot: Snapshot, params: ParamSet, me: Address) -> list[Check
             f"Stake for {me}: below this it is never drawn.",
         ),
     ]  # fmt: skip
+
+
+def measurement_check(found: RegisteredMeasurement | None, me: Address, is_enough: bool) -> Check:
+    """Whether the network still allows the measurement with which the account joined its pool, and stake that suffices
+    (`is_enough`) has weight."""
+    name, threshold = "registered_measurement", "allowed, and units for a stake that suffices"
+    if found is None:
+        return Check(name, True, "not registered", threshold, "See the check `registration`.")
+    again = "Run the release that the network approved, and register again: `bytewise verifier register --measurement …`."
+    value = f"{hex0x(found.measurement)[:18]}… is {'' if found.is_allowed else 'not '}allowed"
+    return Check(
+        name, found.is_allowed and (found.next_units > 0 or not is_enough),
+        f"{value}, {found.next_units} units from the next stake epoch on", threshold,
+        f"Renew the weight: `bytewise chain call Registry refresh {me}`." if found.is_allowed else again,
+    )  # fmt: skip
 
 
 def set_disputes(snapshot: Snapshot, me: Address) -> None:

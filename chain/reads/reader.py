@@ -9,7 +9,16 @@ from bytewise.protocol.court.commitments import dispute_id
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decisions.audits import AuditStage
 from bytewise.protocol.decisions.demands import DemandKind, DemandRecord
-from bytewise.protocol.decisions.snapshot import OPEN_END, AnchoredBatch, Dispute, DisputeOpening, Holdings, Seat, Snapshot
+from bytewise.protocol.decisions.snapshot import (
+    OPEN_END,
+    AnchoredBatch,
+    Dispute,
+    DisputeOpening,
+    Holdings,
+    RegisteredMeasurement,
+    Seat,
+    Snapshot,
+)
 from bytewise.protocol.errors.actors import ChainReverted
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import EpochOnChain, EpochState, ReleaseView
@@ -331,6 +340,15 @@ class SnapshotReader(KeyEpochReader):
     def next_units(self, who: Address, pool: PoolState, block: int) -> int:
         """Units of an account in a pool from the next stake epoch on."""
         return int(self.client.call("StakeTree", pool.tree, "unitsAt", who, pool.epoch + 1, block=at_number(block)))
+
+    def registered_measurement(self, who: Address, block: int) -> RegisteredMeasurement | None:
+        """The measurement with which a verifier joined its pool; None for an account that is in no pool."""
+        joined = self.membership(who, block)
+        pool = None if joined.pool == ZERO_DIGEST else self.pool(joined.pool, block)
+        if pool is None:
+            return None
+        is_allowed, units = self.is_allowed(joined.measurement, block), self.next_units(who, pool, block)
+        return RegisteredMeasurement(joined.measurement, is_allowed, units)
 
     def item(self, digest: Digest, block: int) -> RegistryItem:
         """State of an environment or a model."""

@@ -20,7 +20,7 @@ from cli.node.view import CheckOfNode, NodeView
 from cli.output import ether
 from serving.readiness import least_stake_wei
 from verifier.jobs.shard_presence import ShardPresence
-from verifier.observation import WATCHTOWER_GAS, required_wei
+from verifier.observation import WATCHTOWER_GAS, measurement_check, required_wei
 from verifier.settings import NodeSettings
 
 HEAD_AGE_S = 120
@@ -155,22 +155,10 @@ def registration(view: NodeView) -> Check:
 
 
 def registered_measurement(view: NodeView) -> Check:
-    """Whether the network still allows the measurement with which the account joined its pool, and the stake has weight. The
-    weight belongs to that measurement, whatever enclave the node runs."""
-    reader, account, block = view.reader, view.account, view.head
-    name, threshold = "registered_measurement", "allowed, and units for a stake that suffices"
-    registered = reader.membership(account, block)
-    pool = None if registered.pool == ZERO_DIGEST else reader.pool(registered.pool, block)
-    if pool is None:
-        return Check(name, True, "not registered", threshold, "See the check `registration`.")
-    is_allowed, units = reader.is_allowed(registered.measurement, block), reader.next_units(account, pool, block)
-    counts = _holdings(view).stake_wei >= _params(view).money.min_verifier_stake
-    again = "Run the release that the network approved, and register again: `bytewise verifier register --measurement …`."
-    found = f"{hex0x(registered.measurement)[:18]}… is {'' if is_allowed else 'not '}allowed"
-    return Check(
-        name, is_allowed and (units > 0 or not counts), f"{found}, {units} units from the next stake epoch on", threshold,
-        f"Renew the weight: `bytewise chain call Registry refresh {account}`." if is_allowed else again,
-    )  # fmt: skip
+    """Whether the network still allows the measurement with which the account joined its pool, and the stake has weight."""
+    found = view.reader.registered_measurement(view.account, view.head)
+    is_enough = _holdings(view).stake_wei >= _params(view).money.min_verifier_stake
+    return measurement_check(found, view.account, is_enough)
 
 
 def stake(view: NodeView) -> Check:

@@ -162,6 +162,16 @@ OPEN_END = 2**64 - 1
 """Value of a closing time that is not set (`Registry.anchorable`, `Registry.operatorUntil`)."""
 
 
+class RegisteredMeasurement(NamedTuple):
+    """The measurement with which a verifier joined its pool. Its weight belongs to that one, whatever enclave it runs now."""
+
+    measurement: Digest
+    is_allowed: bool
+    """Whether the network still lets verifiers run it."""
+    next_units: int
+    """Units of the verifier from the next stake epoch on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Holdings:
     """One account in its roles. Amounts are wei."""

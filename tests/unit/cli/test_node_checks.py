@@ -11,6 +11,7 @@ import pytest
 
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.demands import DemandPolicy
+from bytewise.protocol.decisions.snapshot import RegisteredMeasurement
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U256, Address
@@ -421,9 +422,8 @@ def verifier(stake_wei: int, is_allowed: bool, units: int) -> Any:
     """A member of a pool before a chain that allows its registered measurement and every other one, or none."""
     view = seen(NodeRole.MEMBER, stake_wei=stake_wei)
     view.reader.membership = lambda who, block: Membership(POOL, word("machine"), MEASUREMENT, BLOCK)
-    view.reader.pool = lambda pool, block: pool
+    view.reader.registered_measurement = lambda who, block: RegisteredMeasurement(MEASUREMENT, is_allowed, units)
     view.reader.is_allowed = lambda measurement, block: is_allowed
-    view.reader.next_units = lambda who, pool, block: units
     return view
 
 

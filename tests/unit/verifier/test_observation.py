@@ -6,9 +6,9 @@ import math
 import pytest
 
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.decisions.snapshot import Challenger, Seat, Snapshot
+from bytewise.protocol.decisions.snapshot import Challenger, RegisteredMeasurement, Seat, Snapshot
 from bytewise.protocol.jobs import EpochRecord, ShardRecord
-from bytewise.protocol.units import U64, ZERO_DIGEST, Blob
+from bytewise.protocol.units import U64, ZERO_DIGEST, Address, Blob
 from bytewise.service import readiness
 from bytewise.service.chain_head import ChainHead
 from bytewise.service.readiness import Check, ReadinessRegistry
@@ -19,7 +19,7 @@ from tests.fixtures.snapshot_builders import BLOCK, NOW, OTHER, case, holdings, 
 from tests.fixtures.storage.hand_clock import HandClock
 from verifier.jobs import shard_presence
 from verifier.jobs.shard_presence import ShardPresence
-from verifier.observation import WATCHTOWER_GAS, NodeObserver, required_wei, set_disputes
+from verifier.observation import MEASUREMENT_BLOCKS, WATCHTOWER_GAS, NodeObserver, required_wei, set_disputes
 from verifier.settings import Role
 
 ME = signer("me").address
@@ -36,7 +36,8 @@ def epoch(threshold: int = 2, shards: int = 3) -> EpochRecord:
 class Chain:
     """Parameters of the development network and one key epoch; how often they were read."""
 
-    reads = 0
+    reads, registered_reads = 0, 0
+    registered: RegisteredMeasurement | None = RegisteredMeasurement(word("measurement"), True, 1)
 
     def params(self, version: int, block: int) -> object:
         return DEVNET
@@ -44,6 +45,10 @@ class Chain:
     def epoch(self, number: int, block: int) -> EpochRecord:
         self.reads += 1
         return epoch()
+
+    def registered_measurement(self, who: Address, block: int) -> RegisteredMeasurement | None:
+        self.registered_reads += 1
+        return self.registered
 
 
 def observer(role: Role = Role.VERIFIER) -> tuple[NodeObserver, ReadinessRegistry, Chain]:
@@ -83,6 +88,24 @@ def test_node_that_lacks_something_says_what(name: str, changes: dict[str, objec
     node.observe(rich(**changes))
     found = failing(registry)
     assert list(found) == [name] and found[name].value == value and ME in found[name].advice
+
+
+def test_measurement_that_the_network_withdrew_is_no_readiness() -> None:
+    """The enclave may be right all the same: weight belongs to the measurement with which the account joined."""
+    node, registry, chain = observer()
+    chain.registered = RegisteredMeasurement(word("measurement"), False, 1)
+    for _ in range(3):
+        node.observe(rich())
+    found = failing(registry)["registered_measurement"]
+    assert "not allowed" in found.value and "register --measurement" in found.advice and chain.registered_reads == 1
+    chain.registered = RegisteredMeasurement(word("another"), True, 0)
+    node.observe(rich(joined_at=BLOCK))
+    assert f"refresh {ME}" in failing(registry)["registered_measurement"].advice, "read again after a registration"
+    node.observe(rich(joined_at=BLOCK, stake_wei=0))
+    assert list(failing(registry)) == ["stake"], "without the stake it has no weight anyhow"
+    chain.registered = RegisteredMeasurement(word("another"), True, 1)
+    node.observe(dataclasses.replace(rich(joined_at=BLOCK), number=BLOCK + MEASUREMENT_BLOCKS))
+    assert failing(registry) == {} and chain.registered_reads == 3
 
 
 def test_watchtower_needs_its_bonds_and_no_stake() -> None:
