@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from bytewise.crypto.bls import PublicKey
 from bytewise.crypto.certificates import BlsCertificate
 from bytewise.protocol.court.params import ParamSet
-from bytewise.protocol.decisions.audits import AuditStage
+from bytewise.protocol.decisions.audits import AuditStage, PostedAudit
 from bytewise.protocol.decisions.demands import DemandRecord
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, DisputeOpening, Holdings, Snapshot
 from bytewise.protocol.jobs import EpochRecord, JobResult, Prepared, RunJob
@@ -137,8 +137,8 @@ class BatchView(Protocol):
 class AuditView(Protocol):
     """Light audits and the accounts that may be drawn for them. Every read is pinned to one block."""
 
-    def audits(self, from_block: int, to_block: int) -> tuple[tuple[AuditResult, Blob], ...]:
-        """Posted audit results with signatures."""
+    def audits(self, from_block: int, to_block: int) -> tuple[PostedAudit, ...]:
+        """Audit results posted in these blocks, oldest first."""
         ...
 
     def audit_stage(self, receipt_id: Digest, batch_id: int, verifier: Address, block: int) -> AuditStage:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from bytewise.crypto.envelope import verify_receipt_envelope
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
-from bytewise.protocol.decisions.audits import AuditStage
+from bytewise.protocol.decisions.audits import results_in
 from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.errors.actors import BadCertificate, ChainReverted
 from bytewise.protocol.errors.branches import Fault, Unavailable
@@ -141,13 +141,11 @@ def chain_standing(connection: Connection, search: Search, identifier: Digest) -
     reader, first, head = connection.reader, connection.network.deploy_block, search.head
     opened = [each for each in connection.history.opened(first, head) if each.receipt_id == identifier]
     dispute = reader.dispute(opened[0].dispute, head, identifier) if opened else None
-    posted = [result for result, _ in reader.audits(first, head) if result.receipt_id == identifier]
-    last = {each.verifier: AuditOutcome(each.result) for each in posted}
+    posted = [each for each in reader.audits(first, head) if each.result.receipt_id == identifier]
     batch = search.found.header.batch_id if search.found is not None else None if dispute is None else dispute.batch_id
     audits = {outcome.name.lower(): 0 for outcome in AuditOutcome}
-    for who, outcome in last.items():
-        if batch is None or reader.audit_stage(identifier, batch, who, head) is not AuditStage.NOTHING:
-            audits[outcome.name.lower()] += 1
+    for each in results_in(posted, batch).values():
+        audits[AuditOutcome(each.result).name.lower()] += 1
     if search.found is not None:
         label = label_of(connection, search.found)
     else:

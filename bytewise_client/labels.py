@@ -4,10 +4,9 @@ import functools
 from collections.abc import Mapping, Sequence
 
 from bytewise.protocol.assurance import HARDWARE
-from bytewise.protocol.decisions.audits import AuditStage
+from bytewise.protocol.decisions.audits import AuditStage, PostedAudit
 from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.records.receipt import BatchHeader
-from bytewise.protocol.records.statements import AuditResult
 from bytewise.protocol.units import Address, Digest
 from chain.reads.reader import SnapshotReader
 
@@ -23,27 +22,26 @@ class Labels:
         return self._reader.epoch_on_chain(epoch, self._block).assurance
 
     def of_receipts(
-        self, audits: Sequence[AuditResult], disputes: Sequence[Dispute], batches: Sequence[BatchHeader]
+        self, audits: Sequence[PostedAudit], disputes: Sequence[Dispute], batches: Sequence[BatchHeader]
     ) -> Mapping[Digest, str]:
         """The labels of the receipts that audits and disputes name; empty for a receipt whose label nothing shows.
 
         The contract accepts an audit for a batch that the receipt is not in. It pays only for the batch that the receipt is in.
         """
         disputed = {each.receipt_id: self.of_epoch(int(each.key_epoch)) for each in disputes}
-        audited: dict[Digest, set[Address]] = {}
-        for each in audits:
-            if each.receipt_id not in disputed:
-                audited.setdefault(each.receipt_id, set()).add(each.verifier)
+        audited: dict[Digest, dict[Address, int]] = {}
+        for result, _, batch in audits:
+            if result.receipt_id not in disputed:
+                audited.setdefault(result.receipt_id, {})[result.verifier] = batch
         labels = {each.batch_id: self.of_epoch(int(each.key_epoch)) for each in batches}
         if len(set(labels.values())) == 1:
             # This is the usual case, and no receipt must be read.
             return dict.fromkeys(audited, next(iter(labels.values()))) | disputed
         return {receipt: self._of_audited(receipt, by, labels) for receipt, by in audited.items()} | disputed
 
-    def _of_audited(self, receipt: Digest, verifiers: set[Address], labels: Mapping[int, str]) -> str:
+    def _of_audited(self, receipt: Digest, named: Mapping[Address, int], labels: Mapping[int, str]) -> str:
         """The label of the batch that a paid audit names. Without one, a named batch can only lower the label: nobody can have a
         receipt shown as hardware by posting for another batch."""
-        named = {who: self._reader.audited_batch(receipt, who, self._block) for who in verifiers}
         weaker = sorted({labels[batch] for batch in named.values()} - {HARDWARE})
         for who, batch in named.items():
             if self._reader.audit_stage(receipt, batch, who, self._block) is AuditStage.PAID:

@@ -13,6 +13,7 @@ from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.commitments import claim_of
 from bytewise.protocol.court.params import BPS, ParamSet
 from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.audits import PostedAudit
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Dispute, Seat, Snapshot
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.encoding import decode
@@ -20,7 +21,7 @@ from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy
 from bytewise.protocol.evidence.claims import ChainClaims, ResultStatement, differing_claims, named_evidence
 from bytewise.protocol.records.receipt import BatchHeader
-from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Outcome, Verdict
+from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.suites import kind_of
 from bytewise.protocol.units import U256, ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, digest, hex0x, unhex
@@ -110,7 +111,7 @@ def collect(reader: SnapshotReader) -> dict[str, Any]:
     """The whole public state at the newest block."""
     block, first = reader.head(), reader.network.deploy_block
     history, snapshot, labels = CourtHistory(reader), whole_snapshot(reader, block), Labels(reader, block)
-    audits = [result for result, _ in reader.audits(first, block)]
+    audits = reader.audits(first, block)
     batches = reader.batches(first, block)
     endings = history.endings(first, block)
     money = reader.money(block)
@@ -158,13 +159,13 @@ def _batch(header: BatchHeader, snapshot: Snapshot, labels: Labels) -> dict[str,
 
 
 def _receipts(
-    audits: Sequence[AuditResult], disputes: Sequence[Dispute], labels: Mapping[Digest, str]
+    audits: Sequence[PostedAudit], disputes: Sequence[Dispute], labels: Mapping[Digest, str]
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Receipts that the chain names: audited or disputed ones. The result of a verifier is its last one, for any batch: only the
     receipt's own batch shows whether the verifier is drawn."""
     verdicts = {dispute.receipt_id: verdict_of(dispute) for dispute in disputes}
     named: dict[Digest, dict[Address, str]] = {}
-    for audit in audits:
+    for audit, _, _ in audits:
         named.setdefault(audit.receipt_id, {})[audit.verifier] = AuditOutcome(audit.result).name.lower()
     found = []
     for identifier, auditors in (named | {each: named.get(each, {}) for each in verdicts}).items():
@@ -182,7 +183,7 @@ def audited_receipts(reader: SnapshotReader) -> list[dict[str, Any]]:
     """Receipts with posted audits, the newest first, each with its results and verdict."""
     block = reader.head()
     snapshot, labels = whole_snapshot(reader, block), Labels(reader, block)
-    audits = [result for result, _ in reader.audits(reader.network.deploy_block, block)]
+    audits = reader.audits(reader.network.deploy_block, block)
     batches = reader.batches(reader.network.deploy_block, block)
     rows = _receipts(audits, snapshot.disputes, labels.of_receipts(audits, snapshot.disputes, batches))
     return [each for each in rows if each["auditors"]][::-1]

@@ -193,16 +193,18 @@ def audit_state(connection: "Connection", found: "Found") -> AuditState:
 def _drawn(connection: "Connection", found: "Found", params: "ParamSet", beacon_block: int) -> tuple[DrawnAuditor, ...]:
     """Verifiers that the beacon draws, with what the chain has of each."""
     from bytewise.protocol.court.sortition import audit_is_drawn, seats_in_audit_draw
+    from bytewise.protocol.decisions.audits import results_in
 
     reader, header, head, identifier = connection.reader, found.header, found.head, found.checked.receipt_id
     beacon, rate = reader.block_hash(beacon_block), params.shares.audit_rate_bps
-    posted = {each.verifier: each for each, _ in reader.audits(header.block, head) if each.receipt_id == identifier}
+    posts = [each for each in reader.audits(header.block, head) if each.result.receipt_id == identifier]
+    posted = results_in(posts, header.batch_id)
     auditors = []
     for who, stake in reader.auditors(header.environment, header.block, head):
         seats = seats_in_audit_draw(stake, params.money.audit_unit, is_member=True)
         if audit_is_drawn(beacon, identifier, who, rate, seats):
             stage = reader.audit_stage(identifier, header.batch_id, who, head)
-            auditors.append(DrawnAuditor(who, seats, stage.name.lower(), _result(posted.get(who) if stage else None)))
+            auditors.append(DrawnAuditor(who, seats, stage.name.lower(), _result(posted.get(who))))
     return tuple(auditors)
 
 

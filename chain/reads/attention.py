@@ -13,13 +13,14 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_drawn, seats_in_audit_draw
+from bytewise.protocol.decisions.audits import PostedAudit, results_in
 from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import MAX_DOCUMENT_BYTES, decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, RevealRefused, TooEarly
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.records.receipt import BatchHeader
-from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Verdict
+from bytewise.protocol.records.statements import AuditOutcome, Verdict
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Digest
 from chain.client.rpc import reading_answer
@@ -204,9 +205,9 @@ class AuditDraws:
 
     def __init__(self, reader: SnapshotReader, head: int, only: Address | None) -> None:
         self._reader, self._head, self._only = reader, head, only
-        self._posted: dict[tuple[Digest, Address], AuditResult] = {}
-        for result, _ in reader.audits(int(reader.network.deploy_block), head):
-            self._posted[result.receipt_id, result.verifier] = result
+        self._posted: dict[Digest, list[PostedAudit]] = {}
+        for post in reader.audits(int(reader.network.deploy_block), head):
+            self._posted.setdefault(post.result.receipt_id, []).append(post)
         self._batches: dict[int, _AuditedBatch] = {}
         self._stakes: dict[tuple[int, Address], int] = {}
 
@@ -217,7 +218,8 @@ class AuditDraws:
         cost a call each, and are needed only to judge its silence (`ScoredTest.is_audited`).
         """
         batch = self._batch(header)
-        posted = {who: AuditOutcome(each.result) for (receipt, who), each in self._posted.items() if receipt == test.receipt_id}
+        counted = results_in(self._posted.get(test.receipt_id, []), header.batch_id)
+        posted = {who: AuditOutcome(each.result) for who, each in counted.items()}
         only = self._only
         if only is None or (only not in posted and self._is_drawn(test, batch, only)):
             asked = batch.members

@@ -7,7 +7,7 @@ from typing import Any
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.commitments import dispute_id
 from bytewise.protocol.court.params import ParamSet
-from bytewise.protocol.decisions.audits import AuditStage
+from bytewise.protocol.decisions.audits import AuditStage, PostedAudit
 from bytewise.protocol.decisions.demands import DemandKind, DemandRecord
 from bytewise.protocol.decisions.snapshot import (
     OPEN_END,
@@ -23,7 +23,6 @@ from bytewise.protocol.errors.actors import ChainReverted
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import EpochOnChain, EpochState, ReleaseView
 from bytewise.protocol.records.receipt import BatchHeader, SignedLeaf, SignedReceipt
-from bytewise.protocol.records.statements import AuditResult
 from bytewise.protocol.signing import struct_values
 from bytewise.protocol.units import ZERO_DIGEST, Address, Blob, Digest
 from chain.client.access import Chain
@@ -254,8 +253,8 @@ class SnapshotReader(KeyEpochReader):
         self.client.call(*where, *arguments, block=at_number(block))
         return signed
 
-    def audits(self, from_block: int, to_block: int) -> tuple[tuple[AuditResult, Blob], ...]:
-        """Audit results posted in these blocks, with their signatures."""
+    def audits(self, from_block: int, to_block: int) -> tuple[PostedAudit, ...]:
+        """Audit results posted in these blocks, oldest first."""
         logs = self.client.logs("Audits", self._at.audits, ["AuditPosted"], from_block, to_block)
         return tuple(records.audit_of(log) for log in logs)
 
@@ -274,12 +273,6 @@ class SnapshotReader(KeyEpochReader):
         raw = self.client.call("Audits", self._at.audits, "audit", receipt_id, verifier, block=at_number(block))
         with reading_answer("audit"):
             return (Digest(raw["tokensHash"]), Digest(raw["outHash"])) if any(raw["outHash"]) else None
-
-    def audited_batch(self, receipt_id: Digest, verifier: Address, block: int) -> int:
-        """Batch for which a verifier's audit of a receipt was posted."""
-        raw = self.client.call("Audits", self._at.audits, "audit", receipt_id, verifier, block=at_number(block))
-        with reading_answer("audit"):
-            return int(raw["batchId"])
 
     def agreeing(self, receipt_id: Digest, batch_id: int, out_hash: Digest, block: int) -> int:
         """Verifiers that showed this digest for an audited receipt of a batch."""

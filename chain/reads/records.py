@@ -7,6 +7,7 @@ from typing import Any
 
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.sortition import may_audit
+from bytewise.protocol.decisions.audits import PostedAudit
 from bytewise.protocol.decisions.snapshot import (
     AnchoredBatch,
     Challenger,
@@ -33,8 +34,8 @@ OPEN, ANSWERED = 1, 2
 """Numbers of `IReceiptAnchor.State` of a demand."""
 
 
-def audit_of(log: Log) -> tuple[AuditResult, Blob]:
-    """Result and signature of an `AuditPosted` event."""
+def audit_of(log: Log) -> PostedAudit:
+    """The post of an `AuditPosted` event."""
     v = log.values
     result = AuditResult(
         receipt_id=Digest(v["receiptId"]),
@@ -43,7 +44,7 @@ def audit_of(log: Log) -> tuple[AuditResult, Blob]:
         commitment=Digest(v["commitment"]),
         audited_at=U64(v["auditedAt"]),
     )
-    return result, Blob(v["signature"])
+    return PostedAudit(result, Blob(v["signature"]), v["batchId"])
 
 
 def snapshot(raw: Raw, block_hash: Digest, openings: Sequence[DisputeOpening] = ()) -> Snapshot:

@@ -71,8 +71,11 @@ def reported(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Audits", "AuditPosted")
 def audit_posted(at: Moment, v: Mapping[str, Any]) -> None:
-    """A verifier said what it found. It was drawn in the batch that its call names; the event does not name the batch."""
-    at.facts.put(AuditFact, v["receiptId"], v["verifier"], result=v["result"], posted_block=at.block, audited_at=v["auditedAt"])
+    """A verifier said what it found. It was drawn in the batch that its post names."""
+    at.facts.put(
+        AuditFact, v["receiptId"], v["verifier"], batch_id=v["batchId"], result=v["result"], posted_block=at.block,
+        audited_at=v["auditedAt"],
+    )  # fmt: skip
 
 
 @HANDLERS.on("Audits", "AuditOpened")

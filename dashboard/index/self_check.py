@@ -287,6 +287,7 @@ def _audits_of(state: StateSource, index: IndexSnapshot, rows: Sequence[Row]) ->
         for row, view in zip(page, views, strict=True):
             name = f"audit of 0x{row['receipt_id'].hex()} by {row['verifier']}"
             pairs = {"result": (row["result"], view["result"]), "opened": (row["out_hash"] or bytes(32), view["outHash"])}
+            pairs |= {"batch": (row["batch_id"], view["batchId"])}
             yield from _differ(name, pairs)
 
 

@@ -25,6 +25,7 @@ from dashboard.index.receipts import OPEN
 from dashboard.monitor.findings import CheckReport
 from dashboard.monitor.observation import EpochLogs, Observation, ShardLog
 from dashboard.views.disputes import detail, open_disputes, phase_of
+from dashboard.views.parties import known_batch
 from dashboard.views.records import MemberVote
 from dashboard.views.words import AUDIT_RESULTS, DEMAND_KINDS
 
@@ -70,16 +71,23 @@ def _seats(member: MemberVote) -> str:
 
 
 def audits_agree(seen: Observation, report: CheckReport) -> None:
-    """Audits of one receipt say the same, and whoever finds a mismatch is followed by a dispute."""
+    """Audits of one receipt say the same, and whoever finds a mismatch is followed by a dispute.
+
+    Only posts for the receipt's batch say anything about it. Until the chain shows that batch, posts for one batch are compared.
+    """
     index = seen.scene.index
-    by_receipt: dict[bytes, list[Row]] = {}
+    by_receipt: dict[bytes, dict[int, list[Row]]] = {}
     for row in index.between(AuditFact, "posted_block", seen.recent_blocks()):
-        by_receipt.setdefault(row["receipt_id"], []).append(row)
-    for receipt, rows in by_receipt.items():
-        _compare_audits(seen, report, receipt, rows)
+        by_receipt.setdefault(row["receipt_id"], {}).setdefault(row["batch_id"], []).append(row)
+    for receipt, by_batch in by_receipt.items():
+        disputes = index.all(DisputeFact, receipt_id=receipt)
+        known = known_batch([row for rows in by_batch.values() for row in rows], next(iter(disputes), None))
+        for batch, rows in by_batch.items():
+            if known in (None, batch):
+                _compare_audits(seen, report, receipt, rows, is_disputed=bool(disputes))
 
 
-def _compare_audits(seen: Observation, report: CheckReport, receipt: bytes, rows: list[Row]) -> None:
+def _compare_audits(seen: Observation, report: CheckReport, receipt: bytes, rows: list[Row], *, is_disputed: bool) -> None:
     said = {row["result"] for row in rows}
     opened = {row["out_hash"] for row in rows if row["out_hash"]}
     key = (AuditFact, (receipt, rows[-1]["verifier"]))
@@ -88,12 +96,13 @@ def _compare_audits(seen: Observation, report: CheckReport, receipt: bytes, rows
         report.note(receipt, f"audits contradict each other: {told}", key)
     elif len(opened) > 1:
         report.note(receipt, f"auditors opened {len(opened)} different digests", key)
-    elif MISMATCH in said and not seen.scene.index.all(DisputeFact, receipt_id=receipt):
+    elif MISMATCH in said and not is_disputed:
         finder = next(row["verifier"] for row in rows if row["result"] == MISMATCH)
         # One auditor's word is enough to look at it, and watchtowers need some blocks to dispute it.
         if seen.timestamp - seen.changed_at(AuditFact, receipt, finder, result=MISMATCH) <= seen.limits.grace_s:
             return
-        report.note(receipt, f"{finder} found a mismatch, and nobody disputes the receipt", (AuditFact, (receipt, finder)))
+        told = f"{finder} found a mismatch for batch {rows[0]['batch_id']}, and nobody disputes the receipt"
+        report.note(receipt, told, (AuditFact, (receipt, finder)))
 
 
 def disputes_advance(seen: Observation, report: CheckReport) -> None:

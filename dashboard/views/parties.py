@@ -74,7 +74,7 @@ def audits(scene: Scene, rows: Sequence[Row]) -> list[AuditSummary]:
     """Light audits of a list."""
     return [
         AuditSummary(
-            receipt_id=hex0x(row["receipt_id"]), verifier=scene.party(row["verifier"]),
+            receipt_id=hex0x(row["receipt_id"]), verifier=scene.party(row["verifier"]), batch_id=row["batch_id"],
             result=AUDIT_RESULTS.get(row["result"], str(row["result"])), posted_block=row["posted_block"],
             audited_at=time_of(row["audited_at"]), out_hash=hex_or_none(row["out_hash"]), bounty=amount(row["bounty"]),
             finality=scene.finality(newest(row)),
@@ -86,6 +86,11 @@ def audits(scene: Scene, rows: Sequence[Row]) -> list[AuditSummary]:
 # --- one receipt ---
 
 
+def known_batch(checks: Sequence[Row], dispute: Row | None) -> int | None:
+    """The batch that a receipt is in, as far as the chain shows it: by its dispute, or by a paid audit."""
+    return dispute["batch_id"] if dispute else next((row["batch_id"] for row in checks if row["bounty"] > 0), None)
+
+
 def receipt(scene: Scene, receipt_id: bytes) -> ReceiptDetail | None:
     """What the chain says about a receipt; None if no event names it."""
     index = scene.index
@@ -94,12 +99,13 @@ def receipt(scene: Scene, receipt_id: bytes) -> ReceiptDetail | None:
     checks = index.all(AuditFact, receipt_id=receipt_id)
     if dispute is None and asked is None and not checks:
         return None
-    batch = index.find(BatchFact, dispute["batch_id"]) if dispute else None
-    level, words = _level(scene, dispute, batch, checks)
+    known = known_batch(checks, dispute)
+    batch = None if known is None else index.find(BatchFact, known)
+    level, words = _level(scene, dispute, batch, [row for row in checks if known in (None, row["batch_id"])])
     operator = dispute["operator"] if dispute else asked["operator"] if asked else None
     return ReceiptDetail(
         id=hex0x(receipt_id), level=level, words=words, replacement=hex_or_none(dispute["replacement"]) if dispute else None,
-        operator=scene.somebody(operator), batch_id=dispute["batch_id"] if dispute else None,
+        operator=scene.somebody(operator), batch_id=known,
         dispute_id=hex0x(dispute["id"]) if dispute else None, demand=demand(scene, asked) if asked else None,
         audits=tuple(audits(scene, checks)), capsule=None, finality=scene.finality(newest(dispute, asked, *checks)),
     )  # fmt: skip
@@ -122,8 +128,8 @@ def _level(scene: Scene, dispute: Row | None, batch: Row | None, checks: Sequenc
 
 
 _NOT_KNOWN = "The events do not show whether they were drawn for it: `bytewise verify` checks that."
-"""The contract accepts a result for a batch that the receipt is not in and checks the draw for that batch, which its event does
-not name. It pays only for the batch that the receipt is in, and only for a match if no dispute convicted the receipt."""
+"""The contract accepts a result for a batch that the receipt is not in and checks the draw for that batch. It pays only for the
+batch that the receipt is in, and only for a match if no dispute convicted the receipt."""
 
 
 def _final_level(dispute: Row) -> tuple[str, str]:

@@ -334,6 +334,8 @@ class AuditSummary(Record):
 
     receipt_id: str
     verifier: Party
+    batch_id: int
+    """The batch that the post names. Only a bounty shows that the receipt is in it."""
     result: str
     """`match`, `mismatch` or `none`."""
     posted_block: int

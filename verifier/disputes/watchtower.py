@@ -12,7 +12,7 @@ from bytewise.protocol.court.commitments import alt_commit, dispute_id
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, seats_in_audit_draw
 from bytewise.protocol.decisions.actions import Action, OpenDispute
-from bytewise.protocol.decisions.audits import AuditedReceipt, AuditStage, count_audits
+from bytewise.protocol.decisions.audits import AuditedReceipt, PostedAudit, count_audits, results_in
 from bytewise.protocol.decisions.disputes import Alternative, decide_challenger
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Dispute, Snapshot
 from bytewise.protocol.decisions.strategies import (
@@ -52,10 +52,10 @@ class WatchtowerChain(BlockView, SnapshotView, TermsView, AuditView, AccountView
     """The part of the chain that a watchtower reads."""
 
 
-class PostedResult(NamedTuple):
+class SeenPost(NamedTuple):
     """A posted result."""
 
-    result: AuditResult
+    post: PostedAudit
     made_at: int
     """Chain time at which the verifier says that it audited, but not later than the block at which this process read the
     result."""
@@ -92,9 +92,7 @@ class Watchtower:
         """Bonds of disputes that were decided and are not on the chain yet."""
         self._refused: set[tuple[Digest, Refusal]] = set()
         """Refusals that were logged."""
-        self._posted: dict[Digest, list[PostedResult]] = {}
-        self._in_batch: dict[tuple[Digest, Address], bool] = {}
-        """Whether a verifier's last result about a receipt was posted for the batch that the receipt is in."""
+        self._posted: dict[Digest, list[SeenPost]] = {}
         self._beacons: dict[int, Digest] = {}
         self._seats: dict[tuple[int, Address], int] = {}
         self._disputed: set[Digest] = set()
@@ -208,13 +206,13 @@ class Watchtower:
         if live is None:
             raise TryAgain("archive", f"receipt {action.receipt_id.hex()} was not seen yet")
         signed, batch = live.seen.signed, live.seen.batch_id
-        commitment = self._commitment(action.receipt_id)
+        commitment = self._commitment(action.receipt_id, batch)
         sender.open_dispute(signed.receipt, signed.signature, batch, live.seen.proof, commitment, action.bond_wei, HAND_IN_S)
 
-    def _commitment(self, receipt_id: Digest) -> Digest:
+    def _commitment(self, receipt_id: Digest, batch_id: int) -> Digest:
         """Commitment to the answer that the auditors' hints name. Without a hint it commits to an answer that cannot win, and the
         dispute then brings no opener's share."""
-        domain, against = self._network.disputes_domain, self._against(receipt_id)
+        domain, against = self._network.disputes_domain, self._against(receipt_id, batch_id)
         dispute = dispute_id(domain, receipt_id)
         key = None if self._hints is None else self._hints.key(against)
         telemetry.log("challenge.prepared", receipt=receipt_id, told=key is not None)
@@ -242,25 +240,22 @@ class Watchtower:
             self._committed |= {each.id: found[each.id] for each in snapshot.disputes if each.id in found}
         return self._committed.get(case.id)
 
-    def _against(self, receipt_id: Digest) -> list[AuditResult]:
-        return [each for each in self._results(receipt_id) if each.result == AuditOutcome.MISMATCH.value]
+    def _against(self, receipt_id: Digest, batch_id: int) -> list[AuditResult]:
+        return [each for each in self._results(receipt_id, batch_id) if each.result == AuditOutcome.MISMATCH.value]
 
-    def _results(self, receipt_id: Digest) -> tuple[AuditResult, ...]:
-        """The last result of each verifier, of those that posted it for the receipt's own batch."""
-        last = {each.result.verifier: each.result for each in self._posted.get(receipt_id, [])}
-        return tuple(each for who, each in last.items() if self._in_batch.get((receipt_id, who)))
+    def _results(self, receipt_id: Digest, batch_id: int) -> tuple[AuditResult, ...]:
+        posts = [each.post for each in self._posted.get(receipt_id, [])]
+        return tuple(results_in(posts, batch_id).values())
 
     def _read(self, snapshot: Snapshot) -> None:
         if self._events.is_reset():
-            for kept in (self._posted, self._in_batch, self._beacons, self._seats, self._committed, self._disputed):
+            for kept in (self._posted, self._beacons, self._seats, self._committed, self._disputed):
                 kept.clear()
         if self._events.next_block > snapshot.number:
             return
-        for result, _signature in self._chain.audits(self._events.next_block, snapshot.number):
-            self._posted.setdefault(result.receipt_id, []).append(
-                PostedResult(result, min(result.audited_at, snapshot.timestamp))
-            )
-            self._in_batch.pop((result.receipt_id, result.verifier), None)
+        for post in self._chain.audits(self._events.next_block, snapshot.number):
+            result = post.result
+            self._posted.setdefault(result.receipt_id, []).append(SeenPost(post, min(result.audited_at, snapshot.timestamp)))
             telemetry.log("audit.seen", receipt=result.receipt_id, verifier=result.verifier, result=result.result)
         self._events.mark_read(snapshot.number, snapshot.block_hash)
 
@@ -272,7 +267,6 @@ class Watchtower:
         )
         young = {name: [each for each in kept if each.made_at >= oldest] for name, kept in self._posted.items()}
         self._posted = {name: kept for name, kept in young.items() if kept}
-        self._in_batch = {key: kept for key, kept in self._in_batch.items() if key[0] in self._posted}
         self._disputed &= self._posted.keys()
         self._beacons = {batch: kept for batch, kept in self._beacons.items() if snapshot.has_open(batch)}
         self._seats = {key: kept for key, kept in self._seats.items() if snapshot.has_open(key[0])}
@@ -293,8 +287,7 @@ class Watchtower:
 
     def _one(self, live: LiveReceipt, batch: AnchoredBatch, snapshot: Snapshot) -> AuditedReceipt:
         receipt_id = live.seen.receipt_id
-        self._look_up_batches(receipt_id, batch.batch_id, snapshot.number)
-        results = self._results(receipt_id)
+        results = self._results(receipt_id, batch.batch_id)
         params = self._chain.params(batch.params_version, snapshot.number)
         for who in {each.verifier for each in results}:
             if (batch.batch_id, who) not in self._seats:
@@ -306,11 +299,3 @@ class Watchtower:
         beacon = self._beacons[batch.batch_id]
         rate, bond = params.shares.audit_rate_bps, params.required_bond
         return AuditedReceipt(receipt_id, batch.batch_id, beacon, seats, rate, results, bond)
-
-    def _look_up_batches(self, receipt_id: Digest, batch_id: int, block: int) -> None:
-        """Reads whether verifiers posted for this batch, once for each of their posts. The event of a post does not name the
-        batch, and the contract accepts a post for a batch that the receipt is not in."""
-        for who in {each.result.verifier for each in self._posted[receipt_id]}:
-            if (receipt_id, who) not in self._in_batch:
-                stage = self._chain.audit_stage(receipt_id, batch_id, who, block)
-                self._in_batch[(receipt_id, who)] = stage is not AuditStage.NOTHING

@@ -1,14 +1,15 @@
 """Decisions of drawn auditors, and the count of posted results: pure functions of a snapshot and of this process's findings."""
 
 import enum
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bytewise.protocol.court.sortition import audit_is_drawn, beacon_is_known
 from bytewise.protocol.decisions.actions import Action, ClaimBounty, OpenAudit, PostAudit, RunAudit
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult
-from bytewise.protocol.units import Address, Digest
+from bytewise.protocol.units import Address, Blob, Digest
 
 
 class AuditStage(enum.IntEnum):
@@ -18,6 +19,22 @@ class AuditStage(enum.IntEnum):
     POSTED = 1
     OPENED = 2
     PAID = 3
+
+
+class PostedAudit(NamedTuple):
+    """A result as the chain has it. The contract checks draw and membership for the batch that the post names, and does not see
+    whether the receipt is in it."""
+
+    result: AuditResult
+    signature: Blob
+    batch_id: int
+
+
+def results_in(posts: Iterable[PostedAudit], batch_id: int | None) -> dict[Address, AuditResult]:
+    """Results that count for a receipt: the last one of each verifier, if it names the receipt's batch. `posts` are about this
+    receipt, oldest first. `None`: the receipt's batch is not known, so the last ones count whatever batch they name."""
+    last = {each.result.verifier: each for each in posts}
+    return {who: each.result for who, each in last.items() if batch_id in (None, each.batch_id)}
 
 
 @dataclass(frozen=True, slots=True)

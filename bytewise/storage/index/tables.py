@@ -288,6 +288,8 @@ class AuditFact(Fact):
     __tablename__ = "audit"
     receipt_id: Mapped[Bytes32] = mapped_column(primary_key=True)
     verifier: Mapped[Account] = mapped_column(primary_key=True)
+    batch_id: Mapped[Int64]
+    """The batch that the post names. Nothing but a bounty shows that the receipt is in it."""
     result: Mapped[int] = mapped_column(index=True)
     posted_block: Mapped[Int64]
     audited_at: Mapped[Int64]

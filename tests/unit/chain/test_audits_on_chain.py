@@ -42,8 +42,8 @@ def test_auditors_that_agree_are_paid_each_once(anvil: Anvil, tmp_path: Path) ->
     assert stages(court, subject) == {AuditStage.NOTHING}
     court.pump()
     assert (stages(court, subject, drawn), stages(court, subject, drawn, 1)) == ({AuditStage.POSTED}, {AuditStage.NOTHING})
-    posted = [result for result, _ in court.reader.audits(0, court.reader.head())]
-    assert posted == [results[each] for each in drawn]
+    posted = [(result, batch) for result, _, batch in court.reader.audits(0, court.reader.head())]
+    assert posted == [(results[each], 0) for each in drawn]
     mine(anvil, DEVNET.times.window + 1)
     for each in drawn:
         court.of(each).open_audit(subject, each.address, *words, word("salt", each.address))

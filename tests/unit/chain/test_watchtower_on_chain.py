@@ -101,8 +101,8 @@ def contradict(court: DisputeFixture, subject: Digest, who: LocalSigner) -> int:
     court.of(who).post_audit(result, who.sign(typed_digest(court.domain, result)), 0)
     court.of(who).pump()
     court.anvil.mine()
-    posted = [each for each, _ in court.reader.audits(court.reader.head(), court.reader.head())]
-    assert posted == [result]
+    posted = [(each, batch) for each, _, batch in court.reader.audits(court.reader.head(), court.reader.head())]
+    assert posted == [(result, 0)]
     return court.reader.head()
 
 

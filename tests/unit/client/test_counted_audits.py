@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.assurance import HARDWARE, SIMULATED
-from bytewise.protocol.decisions.audits import AuditStage
+from bytewise.protocol.decisions.audits import AuditStage, PostedAudit
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult
-from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Address, Digest
+from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Address, Blob, Digest
 from bytewise_client.checks import Standing, chain_standing, conclude
 from bytewise_client.labels import Labels
 from bytewise_client.receipt_search import Found, Search
@@ -45,17 +45,15 @@ class AuditChain:
     def verify_final(self, *of: object) -> None:
         """Every receipt is final."""
 
-    def audits(self, first: int, head: int) -> list[tuple[AuditResult, bytes]]:
-        return [(AuditResult(self.receipt, who, U8(said), ZERO_DIGEST, U64(1)), b"") for who, _, said in self.posts]
+    def audits(self, first: int, head: int) -> list[PostedAudit]:
+        results = [(AuditResult(self.receipt, who, U8(said), ZERO_DIGEST, U64(1)), batch) for who, batch, said in self.posts]
+        return [PostedAudit(result, Blob(b""), batch) for result, batch in results]
 
     def audit_stage(self, receipt: Digest, batch_id: int, verifier: Address, head: int) -> AuditStage:
         (*_, named) = [batch for who, batch, _ in self.posts if who == verifier]
         if named != batch_id:
             return AuditStage.NOTHING
         return AuditStage.PAID if verifier == self.paid else AuditStage.POSTED
-
-    def audited_batch(self, receipt: Digest, verifier: Address, head: int) -> int:
-        return [batch for who, batch, _ in self.posts if who == verifier][-1]
 
     def standing(self, is_found: bool = True) -> Standing:
         """The state of the receipt, which is in batch 0."""
@@ -98,6 +96,5 @@ def test_auditors_of_an_unknown_batch_are_not_called_drawn() -> None:
     ],
 )
 def test_post_for_a_hardware_batch_proves_no_hardware_label(chain: AuditChain, label: str) -> None:
-    posted = [result for result, _ in chain.audits(0, 9)]
-    labels = Labels(chain, 9).of_receipts(posted, [], chain.batches(0, 9))  # type: ignore[arg-type]
+    labels = Labels(chain, 9).of_receipts(chain.audits(0, 9), [], chain.batches(0, 9))  # type: ignore[arg-type]
     assert dict(labels) == {chain.receipt: label}

@@ -22,18 +22,21 @@ from bytewise.storage.index.tables import DisputeFact, VoteFact
 from chain.client.address_book import write_network
 from chain.deployment.params import DEVNET
 from cli.demo.site import write_toml
+from dashboard.monitor.checks import audits_agree
 from dashboard.monitor.findings import CheckReport, InvariantFinding, InvariantState, conclude, exit_of_results
 from dashboard.monitor.invariants import INVARIANTS, NAMES, all_unknown
-from dashboard.monitor.observation import EpochLogs, ShardLog
-from dashboard.monitor.settings import MonitorSettings
+from dashboard.monitor.observation import EpochLogs, MoneySource, Observation, ShardLog
+from dashboard.monitor.settings import InvariantSettings, MonitorSettings
 from dashboard.monitor.wiring import Monitor
+from dashboard.views.scene import Scene
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import OPERATORS, SHARDS, STAKE_WEI, VERIFIERS, mine, word
 from tests.fixtures.chain.devnet import batch as receipts_of
 from tests.fixtures.chain.lying_endpoints import LyingEndpoint, fronts, gone
 from tests.fixtures.court.claimed_receipts import claimed
 from tests.fixtures.court.session import TRUE, DisputeFixture
-from tests.fixtures.dashboard.indexed import overturned_chain
+from tests.fixtures.dashboard.indexed import Indexed, overturned_chain
+from tests.fixtures.dashboard.memory_chain import ACCOUNTS, Made, MemoryChain, audit
 from tests.fixtures.dashboard.monitored import GRACE_S, Monitored, evaluated
 from tests.fixtures.storage.hand_clock import HandClock
 from tests.source import ROOT
@@ -175,6 +178,30 @@ def test_audits_agree_is_broken_by_mismatches(anvil: Anvil, tmp_path: Path, resu
     found = seen.look()["audits-agree"]
     assert found.state is (BROKEN if words else HOLDS)
     assert all(words in each.text and each.subject == hex0x(subject) for each in found.findings)
+
+
+def test_posts_for_other_batches_contradict_no_audit(new_database: Callable[[], str]) -> None:
+    """The contract accepts a post for a batch that the receipt is not in; only a payment shows the right batch."""
+    ada, ben, receipt = ACCOUNTS[2], ACCOUNTS[3], word("receipt")
+    chain, no_views = MemoryChain(1), None
+    index = Indexed(new_database(), chain)
+
+    def findings(*made: Made) -> list[str]:
+        chain.add(made)
+        chain.add(())
+        index.follow()
+        with index.reader.snapshot() as snapshot:
+            report = CheckReport()
+            scene, limits = Scene(snapshot, {}, 0, 60, "0"), InvariantSettings(grace_s=1)
+            audits_agree(Observation(scene, no_views, MoneySource((), (), ""), (), limits), report)  # type: ignore[arg-type]
+        return [each.text for each in report.findings]
+
+    other = f"{ben} found a mismatch for batch 2, and nobody disputes the receipt"
+    assert findings(audit(receipt, ada, AuditOutcome.MATCH, 1), audit(receipt, ben, AuditOutcome.MISMATCH, 2)) == [other]
+    paid = {"receiptId": receipt, "verifier": ada, "amount": 9}
+    assert findings(("Audits", "BountyPaid", paid)) == [], "the receipt is in batch 1"
+    (same,) = findings(audit(receipt, ben, AuditOutcome.MISMATCH, 1))
+    assert same.startswith("audits contradict each other")
 
 
 # --- money, batches, demands ---

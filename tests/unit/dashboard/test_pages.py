@@ -17,7 +17,7 @@ from sqlalchemy import text
 
 from bytewise.storage.engine import open_database, write_transaction
 from dashboard.views.network_records import OperatorSummary
-from dashboard.views.parties import _level
+from dashboard.views.parties import _level, known_batch
 from dashboard.views.records import FinalityState, Party
 from dashboard.views.scene import amount
 from dashboard.web.answers import csv_of
@@ -381,7 +381,7 @@ def test_guide_has_its_screenshots(name: str) -> None:
 
 
 def test_receipt_page_calls_only_paid_verifiers_its_auditors() -> None:
-    """The contract accepts a result for a batch that the receipt is not in, and its event does not name the batch."""
+    """The contract accepts a result for a batch that the receipt is not in, and only a payment shows that it is in it."""
     scene: Any = None
     match, mismatch = {"result": 1, "bounty": 0}, {"result": 2, "bounty": 0}
     for checks in ([match, match], [match, mismatch]):
@@ -389,3 +389,5 @@ def test_receipt_page_calls_only_paid_verifiers_its_auditors() -> None:
         assert level == "audited" and "uditors" not in words and "`bytewise verify`" in words
     _, words = _level(scene, None, None, [match, *[match | {"bounty": 9}] * 2])
     assert words == "Auditors that found the same answer and were paid: 2."
+    named = [match | {"batch_id": 4}, match | {"batch_id": 5, "bounty": 9}]
+    assert (known_batch(named, None), known_batch(named[:1], None), known_batch(named, {"batch_id": 6})) == (5, None, 6)

@@ -25,7 +25,7 @@ from dashboard.web.answers import DashboardSite
 from dashboard.web.app import build_app
 from tests.fixtures.chain.devnet import SHARDS, VERIFIERS
 from tests.fixtures.dashboard.indexed import Indexed
-from tests.fixtures.dashboard.memory_chain import ACCOUNTS, Made, MemoryChain, digest
+from tests.fixtures.dashboard.memory_chain import ACCOUNTS, Made, MemoryChain, audit, digest
 from tests.fixtures.dashboard.site import served
 from tests.fixtures.storage.hand_clock import HandClock
 
@@ -47,12 +47,6 @@ def batch(number: int, operator: Address, receipts: int) -> Made:
     begun = {"paramsVersion": 1, "anchoredAt": 5, "startedAt": 5, "stoppedAtStart": 0}
     printed = {"batchId": number, "operator": operator, "header": header, "batch": begun}
     return "ReceiptAnchor", "BatchAnchored", printed
-
-
-def audit(receipt: bytes, verifier: Address, result: int) -> Made:
-    """An audit is posted: 1 the same answer, 2 another one, 3 no finding."""
-    return "Audits", "AuditPosted", {"receiptId": receipt, "verifier": verifier, "result": result, "commitment": ZERO_DIGEST,
-                                     "auditedAt": 4, "signature": b""}  # fmt: skip
 
 
 def shown(receipt: bytes, verifier: Address, out: bytes) -> Made:

@@ -93,7 +93,8 @@ def fill(engine: Engine, seed: int) -> None:
 
     receipts = [digest(number) for number in range(100, 112)]
     add(engine, AuditFact, [row for receipt in receipts for voter in VOTERS if rng.random() < 0.6 for row in versions(
-        {"receipt_id": receipt, "verifier": voter, "result": rng.choice(list(AuditOutcome)), "posted_block": block()},
+        {"receipt_id": receipt, "verifier": voter, "batch_id": 0, "result": rng.choice(list(AuditOutcome)),
+         "posted_block": block()},
         lambda: {"out_hash": rng.choice([None, digest(1), digest(2)])},
     )])  # fmt: skip
     disputes = [digest(200 + number) for number in range(12)]
@@ -264,7 +265,7 @@ def test_period_of_more_than_200000_facts_is_answered(new_database: NewDatabase)
     engine = database(url)
     audits = [
         {"receipt_id": (number // 2).to_bytes(32, "big"), "verifier": VOTERS[number % 2], "result": 2 if number % 10 == 1 else 1,
-         "posted_block": 1 + number % (BLOCKS - 1), "valid_from": 1} for number in range(MANY)
+         "batch_id": 0, "posted_block": 1 + number % (BLOCKS - 1), "valid_from": 1} for number in range(MANY)
     ]  # fmt: skip
     add(engine, AuditFact, audits)
     clock = HandClock()

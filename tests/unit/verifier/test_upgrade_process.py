@@ -196,7 +196,7 @@ class Upgrade:
         """What the chain has of our verifier: result by receipt."""
         reader = SnapshotReader(self.anvil.client, self.network)
         posted = reader.audits(int(self.network.deploy_block), reader.head())
-        return {"0x" + each.receipt_id.hex(): int(each.result) for each, _ in posted if each.verifier == ME.address}
+        return {"0x" + each.receipt_id.hex(): int(each.result) for each, _, _ in posted if each.verifier == ME.address}
 
     def wait_audited(self, receipts: list[str]) -> None:
         """Until all are audited; each found true."""

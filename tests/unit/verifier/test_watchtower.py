@@ -80,7 +80,9 @@ def test_results_posted_for_another_batch_open_no_dispute(tmp_path: Path) -> Non
         post(setup, hint(identifier, who))
     box.put(hint(identifier, "voter"))
     tower = tower_of(setup, box)
-    assert step(setup, tower) == () and tower._commitment(identifier) == tower_of(setup)._commitment(identifier), "no hint either"
+    assert step(setup, tower) == () and tower._commitment(identifier, 0) == tower_of(setup)._commitment(identifier, 0), (
+        "no hint either"
+    )
     setup.chain.posted_for.clear()
     for who in ("voter", "second"):
         post(setup, hint(identifier, who))

@@ -106,7 +106,7 @@ contract Audits is IAudits {
         if (clock > end) revert WindowClosed(clock, end);
         if (!_isDrawn(a.receiptId, a.verifier, b)) revert NotDrawn(a.receiptId, a.verifier);
         (audited.batchId, audited.result, audited.commitment) = (batchId, a.result, a.commitment);
-        emit AuditPosted(a.receiptId, a.verifier, a.result, a.commitment, a.auditedAt, sig);
+        emit AuditPosted(a.receiptId, a.verifier, batchId, a.result, a.commitment, a.auditedAt, sig);
     }
 
     /// @inheritdoc IAudits

@@ -21,6 +21,7 @@ interface IAudits {
     event AuditPosted(
         bytes32 indexed receiptId,
         address indexed verifier,
+        uint64 indexed batchId,
         uint8 result,
         bytes32 commitment,
         uint64 auditedAt,
