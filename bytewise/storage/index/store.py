@@ -1,6 +1,8 @@
 """Writes the index: one transaction for a range of blocks, rollback to a block, and what the index is of.
 
-One process writes an index. A second writer fails on the key of a block, because both would add the same one.
+Usually one process writes an index. Two may take turns, for example a running monitor and `bytewise monitor check`: a writer that
+finds another's newest block forgets the facts that it kept in memory. Of two that add the same block, the second one fails on
+the key of the block.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -214,11 +216,13 @@ class FactWriter:
 
 
 class IndexWriter:
-    """The index, for the one process that writes it."""
+    """The index, for a process that writes it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._cache: dict[type[Fact], dict[Key, _Current | None]] = {}
+        """Facts in force at the end of block `_written`."""
+        self._written: tuple[int, bytes] | None = None
 
     def claim(self, network: NetworkName) -> None:
         """Makes the tables in an empty database, and says what the index is of.
@@ -268,9 +272,12 @@ class IndexWriter:
             self._cache = {}
         try:
             with write_transaction(self._engine) as connection:
+                if self._written != _newest(connection):
+                    self._cache = {}
                 facts = FactWriter(connection, self._cache)
                 yield BlockWriter(connection, facts)
                 facts.flush()
+                self._written = _newest(connection)
         except BaseException:
             self._cache = {}
             raise
@@ -346,6 +353,11 @@ def _make_tables(connection: Connection) -> None:
         raise ConfigurationError("index database", f"has tables of something else ({min(tables)}): name an empty database")
     if not tables:
         INDEX_METADATA.create_all(connection)
+
+
+def _newest(connection: Connection) -> tuple[int, bytes] | None:
+    row = connection.execute(select(BlockRow.number, BlockRow.hash).order_by(BlockRow.number.desc()).limit(1)).first()
+    return None if row is None else (row.number, row.hash)
 
 
 def _meta(connection: Connection) -> dict[str, str]:

@@ -224,6 +224,9 @@ contract RegistryTest is Staking {
         // The court's second trip of the breaker must not fail.
         vm.prank(COURT);
         registry.close(ITEM);
+        // The pool has grown to more than twice the units that certified.
+        joined(VERIFIERS + 1, 60 ether);
+        nextEpoch();
         registry.activate(ITEM);
         that(status() == Status.ACTIVE, "open again");
     }

@@ -4,6 +4,8 @@ The Python client and its tests read these files, so they need neither Node nor 
 
     python chain/contracts/tools/export_abi.py           # write
     python chain/contracts/tools/export_abi.py --check   # compare; exit 1 and name the files on drift
+
+Both also exit 1 and name a contract that is larger than the project allows (`LARGEST_BYTES`).
 """
 
 import json
@@ -34,6 +36,20 @@ EIGENLAYER = ("IAllocationManager", "IDelegationManager", "IStrategy", "IWrapped
 FAKES = ("FakeEigenLayer", "WrappedEther", "OpenRegistrar")
 """Contracts that Python tests deploy in addition."""
 
+LARGEST_BYTES = 20_000
+"""Most bytes of a deployed contract, so that a mend still fits under the 24,576 of EIP-170."""
+LARGEST = {"ReceiptAnchor": 18_000, "Demands": 18_000}
+"""Contracts with less room."""
+
+
+def too_large() -> list[str]:
+    """A line for each contract whose deployed code is larger than it may be."""
+    sizes = {name: len(_built(name)["deployedBytecode"]["object"]) // 2 - 1 for name in (*CONTRACTS, *BESIDE)}
+    allowed = {name: LARGEST.get(name, LARGEST_BYTES) for name in sizes}
+    return [
+        f"{name} has {size:,} bytes of code: at most {allowed[name]:,}" for name, size in sizes.items() if size > allowed[name]
+    ]
+
 
 def rendered() -> dict[str, str]:
     """The content of every file in these folders, by path from the repository root."""
@@ -50,9 +66,14 @@ def _artifact(out: Path, file: str, name: str, more: Mapping[str, Any] | None = 
     return _dump({"abi": built["abi"], "bytecode": code["object"], "linkReferences": code["linkReferences"], **(more or {})})
 
 
+def _built(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((OUT / f"{name}.sol" / f"{name}.json").read_text())
+    return found
+
+
 def _runtime(name: str) -> dict[str, Any]:
     """The deployed code, and the offset of each immutable value in it, in the order of their declarations."""
-    code = json.loads((OUT / f"{name}.sol" / f"{name}.json").read_text())["deployedBytecode"]
+    code = _built(name)["deployedBytecode"]
     places = [[each["start"] for each in found] for _, found in sorted(code["immutableReferences"].items(), key=_declared)]
     return {"runtime": code["object"], "immutables": places}
 
@@ -63,7 +84,7 @@ def _declared(reference: tuple[str, Any]) -> int:
 
 def _layout(name: str) -> str:
     """Slots of the contract's variables, without the numbers that one run of the compiler gave to declarations."""
-    built = json.loads((OUT / f"{name}.sol" / f"{name}.json").read_text())["storageLayout"]
+    built = _built(name)["storageLayout"]
     storage = [_variable(each) for each in built["storage"]]
     types = {_plain(key): _type(each) for key, each in (built["types"] or {}).items()}
     return _dump({"storage": storage, "types": dict(sorted(types.items()))})
@@ -87,22 +108,25 @@ def _dump(content: object) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes or checks the files. Returns 0 if the committed files are equal to the compiled sources."""
-    files = rendered()
+    """Writes or checks the files. Returns 0 if the committed files are equal to the compiled sources and no contract is too
+    large."""
+    files, large = rendered(), too_large()
+    for line in large:
+        print(line, file=sys.stderr)
     if arguments == ["--check"]:
         paths = [path for folder in (ABI, TEST_ABI) for path in (ROOT / folder).rglob("*.json")]
         present = {path.relative_to(ROOT).as_posix(): path.read_text() for path in paths}
         drifted = sorted(n for n in files.keys() | present.keys() if files.get(n) != present.get(n))
         for name in drifted:
             print(f"{name} is not what chain/contracts compiles to", file=sys.stderr)
-        return 1 if drifted else 0
+        return 1 if drifted or large else 0
     if arguments:
         print(__doc__, file=sys.stderr)
         return 2
     for name, content in files.items():
         (ROOT / name).parent.mkdir(exist_ok=True)
         (ROOT / name).write_text(content)
-    return 0
+    return 1 if large else 0
 
 
 if __name__ == "__main__":

@@ -86,7 +86,8 @@ interface IRegistry {
     function propose(bytes32 digest, bytes32 pool, bytes32 vectors, bytes calldata document) external;
     /// @notice The caller reproduced vectors and artifact: its units count for the item, once.
     function certify(bytes32 digest, bytes32 vectors) external;
-    /// @notice PROPOSED or CLOSED -> ACTIVE. Governance; enough units must have certified (a model: of any one pool).
+    /// @notice PROPOSED or CLOSED -> ACTIVE. Governance; enough units must have certified a proposed one (a model: of any one
+    ///         pool).
     function activate(bytes32 digest) external;
     /// @notice ACTIVE -> CLOSED. Governance or the court's breaker, whose call changes nothing if it is not ACTIVE. Batches of what was
     ///         signed before are taken for `maxAnchorDelay` more.

@@ -126,10 +126,11 @@ contract Registry is Verifiers {
     /// @inheritdoc IRegistry
     function activate(bytes32 digest) external restricted {
         Item storage i = _items[digest];
-        if (i.status != Status.PROPOSED && i.status != Status.CLOSED) {
-            revert BadStatus(digest, i.status, Status.PROPOSED);
+        // What was active was certified. Nobody can certify it again, so a pool that grew since must not keep it closed.
+        if (i.status != Status.CLOSED) {
+            if (i.status != Status.PROPOSED) revert BadStatus(digest, i.status, Status.PROPOSED);
+            if (!_isCertified(digest, i.pool)) revert TooFewCertified(digest, i.certified, _wanted(i.pool));
         }
-        if (!_isCertified(digest, i.pool)) revert TooFewCertified(digest, i.certified, _wanted(i.pool));
         _move(digest, Status.ACTIVE);
     }
 
