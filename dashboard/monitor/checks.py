@@ -19,6 +19,7 @@ from bytewise.storage.index.tables import (
     OperatorFact,
     PoolFact,
     RoundFact,
+    StakeFact,
     VoteFact,
 )
 from dashboard.index.receipts import OPEN
@@ -180,8 +181,8 @@ def longest_dispute_s(params: Mapping[str, Any], may_be_held: bool) -> int:
 
 # --- batches and demands ---
 
-LEAST_BATCHES = 3
-"""Recent batches from which the usual gap of an operator is known."""
+LEAST_BATCHES, LAST_BATCHES = 3, 20
+"""Last batches from which the usual gap of an operator is known: fewest, and most that are looked at."""
 UNUSUAL = 5
 """A silence of so many times the longest recent gap is unusual."""
 
@@ -196,23 +197,27 @@ def batches_follow(seen: Observation, report: CheckReport) -> None:
             if after["first_seq"] != before["first_seq"] + before["receipts"]:
                 text = f"batch {after['id']} begins at {after['first_seq']}, and batch {before['id']} ends before it"
                 report.note(operator, text, (BatchFact, (after["id"],)))
-        if silence := _silence(seen, operator, rows):
-            report.note(operator, silence, (BatchFact, (rows[-1]["id"],)))
+    for row in [] if seen.is_paused else seen.scene.index.all(OperatorFact, suspended_until=None):
+        if silence := _silence(seen, row["account"]):
+            report.note(row["account"], *silence)
 
 
-def _silence(seen: Observation, operator: str, rows: list[Row]) -> str:
-    """Why the operator's silence is unusual; empty if it is not. A suspended operator is expected to be silent."""
-    found = seen.scene.index.find(OperatorFact, operator)
-    if seen.is_paused or found is None or found["suspended_until"] is not None:
-        return ""
-    times = [row["started_at"] for row in rows]
+def _silence(seen: Observation, operator: str) -> tuple[str, tuple[type[BatchFact], tuple[int]]] | None:
+    """Why the operator's silence is unusual, and its last batch; None if it is not. Who has no stake any more has left."""
+    stake = seen.scene.index.find(StakeFact, operator)
+    newest = seen.scene.index.page(BatchFact, "id", True, LAST_BATCHES, operator=operator).rows
+    if stake is None or not stake["active"] or not newest:
+        return None
+    last = newest[0]["started_at"]
+    # Counted back from its last batch, so that a silence does not end by lasting.
+    times = [row["started_at"] for row in reversed(newest) if row["started_at"] >= last - seen.limits.recent_s]
     if len(times) < LEAST_BATCHES:
-        return ""
+        return None
     longest = max(after - before for before, after in itertools.pairwise(times))
-    silent = seen.scene.clock - times[-1]
+    silent = seen.scene.clock - last
     if silent <= max(seen.limits.silent_s, UNUSUAL * longest):
-        return ""
-    return f"no batch for {silent} s; its longest recent gap was {longest} s"
+        return None
+    return f"no batch for {silent} s; the longest gap before it was {longest} s", (BatchFact, (newest[0]["id"],))
 
 
 def demands_end(seen: Observation, report: CheckReport) -> None:

@@ -241,6 +241,11 @@ def test_silent_operator_breaks_batches_follow(anvil: Anvil, tmp_path: Path) -> 
     anvil.pass_time(2000)
     found = seen.look()["batches-follow"]
     assert found.state is BROKEN and found.findings[0].subject == OPERATORS[0].address
+    anvil.pass_time(8 * 86_400)
+    assert seen.states()["batches-follow"] is BROKEN, "a silence does not end by lasting"
+    court.of(OPERATORS[0]).request_unbond(court.reader.holdings(OPERATORS[0].address, court.reader.head()).stake_wei, b"all")
+    court.pump()
+    assert seen.states()["batches-follow"] is HOLDS, "it has left"
 
 
 def test_demand_that_nobody_ends_breaks_demands_end(anvil: Anvil, tmp_path: Path) -> None:
