@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.court.commitments import claim_of
+from bytewise.protocol.decisions.audits import PostedAudit
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult
-from bytewise.protocol.units import U8, U64, Digest, hex0x
+from bytewise.protocol.units import U8, U64, Blob, Digest, hex0x
 from bytewise_client import network_state
 from bytewise_client.network_state import seats_for
 from tests.fixtures.builders import signer, word
@@ -16,9 +17,9 @@ from tests.fixtures.work_counter import instructions
 AUDITOR, OTHER = signer("auditor").address, signer("another auditor").address
 
 
-def audit(receipt: Digest, verifier: Any = AUDITOR, result: AuditOutcome = AuditOutcome.MATCH) -> AuditResult:
+def audit(receipt: Digest, verifier: Any = AUDITOR, result: AuditOutcome = AuditOutcome.MATCH) -> PostedAudit:
     """A result that was posted."""
-    return AuditResult(receipt, verifier, U8(result), word("commitment"), U64(1))
+    return PostedAudit(AuditResult(receipt, verifier, U8(result), word("commitment"), U64(1)), Blob(b""), 0)
 
 
 def test_audits_are_counted_by_their_receipts() -> None:

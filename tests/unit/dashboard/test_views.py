@@ -208,9 +208,10 @@ def test_stopped_pool_lengthens_the_window(new_database: NewDatabase) -> None:
 
 def test_silence_after_a_past_pause_is_found(new_database: NewDatabase) -> None:
     batches = [[anchored(START + 12 * block, START + 12 * block - 600, block - 51)] for block in (52, 53, 54)]
-    blocks = [[*RULES_OF_WINDOWS, paused(START + 612)], *[[]] * 50, *batches, *[[]] * 10]
+    stake = "StakeVault", "Deposited", {"account": OPERATOR, "amount": 9, "stake": 9}
+    blocks = [[*RULES_OF_WINDOWS, stake, paused(START + 612)], *[[]] * 50, *batches, *[[]] * 10]
     found = findings(indexed(new_database(), *blocks), checks.batches_follow)
-    assert found == ["no batch for 120 s; its longest recent gap was 12 s"]
+    assert found == ["no batch for 120 s; the longest gap before it was 12 s"]
 
 
 # --- acts of a dispute ---
