@@ -123,8 +123,10 @@ CONFIG_INFO = _gauge("bytewise_config_info", "Always 1; the labels name the chai
                      network=(), role=())  # fmt: skip
 READY = _gauge("bytewise_readiness", "1 if the check passes, else 0 (`/readyz` has value, threshold and advice).", EVERY,
                check=())  # fmt: skip
-LOOP_SUCCESS = _gauge("bytewise_loop_last_success_timestamp_seconds", "Unix time when a loop last ended without an error.", EVERY,
+LOOP_SUCCESS = _gauge("bytewise_loop_last_success_timestamp_seconds",
+                      "Unix time when a loop last ended without an error; before that, of its start.", EVERY,
                       loop=())  # fmt: skip
+LOOP_INTERVAL = _gauge("bytewise_loop_interval_seconds", "Time between two runs of a loop.", EVERY, loop=())
 LOOP_RUNS = _counter("bytewise_loop_runs_total", "Runs of a loop.", EVERY, loop=(), result=("ok", "failed", "bug"))
 LOOP_SECONDS = _histogram("bytewise_loop_seconds", "Duration of one run of a loop.", EVERY, _WORK_S, loop=())
 LOOP_OVERRUNS = _counter("bytewise_loop_overruns_total", "Runs that were left out because the one before had not ended.", EVERY,

@@ -142,6 +142,8 @@ def _watch(loop: _Loop, hung_after_s: float) -> None:
 
 
 def _add(scheduler: BackgroundScheduler, loop: _Loop, every_s: float, first_s: float, executor: str) -> None:
+    metrics.LOOP_INTERVAL.labels(loop=loop.name).set(every_s)
+    metrics.LOOP_SUCCESS.labels(loop=loop.name).set(SystemClock().now())  # a loop that never succeeds must be found too
     scheduler.add_job(
         loop.run, "interval", seconds=every_s, id=loop.name, executor=executor, max_instances=1, coalesce=True,
         misfire_grace_time=None, next_run_time=datetime.now(UTC) + timedelta(seconds=first_s),

@@ -38,7 +38,7 @@ drain_s = 0.5 if what in ("wait", "job") else 60.0
 def clean():
     raise KeyError("unforeseen")
 
-jobs = [schedule.PeriodicJob("cleaning", clean, 0.2)] if what == "job" else []
+jobs = [schedule.PeriodicJob("cleaning", clean, 0.2) if what == "job" else schedule.PeriodicJob("slow", int, 3600.0)]
 code = schedule.run_ticks(tick, 0.05, stop, hung_after_s=bound_s, drain_s=drain_s, jobs=jobs)
 ending.leave(code)
 print(metrics.exposition(metrics.Actor.DA).decode(), liveness.loops(), flush=True)
@@ -81,7 +81,9 @@ def test_loop_is_alive_from_its_announcement_to_its_end() -> None:
     code, output = run("", stop_after=2)
     assert code == Exit.OK
     assert "tick 1 alive ['tick']" in output and output.rstrip().endswith(" {}")
-    assert 'bytewise_loop_last_success_timestamp_seconds{loop="tick"}' in output
+    for loop, interval_s in (("tick", "0.05"), ("slow", "3600.0")):
+        assert f'bytewise_loop_last_success_timestamp_seconds{{loop="{loop}"}}' in output, "also of one that never succeeded"
+        assert f'bytewise_loop_interval_seconds{{loop="{loop}"}} {interval_s}' in output
 
 
 def test_hanging_tick_ends_the_process() -> None:
