@@ -36,7 +36,6 @@ from bytewise.service.chain_head import ChainHead
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.exit_codes import Exit, exit_of
 from bytewise.service.installation import package_version
-from bytewise.service.key_lock import hold_key
 from bytewise.service.listener import listening_socket, serve_metrics
 from bytewise.service.metrics import Actor
 from bytewise.service.readiness import ReadinessRegistry
@@ -46,7 +45,7 @@ from bytewise.storage.duties import Duties as Orders
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.housekeeper import housekeeping_job
 from bytewise.storage.journal import Journal, journal_key
-from bytewise.storage.nonce_lease import NonceLease, hold_lease
+from bytewise.storage.nonce_lease import NonceLease, hold_account_key, hold_lease
 from bytewise.storage.receipt_store import ReceiptStore
 from bytewise.storage.restore_fence import RestoreFence
 from bytewise.storage.storage_checks import add_storage_checks
@@ -152,7 +151,8 @@ def run(
     """
     telemetry.configure("operator")
     readiness = ReadinessRegistry()
-    with serve_metrics(settings.metrics, Actor.OPERATOR, readiness), hold_key(settings.signer.lock_file):
+    account_key = hold_account_key(settings.signer.lock_file, settings.db.location)
+    with account_key, serve_metrics(settings.metrics, Actor.OPERATOR, readiness):
         return Operator(settings, wrap_engine, readiness, config, hook_of).run()
 
 

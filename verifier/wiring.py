@@ -24,7 +24,6 @@ from bytewise.protocol.units import Digest
 from bytewise.service import metrics, telemetry
 from bytewise.service.chain_head import ChainHead
 from bytewise.service.clock import SystemClock
-from bytewise.service.key_lock import hold_key
 from bytewise.service.listener import serve_metrics
 from bytewise.service.metrics import Actor
 from bytewise.service.readiness import ReadinessRegistry
@@ -37,7 +36,7 @@ from bytewise.storage.duties import Duties
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.housekeeper import housekeeping_job
 from bytewise.storage.journal import Journal, journal_key
-from bytewise.storage.nonce_lease import NonceLease, hold_lease
+from bytewise.storage.nonce_lease import NonceLease, hold_account_key, hold_lease
 from bytewise.storage.restore_fence import RestoreFence
 from bytewise.storage.storage_checks import add_storage_checks, data_folder
 from chain.acts.actor import contract_sender
@@ -369,7 +368,8 @@ def run(
     """
     telemetry.configure(name)
     readiness = ReadinessRegistry()
-    with serve_metrics(settings.metrics, Actor(settings.role.value), readiness), hold_key(settings.signer.lock_file):
+    account_key = hold_account_key(settings.signer.lock_file, settings.db.location)
+    with account_key, serve_metrics(settings.metrics, Actor(settings.role.value), readiness):
         context = NodeContext(settings, readiness)
         with hold_lease(context.lease, stop):
             node = build(context)

@@ -248,8 +248,10 @@ TX_STEP_FAILURES = _counter("bytewise_tx_step_failures_total", "Steps of a trans
                             SENDERS, function=(), error=())  # fmt: skip
 TX_STOPPED = _gauge("bytewise_tx_stopped", "1 while sending is stopped because somebody else used a nonce of the account.",
                     SENDERS)  # fmt: skip
-LEASE_CONFLICTS = _counter("bytewise_lease_conflicts_total", "Times that another process held or took the nonce lease.", SENDERS,
-                           kind=("held", "lost"))  # fmt: skip
+LEASE_CONFLICTS = _counter(
+    "bytewise_lease_conflicts_total", "Processes that ran for this account too: they were refused, or took the nonce lease over.",
+    SENDERS, kind=("refused", "lost"),
+)  # fmt: skip
 
 # --- key shards ---
 

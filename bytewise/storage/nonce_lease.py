@@ -5,24 +5,28 @@ then out of date, so the write is refused with `LeaseLost`, and the process may 
 stops cleanly releases its lease. The lease of a killed process ends after `ttl_s`, also if a clock was set back since.
 `hold_lease` renews a lease from the start to the end of a process, also while the process has nothing to send, and however long a
 tick takes.
+
+A refused process ends, so its own figures are never read. It leaves its name in the row of the lease, and the holder counts it.
 """
 
 import os
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Engine, Row, and_, select, update
 
 from bytewise.ports import Clock
-from bytewise.protocol.errors.actors import ConfigurationError, LeaseLost, LeaseTaken
+from bytewise.protocol.errors.actors import ConfigurationError, KeyInUse, LeaseLost, LeaseTaken
 from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.units import Address
 from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
-from bytewise.storage.engine import insert_if_new, read_transaction, write_transaction
+from bytewise.service.key_lock import hold_key
+from bytewise.storage.engine import insert_if_new, open_database, read_transaction, write_transaction
 from bytewise.storage.tables import NonceLeaseRow
 
 
@@ -39,6 +43,10 @@ DEFAULT_TTL_S = 10
 """Seconds. Far above the pauses of a busy machine, and short because the successor of a killed process waits for it."""
 
 
+def _process_name() -> str:
+    return f"{socket.gethostname()[:50]}:{os.getpid()}:{os.urandom(4).hex()}"
+
+
 class NonceLease:
     """The nonce lease of one account on one chain, as one process sees it."""
 
@@ -49,7 +57,7 @@ class NonceLease:
         self.clock = clock
         self.chain_id = chain_id
         self.account = account
-        self.owner = owner or f"{socket.gethostname()[:50]}:{os.getpid()}:{os.urandom(4).hex()}"
+        self.owner = owner or _process_name()
         self.ttl_s = ttl_s
         self._fence = -1
 
@@ -70,19 +78,27 @@ class NonceLease:
             if row.owner and row.leased_until > now and LeaseTerm(row.fencing_token, row.leased_until) != unrenewed:
                 raise LeaseTaken(self.account, row.owner)
             fence = int(row.fencing_token) + 1
-            self._write(connection, owner=self.owner, fencing_token=fence, leased_until=now + self.ttl_s)
+            self._write(connection, owner=self.owner, fencing_token=fence, leased_until=now + self.ttl_s, refused_owner="")
         self._fence = fence
         return fence
 
     def renew(self) -> int:
         """Prolongs our lease, also after its end if no other process took it. Returns its fencing token.
 
-        `LeaseLost` if another process took it.
+        Counts a process that was refused since the last renewal. `LeaseLost` if another process took the lease.
         """
         with write_transaction(self.engine) as connection:
-            fence = int(self.require_in(connection).fencing_token)
-            self._write(connection, leased_until=self.clock.now() + self.ttl_s)
-        return fence
+            row = self.require_in(connection)
+            self._write(connection, leased_until=self.clock.now() + self.ttl_s, refused_owner="")
+        if row.refused_owner:
+            metrics.LEASE_CONFLICTS.labels(kind="refused").inc()
+            telemetry.log("nonce_lease.contested", process=row.refused_owner, do="find out which of the two should run")
+        return int(row.fencing_token)
+
+    def note_refusal(self) -> None:
+        """Leaves the name of this process, which was refused, for the holder of the lease."""
+        with write_transaction(self.engine) as connection:
+            self._write(connection, refused_owner=self.owner)
 
     def release(self) -> None:
         """Releases the lease; no effect if it is no longer ours."""
@@ -166,7 +182,7 @@ class NonceLease:
     def _create(self, connection: Connection) -> None:
         insert_if_new(
             connection, NonceLeaseRow, chain_id=str(self.chain_id), account=self.account, next_nonce=0, owner="", fencing_token=0,
-            leased_until=0, stop_reason="",
+            leased_until=0, refused_owner="", stop_reason="",
         )  # fmt: skip
 
     def _own(self) -> Any:
@@ -220,7 +236,8 @@ def _take(lease: NonceLease, stop: threading.Event, wait: bool) -> int:
         try:
             return lease.acquire(first if is_over else None)
         except LeaseTaken as error:
-            metrics.LEASE_CONFLICTS.labels(kind="held").inc()
+            if is_over:
+                _leave_note(lease)
             if is_over or not wait or stop.wait(_POLL_S):
                 raise
             if not is_logged:
@@ -247,6 +264,7 @@ class _Renewer(threading.Thread):
         except BytewiseError as error:
             metrics.LEASE_CONFLICTS.labels(kind="lost").inc()
             telemetry.log_error("nonce_lease.lost", error, do="this process ends: find out which other one runs for its account")
+            _leave_note(self._lease)
         finally:
             if not ended:
                 self.lost = True
@@ -263,3 +281,21 @@ class _Renewer(threading.Thread):
         except Unavailable as error:
             # The database is busy or away. The next renewal shows whether another process took the lease meanwhile.
             telemetry.log_error("nonce_lease.renewal_failed", error)
+
+
+def _leave_note(lease: NonceLease) -> None:
+    with suppress(BytewiseError):  # the refusal itself matters more
+        lease.note_refusal()
+
+
+@contextmanager
+def hold_account_key(key_file: Path, database_url: str) -> Iterator[None]:
+    """`hold_key` for a node: a refused process leaves its name in the lease of the account, which the holder's process counts."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(hold_key(key_file))
+        except KeyInUse:
+            with suppress(BytewiseError), write_transaction(open_database(database_url)) as connection:
+                connection.execute(update(NonceLeaseRow).values(refused_owner=_process_name()))
+            raise
+        yield

@@ -62,6 +62,8 @@ class NonceLeaseRow(Base):
     owner: Mapped[Word]
     fencing_token: Mapped[Int64]
     leased_until: Mapped[Int64]
+    refused_owner: Mapped[Word]
+    """The process that was refused last, until the holder has counted it; else empty."""
     stop_reason: Mapped[Word]
 
 

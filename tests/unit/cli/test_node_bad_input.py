@@ -67,7 +67,7 @@ def used_once(folder: Path) -> None:
     """The database has had a process of this account; then the key is another one."""
     database = open_database(f"sqlite:///{folder / 'node.db'}")
     with write_transaction(database) as connection:
-        connection.execute(text("INSERT INTO nonce_lease VALUES ('31337', '0x' || hex(zeroblob(20)), 3, '', 1, 0, '')"))
+        connection.execute(text("INSERT INTO nonce_lease VALUES ('31337', '0x' || hex(zeroblob(20)), 3, '', 1, 0, '', '')"))
     another_key(folder)
 
 

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import select
 
 from bytewise.protocol.units import Blob
-from bytewise.service.clock import SystemClock
+from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import child_environment
 from bytewise.storage.engine import open_database, read_transaction
@@ -149,6 +149,14 @@ def test_votes_are_not_exported_on_another_machine_beside_a_running_member(place
         assert not (tmp_path / "votes.json").exists()
 
 
+def await_contest(place: Place) -> None:
+    """Waits until the running member has counted the process that was refused: at its next renewal."""
+    deadline = monotonic_s() + LIMIT_S
+    while '"nonce_lease.contested"' not in place.said("ready"):
+        assert monotonic_s() < deadline, place.said("ready")
+        threading.Event().wait(0.1)
+
+
 @pytest.mark.parametrize("shares_database", [False, True], ids=["own database", "same database"])
 def test_second_process_of_a_key_file_ends_with_one_line(place: Place, shares_database: bool) -> None:
     """The nonce lease does not see it: it is in a database of its own."""
@@ -160,6 +168,8 @@ def test_second_process_of_a_key_file_ends_with_one_line(place: Place, shares_da
         (line,) = [each for each in place.said("second").splitlines() if "process.failed" in each]
         assert f"used by process {first.pid}" in line and "KeyInUse" in line and "Traceback" not in place.said("second")
         assert not (place.folder / "second").exists() and first.poll() is None
+        if shares_database:
+            await_contest(place)
     third = place.start("third", **changes)
     while not (place.folder / "third").exists():
         assert third.poll() is None, "a killed process holds no lock" + place.said("third")
@@ -175,6 +185,7 @@ def test_second_member_on_one_database_ends_and_names_the_first(place: Place) ->
         assert second.wait(LIMIT_S) == Exit.REFUSED, "it does not run beside the first"
         assert place.said("second").count("nonce_lease.refused") == 1, "said once, not at each attempt"
         assert f":{first.pid}:" in place.said("second") and "LeaseTaken" in place.said("second")
+        await_contest(place)
         assert not (place.folder / "second").exists() and first.poll() is None
 
 

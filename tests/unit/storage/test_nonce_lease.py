@@ -2,17 +2,19 @@
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, select, update
 
-from bytewise.protocol.errors.actors import LeaseLost, LeaseTaken
+from bytewise.protocol.errors.actors import KeyInUse, LeaseLost, LeaseTaken
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import read_transaction, write_transaction
-from bytewise.storage.nonce_lease import NonceLease, hold_lease
+from bytewise.storage.nonce_lease import NonceLease, hold_account_key, hold_lease
 from bytewise.storage.protection import Protection
 from bytewise.storage.tables import NonceLeaseRow
+from tests.fixtures.metric_values import value_of
 from tests.fixtures.storage.hand_clock import HandClock
 from tests.fixtures.storage.stored_records import ACCOUNT, vote
 
@@ -37,6 +39,10 @@ def leased_until(engine: Engine) -> int:
     with read_transaction(engine) as connection:
         found: int = connection.execute(select(NonceLeaseRow.leased_until)).scalar_one()
     return found
+
+
+def refusals() -> float:
+    return value_of("bytewise_lease_conflicts_total", kind="refused")
 
 
 def test_lease_is_renewed_while_its_process_is_busy(engine: Engine, clock: HandClock) -> None:
@@ -68,6 +74,8 @@ def test_process_that_lost_its_lease_ends_without_voting_or_retaking_it(engine: 
     assert [stored.vote for stored in table.rows()] == [vote(dispute=1)]
     with pytest.raises(LeaseTaken):
         lease(engine, clock).acquire()
+    with read_transaction(engine) as connection:
+        assert connection.execute(select(NonceLeaseRow.refused_owner)).scalar_one() == first.owner, "the new holder counts it"
 
 
 def test_import_after_a_lost_lease_adds_nothing(engine: Engine, clock: HandClock, fresh: Callable[[], str]) -> None:
@@ -92,20 +100,44 @@ def test_lease_is_refused_at_once_without_waiting_and_waiting_can_stop(engine: E
         raise AssertionError("it is another's")
 
 
-def test_lease_conflict_is_logged_once_while_a_process_waits(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
-    system = SystemClock()
+def test_refused_process_is_logged_once_and_counted_by_the_holder(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    """The refused process ends at once, so that only the holder's figures are read."""
+    system, before = SystemClock(), refusals()
     first, second = (NonceLease(engine, system, 31337, ACCOUNT, name, ttl_s=4) for name in ("first", "second"))
-    with hold_lease(first, threading.Event()), pytest.raises(LeaseTaken), hold_lease(second, threading.Event()):
-        pass
-    assert capsys.readouterr().err.count("nonce_lease.refused") == 1
+    with hold_lease(first, threading.Event()):
+        with pytest.raises(LeaseTaken), hold_lease(second, threading.Event()):
+            pass
+        until(lambda: refusals() > before)
+        first.renew()
+        with pytest.raises(LeaseTaken), hold_lease(second, threading.Event(), wait=False):
+            pass
+        first.renew()
+        assert refusals() == before + 1, "a verb beside a running node is only refused"
+    said = capsys.readouterr().err
+    assert said.count('"nonce_lease.refused"') == 1
+    assert said.count('"nonce_lease.contested"') == 1 and '"process":"second"' in said
+
+
+def test_process_refused_by_the_key_lock_is_counted_by_the_holder(engine: Engine, clock: HandClock, tmp_path: Path) -> None:
+    key, url, before = tmp_path / "account.key", engine.url.render_as_string(hide_password=False), refusals()
+    key.touch()
+    with hold_account_key(key, url), hold_lease(lease(engine, clock), threading.Event()):
+        with pytest.raises(KeyInUse), hold_account_key(key, url):
+            raise AssertionError("another process has it")
+        until(lambda: refusals() > before)
+        with pytest.raises(KeyInUse), hold_account_key(key, "sqlite:////nowhere/at/all.db"):
+            raise AssertionError("another process has it")
+    with hold_account_key(key, url):
+        assert refusals() == before + 1
 
 
 def test_lease_of_a_killed_process_ends_although_the_clock_went_back(engine: Engine, clock: HandClock) -> None:
+    before = refusals()
     clock.seconds += 3_600
     lease(engine, clock).acquire()
     clock.seconds -= 3_600
     with hold_lease(lease(engine, clock), threading.Event()) as successor:
-        assert successor.is_ours()
+        assert successor.is_ours() and successor.renew() and refusals() == before, "a restart after a kill is no second process"
 
 
 def test_lease_that_is_renewed_is_not_taken_whatever_the_clock_says(engine: Engine, clock: HandClock) -> None:

@@ -95,6 +95,7 @@ def _nonce_lease() -> None:
         sa.Column("owner", sa.String(length=80), nullable=False),
         sa.Column("fencing_token", sa.BigInteger(), nullable=False),
         sa.Column("leased_until", sa.BigInteger(), nullable=False),
+        sa.Column("refused_owner", sa.String(length=80), nullable=False),
         sa.Column("stop_reason", sa.String(length=80), nullable=False),
         sa.PrimaryKeyConstraint("chain_id", "account", name=op.f("pk_nonce_lease")),
     )
