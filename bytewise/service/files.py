@@ -3,9 +3,11 @@
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -30,6 +32,15 @@ def replace_file(path: Path, data: bytes) -> None:
             os.close(folder)
     except OSError as error:
         raise ConfigurationError(str(path), f"{error.strerror}: name a file in a folder that can be written") from None
+
+
+@contextmanager
+def retry_folder(folder: Path) -> Iterator[None]:
+    """For work that is done again: a file that cannot be read or written is `TryAgain`, because disks and mounts come back."""
+    try:
+        yield
+    except (OSError, ConfigurationError) as error:
+        raise TryAgain(shown_name(folder), str(error)) from error
 
 
 def shown_name(path: Path) -> str:

@@ -36,7 +36,8 @@ class BackupSettings:
     """Section `[backup]`: backups that the process makes by itself. Copy them to another machine."""
 
     folder: Path
-    """Folder of the backups, which exists; best on another disk. It holds keys: only the owner may read it."""
+    """Folder of the backups, which exists; best on another disk. It holds keys: only the owner may read it. Without the folder
+    the node runs, and its check `backup_age` fails."""
     every_h: int = 24
     """Hours between two backups."""
     keep: int = 7

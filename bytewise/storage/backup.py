@@ -216,14 +216,15 @@ class BackupJob:
     """Makes a backup whenever the newest one is older than an interval, and deletes what is more than `keep`."""
 
     def __init__(self, source: BackupSource, settings: BackupSettings, clock: Clock) -> None:
-        if not settings.folder.is_dir():
-            raise ConfigurationError("backup.folder", f"{settings.folder} is no folder: make it, readable by you alone")
         self._source = source
         self._settings = settings
         self._clock = clock
         self._lock = threading.Lock()
         metrics.BACKUP_INTERVAL.set(settings.every_h * HOUR_S)
-        self._newest = self._look()
+        self._newest = 0
+        metrics.BACKUP_TIME.set(0)
+        with suppress(OSError):  # a mount may come later; until then the check fails
+            self._look()
 
     def add_check(self, readiness: ReadinessRegistry) -> None:
         """Adds the check `backup_age`."""
@@ -235,17 +236,19 @@ class BackupJob:
 
     def run(self) -> None:
         """One look. A backup that fails is logged and tried again at the next look; the node's duties go on."""
+        try:
+            self._make_if_due()
+        except (BytewiseError, OSError) as error:
+            do = "free space or name another folder in [backup]; until then a lost disk loses what was signed since the last one"
+            telemetry.log_error("backup.failed", error, do=do)
+
+    def _make_if_due(self) -> None:
         settings, now = self._settings, self._clock.now()
         if now - self._look() < settings.every_h * HOUR_S:
             return
         moment = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
         out = settings.folder / f"bytewise-{self._source.account}-{moment}.tar"
-        try:
-            manifest = make_backup(self._source, out, self._clock)
-        except BytewiseError as error:
-            do = "free space or name another folder in [backup]; until then a lost disk loses what was signed since the last one"
-            telemetry.log_error("backup.failed", error, do=do)
-            return
+        manifest = make_backup(self._source, out, self._clock)
         telemetry.log("backup.made", file=out.name, votes=manifest.votes, members=len(manifest.members))
         self._look()
         self._forget()
@@ -254,6 +257,8 @@ class BackupJob:
         """Whether the newest backup is young enough."""
         age, most = self._clock.now() - self._newest, LATE * self._settings.every_h * HOUR_S
         value = "no backup" if self._newest == 0 else f"{age // HOUR_S} h"
+        if not os.path.isdir(self._settings.folder):
+            value += f", and {self._settings.folder.name} is no folder"
         return Check(
             "backup_age", age <= most, value, f"at most {most // HOUR_S} h", "See `backup.failed` in the log of this process."
         )

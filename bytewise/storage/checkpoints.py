@@ -16,7 +16,7 @@ from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 from bytewise.service.checkpoints import CheckpointSettings
-from bytewise.service.files import replace_file
+from bytewise.service.files import replace_file, retry_folder
 from bytewise.service.schedule import PeriodicJob
 from bytewise.storage.journal import Journal, JournalEntry, journal_key
 
@@ -50,7 +50,7 @@ class CheckpointFolder:
 
     def _read(self, file: Path) -> SignedCheckpoint:
         try:
-            found = read_checkpoint(file)
+            found = _parsed(file)
             valid = all(signed_by(self._keys, found)) and file.stem == f"{found.checkpoint.size:016d}"
         except MalformedValue as error:
             raise StoreCorrupt("checkpoints", f"{file.name} is no checkpoint: {error}") from None
@@ -82,9 +82,13 @@ class CheckpointKeeper:
         return PeriodicJob("checkpoints", self.run, self._settings.every_s)
 
     def run(self) -> None:
-        """Makes a checkpoint. A journal that lacks what it signed before gets none: the log says so, and the node goes on."""
+        """Makes a checkpoint. A journal that lacks what it signed before gets none: the log says so, and the node goes on.
+
+        `TryAgain` if the folder cannot be used.
+        """
         try:
-            made = self.make()
+            with retry_folder(self._settings.folder):
+                made = self.make()
         except StoreCorrupt as error:
             telemetry.log_error("checkpoint.refused", error)
             return
@@ -92,7 +96,10 @@ class CheckpointKeeper:
             telemetry.log("checkpoint.signed", entries=made.checkpoint.size, root=made.checkpoint.root)
 
     def make(self) -> SignedCheckpoint | None:
-        """A checkpoint of all entries; None if there is nothing new. `StoreCorrupt` if the newest one is not continued."""
+        """A checkpoint of all entries; None if there is nothing new. `StoreCorrupt` if the newest one is not continued.
+
+        `OSError` or `ConfigurationError` if the folder cannot be used.
+        """
         with self._lock:
             leaves, newest = self._journal.leaves(), self._folder.newest()
             if newest is not None:
@@ -147,9 +154,15 @@ def verify_continued(leaves: Sequence[Digest], checkpoints: Sequence[SignedCheck
 def read_checkpoint(file: Path) -> SignedCheckpoint:
     """The checkpoint in a file; nothing of it is verified. `MalformedValue` if the file is none, or cannot be read."""
     try:
-        with file.open("rb") as opened:
-            return parse_checkpoint(opened.read(MAX_NOTE_BYTES + 1).decode())
+        return _parsed(file)
     except OSError as error:
         raise MalformedValue(file.name, f"{error.strerror}") from None
+
+
+def _parsed(file: Path) -> SignedCheckpoint:
+    with file.open("rb") as opened:
+        note = opened.read(MAX_NOTE_BYTES + 1)
+    try:
+        return parse_checkpoint(note.decode())
     except UnicodeDecodeError:
         raise MalformedValue(file.name, "not UTF-8") from None

@@ -12,7 +12,7 @@ from bytewise.protocol.errors.records import UnknownEnvironment
 from bytewise.protocol.units import Digest, hex0x
 from bytewise.service import telemetry
 from bytewise.service.capsules import CapsuleSettings
-from bytewise.service.files import replace_file
+from bytewise.service.files import replace_file, retry_folder
 from bytewise.service.schedule import PeriodicJob
 from bytewise.storage.checkpoints import CheckpointKeeper
 from chain.capsule.maker import Enclosed, disputed_member, make_capsule
@@ -40,7 +40,14 @@ class CapsuleKeeper:
         return PeriodicJob("capsules", self.run, self._settings.every_s)
 
     def run(self) -> None:
-        """One look: capsules of disputes that ended since the last one, and of those that could not be made then."""
+        """One look: capsules of disputes that ended since the last one, and of those that could not be made then.
+
+        `TryAgain` if the folder cannot be used.
+        """
+        with retry_folder(self._settings.folder):
+            self._look()
+
+    def _look(self) -> None:
         head = self._chain.head(self._settings.finality).number
         if head >= self._next_block:
             ended = self._chain.logs("Disputes", self._network.addresses.disputes, ["Finalized"], self._next_block, head)

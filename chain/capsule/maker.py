@@ -141,12 +141,13 @@ def gather(chain: Chain, network: Network, member: AnchoredReceipt, enclosed: En
 
 
 def _journals(enclosed: Enclosed, subjects: Collection[Digest]) -> tuple[JournalPart, ...]:
-    """Parts of the given exports and of the own journal; of that none if it was altered, which the log then says."""
+    """Parts of the given exports and of the own journal; of that none if it was altered or its checkpoints cannot be read or
+    written, which the log then says."""
     found = [journal_part(each, subjects) for each in enclosed.journals]
     if enclosed.own_journal is not None:
         try:
             found.append(_own_part(enclosed.own_journal, subjects))
-        except StoreCorrupt as error:
+        except (StoreCorrupt, ConfigurationError, OSError) as error:
             telemetry.log_error("capsule.journal_omitted", error)
     return tuple(each for each in found if each is not None)
 

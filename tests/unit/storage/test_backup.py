@@ -106,9 +106,19 @@ def test_late_backup_fails_the_check_and_duties_go_on(
     assert '"backup.failed"' in said and not job.check().ok
 
 
-def test_folder_that_is_none_is_named_at_the_start(node: NodeFolder, tmp_path: Path, clock: HandClock) -> None:
-    with pytest.raises(ConfigurationError, match=r"backup\.folder"):
-        BackupJob(source_of(node), BackupSettings(tmp_path / "absent"), clock)
+@pytest.mark.parametrize("name", ["absent", "x" * 300], ids=["missing", "unreadable"])
+def test_node_without_its_backup_folder_runs_and_its_check_fails(
+    node: NodeFolder, tmp_path: Path, clock: HandClock, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mount that is missing after a reboot keeps no member from its votes. The operating system refuses the long name."""
+    job = BackupJob(source_of(node), BackupSettings(tmp_path / name), clock)
+    assert not job.check().ok and f"{name} is no folder" in job.check().value
+    assert value_of("bytewise_backup_timestamp_seconds") == 0, "BytewiseBackupLate fires"
+    job.run()
+    assert capsys.readouterr().err.count('"backup.failed"') == 1
+
+
+def test_impossible_number_of_backups_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="at least 1"):
         BackupSettings(tmp_path, keep=0)
 

@@ -7,7 +7,7 @@ from sqlalchemy import Engine, delete, update
 
 from bytewise.crypto.checkpoint import CheckpointKeys, signed_by
 from bytewise.crypto.tree_hash import leaf_hash, root_of_range
-from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt
+from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt, TryAgain
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.service.checkpoints import CheckpointSettings
 from bytewise.storage.checkpoints import CheckpointFolder, CheckpointKeeper, checkpoint_keeper, read_checkpoint, verify_continued
@@ -100,6 +100,23 @@ def test_altered_file_is_found(keeper: CheckpointKeeper, journal: Journal, tmp_p
     other = CheckpointKeys(journal_key(tmp_path / "other.key"))
     with pytest.raises(StoreCorrupt):
         CheckpointFolder(tmp_path / "points", other.public).newest()
+
+
+def test_folder_that_cannot_be_used_fails_the_job_alone(
+    keeper: CheckpointKeeper, journal: Journal, clock: HandClock, tmp_path: Path
+) -> None:
+    """`TryAgain` fails one run of the job, and any other error ends the process."""
+    journal.append("intent", b"", {})
+    too_long = CheckpointKeeper(journal, KEYS, CheckpointSettings(tmp_path / ("x" * 300)), clock)
+    with pytest.raises(TryAgain, match="File name too long"):
+        too_long.run()
+    (tmp_path / "points" / "0000000000000001.checkpoint").mkdir(parents=True)
+    with pytest.raises(TryAgain, match="Is a directory"):
+        keeper.run()
+    (tmp_path / "points" / "0000000000000001.checkpoint").rmdir()
+    keeper.run()
+    (file,) = (tmp_path / "points").iterdir()
+    assert file.is_file(), "the next run makes up for it"
 
 
 def test_files_that_are_no_checkpoints_are_refused(tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import update
 
 from bytewise.crypto.checkpoint import CheckpointKeys
-from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.units import hex0x
 from bytewise.service.capsules import CapsuleSettings
@@ -19,12 +20,14 @@ from bytewise.storage.tables import JournalRow
 from chain.capsule.keeper import CapsuleKeeper
 from chain.capsule.report import CapsuleReport, Failure, Group, Result
 from chain.capsule.verification import Trust, verify_capsule
+from chain.client.rpc import Block
 from tests.fixtures.capsule.good_capsules import upheld
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import word
 from tests.fixtures.court.session import DisputeFixture
 from tests.fixtures.storage.databases import SqliteFiles
 from tests.fixtures.storage.hand_clock import HandClock
+from tests.fixtures.verifier.verifier_fixture import NETWORK
 
 
 def test_capsule_is_made_once_a_dispute_is_over(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,6 +91,25 @@ def test_capsule_has_what_the_node_recorded_about_its_dispute(
     report = verify_capsule(file.read_bytes(), known)
     assert journals_of(report) == (Result.UNVERIFIABLE, Failure.JOURNAL_ABSENT), "an altered journal costs no verdict"
     assert '"event":"capsule.journal_omitted"' in capsys.readouterr().err
+
+
+class EmptyChain:
+    """A chain before the first block of the network."""
+
+    chain_id = NETWORK.chain_id
+
+    def head(self, _tag: str) -> Block:
+        return Block(0, word("block 0"), word("block -1"), 0, 0)
+
+    def logs(self, *_filter: object) -> list[object]:
+        return []
+
+
+def test_folder_that_cannot_be_used_fails_the_job_alone(tmp_path: Path) -> None:
+    chain: Any = EmptyChain()
+    keeper = CapsuleKeeper(chain, NETWORK, CapsuleSettings(tmp_path / ("x" * 300)))
+    with pytest.raises(TryAgain, match="File name too long"):
+        keeper.run()
 
 
 def journals_of(report: CapsuleReport) -> tuple[Result, Failure | None]:
