@@ -31,6 +31,7 @@ class ChainReadiness:
         snapshot = reader.snapshot(self._operator, block)
         metrics.BALANCE.set(snapshot.me.balance_wei)
         metrics.STAKE.set(snapshot.me.stake_wei)
+        metrics.PARAMS_VERSION.set(snapshot.params_version)
         epoch = snapshot.active_epoch
         record = reader.epoch(epoch, block) if self._listed(epoch) else None
         if record is not None:

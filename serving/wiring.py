@@ -339,6 +339,8 @@ class Operator:
         housekeeping = housekeeping_job(database, settings.housekeeping, lambda: horizon.newest, self._stop)
         keeper = checkpoint_keeper(database, settings.db.journal_key_file, settings.checkpoints, SystemClock())
         checkpoints = () if keeper is None else (keeper.job(),)
+        if keeper is not None:
+            keeper.add_check(self._readiness)
         if settings.backup is None or config is None:
             return (housekeeping, *checkpoints)
         source = BackupSource(config, "operator", (settings,), network, operator, settings.signer.lock_file, database)

@@ -93,6 +93,7 @@ class NodeObserver:
         self._head.note(snapshot.number, snapshot.timestamp)
         metrics.BALANCE.set(snapshot.me.balance_wei)
         metrics.STAKE.set(snapshot.me.stake_wei)
+        metrics.PARAMS_VERSION.set(snapshot.params_version)
         set_disputes(snapshot, self._me)
         params = self._chain.params(snapshot.params_version, snapshot.number)
         required = required_wei(snapshot, self._role, params, self._max_fee_wei, self._demand_budget_wei)

@@ -397,7 +397,10 @@ def _evidence_jobs(context: NodeContext) -> list[PeriodicJob]:
     """Checkpoints of the journal; capsules, which have the journal's entries if there are checkpoints; attention tests."""
     settings = context.settings
     journal = checkpoint_keeper(context.database, settings.db.journal_key_file, settings.checkpoints, context.clock)
-    jobs = [] if journal is None else [journal.job()]
+    jobs = []
+    if journal is not None:
+        journal.add_check(context.readiness)
+        jobs.append(journal.job())
     if settings.capsules is not None:
         jobs.append(CapsuleKeeper(context.chain.client, context.network, settings.capsules, journal).job())
     if settings.attention is not None:

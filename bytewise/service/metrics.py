@@ -144,6 +144,7 @@ PROVIDER_DISAGREEMENTS = _counter("bytewise_chain_provider_disagreements_total",
                                   "Answers of an endpoint that differ from those of a quorum.", READERS, provider=())  # fmt: skip
 HEAD_BLOCK = _gauge("bytewise_chain_head_block", "Number of the block from which the process last decided.", READERS)
 HEAD_TIMESTAMP = _gauge("bytewise_chain_head_timestamp_seconds", "Time of that block, Unix seconds.", SENDERS)
+PARAMS_VERSION = _gauge("bytewise_params_version", "Version of the parameters that is in force.", SENDERS)
 INDEXED_BLOCK = _gauge("bytewise_indexer_last_block", "Last block whose batches are known.", FOLLOWERS)
 REORG_DEPTH = _histogram("bytewise_chain_reorg_depth_blocks", "Blocks that left the chain in one reorganisation.", FOLLOWERS,
                           _BLOCKS)  # fmt: skip
@@ -319,6 +320,10 @@ DELETED = _counter(
 BACKUP_TIME = _gauge("bytewise_backup_timestamp_seconds", "Time of the node's newest backup, Unix seconds; 0 without one.",
                      SENDERS)  # fmt: skip
 BACKUP_INTERVAL = _gauge("bytewise_backup_interval_seconds", "Time between two backups, as the settings have it.", SENDERS)
+JOURNAL_CONTINUED = _gauge(
+    "bytewise_journal_continued", "1 if the journal continued its signed checkpoints at the last look, else 0; not set without "
+    "`[checkpoints]`.", SENDERS,
+)  # fmt: skip
 DISK_FREE = _gauge("bytewise_disk_free_bytes", "Free bytes of the file system that holds a folder of the process.", EVERY,
                    path=("data",))  # fmt: skip
 DISK_SIZE = _gauge("bytewise_disk_size_bytes", "Size of that file system.", EVERY, path=("data",))

@@ -14,9 +14,10 @@ from bytewise.ports import Clock
 from bytewise.protocol.errors.actors import StoreCorrupt
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Digest
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.service.checkpoints import CheckpointSettings
 from bytewise.service.files import replace_file, retry_folder
+from bytewise.service.readiness import Check, ReadinessRegistry
 from bytewise.service.schedule import PeriodicJob
 from bytewise.storage.journal import Journal, JournalEntry, journal_key
 
@@ -76,6 +77,16 @@ class CheckpointKeeper:
         self._journal, self._keys, self._settings, self._clock = journal, keys, settings, clock
         self._folder = CheckpointFolder(settings.folder, keys.public)
         self._lock = threading.Lock()
+        self._flaw = ""
+
+    def add_check(self, readiness: ReadinessRegistry) -> None:
+        """Adds the check `journal`."""
+        readiness.add("journal", self.check)
+
+    def check(self) -> Check:
+        """Whether the journal continued its checkpoints when the job looked last."""
+        do = "Stop the node and run `bytewise journal verify`: see the runbook BytewiseLogVerifyFailed."
+        return Check("journal", not self._flaw, self._flaw or "no contradiction found", "continues its signed checkpoints", do)
 
     def job(self) -> PeriodicJob:
         """The job, for `run_ticks`."""
@@ -90,10 +101,16 @@ class CheckpointKeeper:
             with retry_folder(self._settings.folder):
                 made = self.make()
         except StoreCorrupt as error:
+            self._note_flaw(str(error))
             telemetry.log_error("checkpoint.refused", error)
             return
+        self._note_flaw("")
         if made is not None:
             telemetry.log("checkpoint.signed", entries=made.checkpoint.size, root=made.checkpoint.root)
+
+    def _note_flaw(self, flaw: str) -> None:
+        self._flaw = flaw
+        metrics.JOURNAL_CONTINUED.set(not flaw)
 
     def make(self) -> SignedCheckpoint | None:
         """A checkpoint of all entries; None if there is nothing new. `StoreCorrupt` if the newest one is not continued.

@@ -36,6 +36,7 @@ from tests.fixtures.chain.devnet import (
     signer,
 )
 from tests.fixtures.chain.mined_sender import governance, send
+from tests.fixtures.metric_values import value_of
 from tests.fixtures.serving.batch_scene import OPERATOR, BatchScene
 from tests.fixtures.serving.least_request import LEAST
 from tests.fixtures.serving.offer import OFFER, StubTokenizer
@@ -57,6 +58,7 @@ def test_operator_with_a_complete_address_book_may_serve() -> None:
     with running_anvil() as anvil:
         readiness = _standing(anvil).read()
     assert readiness.closed_because is None and readiness.epoch is not None and readiness.epoch.epoch == 1
+    assert value_of("bytewise_params_version") == 1
     beside = STAKE_WEI - DEVNET.money.min_operator_stake - DEVNET.money.slash_amount
     assert (readiness.room, readiness.most) == (beside // DEVNET.money.receipt_collateral, DEVNET.shares.max_batch)
 

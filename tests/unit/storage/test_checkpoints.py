@@ -10,10 +10,12 @@ from bytewise.crypto.tree_hash import leaf_hash, root_of_range
 from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt, TryAgain
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.service.checkpoints import CheckpointSettings
+from bytewise.service.readiness import ReadinessRegistry
 from bytewise.storage.checkpoints import CheckpointFolder, CheckpointKeeper, checkpoint_keeper, read_checkpoint, verify_continued
 from bytewise.storage.engine import write_transaction
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.tables import JournalRow
+from tests.fixtures.metric_values import value_of
 from tests.fixtures.storage.children import JOURNAL_KEY
 from tests.fixtures.storage.hand_clock import HandClock
 
@@ -28,6 +30,10 @@ def journal(engine: Engine, clock: HandClock) -> Journal:
 @pytest.fixture
 def keeper(journal: Journal, clock: HandClock, tmp_path: Path) -> CheckpointKeeper:
     return CheckpointKeeper(journal, KEYS, CheckpointSettings(tmp_path / "points", most=2), clock)
+
+
+def is_ok(readiness: ReadinessRegistry, name: str) -> bool:
+    return next(each.ok for each in readiness.checks() if each.name == name)
 
 
 def test_one_checkpoint_for_each_state_of_the_journal(
@@ -50,7 +56,10 @@ def test_rewritten_or_cut_journal_gets_no_checkpoint(
 ) -> None:
     for number in range(3):
         journal.append("intent", b"", {"number": number})
+    readiness = ReadinessRegistry()
+    keeper.add_check(readiness)
     keeper.run()
+    assert value_of("bytewise_journal_continued") == 1 and is_ok(readiness, "journal")
     files = sorted((tmp_path / "points").iterdir())
     with write_transaction(engine) as connection:
         connection.execute(delete(JournalRow).where(JournalRow.number == 2))
@@ -63,6 +72,8 @@ def test_rewritten_or_cut_journal_gets_no_checkpoint(
         keeper.make()
     keeper.run()
     assert sorted((tmp_path / "points").iterdir()) == files, "the duty logs it and signs nothing"
+    assert value_of("bytewise_journal_continued") == 0, "BytewiseLogVerifyFailed fires"
+    assert not keeper.check().ok and "was rewritten" in keeper.check().value
 
 
 def test_entries_about_a_subject_are_proven_to_the_newest_checkpoint(
@@ -117,6 +128,7 @@ def test_folder_that_cannot_be_used_fails_the_job_alone(
     keeper.run()
     (file,) = (tmp_path / "points").iterdir()
     assert file.is_file(), "the next run makes up for it"
+    assert keeper.check().ok and too_long.check().ok, "a folder that cannot be used is no altered journal"
 
 
 def test_files_that_are_no_checkpoints_are_refused(tmp_path: Path) -> None:

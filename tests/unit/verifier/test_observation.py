@@ -72,6 +72,7 @@ def test_node_with_stake_registration_and_balance_is_ready() -> None:
     node.observe(rich())
     assert failing(registry) == {}
     assert value_of("bytewise_account_balance_wei") == ETHER and value_of("bytewise_account_stake_wei") == 10 * ETHER
+    assert value_of("bytewise_params_version") == rich().params_version
     assert (value_of("bytewise_chain_head_block"), value_of("bytewise_chain_head_timestamp_seconds")) == (BLOCK, NOW + 7)
 
 
