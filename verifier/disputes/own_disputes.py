@@ -25,12 +25,15 @@ class OwnDisputes:
         self._events = EventFollower(chain, int(network.deploy_block), "disputes")
         self._opened: dict[Digest, int] = {}
         self._won: set[Digest] = set()
+        """Disputes of all accounts that ended with a conviction."""
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Reads the disputes opened since the last snapshot. After a reorganisation it reads all of them again."""
+        """Reads the disputes opened since the last snapshot. After a reorganisation it reads all openings again. It keeps which
+        disputes are won, because a dispute that is over is in no later snapshot."""
+        for case in snapshot.disputes:
+            (self._won.add if case.ended and case.verdict in CONVICTIONS else self._won.discard)(case.id)
         if self._events.is_reset():
             self._opened.clear()
-            self._won.clear()
         first = self._events.next_block
         if first <= snapshot.number:
             ours = self._chain.alt_commits(self._me, first, snapshot.number)
@@ -38,9 +41,6 @@ class OwnDisputes:
             for each in ours:
                 self._opened.setdefault(each, blocks.get(each, snapshot.number))
             self._events.mark_read(snapshot.number, snapshot.block_hash)
-        self._won |= {
-            case.id for case in snapshot.disputes if case.ended and case.verdict in CONVICTIONS and case.id in self._opened
-        }
 
     def has(self, receipt_id: Digest) -> bool:
         """Whether this account opened a dispute about a receipt."""

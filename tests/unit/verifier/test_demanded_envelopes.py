@@ -249,6 +249,14 @@ def test_our_disputes_and_wins_are_read_from_the_chain(tmp_path: Path) -> None:
         setup.chain.disputes[:] = [replace(case, ended=True, verdict=verdict)]
         own.follow(setup.chain.pass_time(1))
         assert own.has(name) and own.is_unwon(name) is unwon
+    setup.chain.disputes.clear()
+    setup.chain.branch = "one block replaced"
+    own.follow(setup.chain.pass_time(1))
+    assert own.has(name) and not own.is_unwon(name), "a dispute that is over is in no later snapshot"
+    setup.chain.disputes[:] = [case]
+    setup.chain.branch = "the verdict is gone"
+    own.follow(setup.chain.pass_time(1))
+    assert own.is_unwon(name)
     setup.chain.alternatives.clear()
     setup.chain.branch = "another"
     own.follow(setup.chain.pass_time(1))
