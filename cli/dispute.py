@@ -105,8 +105,8 @@ def open_(
     The node must have checked the receipt. The running watchtower opens the dispute at its next tick, within its budget. The
     bond is lost if the committee confirms the answer.
 
-    Exit codes: 0 ordered or possible, 5 the node does not answer, 64 wrong input, or refused by the contract (window over,
-    disputed before).
+    Exit codes: 0 ordered or possible, 5 the node does not answer, 64 wrong input, refused by the contract (window over,
+    disputed before), or not opened by this node (policy.challenges is false, the budget is spent).
     """
     from verifier.settings import NodeSettings
 
@@ -117,9 +117,16 @@ def open_(
     if settings.observes and not dry:
         advice = 'set policy.strategy = "defend", and policy.dry_run = false, or add --dry-run'
         raise ConfigurationError("--config", f"this node only observes: {advice}")
+    if not settings.policy.challenges and not dry:
+        raise ConfigurationError(
+            "policy.challenges", "is false, so this node opens no dispute: set it to true and restart the node, or add --dry-run"
+        )
     terms = _opening_terms(settings, identifier)
     print(terms.text)
     if not dry:
+        if terms.bond_wei > terms.budget_left_wei:
+            advice = "raise watch.budget_wei and restart the node, or wait until own disputes are won"
+            raise ConfigurationError("watch.budget_wei", f"the bond exceeds the rest of the budget: {advice}")
         _order_dispute(settings.db.location, identifier, terms.window_end)
         print("ordered; the running watchtower opens it")
 
@@ -127,6 +134,9 @@ def open_(
 class _OpeningTerms(NamedTuple):
     text: str
     window_end: int
+    bond_wei: int
+    budget_left_wei: int
+    """What the disputes on the chain leave of `watch.budget_wei`. The running node also counts those on their way."""
 
 
 def _opening_terms(settings: "NodeSettings", receipt: Digest) -> _OpeningTerms:
@@ -156,13 +166,22 @@ def _opening_terms(settings: "NodeSettings", receipt: Digest) -> _OpeningTerms:
         raise ConfigurationError("RECEIPT", f"cannot be disputed now: {error}") from None
     end = reader.window_end(receipt, seen.batch_id, head)
     alpha = params.money.slash_amount * params.shares.alpha_bps // BPS
+    left = _budget_left_wei(settings, reader, me, head)
     text = (
         f"bond {bond} wei of {balance}, gas {gas} (about {gas * client.head().base_fee_wei} wei now), "
         f"time left {max(0, end - snapshot.clock)} s\n"
         f"if the operator is convicted: the bond back, and {alpha} wei if the node committed to the right answer; "
-        f"if the answer is confirmed: minus {bond} wei"
+        f"if the answer is confirmed: minus {bond} wei\n"
+        f"rest of the budget (watch.budget_wei): {max(0, left)} wei"
     )
-    return _OpeningTerms(text, end)
+    return _OpeningTerms(text, end, bond, left)
+
+
+def _budget_left_wei(settings: "NodeSettings", reader: "SnapshotReader", me: Address, head: int) -> int:
+    from verifier.disputes.own_disputes import unwon_wei
+
+    first = max(int(reader.network.deploy_block), head - settings.watch.budget_blocks)
+    return settings.watch.budget_wei - unwon_wei(reader, me, first, head)
 
 
 def _checked_receipt(settings: "NodeSettings", receipt: Digest) -> "SeenReceipt":

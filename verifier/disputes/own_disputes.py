@@ -2,17 +2,21 @@
 
 from typing import Protocol
 
-from bytewise.ports import AccountView, BlockView, SnapshotView
+from bytewise.ports import AccountView, BlockView, SnapshotView, TermsView
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.commitments import dispute_id
 from bytewise.protocol.court.settlement import CONVICTIONS
-from bytewise.protocol.decisions.snapshot import Snapshot
+from bytewise.protocol.decisions.snapshot import Dispute, Snapshot
 from bytewise.protocol.units import Address, Digest
 from verifier.watch.event_follower import EventFollower
 
 
 class OwnDisputesChain(BlockView, AccountView, SnapshotView, Protocol):
     """The part of the chain that is read."""
+
+
+class UnwonChain(AccountView, SnapshotView, TermsView, Protocol):
+    """The part of the chain from which bonds of own disputes are read."""
 
 
 class OwnDisputes:
@@ -31,7 +35,7 @@ class OwnDisputes:
         """Reads the disputes opened since the last snapshot. After a reorganisation it reads all openings again. It keeps which
         disputes are won, because a dispute that is over is in no later snapshot."""
         for case in snapshot.disputes:
-            (self._won.add if case.ended and case.verdict in CONVICTIONS else self._won.discard)(case.id)
+            (self._won.add if is_won(case) else self._won.discard)(case.id)
         if self._events.is_reset():
             self._opened.clear()
         first = self._events.next_block
@@ -54,3 +58,16 @@ class OwnDisputes:
     def unwon_since(self, block: int) -> tuple[Digest, ...]:
         """Ids of own disputes that were opened in or after a block and were not seen to be won."""
         return tuple(each for each, opened in self._opened.items() if opened >= block and each not in self._won)
+
+
+def is_won(case: Dispute) -> bool:
+    """Whether a dispute ended with a conviction."""
+    return case.ended and case.verdict in CONVICTIONS
+
+
+def unwon_wei(chain: UnwonChain, me: Address, first_block: int, block: int) -> int:
+    """Bonds in wei of the disputes that an account opened in these blocks and has not won, read at the last block."""
+    ours = chain.alt_commits(me, first_block, block)
+    openings = [each for each in chain.opened(first_block, block) if each.id in ours] if ours else []
+    cases = chain.snapshot(me, block, openings).disputes if openings else ()
+    return sum(chain.params(case.params_version, block).required_bond for case in cases if not is_won(case))

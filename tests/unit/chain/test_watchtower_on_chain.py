@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -171,12 +172,14 @@ class Command:
         write_network(folder / "network.json", tower.court.network)
         save_signer(folder / "account.key", CHALLENGER)
 
-    def run(self, receipt: str, *options: str, role: str = "watchtower", strategy: str = "defend") -> tuple[int, str]:
+    def run(
+        self, receipt: str, *options: str, role: str = "watchtower", watch: dict[str, int] | None = None, **policy: Any
+    ) -> tuple[int, str]:
         """Exit code and everything that was printed."""
         executor = None if role == "watchtower" else {"socket": "s"}
         file = node_file(
             self.folder, f"sqlite:///{self.folder / 'tower.db'}", self.url, role=role, executor=executor,
-            policy={"strategy": strategy},
+            policy={"strategy": "defend", **policy}, watch=watch,
         )  # fmt: skip
         code = main(["dispute", "open", receipt, "--config", str(file), *options])
         printed = self.capsys.readouterr()
@@ -205,6 +208,12 @@ def test_ordered_dispute_is_tried_then_opened_by_the_watchtower(
     assert code == Exit.USAGE and "only observes" in said
     code, said = command.run(name, role="verifier")
     assert code == Exit.USAGE and "only a watchtower" in said
+    code, said = command.run(name, challenges=False)
+    assert code == Exit.USAGE and "policy.challenges" in said and tower.orders.pending() == ()
+    assert command.run(name, "--dry-run", challenges=False)[0] == Exit.OK
+    code, said = command.run(name, watch={"budget_wei": 9})
+    assert code == Exit.USAGE and "(watch.budget_wei): 9 wei" in said and "exceeds the rest" in said
+    assert tower.orders.pending() == ()
     assert command.run("0x12")[0] == Exit.USAGE
     assert command.run(name)[0] == Exit.OK
     tower.tick()

@@ -25,6 +25,7 @@ from tests.fixtures.verifier.verifier_fixture import NETWORK, PARAMS, WINDOW_S, 
 from tests.fixtures.verifier.watchtower_fixture import EVERYBODY, KEY, hint, post
 from tests.source import ROOT
 from verifier.audits.audit_hints import HintBox
+from verifier.disputes.own_disputes import unwon_wei
 from verifier.disputes.strategist import LocalStrategy, Strategist
 from verifier.disputes.strategy_process import StrategyProcess
 from verifier.disputes.watchtower import Watchtower
@@ -90,6 +91,7 @@ def test_won_dispute_frees_its_part_of_the_budget(tmp_path: Path) -> None:
     for verdict, found in ((Verdict.UPHELD, []), (Verdict.OVERTURNED, list(by_id))):
         scene.setup.chain.disputes = [replace(case, ended=True, phase=Phase.FINAL, verdict=verdict)]
         assert disputed(scene.step()) == found
+        assert unwon_wei(scene.setup.chain, TOWER.address, 0, scene.setup.chain.number) == (0 if found else BOND)
 
 
 def test_budget_counts_only_its_blocks(tmp_path: Path) -> None:
