@@ -2,7 +2,7 @@
 
 A challenger earns the opener's share only if it committed to the right answer, which it cannot compute itself. A drawn auditor
 sends that answer to watchtowers of its choice. A hint proves itself: it opens the commitment of a result that its verifier
-signed.
+signed, and the salt of that commitment is a hash over outcome and code. So a recipient can pass a hint on but not alter it.
 """
 
 import queue
@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx2
 
 from bytewise.protocol.court.tally import key_of
-from bytewise.protocol.digests import out_hash
+from bytewise.protocol.digests import keccak256_abi, out_hash
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import CommitmentMismatch, NotAMember
 from bytewise.protocol.records.statements import AuditResult, Outcome, audit_commitment
@@ -50,14 +50,24 @@ class AuditHint:
     """Recomputed hash, or zero."""
     trace_root: Digest
     """Recomputed hash, or zero."""
-    salt: Digest
-    """Opens the result's commitment."""
+    nonce: Digest
+    """Random number of the auditor, from which the salt of the result's commitment follows."""
+
+    @property
+    def salt(self) -> Digest:
+        """Opens the result's commitment."""
+        return audit_salt(self.nonce, self.outcome, self.code)
 
     @property
     def key(self) -> Digest:
         """Identifies the verdict that would agree with this hint (`court.count.key_of`)."""
         executed = self.outcome == Outcome.EXECUTED.value
         return key_of(self.outcome, self.code, out_hash(self.tokens_hash, self.trace_root) if executed else ZERO_DIGEST)
+
+
+def audit_salt(nonce: Digest, outcome: int, code: int) -> Digest:
+    """The salt of an audit's commitment. It binds outcome and code, which the commitment itself does not name."""
+    return keccak256_abi(("bytes32", "uint8", "uint8"), (nonce, outcome, code))
 
 
 class HintBox:
@@ -70,7 +80,7 @@ class HintBox:
         self._lock = threading.Lock()
 
     def put(self, hint: AuditHint) -> None:
-        """Keeps a hint that its verifier signed; a named `Fault` otherwise. Cheap checks come before the signature."""
+        """Keeps a hint as its verifier made it; a named `Fault` otherwise. Cheap checks come before the signature."""
         result = hint.result
         if result.verifier not in self._verifiers:
             raise NotAMember(result.verifier, "any pool", 0)

@@ -28,7 +28,7 @@ from bytewise.protocol.units import U8, U64, Address, Digest, hex0x
 from bytewise.service import metrics, telemetry
 from bytewise.storage.archive import LightAudits
 from bytewise.storage.journal import Journal
-from verifier.audits.audit_hints import AuditHint
+from verifier.audits.audit_hints import AuditHint, audit_salt
 from verifier.audits.bounties import FAILED, Bounties
 from verifier.jobs.enclave_presence import EnclaveAway
 from verifier.jobs.job_pool import AUDIT, FinishedJob, JobOrder, JobPool
@@ -308,9 +308,10 @@ class Auditor:
             return  # the chain took the batch back while the enclave worked
         place = self._records.environment(live.header.environment, snapshot.number)
         assurance = self._chain.epoch(live.header.key_epoch, snapshot.number).assurance
+        nonce = Digest(self._rng(32))
         found = conclude(
             job, live.seen.signed.receipt, self._checklist(job, live, place, snapshot, assurance), place.profile,
-            Digest(self._rng(32)), snapshot.timestamp,
+            audit_salt(nonce, job.outcome, job.code), snapshot.timestamp,
         )  # fmt: skip
         body = {"result": found.result.result, "cause": found.cause.value, "commitment": hex0x(found.result.commitment)}
         self._journal.append("audit.sign", job.receipt_id, body)
@@ -321,7 +322,7 @@ class Auditor:
         signature = self._signer.sign_preimage(typed_preimage(self._network.disputes_domain, found.result))
         self._audits.sign_once(found.result, signature, opening)
         if self._hand_over is not None and found.cause is Cause.OPERATOR:
-            hint = AuditHint(found.result, signature, job.outcome, job.code, job.tokens_hash, job.trace_root, found.salt)
+            hint = AuditHint(found.result, signature, job.outcome, job.code, job.tokens_hash, job.trace_root, nonce)
             self._hand_over(hint)
         result, cause = found.result.result, found.cause.value
         metrics.AUDITS.labels(outcome=AuditOutcome(result).name.lower()).inc()

@@ -12,7 +12,8 @@ import pytest
 
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import CommitmentMismatch, NotAMember
-from bytewise.protocol.units import Address, Digest
+from bytewise.protocol.records.statements import Outcome
+from bytewise.protocol.units import U8, Address, Digest
 from bytewise.service.certificates import make_certificate
 from chain.reads.records import Membership, PoolMember
 from tests.fixtures.builders import DISPUTES, signer, word
@@ -99,11 +100,20 @@ def test_impossible_length_ends_the_exchange(hint_site: HintSite, length: str) -
 
 
 def test_non_verifier_is_disconnected_before_its_signature_is_checked() -> None:
-    forged = replace(hint(word("receipt"), "second"), signature=hint(word("receipt"), "voter").signature, salt=word("salt"))
+    forged = replace(hint(word("receipt"), "second"), signature=hint(word("receipt"), "voter").signature, nonce=word("nonce"))
     with pytest.raises(NotAMember):
         HintBox(DISPUTES, {VOTER}).put(forged)
     with pytest.raises(CommitmentMismatch):
         HintBox(DISPUTES, EVERYBODY).put(forged)
+
+
+def test_altered_hint_is_refused_and_replaces_nothing() -> None:
+    said, box = hint(word("receipt"), "voter"), HintBox(DISPUTES, {VOTER})
+    box.put(said)
+    for outcome, code in ((Outcome.INVALID, 1), (Outcome.CANNOT_EXECUTE, 0), (Outcome.EXECUTED, 1)):
+        with pytest.raises(CommitmentMismatch):
+            box.put(replace(said, outcome=U8(outcome), code=U8(code)))
+    assert box.key([said.result]) == KEY
 
 
 def test_connections_per_address_are_bounded_and_others_are_served(hint_site: HintSite) -> None:

@@ -37,7 +37,7 @@ def test_published_hint_reaches_the_box_and_the_other_sender(bus: MessageBus) ->
 def test_wrong_hints_are_counted_and_the_next_one_is_taken(bus: MessageBus) -> None:
     box, before = HintBox(DISPUTES, {VOTER}), value_of("bytewise_hints_refused_total", reason="CommitmentMismatch")
     said = hint(word("receipt"), "voter")
-    sent_over(bus.clients[VOTER], None)(replace(said, salt=word("other")))
+    sent_over(bus.clients[VOTER], None)(replace(said, nonce=word("other")))
     bus.clients[VOTER].publish("hint", {"no": "hint"})
     sent_over(bus.clients[VOTER], None)(hint(word("receipt"), "second"))
     sent_over(bus.clients[VOTER], None)(said)
