@@ -49,6 +49,7 @@ def test_wheel_has_every_file_of_the_packages(site: Path) -> None:
     asked = subprocess.run(["git", "ls-files", *PACKAGES], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
     wanted = {name for name in asked.stdout.split() if not name.startswith("chain/contracts/") and (ROOT / name).is_file()}
     assert {name for name in wanted if not (site / name).is_file()} == set()
+    assert {"bytewise/py.typed", "bytewise_client/py.typed"} <= wanted, "type checkers of strategies and applications read them"
     assert {path.name for path in site.iterdir()} - {"bytewise-0.1.0.dist-info"} == set(PACKAGES)
 
 
