@@ -1,9 +1,10 @@
 """Writes `peers.json` for the gossip process: which members are registered, which peer keys their accounts signed, who has seats.
+Watchtowers that the settings name are peers, too: they hear hints, and the rules for seats keep them from the other topics.
 
 Members hand each other their identity as a file. Account and peer key sign for each other, so any way of handing it over will do.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -21,13 +22,16 @@ from bytewise.protocol.records.statements import GossipIdentity
 from bytewise.protocol.signing import Domain, Signer, typed_digest, typed_preimage, verify_signature
 from bytewise.protocol.units import U64, Address, Blob, digest, hex0x, unhex
 from bytewise.service import telemetry
+from bytewise.service.readiness import Check, ReadinessRegistry
 from bytewise.storage.archive import Archive
 from gossip.peers import Peer, PeersFile, possession_of, write_peers
 from verifier.settings import GossipSettings
 from verifier.watch.envelope_exchange import envelopes_of_seats
 
 VALID_S = 180 * 86_400
-"""Seconds for which an own identity holds. It is renewed at each start."""
+"""Seconds for which an own identity holds. It is renewed at each start, and after half of this time."""
+WARN_S = 30 * 86_400
+"""Seconds before the end of a peer's identity from which the check `gossip_identities` fails."""
 REFRESH_BLOCKS = 32
 """Blocks after which identities and stakes are read again."""
 MAX_IDENTITIES = 512
@@ -59,8 +63,9 @@ class PeersWriter:
     """Keeps `peers.json` as the chain is. Implements `node.NodePart`; decides nothing."""
 
     def __init__(
-        self, chain: HoldingsReader, network: Network, signer: Signer, settings: GossipSettings, archive: Archive
-    ) -> None:
+        self, chain: HoldingsReader, network: Network, signer: Signer, settings: GossipSettings, archive: Archive,
+        readiness: ReadinessRegistry,
+    ) -> None:  # fmt: skip
         """The settings have gossip switched on."""
         assert settings.peers_file is not None and settings.identities_folder is not None
         self._chain = chain
@@ -72,7 +77,9 @@ class PeersWriter:
         self._file, self._folder = settings.peers_file, settings.identities_folder
         self._peers: tuple[Peer, ...] = ()
         self._read_at = -REFRESH_BLOCKS
-        self._introduced = False
+        self._readiness = readiness
+        self._check = identities_check((), 0)
+        self._renew_at = 0
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
         """Writes the file if anything changed."""
@@ -80,14 +87,16 @@ class PeersWriter:
             self._write(snapshot)
         except OSError as error:
             telemetry.log("gossip.peers_not_written", error=type(error).__name__)
+        self._readiness.record([self._check])
         return ()
 
     def _write(self, snapshot: Snapshot) -> None:
-        if not self._introduced:
-            write_identity(self._folder, self._domain, self._signer, self._settings, snapshot.timestamp)
-            self._introduced = True
+        if snapshot.timestamp >= self._renew_at:
+            path = write_identity(self._folder, self._domain, self._signer, self._settings, snapshot.timestamp)
+            self._renew_at = snapshot.timestamp + VALID_S // 2
+            telemetry.log("gossip.identity_written", file=str(path), do="send this file to the other members")
         if abs(snapshot.number - self._read_at) >= REFRESH_BLOCKS:
-            self._peers, self._read_at = tuple(self._registered(snapshot)), snapshot.number
+            self._read_identities(snapshot)
         seats = {
             hex0x(each.id): tuple(seat.voter for seat in each.members)
             for each in snapshot.disputes if each.phase in (Phase.COMMIT, Phase.REVEAL)
@@ -95,25 +104,42 @@ class PeersWriter:
         envelopes = {hex0x(each): who for each, who in envelopes_of_seats(snapshot, self._archive).items()}
         write_peers(self._file, PeersFile(str(self._network.chain_id), snapshot.active_epoch, self._peers, seats, envelopes))
 
-    def _registered(self, snapshot: Snapshot) -> Iterator[Peer]:
-        for found in read_identities(self._folder, self._domain, snapshot.timestamp):
-            who = found.identity.who
-            if any(self._chain.holdings(who, snapshot.number).pool):
-                yield Peer(who, hex0x(found.identity.peer_key), found.addresses)
+    def _read_identities(self, snapshot: Snapshot) -> None:
+        now = snapshot.timestamp
+        found = [
+            each for each in read_identities(self._folder, self._domain)
+            if each.identity.who in self._settings.watchtowers
+            or any(self._chain.holdings(each.identity.who, snapshot.number).pool)
+        ]  # fmt: skip
+        valid = [each for each in found if each.identity.not_after >= now]
+        self._peers = tuple(Peer(each.identity.who, hex0x(each.identity.peer_key), each.addresses) for each in valid)
+        self._check, self._read_at = identities_check(found, now), snapshot.number
 
 
-def write_identity(folder: Path, domain: Domain, signer: Signer, settings: GossipSettings, now: int) -> None:
-    """Writes the own identity into the folder, under the account's name."""
+def identities_check(identities: Sequence[IdentityFile], now: int) -> Check:
+    """Whether the identities of the peers hold for some weeks more. Expired ones were dropped already."""
+    ends = sorted((each.identity.not_after, each.identity.who) for each in identities)
+    value = f"{len(ends)} identities"
+    if ends:
+        days = (ends[0][0] - now) // 86_400
+        value += f", {ends[0][1]} {'expired' if days < 0 else f'expires in {days} days'} first"
+    ok = not ends or ends[0][0] >= now + WARN_S
+    advice = "Ask that account for its present file, and put it into gossip.identities_folder; or remove its file."
+    return Check("gossip_identities", ok, value, f"no identity ends within {WARN_S // 86_400} days", advice)
+
+
+def write_identity(folder: Path, domain: Domain, signer: Signer, settings: GossipSettings, now: int) -> Path:
+    """Writes the own identity into the folder, under the account's name, and returns its path."""
     identity = GossipIdentity(signer.address, digest(unhex(settings.peer_key)), U64(now + VALID_S))
     signature = Blob(signer.sign_preimage(typed_preimage(domain, identity)))
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{signer.address}.json").write_bytes(
-        encode(IdentityFile(identity, settings.addresses, signature, Blob(unhex(settings.peer_proof))))
-    )
+    path = folder / f"{signer.address}.json"
+    path.write_bytes(encode(IdentityFile(identity, settings.addresses, signature, Blob(unhex(settings.peer_proof)))))
+    return path
 
 
-def read_identities(folder: Path, domain: Domain, now: int) -> list[IdentityFile]:
-    """Identities that account and peer key signed and that still hold: the one of each account that holds longest."""
+def read_identities(folder: Path, domain: Domain) -> list[IdentityFile]:
+    """Identities that account and peer key signed, even expired ones: the one of each account that holds longest."""
     newest: dict[Address, IdentityFile] = {}
     for path in sorted(folder.glob("*.json"))[:MAX_IDENTITIES]:
         try:
@@ -126,6 +152,6 @@ def read_identities(folder: Path, domain: Domain, now: int) -> list[IdentityFile
         except (BytewiseError, OSError, ValueError, InvalidSignature) as error:
             telemetry.log("gossip.identity_refused", file=path.name, error=type(error).__name__)
             continue
-        if until >= now and (who not in newest or newest[who].identity.not_after < until):
+        if who not in newest or newest[who].identity.not_after < until:
             newest[who] = found
     return list(newest.values())

@@ -9,6 +9,7 @@ from bytewise.protocol.decisions.demands import DemandPolicy
 from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
 from bytewise.protocol.decisions.strategies import BUILT_IN, OBSERVE, WatchPolicy
 from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.units import Address
 from bytewise.service.capsules import CapsuleSettings
 from bytewise.service.checkpoints import CheckpointSettings
 from bytewise.service.housekeeping import BackupSettings, HousekeepingSettings
@@ -136,7 +137,8 @@ GOSSIP_OFF = "off"
 
 @dataclass(frozen=True, slots=True)
 class GossipSettings:
-    """Section `[gossip]`: messages between members, which make verdict certificates. Everything also works without it."""
+    """Section `[gossip]`: messages between members, which make verdict certificates, and hints to watchtowers. Everything also
+    works without it."""
 
     process: str = GOSSIP_OFF
     """`off`, or `unix:` and the path of the socket of the gossip process (`python -m gossip`)."""
@@ -159,6 +161,9 @@ class GossipSettings:
     """`gossip.toml`, the settings with which `bytewise run` starts the gossip process."""
     envelopes_folder: Path | None = None
     """The gossip process's `envelopes_folder`. Through it seats pass each other ciphertext that DA does not give."""
+    watchtowers: tuple[Address, ...] = ()
+    """Accounts of watchtowers that hear the hints of auditors over gossip. Their identities are taken although they are in no
+    pool."""
 
     def __post_init__(self) -> None:
         if (self.python_file is None) != (self.settings_file is None):

@@ -173,7 +173,7 @@ class NodeContext:
         """The parts that serve the gossip process, if it is on."""
         if self.gossip is None:
             return None, None
-        peers = PeersWriter(self.chain, self.network, self.signer, settings, self.archive)
+        peers = PeersWriter(self.chain, self.network, self.signer, settings, self.archive, self.readiness)
         if settings.envelopes_folder is None:
             return peers, None
         return peers, EnvelopeExchange(self.gossip, self.archive, self.signer.address, settings.envelopes_folder)

@@ -44,6 +44,8 @@ def connect(
 ) -> None:  # fmt: skip
     """Set up gossip: members that reach each other settle a round by one signature.
 
+    A watchtower then hears the hints of auditors, if a member names its account in `gossip.watchtowers`.
+
     Makes the peer key and gossip.toml in the folder of the node, and writes the section [gossip] of its settings. Restart the
     node afterwards: `bytewise run` starts the gossip process too.
 
@@ -94,12 +96,12 @@ def process_command(python: Path, settings_file: Path, *more: str) -> tuple[str,
 
 
 def _account(config: Path) -> "Address":
-    from cli.node.roles import JUDGES
+    from cli.node.roles import GOSSIPERS
     from cli.node.view import NodeView
 
     node = NodeView(config)
-    if node.role not in JUDGES:
-        raise ConfigurationError(f"{config.name}: role", f"{node.role} has no seats: only members connect")
+    if node.role not in GOSSIPERS:
+        raise ConfigurationError(f"{config.name}: role", f"{node.role} takes no part: only {', '.join(GOSSIPERS)} connect")
     return node.account
 
 

@@ -20,6 +20,8 @@ class NodeRole(enum.StrEnum):
 
 JUDGES = (NodeRole.VERIFIER, NodeRole.MEMBER)
 """Roles with an enclave."""
+GOSSIPERS = (*JUDGES, NodeRole.WATCHTOWER)
+"""Roles that a gossip process may serve: those with seats, and the recipient of hints."""
 
 
 def role_of(config: Path) -> NodeRole:

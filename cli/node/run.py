@@ -14,7 +14,7 @@ from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import child_environment, read_document, setting_variables
 from cli.new_folder import SETTINGS
 from cli.node.gossip import gossip_programs
-from cli.node.roles import JUDGES, NodeRole, role_of
+from cli.node.roles import GOSSIPERS, NodeRole, role_of
 from cli.options import NodeConfigOption
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ _PROGRAMS = {
 def run(config: NodeConfigOption = Path(SETTINGS)) -> None:
     """Run all processes of a node until SIGTERM or Ctrl-C.
 
-    If the settings of a verifier or member have a section [enclave], the enclave is started too, and so is the gossip process
-    that `bytewise member connect` set up. A process that fails is started again, with growing pauses. Wrong settings, or a
-    refusal that protects the account, end the node: read the last lines. Each line is JSON; `component` says which process
-    wrote it.
+    If the settings of a verifier or member have a section [enclave], the enclave is started too. So is the gossip process that
+    `bytewise member connect` set up, also for a watchtower. A process that fails is started again, with growing pauses. Wrong
+    settings, or a refusal that protects the account, end the node: read the last lines. Each line is JSON; `component` says
+    which process wrote it.
 
     Exit codes: 0 stopped, 6 refused, 64 wrong settings, 75 a process had to be killed.
 
@@ -69,7 +69,7 @@ def programs_of(config: Path) -> "list[Program]":
     name, module = _PROGRAMS[role]
     node = Program(name, python_module(module, *where), needs_account=True)
     document = read_document(config)
-    gossip = gossip_programs(config) if role in JUDGES else []
+    gossip = gossip_programs(config) if role in GOSSIPERS else []
     if "enclave" not in document:
         return [node, *gossip]
     renewal = Program("collateral", python_module("cli", "enclave", "collateral", *where), needs_account=False)

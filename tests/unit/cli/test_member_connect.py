@@ -132,9 +132,18 @@ def test_connecting_twice_is_refused(member: Path, python: Path, capsys: pytest.
     assert "set up already" in capsys.readouterr().err and member.read_text() == text
 
 
-def test_only_members_connect(tmp_path: Path, python: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert connect(new_node(tmp_path, NodeRole.WATCHTOWER), python) == Exit.USAGE
-    assert "watchtower has no seats" in capsys.readouterr().err
+def test_operator_takes_no_part_in_gossip(tmp_path: Path, python: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert connect(new_node(tmp_path, NodeRole.OPERATOR), python) == Exit.USAGE
+    assert "operator takes no part" in capsys.readouterr().err
+
+
+def test_connected_watchtower_starts_its_gossip_process(tmp_path: Path, python: Path) -> None:
+    tower = new_node(tmp_path, NodeRole.WATCHTOWER)
+    before = programs_of(tower)
+    assert connect(tower, python) == Exit.OK
+    *others, gossip = programs_of(tower)
+    assert others == before and gossip.name == "gossip"
+    assert load_settings(NodeSettings, tower).gossip.socket == tower.parent / "gossip.sock"
 
 
 def test_half_of_the_settings_is_refused(member: Path) -> None:

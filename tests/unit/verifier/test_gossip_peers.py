@@ -6,16 +6,18 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from bytewise.protocol.decisions.snapshot import Holdings
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, Address, Blob, Digest, hex0x
+from bytewise.service.readiness import ReadinessRegistry
 from gossip.peers import possession_of, read_peers
 from tests.fixtures.builders import DISPUTES
 from tests.fixtures.builders import signer as signer_of
 from tests.fixtures.snapshot_builders import holdings, snapshot
 from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, VerifierFixture
-from verifier.gossip_peers import VALID_S, IdentityFile, PeersWriter, read_identities, write_identity
+from verifier.gossip_peers import VALID_S, WARN_S, IdentityFile, PeersWriter, identities_check, read_identities, write_identity
 from verifier.settings import GossipSettings
 
 OPERATOR = signer_of("another member")
@@ -40,10 +42,9 @@ def introduced(folder: Path, who: LocalSigner, number: int = 1, now: int = NOW) 
 
 
 def test_identity_that_both_keys_signed_is_read(tmp_path: Path) -> None:
-    assert read_identities(tmp_path / "ids", DISPUTES, NOW) == []
+    assert read_identities(tmp_path / "ids", DISPUTES) == []
     found = introduced(tmp_path, ME)
-    assert read_identities(tmp_path / "ids", DISPUTES, NOW + VALID_S) == [found]
-    assert read_identities(tmp_path / "ids", DISPUTES, NOW + VALID_S + 1) == []
+    assert read_identities(tmp_path / "ids", DISPUTES) == [found] and found.identity.not_after == NOW + VALID_S
 
 
 def test_altered_identity_is_refused(tmp_path: Path) -> None:
@@ -58,10 +59,10 @@ def test_altered_identity_is_refused(tmp_path: Path) -> None:
         dataclasses.replace(good, possession=Blob(peer_key(1).sign(possession_of(OPERATOR.address)))),
     ):
         (tmp_path / "ids" / f"{ME.address}.json").write_bytes(encode(bad))
-        assert read_identities(tmp_path / "ids", DISPUTES, NOW) == []
+        assert read_identities(tmp_path / "ids", DISPUTES) == []
     for junk in (b"", b"{}", b"x" * 5000):
         (tmp_path / "ids" / f"{ME.address}.json").write_bytes(junk)
-        assert read_identities(tmp_path / "ids", DISPUTES, NOW) == []
+        assert read_identities(tmp_path / "ids", DISPUTES) == []
 
 
 def test_account_cannot_claim_the_peer_key_of_another(tmp_path: Path) -> None:
@@ -69,28 +70,66 @@ def test_account_cannot_claim_the_peer_key_of_another(tmp_path: Path) -> None:
     claim = dataclasses.replace(introduced(tmp_path, OPERATOR, 2), possession=mine.possession)
     stolen = dataclasses.replace(claim, identity=dataclasses.replace(claim.identity, peer_key=mine.identity.peer_key))
     (tmp_path / "ids" / f"{OPERATOR.address}.json").write_bytes(encode(stolen))
-    assert [each.identity.who for each in read_identities(tmp_path / "ids", DISPUTES, NOW)] == [ME.address]
+    assert [each.identity.who for each in read_identities(tmp_path / "ids", DISPUTES)] == [ME.address]
+
+
+class Pools:
+    """A chain on which these accounts are in a pool."""
+
+    def __init__(self, *members: Address) -> None:
+        self.members = members
+
+    def holdings(self, who: Address, block: int) -> Holdings:
+        return holdings(pool=Digest((b"p" if who in self.members else b"\0") * 32))
 
 
 def test_peers_are_members_with_a_pool_and_disputes_name_their_seats(tmp_path: Path) -> None:
-    class Chain:
-        pool = Digest(b"p" * 32)
-
-        def holdings(self, who: Address, block: int) -> object:
-            return holdings(pool=self.pool if who == ME.address else Digest(bytes(32)))
-
     introduced(tmp_path, OPERATOR, 2)
     setup = VerifierFixture(tmp_path)
     signed = setup.signed(1)
     setup.anchor(signed)
     setup.records.step(setup.chain.now())
-    writer = PeersWriter(Chain(), NETWORK, ME, settings(tmp_path, ME), setup.archive)  # type: ignore[arg-type]
+    writer = PeersWriter(Pools(ME.address), NETWORK, ME, settings(tmp_path, ME), setup.archive, ReadinessRegistry())
     open_case = setup.dispute(signed)
+    tower = signer_of("tower")
+    named = dataclasses.replace(settings(tmp_path, ME), watchtowers=(tower.address,))
+    introduced(tmp_path, tower, 3)
+    with_tower = PeersWriter(Pools(ME.address), NETWORK, ME, named, setup.archive, ReadinessRegistry())
+    with_tower.step(snapshot(open_case, timestamp=NOW))
+    assert {each.account for each in read_peers(tmp_path / "peers.json").peers} == {ME.address, tower.address}
     writer.step(snapshot(open_case, timestamp=NOW))
     written = read_peers(tmp_path / "peers.json")
     assert [each.account for each in written.peers] == [ME.address]
     assert written.disputes == {hex0x(open_case.id): (ME.address,)}
     assert written.envelopes == {hex0x(signed.receipt.envelope_hash): (ME.address,)}
+
+
+def test_check_fails_weeks_before_an_identity_expires(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    setup, readiness = VerifierFixture(tmp_path), ReadinessRegistry()
+    introduced(tmp_path, OPERATOR, 2)
+    pools = Pools(ME.address, OPERATOR.address)
+    writer = PeersWriter(pools, NETWORK, ME, settings(tmp_path, ME), setup.archive, readiness)
+    assert identities_check((), NOW).ok
+    for number, left, peers, ok in (
+        (100, VALID_S, 2, True),
+        (200, WARN_S, 2, True),
+        (300, WARN_S - 1, 2, False),
+        (400, -1, 1, False),
+    ):
+        writer.step(snapshot(number=number, timestamp=NOW + VALID_S - left))
+        (check,) = (each for each in readiness.checks() if each.name == "gossip_identities")
+        assert check.ok is ok and (ok or OPERATOR.address in check.value)
+        assert len(read_peers(tmp_path / "peers.json").peers) == peers
+    printed = capsys.readouterr().err
+    assert printed.count("gossip.identity_written") == 2, "the own identity is renewed while the process runs"
+    assert printed.count("check.failed") == 1
+    introduced(tmp_path, OPERATOR, 2, NOW + VALID_S)
+    writer.step(snapshot(number=500, timestamp=NOW + VALID_S))
+    assert next(each for each in readiness.checks() if each.name == "gossip_identities").ok
+    introduced(tmp_path, OPERATOR, 2)
+    pools.members = (ME.address,)
+    writer.step(snapshot(number=600, timestamp=NOW + VALID_S + 9))
+    assert next(each for each in readiness.checks() if each.name == "gossip_identities").ok, "it left its pool"
 
 
 @pytest.mark.parametrize("process", ["", "unix:", "tcp:1", "on"])
