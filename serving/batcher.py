@@ -46,7 +46,7 @@ from serving.anchoring_order import (
     unanchored,
     uniform_head,
 )
-from serving.readiness import Readiness, ReadinessWatch
+from serving.readiness import FEE_MARGIN, Readiness, ReadinessWatch
 
 # Duties of an operator about anchored batches: answer demands, release collateral.
 
@@ -243,10 +243,6 @@ def _key(batch: AnchoredBatch) -> tuple[int, int]:
     """Identity of a batch. A batch that is anchored again after a reorganisation has another time."""
     return batch.first_seq, batch.anchored_at
 
-
-FEE_MARGIN = 2
-"""Factor on the present price. The price rises by at most an eighth in each of its epochs, and the contract returns the
-surplus."""
 
 LIST_BYTES = 126_976
 """Most bytes for the receipts of one list. One transaction must carry the list and its leaves to answer a demand, and nodes

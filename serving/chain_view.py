@@ -11,18 +11,22 @@ from bytewise.service import metrics, telemetry
 from chain.reads.reader import SnapshotReader
 from chain.reads.records import Status
 from serving.anchoring_order import ServiceTerms
-from serving.readiness import Readiness, receipt_room
+from serving.readiness import Readiness, operator_required_wei, receipt_room
 from verifier.watch.open_windows import SnapshotPages
 
 
 class ChainReadiness:
     """Implements `batcher.ReadinessReader` over the chain client."""
 
-    def __init__(self, reader: SnapshotReader, operator: Address, environment: Digest, model_id: Digest) -> None:
+    def __init__(
+        self, reader: SnapshotReader, operator: Address, environment: Digest, model_id: Digest, max_fee_wei: int
+    ) -> None:
+        """`max_fee_wei`: largest fee per gas that the operator pays."""
         self._reader = reader
         self._operator = operator
         self._environment = environment
         self._model_id = model_id
+        self._max_fee_wei = max_fee_wei
 
     def read(self) -> Readiness:
         """The state at the newest block."""
@@ -39,6 +43,8 @@ class ChainReadiness:
             if reader.epoch_state(epoch, block) is not EpochState.ACTIVE:
                 record = None
         params = reader.params(snapshot.params_version, block)
+        required_wei = operator_required_wei(params, snapshot.price_wei, self._max_fee_wei)
+        metrics.REQUIRED.set(required_wei)
         environment, model = reader.item(self._environment, block), reader.item(self._model_id, block)
         return Readiness(
             number=snapshot.number, timestamp=snapshot.timestamp, epoch=record,
@@ -46,7 +52,8 @@ class ChainReadiness:
             registered=snapshot.me.is_operator, suspended=snapshot.me.is_suspended, last_seq=snapshot.me.last_seq,
             judged=self._judged(environment.pool, block),
             room=receipt_room(snapshot.me, params.money), price_wei=snapshot.price_wei, most=self._most(snapshot, params),
-            paused=snapshot.paused, pause_s=params.times.max_pause,
+            paused=snapshot.paused, pause_s=params.times.max_pause, balance_wei=snapshot.me.balance_wei,
+            required_wei=required_wei,
         )  # fmt: skip
 
     def anchorable_for(self, service: ServiceTerms, readiness: Readiness) -> int | None:

@@ -4,12 +4,20 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bytewise.protocol.court.params import Money
+from bytewise.protocol.court.params import Money, ParamSet
 from bytewise.protocol.decisions.snapshot import Holdings
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.service.chain_head import ChainHead
-from bytewise.service.readiness import Check, ReadinessRegistry
+from bytewise.service.readiness import Check, ReadinessRegistry, rounded_ether
+
+OPERATOR_GAS = 2_000_000
+"""Gas that an operator may pay at once (`bench/results/gas.json`): for a batch after the longest silence, an appeal, and the
+answer to a demand. Only the answer with the longest list takes more, up to 5 million: this pays it at two fifths of the highest
+fee."""
+FEE_MARGIN = 2
+"""Factor on the present price of anchoring. The price rises by at most an eighth in each of its epochs, and the contract returns
+the surplus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,10 @@ class Readiness:
     """Whether the guardian has stopped the protocol clock. No batch is taken during a pause."""
     pause_s: int
     """Longest pause, in seconds, that can begin while a request waits. Requests expire by wall time, which no pause stops."""
+    balance_wei: int
+    """Ether of our account, in wei."""
+    required_wei: int
+    """Ether in wei that our account needs in the worst case (`operator_required_wei`)."""
 
     @property
     def closed_because(self) -> str | None:
@@ -58,6 +70,7 @@ class Readiness:
             (self.epoch is not None, "no key epoch is open"),
             (self.judged, "too few verifiers could judge an answer"),
             (self.room > 0, "no free stake is left to bind"),
+            (self.balance_wei >= self.required_wei, "the account has too little ether"),
         ):
             if not good:
                 return reason
@@ -84,6 +97,15 @@ def receipt_room(me: Holdings, money: Money) -> int:
     return max(0, 1 + (me.stake_wei - least_stake_wei(me, money)) // money.receipt_collateral)
 
 
+def operator_required_wei(params: ParamSet, price_wei: int, max_fee_wei: int) -> int:
+    """Balance in wei that an operator's account needs in the worst case: gas at `max_fee_wei`, the highest fee that it pays, the
+    price of anchoring a full batch, and the bond of the dearest appeal. With less, the operator accepts no request, because a
+    receipt that it cannot anchor costs a penalty."""
+    appeals = map(params.appeal_bond, range(2, params.committee.rounds + 1))
+    anchoring_wei = FEE_MARGIN * params.shares.max_batch * price_wei
+    return OPERATOR_GAS * max_fee_wei + anchoring_wei + max(appeals, default=0)
+
+
 def operator_checks(readiness: Readiness, behind: str | None) -> tuple[Check, ...]:
     """The checks of `/readyz` for one reading of the chain."""
     closed = readiness.closed_because or behind
@@ -99,6 +121,10 @@ def operator_checks(readiness: Readiness, behind: str | None) -> tuple[Check, ..
         Check(
             "stake", readiness.room > 0, f"room for {readiness.room} receipts", "room for a receipt",
             "Add stake, or wait until open receipts free what they bind.",
+        ),
+        Check(
+            "balance", readiness.balance_wei >= readiness.required_wei, rounded_ether(readiness.balance_wei),
+            f"at least {rounded_ether(readiness.required_wei)}", "Send ETH to the operator's account.",
         ),
         Check(
             "serving", closed is None, closed or "requests are accepted", "requests are accepted",

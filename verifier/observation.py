@@ -15,7 +15,7 @@ from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest, hex0x
 from bytewise.service import metrics
 from bytewise.service.chain_head import ChainHead
-from bytewise.service.readiness import Check, ReadinessRegistry
+from bytewise.service.readiness import Check, ReadinessRegistry, rounded_ether
 from verifier.jobs.shard_presence import ShardPresence
 from verifier.settings import Role
 
@@ -25,7 +25,6 @@ JUDGE_GAS, WATCHTOWER_GAS = 1_000_000, 2_000_000
 """Gas that one dispute may cost the account at once (`bench/results/gas.json`). A judge pays for commit, reveal with a quote, and
 a settlement. A watchtower pays for opening the dispute, a demand, and opening its alternative."""
 
-ETHER = 10**18
 MEASUREMENT_BLOCKS = 25
 """Blocks between two reads of the registered measurement, which takes four calls: five minutes on a chain with blocks of 12 s."""
 
@@ -100,8 +99,8 @@ class NodeObserver:
         metrics.REQUIRED.set(required)
         checks = [
             Check(
-                "balance", snapshot.me.balance_wei >= required, _ether(snapshot.me.balance_wei), f"at least {_ether(required)}",
-                f"Send ETH to {self._me}.",
+                "balance", snapshot.me.balance_wei >= required, rounded_ether(snapshot.me.balance_wei),
+                f"at least {rounded_ether(required)}", f"Send ETH to {self._me}.",
             ),
             Check(
                 "key_epoch", snapshot.active_epoch != 0, f"epoch {snapshot.active_epoch}", "an active key epoch",
@@ -138,7 +137,7 @@ def _membership(snapshot: Snapshot, params: ParamSet, me: Address) -> list[Check
             "a verifier of a pool", f"Register {me} as a verifier.",
         ),
         Check(
-            "stake", snapshot.me.stake_wei >= least, _ether(snapshot.me.stake_wei), f"at least {_ether(least)}",
+            "stake", snapshot.me.stake_wei >= least, rounded_ether(snapshot.me.stake_wei), f"at least {rounded_ether(least)}",
             f"Stake for {me}: below this it is never drawn.",
         ),
     ]  # fmt: skip
@@ -188,7 +187,3 @@ def _is_due(dispute: Dispute, phase: Phase, me: Address) -> bool:
     if seat is None:
         return False
     return not seat.committed if phase is Phase.COMMIT else any(seat.commitment)
-
-
-def _ether(wei: int) -> str:
-    return f"{wei / ETHER:.4g} ETH"

@@ -234,7 +234,7 @@ HINTS_REFUSED = _counter("bytewise_hints_refused_total", "Audit hints that the w
 # --- account and transactions ---
 
 BALANCE = _gauge("bytewise_account_balance_wei", "Balance of the account.", SENDERS)
-REQUIRED = _gauge("bytewise_account_required_wei", "Balance that the account needs in the worst case: bonds and gas.", DUTY)
+REQUIRED = _gauge("bytewise_account_required_wei", "Balance that the account needs in the worst case: bonds and gas.", SENDERS)
 STAKE = _gauge("bytewise_account_stake_wei", "Stake of the account that counts.", SENDERS)
 TRANSACTIONS = _counter("bytewise_tx_total", "Transactions that ended, by function of the contract and end.", SENDERS,
                         function=(), state=("confirmed", "superseded", "expired", "reverted", "replaced"))  # fmt: skip

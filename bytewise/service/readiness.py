@@ -157,3 +157,8 @@ def readiness_document(checks: Iterable[Check]) -> dict[str, Any]:
     """Answer of `/readyz`: whether the process is ready, and every check, failing ones first."""
     listed = sorted(checks, key=lambda check: (check.ok, check.name))
     return {"ready": all(check.ok for check in listed), "checks": [check.document() for check in listed]}
+
+
+def rounded_ether(wei: int) -> str:
+    """Wei as ether with four digits."""
+    return f"{wei / 10**18:.4g} ETH"

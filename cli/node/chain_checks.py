@@ -18,9 +18,9 @@ from chain.deployment.lengths import finality_s, measured_block_s
 from cli.node.roles import JUDGES, NodeRole
 from cli.node.view import CheckOfNode, NodeView
 from cli.output import ether
-from serving.readiness import least_stake_wei
+from serving.readiness import least_stake_wei, operator_required_wei
 from verifier.jobs.shard_presence import ShardPresence
-from verifier.observation import WATCHTOWER_GAS, measurement_check, required_wei
+from verifier.observation import measurement_check, required_wei
 from verifier.settings import NodeSettings
 
 HEAD_AGE_S = 120
@@ -183,15 +183,14 @@ def balance(view: NodeView) -> Check:
 
 
 def worst_case_wei(view: NodeView) -> int:
-    """Most wei that the role may pay before any comes back: as in `/readyz` of a duty process, or for an operator's dearest
-    appeal."""
+    """Most wei that the role may pay before any comes back, as `/readyz` of its process requires it."""
     signer, settings, params = view.signer_settings, view.settings, _params(view)
     assert signer is not None, "a shard and a monitor pay nothing"
+    snapshot = view.reader.snapshot(view.account, view.head)
     if isinstance(settings, NodeSettings):
-        fee, snapshot = 0 if settings.observes else signer.max_fee_wei, view.reader.snapshot(view.account, view.head)
+        fee = 0 if settings.observes else signer.max_fee_wei
         return required_wei(snapshot, settings.role, params, fee, settings.demand_policy.budget_wei)
-    appeals = map(params.appeal_bond, range(2, params.committee.rounds + 1))
-    return WATCHTOWER_GAS * signer.max_fee_wei + max(appeals, default=0)
+    return operator_required_wei(params, snapshot.price_wei, signer.max_fee_wei)
 
 
 def key_shards(view: NodeView) -> Check:

@@ -19,6 +19,7 @@ from chain.sending.transactions import TransactionCall
 from serving.anchoring_order import ServiceTerms
 from serving.chain_view import BatchPages, ChainReadiness
 from serving.openai import read_chat_request
+from serving.readiness import OPERATOR_GAS
 from serving.request_builder import make_request
 from tests.fixtures.chain.anvil import Anvil, running_anvil
 from tests.fixtures.chain.devnet import (
@@ -45,7 +46,10 @@ from tests.fixtures.snapshot_builders import holdings
 
 def _standing(anvil: Anvil, **changes: object) -> ChainReadiness:
     network = dataclasses.replace(deployed(anvil), **changes)  # type: ignore[arg-type]
-    return ChainReadiness(SnapshotReader(anvil.client, network), signer(1).address, ENVIRONMENT.digest, MODEL)
+    return ChainReadiness(SnapshotReader(anvil.client, network), signer(1).address, ENVIRONMENT.digest, MODEL, MAX_FEE_WEI)
+
+
+MAX_FEE_WEI = 500 * 10**9
 
 
 def test_operator_whose_book_lacks_the_open_epoch_refuses_and_stays_alive() -> None:
@@ -61,6 +65,17 @@ def test_operator_with_a_complete_address_book_may_serve() -> None:
     assert value_of("bytewise_params_version") == 1
     beside = STAKE_WEI - DEVNET.money.min_operator_stake - DEVNET.money.slash_amount
     assert (readiness.room, readiness.most) == (beside // DEVNET.money.receipt_collateral, DEVNET.shares.max_batch)
+
+
+def test_operator_without_ether_for_its_worst_case_may_not_serve() -> None:
+    with running_anvil() as anvil:
+        readiness = _standing(anvil)
+        required = readiness.read().required_wei
+        assert required > OPERATOR_GAS * MAX_FEE_WEI and value_of("bytewise_account_required_wei") == required
+        for balance_wei, reason in ((required, None), (required - 1, "the account has too little ether")):
+            anvil.rpc("anvil_setBalance", signer(1).address, hex(balance_wei))
+            anvil.mine()
+            assert readiness.read().closed_because == reason
 
 
 def test_free_stake_below_the_minimum_stops_batches_or_requests() -> None:
@@ -114,7 +129,7 @@ def test_request_outlives_the_longest_pause_and_none_is_accepted_in_it(tmp_path:
     """It was asked, answered and signed a moment before the guardian stopped the clock, for as long as it may."""
     with running_anvil() as anvil:
         network, me, longest = deployed(anvil), signer(1), DEVNET.times.max_pause
-        readiness = ChainReadiness(reader(anvil, network), me.address, ENVIRONMENT.digest, MODEL)
+        readiness = ChainReadiness(reader(anvil, network), me.address, ENVIRONMENT.digest, MODEL, MAX_FEE_WEI)
         before = readiness.read()
         assert not before.paused and before.pause_s == longest
         request, _ = make_request(
@@ -183,7 +198,7 @@ def test_number_two_of_three_is_late_and_the_third_is_anchored(tmp_path: Path) -
         mine(anvil, FINAL_AFTER)
         scene = BatchScene(tmp_path, timestamp=anvil.client.head().timestamp)
         chain, operator = reader(anvil, network), sender(anvil, network, OPERATOR, tmp_path)
-        view = ChainReadiness(chain, OPERATOR.address, ENVIRONMENT.digest, MODEL)
+        view = ChainReadiness(chain, OPERATOR.address, ENVIRONMENT.digest, MODEL, MAX_FEE_WEI)
         scene.domain = network.anchor_domain
         scene.issue(1)
         scene.issue(1, ttl_s=100)

@@ -36,6 +36,7 @@ def test_fresh_good_reading_makes_the_service_ready() -> None:
         ({"epoch": None}, "key epoch"), ({"environment_active": False}, "environment"), ({"model_active": False}, "model"),
         ({"registered": False}, "registered"), ({"judged": False}, "verifiers"), ({"room": 0}, "stake"),
         ({"paused": True}, "paused"), ({"suspended": True}, "suspended"),
+        ({"balance_wei": OPEN.required_wei - 1}, "ether"),
     ],
 )  # fmt: skip
 def test_every_lost_condition_ends_readiness_and_is_named(change: dict[str, object], reason: str) -> None:
@@ -75,6 +76,7 @@ def test_receipt_without_free_stake_is_not_signed() -> None:
     [
         ({}, set()), ({"registered": False}, {"registration", "serving"}), ({"suspended": True}, {"suspension", "serving"}),
         ({"room": 0}, {"stake", "serving"}), ({"paused": True}, {"serving"}),
+        ({"balance_wei": OPEN.required_wei - 1}, {"balance", "serving"}),
     ],
 )  # fmt: skip
 def test_reading_is_shown_as_checks(change: dict[str, object], failing: set[str]) -> None:
