@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 LOOK_S = 60.0
 """Longest time of the checks before the start, in seconds."""
-NOT_YET = ("process", "enclave")
-"""Checks that cannot pass before the node runs."""
 
 _PROGRAMS = {
     NodeRole.OPERATOR: ("operator", "serving"),
@@ -85,7 +83,7 @@ def _tell_problems(config: Path) -> None:
     from bytewise.service import telemetry
     from cli.node.supervisor import python_module
 
-    command = python_module("cli", "status", "--config", str(config), "--output", "json")
+    command = python_module("cli", "status", "--config", str(config), "--health", "--output", "json")
     try:
         told = subprocess.run(
             command, capture_output=True, env=child_environment(setting_variables()), timeout=LOOK_S, check=False
@@ -97,11 +95,18 @@ def _tell_problems(config: Path) -> None:
     except (subprocess.TimeoutExpired, ValueError):
         telemetry.log("node.not_checked", do="`bytewise doctor` says what does not answer")
         return
-    problems = [each for each in state["problems"] if each["name"] not in NOT_YET]
+    not_yet = _checks_after_start(config)
+    problems = [each for each in state["problems"] if each["name"] not in not_yet]
     for each in problems:
         telemetry.log("node.not_ready", check=each["name"], found=each["value"], must_be=each["threshold"], do=each["advice"])
     if not problems:
         telemetry.log("node.ready", role=state["role"], account=state["account"])
+
+
+def _checks_after_start(config: Path) -> tuple[str, ...]:
+    """Names of the checks that cannot pass before the node runs. An enclave that this node does not start must answer before."""
+    starts_enclave = any(each.name == "enclave" for each in programs_of(config))
+    return ("process", "enclave") if starts_enclave else ("process",)
 
 
 def _password(config: Path) -> "PasswordPipe | None":

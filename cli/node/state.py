@@ -38,17 +38,30 @@ SENT = {
 
 def node_state(view: NodeView) -> dict[str, Any]:
     """The whole state of a node. A part that cannot be read adds a problem to the list, and its figures are zero or empty."""
-    _ = view.settings
-    problems = [check for check in (checked(each, view) for each in _vital_checks(view)) if not check.ok]
-    found: dict[str, Any] = {"role": view.role, "chain_id": view.network.chain_id, "account": view.account}
-    process = _process(view)
-    if not process.ok:
-        problems.insert(0, process)
-    found |= _of_chain(view, problems)
+    process, problems = _health(view)
+    found = _of_chain(view, problems)
     found |= _of_database(view, problems, found["clock"])
     found |= {"attention": _of_attention(view)}
-    return found | {
-        "process": process.value, "healthy": not problems, "problems": [each.document() for each in problems],
+    return found | _summary(view, process, problems)
+
+
+def node_health(view: NodeView) -> dict[str, Any]:
+    """Whether a node is healthy, with every reason. The number of calls to the chain does not grow with the network's age."""
+    return _summary(view, *_health(view))
+
+
+def _health(view: NodeView) -> tuple[Check, list[Check]]:
+    """The check of the process, and all checks that fail."""
+    _ = view.settings
+    problems = [check for check in (checked(each, view) for each in _vital_checks(view)) if not check.ok]
+    process = _process(view)
+    return process, problems if process.ok else [process, *problems]
+
+
+def _summary(view: NodeView, process: Check, problems: list[Check]) -> dict[str, Any]:
+    return {
+        "role": view.role, "chain_id": view.network.chain_id, "account": view.account, "process": process.value,
+        "healthy": not problems, "problems": [each.document() for each in problems],
     }  # fmt: skip
 
 

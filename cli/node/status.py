@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,8 +14,14 @@ from cli.node.roles import NodeRole
 from cli.options import NodeConfigOption
 from cli.output import OutputFormat, OutputOption, emit, ether, plain
 
+HealthOption = Annotated[
+    bool, typer.Option("--health", help="Only the health and its reasons: the rest asks a node for all blocks of the network.")
+]
 
-def status(config: NodeConfigOption = Path(SETTINGS), output: OutputOption = OutputFormat.TABLE) -> None:
+
+def status(
+    config: NodeConfigOption = Path(SETTINGS), health: HealthOption = False, output: OutputOption = OutputFormat.TABLE
+) -> None:
     """Show the state of a node: its health with reasons, past and next duties, seats, earnings and losses.
 
     The command reads the node's settings and database and asks the chain. The node may be running or not. Of a monitor it shows
@@ -25,11 +31,12 @@ def status(config: NodeConfigOption = Path(SETTINGS), output: OutputOption = Out
 
     Example: bytewise status --config bytewise-watchtower/bytewise.toml
     """
-    from cli.node.state import monitor_state, node_state
+    from cli.node.state import monitor_state, node_health, node_state
     from cli.node.view import NodeView  # all import web3, which takes longer than a help page
 
     view = NodeView(config)
-    state = monitor_state(view) if view.role is NodeRole.MONITOR else node_state(view)
+    of_node = node_health if health else node_state
+    state = monitor_state(view) if view.role is NodeRole.MONITOR else of_node(view)
     emit(output, state, lambda: _print(Console(), state))
     raise typer.Exit(Exit.OK if state["healthy"] else Exit.NOT_READY)
 
@@ -39,7 +46,8 @@ def _print(console: Console, state: Mapping[str, Any]) -> None:
         console.print(plain(text, style), soft_wrap=True)
 
     who = f" {state['account']}" if state["account"] else ""
-    say(f"{state['role']}{who} on chain {state['chain_id']}, block {state['block']}", "bold")
+    at = f", block {state['block']}" if "block" in state else ""
+    say(f"{state['role']}{who} on chain {state['chain_id']}{at}", "bold")
     problems: Sequence[Mapping[str, str]] = state["problems"]
     say("healthy" if not problems else "NOT healthy", "bold green" if not problems else "bold red")
     for each in problems:
@@ -49,6 +57,8 @@ def _print(console: Console, state: Mapping[str, Any]) -> None:
     if "invariants" in state:
         for each in state["invariants"]:
             say(f"{each['state']:9} {each['invariant']}: {len(each['findings'])} findings {each['reason']}".rstrip())
+        return
+    if "balance_wei" not in state:
         return
     say(f"money     balance {ether(state['balance_wei'])}, worst case {ether(state['worst_case_wei'])}, "
         f"credit {ether(state['credit_wei'])}, stake {ether(state['stake_wei'])}")  # fmt: skip

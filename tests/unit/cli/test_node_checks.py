@@ -28,11 +28,12 @@ from chain.client.address_book import read_network, write_network
 from chain.deployment.calls import measured
 from chain.deployment.deploy import set_measurement
 from chain.deployment.params import DEVNET, ETHER
+from chain.reads.reader import SnapshotReader
 from chain.reads.records import Membership
 from chain.sending.keys import open_signer, save_signer
 from chain.sending.transactions import send_all
 from cli.__main__ import main
-from cli.node import chain_checks
+from cli.node import chain_checks, state
 from cli.node.host_checks import KernelClock, kernel_clock, memory_check, time_service_check
 from cli.node.registration import verifier_steps
 from cli.node.roles import NodeRole
@@ -196,6 +197,21 @@ def test_status_says_who_runs_and_what_is_wrong(watchtower: Node, capsys: pytest
     lease.acquire()
     found = verb(capsys, *words, wanted=Exit.NOT_READY)
     assert {each["name"] for each in found["problems"]} - OF_THIS_MACHINE == {"da"} and found["process"] == "running"
+
+
+def test_health_is_shown_without_events_of_the_past(
+    watchtower: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scanned(*_: object) -> None:
+        raise AssertionError("a range of events that grows with the network's age was read")
+
+    monkeypatch.setattr(state, "earnings", scanned)
+    monkeypatch.setattr(SnapshotReader, "opened", scanned)
+    words = ("status", "--config", str(watchtower.config), "--health")
+    found = verb(capsys, *words, wanted=Exit.NOT_READY)
+    assert {each["name"] for each in found["problems"]} - OF_THIS_MACHINE == {"process", "da"}
+    assert (found["role"], found["account"], found["healthy"]) == ("watchtower", watchtower.account, False)
+    assert main([*words]) == Exit.NOT_READY and "NOT healthy" in capsys.readouterr().out
 
 
 def test_verifier_is_registered_once_in_steps_that_were_shown_before(

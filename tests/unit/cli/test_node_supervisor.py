@@ -1,13 +1,18 @@
 """The supervisor of a node: what ends it, what is started again, and that it stops cleanly; with real processes."""
 
+import json
+import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s
 from bytewise.service.exit_codes import Exit
+from cli.node import run
 from cli.node.supervisor import NodeSupervisor, PasswordPipe, Program
 
 LIMIT_S = 30.0
@@ -95,3 +100,53 @@ def test_variables_of_settings_reach_no_dispensable_process(tmp_path: Path, monk
         each = Program(name, (sys.executable, "-c", source), needs_account=False, dispensable=dispensable)
         run_until(NodeSupervisor([program("stays", lives(tmp_path, f"beside-{name}")), each]), tmp_path / name, 5)
         assert (tmp_path / name).read_text() == expected
+
+
+def start_lines(folder: Path, patch: pytest.MonkeyPatch, settings: str, answer: Any) -> list[dict[str, Any]]:
+    """Log lines of the checks before the start of a node. `answer`: what `bytewise status` says, or raises."""
+    config, logged = folder / "bytewise.toml", []
+    config.write_text(settings)
+
+    def checked(command: tuple[str, ...], **_: Any) -> Any:
+        assert command[-6:] == ("status", "--config", str(config), "--health", "--output", "json"), command
+        if isinstance(answer, Exception):
+            raise answer
+        return subprocess.CompletedProcess(command, Exit.NOT_READY, json.dumps(answer).encode(), b"")
+
+    patch.setattr(run.subprocess, "run", checked)
+    patch.setattr(telemetry, "log", lambda event, **facts: logged.append({"event": event} | facts))
+    run._tell_problems(config)
+    return logged
+
+
+def lacking(*names: str) -> dict[str, Any]:
+    """The health of a member that fails these checks."""
+    problems = [{"name": each, "ok": False, "value": "v", "threshold": "t", "advice": "a"} for each in names]
+    return {"role": "member", "account": "0x11", "healthy": not names, "problems": problems}
+
+
+MEMBER, WITH_ENCLAVE = 'role = "member"\n', 'role = "member"\n[enclave]\n'
+
+
+@pytest.mark.parametrize(
+    ("settings", "failing", "named"),
+    [
+        (MEMBER, (), ()), (MEMBER, ("process",), ()), (MEMBER, ("process", "enclave"), ("enclave",)),
+        (WITH_ENCLAVE, ("process", "enclave"), ()), (WITH_ENCLAVE, ("enclave", "stake", "measurement"), ("stake", "measurement")),
+    ],
+)  # fmt: skip
+def test_start_names_each_failed_check_that_the_start_does_not_mend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str, failing: tuple[str, ...], named: tuple[str, ...]
+) -> None:
+    """The node starts an enclave only if its settings have one; else the enclave must answer before."""
+    lines = start_lines(tmp_path, monkeypatch, settings, lacking(*failing))
+    if not named:
+        assert lines == [{"event": "node.ready", "role": "member", "account": "0x11"}]
+        return
+    assert [(each["event"], each["check"]) for each in lines] == [("node.not_ready", name) for name in named]
+    assert all((each["found"], each["must_be"], each["do"]) == ("v", "t", "a") for each in lines)
+
+
+def test_start_whose_checks_take_too_long_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = start_lines(tmp_path, monkeypatch, MEMBER, subprocess.TimeoutExpired("status", run.LOOK_S))
+    assert [each["event"] for each in lines] == ["node.not_checked"] and "doctor" in lines[0]["do"]
