@@ -3,7 +3,10 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.records.environment import Environment
 from bytewise.service.checkpoints import CheckpointSettings
 from bytewise.service.housekeeping import BackupSettings, HousekeepingSettings
 from bytewise.service.listener import MetricsSettings
@@ -117,3 +120,13 @@ class OperatorSettings:
             raise ConfigurationError("role", f"{self.role}: this program runs an operator")
         if self.schema_version != SCHEMA_VERSION:
             raise ConfigurationError("schema_version", f"{self.schema_version}: this program reads {SCHEMA_VERSION}")
+
+
+def read_environment(path: Path) -> Environment:
+    """The environment of a file. `ConfigurationError` if the file has none."""
+    try:
+        return decode(Environment, path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(path.name, str(error.strerror)) from None
+    except Fault as error:
+        raise ConfigurationError(path.name, f"is no environment ({error}): name the registered one as canonical JSON") from None

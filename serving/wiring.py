@@ -22,7 +22,6 @@ from bytewise.inference.profiles import AnyEngine, open_engine, torch_instead
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.ports import Engine
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ConfigurationError, NotExact
 from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
 from bytewise.protocol.jobs import EpochRecord
@@ -65,7 +64,7 @@ from serving.pipeline import AnswerHook, Pipeline, PipelineDeps, unchanged_answe
 from serving.readiness import ReadinessWatch
 from serving.request_builder import ChatTokenizer, Offer, make_request
 from serving.request_queue import RequestQueue, RequestTicket
-from serving.settings import ModelSettings, OperatorSettings
+from serving.settings import ModelSettings, OperatorSettings, read_environment
 from verifier.stake.stake_record import StakeRecorder, StakeRecordReader
 from verifier.watch.horizon import HorizonWatch
 
@@ -288,7 +287,7 @@ class Operator:
         settings, clock, database = self._settings, lease.clock, lease.engine
         network = read_network(settings.network_file)
         operator = open_signer(settings.signer, network)
-        model, environment = settings.model, _environment(settings.model.environment_file)
+        model, environment = settings.model, read_environment(settings.model.environment_file)
         engine = _engine(model, environment)
         offer, tokenizer = _offer(settings, engine, environment, network.chain_id), Tokenizer(engine.artifact)
         gateway = load_signer(settings.gateway_key_file)
@@ -311,9 +310,7 @@ class Operator:
         reader = SnapshotReader(client, verify_code(client, network))
         fence = RestoreFence(database)
         sender = self._sender(client, network, lease, operator, fence)
-        readiness = ChainReadiness(
-            reader, operator.address, offer.environment.digest, offer.model_id, settings.signer.max_fee_wei
-        )
+        readiness = ChainReadiness(reader, operator.address, environment.digest, offer.model_id, settings.signer.max_fee_wei)
         batcher = self._batcher(offer, deps, readiness, sender, fence.restored is not None)
         own = BatchPages(reader, operator.address)
         duties = BatchDuties(own, sender, deps.receipt_store, deps.blobs, operator.address, network.anchor_domain)
@@ -390,15 +387,6 @@ def _engine(model: ModelSettings, environment: Environment) -> AnyEngine:
         model.artifact, environment, threads=model.threads, device=model.device, cache_bytes=model.cache_bytes,
         room=environment.limits.max_context,
     )  # fmt: skip
-
-
-def _environment(path: Path) -> Environment:
-    try:
-        return decode(Environment, path.read_bytes())
-    except OSError as error:
-        raise ConfigurationError(path.name, str(error.strerror)) from None
-    except Fault as error:
-        raise ConfigurationError(path.name, f"is no environment ({error}): name the registered one as canonical JSON") from None
 
 
 def _offer(settings: OperatorSettings, engine: AnyEngine, environment: Environment, chain_id: int) -> Offer:

@@ -4,8 +4,10 @@ import statistics
 import time
 from collections.abc import Iterator
 
+from bytewise.crypto.envelope import sealing_key
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decisions.snapshot import Holdings
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
 from bytewise.protocol.units import ZERO_DIGEST, hex0x
@@ -16,9 +18,12 @@ from bytewise.storage.protection import Protection
 from chain.client.rpc import LOGS_PER_CALL_BLOCKS, ChainClient, at_number
 from chain.deployment.lengths import finality_s, measured_block_s
 from cli.node.roles import JUDGES, NodeRole
+from cli.node.shard_checks import policy, share
 from cli.node.view import CheckOfNode, NodeView
 from cli.output import ether
+from serving.chain_view import ChainReadiness
 from serving.readiness import least_stake_wei, operator_required_wei
+from serving.settings import OperatorSettings, read_environment
 from verifier.jobs.shard_presence import ShardPresence
 from verifier.observation import measurement_check, required_wei
 from verifier.settings import NodeSettings
@@ -182,6 +187,28 @@ def balance(view: NodeView) -> Check:
     )  # fmt: skip
 
 
+def serving(view: NodeView) -> Check:
+    """Whether the operator may accept a request: what `/readyz` of its process requires of the chain, and a key epoch that its
+    settings accept."""
+    from bytewise.inference.artifact import artifact
+
+    settings = view.settings
+    assert isinstance(settings, OperatorSettings), "asked only for an operator"
+    environment, model_id = read_environment(settings.model.environment_file), artifact.model_id_of(settings.model.artifact)
+    chain = ChainReadiness(view.reader, view.account, environment.digest, model_id, settings.signer.max_fee_wei)
+    found = chain.read()
+    closed = found.closed_because
+    if closed is None and found.epoch is not None:
+        try:
+            sealing_key(found.epoch, settings.accept.simulated, settings.accept.rebuilt)
+        except ConfigurationError as error:
+            closed = str(error)
+    return Check(
+        "serving", closed is None, closed or "requests are accepted", "requests are accepted",
+        "Mend what the reason names: until then requests get no answer.",
+    )  # fmt: skip
+
+
 def worst_case_wei(view: NodeView) -> int:
     """Most wei that the role may pay before any comes back, as `/readyz` of its process requires it."""
     signer, settings, params = view.signer_settings, view.settings, _params(view)
@@ -243,4 +270,5 @@ def checks_of(role: NodeRole) -> tuple[CheckOfNode, ...]:
     staked = (registration, stake) if role in (*JUDGES, NodeRole.OPERATOR) else ()
     paying = (balance,) if role not in (NodeRole.MONITOR, NodeRole.SHARD) else ()
     judging = (registered_measurement, key_shards, vote_time, protection) if role in JUDGES else ()
-    return (*EVERYBODY, *staked, *paying, *judging)
+    own = {NodeRole.OPERATOR: (serving,), NodeRole.SHARD: (share, policy)}.get(role, ())
+    return (*EVERYBODY, *staked, *paying, *judging, *own)

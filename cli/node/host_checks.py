@@ -26,6 +26,7 @@ from bytewise.storage.nonce_lease import NonceLease
 from bytewise.tee.measurement import ENCLAVE_ENTRY, measure
 from bytewise.tee_simulated.td_quote import measurement_of
 from chain.reads.records import Status
+from cli.node import shard_checks
 from cli.node.roles import JUDGES, NodeRole
 from cli.node.view import CheckOfNode, NodeView
 from kms.settings import ShardSettings
@@ -316,10 +317,20 @@ def _certificate(view: NodeView) -> tuple[Path, Path]:
 def ports(view: NodeView) -> Check:
     """Whether the node's ports are free, or used by the running node itself."""
     taken = [f"{host}:{port}" for host, port in _listeners(view) if not _can_bind(host, port)]
-    return Check(
-        "ports", True, f"{', '.join(taken)} in use" if taken else "free", "free, or used by this node",
-        "If this node is not running, another program has its port.",
-    )  # fmt: skip
+    is_met = not taken or _is_running(view)
+    value = f"{', '.join(taken)} in use" + ("" if is_met else ", and this node does not run") if taken else "free"
+    return Check("ports", is_met, value, "free, or used by this node", "End the program that has the port, or name another port.")
+
+
+def _is_running(view: NodeView) -> bool:
+    """Whether a process of this node runs: it answers as this shard, or holds the lease of the account. A monitor has neither,
+    so its ports count as its own."""
+    if view.role is NodeRole.SHARD:
+        return shard_checks.process(view).ok
+    if view.role is NodeRole.MONITOR:
+        return True
+    lease = NonceLease(view.database, SystemClock(), view.network.chain_id, view.account)
+    return lease.leased_until() > SystemClock().now()
 
 
 def _listeners(view: NodeView) -> Iterator[tuple[str, int]]:

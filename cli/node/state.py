@@ -21,7 +21,7 @@ from chain.reads.attention import read_reveal, scored_range
 from chain.reads.earnings import Earnings, earnings
 from chain.reads.history import CourtHistory
 from cli.attention.score import account_row
-from cli.node import chain_checks, host_checks
+from cli.node import chain_checks, host_checks, shard_checks
 from cli.node.doctor import checked
 from cli.node.roles import JUDGES, NodeRole
 from cli.node.view import CheckOfNode, NodeView
@@ -73,15 +73,15 @@ def _vital_checks(view: NodeView) -> tuple[CheckOfNode, ...]:
     paying = (chain_checks.balance,) if role not in (NodeRole.SHARD, NodeRole.MONITOR) else ()
     enclave = (host_checks.enclave_answers, host_checks.measurement_approved) if role in JUDGES else ()
     judging = (chain_checks.registered_measurement,) if role in JUDGES else ()
-    return (host_checks.database, host_checks.disk, *own, chain_checks.head_age, *staked, *judging, *paying, *enclave)
+    other = {NodeRole.OPERATOR: (chain_checks.serving,), NodeRole.SHARD: (shard_checks.share, shard_checks.policy)}.get(role, ())
+    return (host_checks.database, host_checks.disk, *own, chain_checks.head_age, *staked, *judging, *paying, *other, *enclave)
 
 
 def _process(view: NodeView) -> Check:
     """Whether a process holds the account's lease, which a running node renews all the time."""
     advice = "Start it: `bytewise run`."
     if view.role is NodeRole.SHARD:
-        ports = host_checks.ports(view)
-        return Check("process", "in use" in ports.value, f"ports {ports.value}", "a running process", advice)
+        return shard_checks.process(view)
     try:
         until = NonceLease(view.database, SystemClock(), view.network.chain_id, view.account).leased_until()
     except BytewiseError as error:

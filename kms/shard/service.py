@@ -11,7 +11,7 @@ from bytewise.protocol.errors.actors import ConfigurationError, StaleBackup
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.evidence.policy_updates import PolicyState, PolicyTimes, first_policy_state
 from bytewise.protocol.jobs import Contracts, EpochRecord, key_domain
-from bytewise.protocol.keys.epochs import EpochDocument, EpochState
+from bytewise.protocol.keys.epochs import EpochDocument, EpochState, ShardInfo
 from bytewise.protocol.units import Address, address
 from bytewise.service import metrics, telemetry
 from bytewise.service.clock import ForwardClock, SystemClock
@@ -148,18 +148,17 @@ def serve_shard(
 def _add_checks(readiness: ReadinessRegistry, settings: ShardSettings, shard: Shard | None, chain_id: int) -> None:
     metrics.CONFIG_INFO.labels(network=str(chain_id), role="shard").set(1)
     watch_disk(readiness, settings.folder)
-    readiness.add("share", lambda: share_check(shard))
+    readiness.add("share", lambda: share_check(None if shard is None else shard.info()))
     readiness.started()
 
 
-def share_check(shard: Shard | None) -> Check:
+def share_check(info: ShardInfo | None) -> Check:
     """Checks whether the shard holds a share that is in force on the chain; so it also checks whether the shard can read the
-    chain."""
+    chain. `info`: what the shard says of itself; None if it serves no key epoch."""
     threshold, do = "in force", "See the log: the chain does not answer, or the folder lacks the newest share."
-    if shard is None:
+    if info is None:
         do = "Put the epoch document there after the ceremony, then restart."
         return Check("share", False, "no key epoch", threshold, do)
-    info = shard.info()
     value = {True: "in force", False: "not in force", None: "the chain was not read"}[info.in_force]
     return Check("share", info.in_force is True, f"epoch {info.epoch}, {value}", threshold, do)
 

@@ -37,7 +37,7 @@ from cli.node import chain_checks, state
 from cli.node.host_checks import KernelClock, kernel_clock, memory_check, time_service_check
 from cli.node.registration import verifier_steps
 from cli.node.roles import NodeRole
-from serving.readiness import FEE_MARGIN, operator_required_wei, receipt_room
+from serving.readiness import FEE_MARGIN, OPERATOR_GAS, operator_required_wei, receipt_room
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.fixtures.chain.devnet import MEASUREMENT, POOL, VERIFIERS, deployed, reader, signer, word
 from tests.fixtures.court.session import QUOTE, TRUE, DisputeFixture
@@ -48,8 +48,9 @@ from verifier.settings import NodeSettings
 
 STAKE = 32 * ETHER
 FEE_WEI = 7
-OF_THIS_MACHINE = {"old_state", "disk", "memory"}
-"""Checks that this machine decides: a chain from a saved state has no states before it, the disk may be full, memory broken."""
+OF_THIS_MACHINE = {"old_state", "disk", "memory", "ports"}
+"""Checks that this machine decides: a chain from a saved state has no states before it, the disk may be full, memory broken, and
+another program may have the port of metrics."""
 
 
 class Node(NamedTuple):
@@ -382,13 +383,13 @@ def test_operator_stake_is_enough_when_its_serving_has_room(receipts: int, short
     assert found.ok == (receipt_room(holdings(**account), money) > 0) == (short_wei == 0)
 
 
-def test_operator_needs_gas_a_batch_and_the_dearest_appeal_as_its_serving_asks() -> None:
+def test_operator_needs_gas_a_full_batch_and_the_dearest_appeal() -> None:
     dearest = max(DEVNET.appeal_bond(level) for level in range(2, DEVNET.committee.rounds + 1))
     view = seen(NodeRole.OPERATOR)
     price_wei = view.reader.snapshot(OTHER, BLOCK).price_wei
     anchoring_wei = FEE_MARGIN * DEVNET.shares.max_batch * price_wei
     required = operator_required_wei(DEVNET, price_wei, FEE_WEI)
-    assert chain_checks.worst_case_wei(view) == required == WATCHTOWER_GAS * FEE_WEI + anchoring_wei + dearest
+    assert chain_checks.worst_case_wei(view) == required == OPERATOR_GAS * FEE_WEI + anchoring_wei + dearest
     assert price_wei > 0 and chain_checks.balance(seen(NodeRole.OPERATOR, balance_wei=required)).ok
     assert not chain_checks.balance(seen(NodeRole.OPERATOR, balance_wei=required - 1)).ok
 

@@ -113,7 +113,7 @@ def start_lines(folder: Path, patch: pytest.MonkeyPatch, settings: str, answer: 
             raise answer
         return subprocess.CompletedProcess(command, Exit.NOT_READY, json.dumps(answer).encode(), b"")
 
-    patch.setattr(run.subprocess, "run", checked)
+    patch.setattr(subprocess, "run", checked)
     patch.setattr(telemetry, "log", lambda event, **facts: logged.append({"event": event} | facts))
     run._tell_problems(config)
     return logged

@@ -10,7 +10,7 @@ from tests.fixtures.metric_values import value_of
 
 
 def test_share_in_force_is_ready(tmp_path: Path) -> None:
-    found = share_check(World(tmp_path).shard(1))
+    found = share_check(World(tmp_path).shard(1).info())
     assert found.ok and found.value == "epoch 1, in force" and value_of("bytewise_kms_share_in_force") == 1
 
 
@@ -22,7 +22,7 @@ def test_share_without_a_readable_chain_is_not_ready(tmp_path: Path) -> None:
         raise TryAgain("chain", "no answer")
 
     world.chain.shares = unreachable  # type: ignore[method-assign]
-    found = share_check(shard)
+    found = share_check(shard.info())
     assert not found.ok and "the chain was not read" in found.value and value_of("bytewise_kms_share_in_force") == 0
 
 

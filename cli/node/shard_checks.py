@@ -1,0 +1,98 @@
+"""Checks of a key shard for `bytewise doctor` and `bytewise status`: its process, its share and its appraisal policy."""
+
+import ssl
+from http import HTTPStatus
+
+import httpx2
+
+from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.protocol.keys.epochs import EpochState, ShardInfo
+from bytewise.protocol.units import hex0x
+from bytewise.service.readiness import Check
+from bytewise.tee.policy import read_policy
+from cli.node.view import NodeView
+from kms.settings import ShardSettings
+from kms.storage import keyring
+from kms.storage.sealing import open_sealer
+
+CALL_S = 5.0
+
+
+def shard_info(settings: ShardSettings) -> ShardInfo | None:
+    """What the running shard says of its share; None if it serves no key epoch. `TryAgain` if no process with the TLS key of
+    this folder answers at its port."""
+    place = f"[{settings.host}]:{settings.port}" if ":" in settings.host else f"{settings.host}:{settings.port}"
+    try:
+        trust = ssl.create_default_context(cadata=keyring.certificate(settings.folder))
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigurationError(keyring.TLS_CERTIFICATE, f"is no certificate: {error}") from None
+    # The certificate names the public address. Only a process with the key of this folder can show it.
+    trust.check_hostname = False
+    try:
+        with httpx2.Client(verify=trust, timeout=CALL_S, trust_env=False) as client:
+            answer = client.get(f"https://{place}/v1/info")
+    except httpx2.HTTPError as error:
+        raise TryAgain(place, f"this shard does not answer ({type(error).__name__})") from None
+    if answer.status_code == HTTPStatus.NOT_FOUND:
+        return None
+    if answer.status_code != HTTPStatus.OK:
+        raise TryAgain(place, f"the shard answers with status {answer.status_code}")
+    return decode(ShardInfo, answer.content)
+
+
+def process(view: NodeView) -> Check:
+    """Whether the shard's own process answers at its port."""
+    settings, found = _settings(view), "running"
+    try:
+        shard_info(settings)
+    except BytewiseError as error:
+        found = str(error)
+    return Check("process", found == "running", found, "a running process", "Start it: `bytewise run`.")
+
+
+def share(view: NodeView) -> Check:
+    """Whether the shard has the share that is in force: as `/readyz` of the running process says, or in its folder before the
+    start."""
+    from kms.shard.service import share_check  # imports the web server
+
+    settings = _settings(view)
+    try:
+        return share_check(shard_info(settings))
+    except TryAgain:
+        pass
+    if not settings.epoch_file.exists():
+        return share_check(None)
+    epoch = keyring.load_document(settings.epoch_file).record.epoch
+    on_chain, threshold = view.reader.epoch_on_chain(epoch, view.head), "the share in force in the folder"
+    advice = "`bytewise key open` puts the epoch on the chain; take its newest document."
+    if on_chain.state is EpochState.NONE:
+        return Check("share", False, f"epoch {epoch} is not on the chain", threshold, advice)
+    if settings.sealing.wrap:
+        return Check("share", True, f"epoch {epoch}, sealed by wrap_command, not opened", threshold, advice)
+    sealer = open_sealer(settings.folder, settings.sealing)
+    keyring.find_share(settings.folder, epoch, keyring.split_commitments(on_chain.commitments), sealer)
+    return Check("share", True, f"epoch {epoch}, in the folder", threshold, advice)
+
+
+def policy(view: NodeView) -> Check:
+    """Whether the shard appraises enclaves by the policy that the chain names. A shard with another policy releases nothing."""
+    settings, threshold = _settings(view), "the policy that the chain names"
+    try:
+        info = shard_info(settings)
+        own = None if info is None else info.policy
+    except TryAgain:
+        own = read_policy(settings.policy_file).digest if settings.epoch_file.exists() else None
+    advice = "Take the newest policy as policy_file, and restart the shard."
+    if own is None:
+        return Check("policy", True, "needed with the first key epoch", threshold, advice)
+    named = view.reader.snapshot(view.account, view.head).policy
+    value = f"{hex0x(own)[:18]}…" + ("" if own == named else f", the chain names {hex0x(named)[:18]}…")
+    return Check("policy", own == named, value, threshold, advice)
+
+
+def _settings(view: NodeView) -> ShardSettings:
+    settings = view.settings
+    assert isinstance(settings, ShardSettings), "asked only for a shard"
+    return settings

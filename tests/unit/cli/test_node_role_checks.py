@@ -1,0 +1,153 @@
+"""Checks of `bytewise doctor` and `status` that one role has: an operator that may serve, a shard with the share in force."""
+
+import socket
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bytewise.protocol.encoding import encode
+from bytewise.protocol.keys.epochs import EpochState
+from bytewise.protocol.units import Digest
+from bytewise.service.clock import SystemClock
+from bytewise.storage.engine import open_database
+from bytewise.storage.nonce_lease import NonceLease
+from cli.demo.site import free_ports
+from cli.node import chain_checks, host_checks, shard_checks, state
+from cli.node.doctor import checked
+from cli.node.roles import NodeRole
+from cli.node.view import NodeView
+from tests.fixtures.cli.new_node import new_node
+from tests.fixtures.kms.governed_policy import settings
+from tests.fixtures.kms.release_network import World, https_config, https_servers
+from tests.fixtures.serving.open_readiness import OPEN
+
+
+def shard(world: World, **changes: object) -> Any:
+    """The first shard of this network before the network's chain."""
+    made = settings(world, port=world.ports[0], **changes)
+    facts = world.chain.facts
+    on_chain = SimpleNamespace(state=EpochState.ACTIVE, commitments=facts.commitments)
+    reader = SimpleNamespace(
+        epoch_on_chain=lambda epoch, block: on_chain, snapshot=lambda who, block: SimpleNamespace(policy=facts.policy)
+    )
+    (world.folder / "policy.json").write_bytes(encode(world.policy))
+    return SimpleNamespace(role=NodeRole.SHARD, settings=made, reader=reader, head=100, account=world.signers()[0].address)
+
+
+def results(view: Any) -> dict[str, bool]:
+    """Results of a shard's own checks, by name."""
+    return {
+        each.name: each.ok for each in (checked(f, view) for f in (shard_checks.process, shard_checks.share, shard_checks.policy))
+    }
+
+
+def test_running_shard_is_healthy_only_with_share_and_policy_in_force(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    view, running = shard(world), world.shard(1)
+    with world.serving((1, running)):
+        assert results(view) == {"process": True, "share": True, "policy": True}
+        assert shard_checks.share(view).value == "epoch 1, in force"
+        view.reader.snapshot = lambda who, block: SimpleNamespace(policy=Digest(b"\x55" * 32))
+        assert results(view) == {"process": True, "share": True, "policy": False}
+        world.chain.away = True
+        assert results(shard(world))["process"]
+    world.chain.away = False
+    world.chain.facts = replace(world.chain.facts, commitments=World(make(tmp_path / "other")).chain.facts.commitments)
+    with world.serving((1, world.shard(1))):
+        assert results(shard(world)) == {"process": True, "share": False, "policy": True}
+
+
+def make(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def test_shard_before_its_start_needs_the_share_in_force_in_its_folder(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    view = shard(world)
+    assert results(view) == {"process": False, "share": True, "policy": True}
+    for file in world.settings.shards[0].folder.glob("share-*"):
+        file.unlink()
+    assert results(view) == {"process": False, "share": False, "policy": True}
+    view.reader.epoch_on_chain = lambda epoch, block: SimpleNamespace(state=EpochState.NONE, commitments=b"")
+    assert shard_checks.share(view).value == "epoch 1 is not on the chain"
+    (world.folder / "epoch.json").unlink()
+    assert shard_checks.share(view).value == "no key epoch" and not shard_checks.share(view).ok and shard_checks.policy(view).ok
+
+
+def test_other_program_at_the_port_is_not_the_running_shard(tmp_path: Path) -> None:
+    """It has another TLS key, as another shard that got the wrong port."""
+    world = World(tmp_path)
+    other = https_config(shard_app(world), world.ports[0], world.settings.shards[1].folder)
+    with https_servers([other]):
+        assert not shard_checks.process(shard(world)).ok and "does not answer" in shard_checks.process(shard(world)).value
+        view = shard(world, channel_port=free_ports(1)[0])
+        found = host_checks.ports(view)
+        assert not found.ok and str(world.ports[0]) in found.value and "does not run" in found.value
+
+
+def shard_app(world: World) -> Any:
+    from kms.shard.api import build_app
+
+    return build_app(world.shard(2))
+
+
+def test_role_decides_which_of_these_checks_doctor_and_status_have() -> None:
+    for role, own in ((NodeRole.SHARD, {"share", "policy"}), (NodeRole.OPERATOR, {"serving"}), (NodeRole.MEMBER, set())):
+        node: Any = SimpleNamespace(role=role)
+        listed = (
+            {each.__name__ for each in functions} for functions in (chain_checks.checks_of(role), state._vital_checks(node))
+        )
+        assert all(names & {"share", "policy", "serving"} == own for names in listed)
+
+
+@pytest.fixture
+def operator(tmp_path: Path) -> NodeView:
+    """A new operator on free ports."""
+    config = new_node(tmp_path, NodeRole.OPERATOR)
+    listen, metrics = free_ports(2)
+    text = config.read_text()
+    config.write_text(text.replace("port = 8443", f"port = {listen}").replace("port = 9464", f"port = {metrics}"))
+    return NodeView(config)
+
+
+def test_port_of_another_program_fails_unless_the_node_runs(operator: NodeView) -> None:
+    assert host_checks.ports(operator) == ("ports", True, "free", *host_checks.ports(operator)[3:])
+    made: Any = operator.settings
+    with socket.create_server((made.listen.host, made.listen.port)):
+        found = host_checks.ports(operator)
+        assert not found.ok and f":{made.listen.port} in use" in found.value and "does not run" in found.value
+        lease = NonceLease(open_database(made.db.location), SystemClock(), operator.network.chain_id, operator.account)
+        lease.acquire()
+        assert host_checks.ports(operator).ok
+
+
+@pytest.mark.parametrize(
+    ("changes", "accepts", "reason"),
+    [
+        ({}, True, "requests are accepted"), ({"environment_active": False}, True, "this environment is not active"),
+        ({"epoch": None}, True, "no key epoch is open"), ({"judged": False}, True, "too few verifiers could judge an answer"),
+        ({"balance_wei": 0}, True, "the account has too little ether"), ({}, False, "accept.simulated"),
+    ],
+)  # fmt: skip
+def test_doctor_fails_for_an_operator_that_would_serve_nobody(
+    operator: NodeView, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], accepts: bool, reason: str
+) -> None:
+    made: Any = operator.settings
+    asked: list[Any] = []
+
+    def chain(reader: object, *terms: object) -> Any:
+        asked.append(terms)
+        return SimpleNamespace(read=lambda: replace(OPEN, **changes))
+
+    monkeypatch.setattr(chain_checks, "ChainReadiness", chain)
+    view: Any = SimpleNamespace(
+        settings=replace(made, accept=replace(made.accept, simulated=accepts)), reader=None, account=operator.account
+    )
+    found = chain_checks.serving(view)
+    assert found.ok == (reason == "requests are accepted") and reason in found.value
+    ((account, _environment, _model, fee_wei),) = asked
+    assert (account, fee_wei) == (operator.account, made.signer.max_fee_wei)
