@@ -10,6 +10,7 @@ from bytewise.protocol import encoding
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.records import MalformedValue, WrongFields
 from bytewise.protocol.jobs import MAX_MESSAGE_BYTES
+from bytewise.service.peers import seconds_left
 
 _LENGTH_BYTES = 4
 _CHUNK_BYTES = 2**16
@@ -31,20 +32,21 @@ def send_raw(peer: socket.socket, raw: bytes) -> None:
         raise TryAgain("job socket", type(error).__name__) from None
 
 
-def receive(peer: socket.socket, *expected: type) -> Any:
+def receive(peer: socket.socket, *expected: type, until: float | None = None) -> Any:
     """The next message, of one of the expected classes.
 
-    `TryAgain` if the peer closes or stalls within a message; a `Fault` for a message that is too long or has another class.
+    `TryAgain` if the peer closes or stalls within a message, or has not sent all of it at `until`, a moment of `monotonic_s`. A
+    `Fault` for a message that is too long or has another class.
     """
-    return parse_message(receive_raw(peer), *expected)
+    return parse_message(receive_raw(peer, until), *expected)
 
 
-def receive_raw(peer: socket.socket) -> bytes:
+def receive_raw(peer: socket.socket, until: float | None = None) -> bytes:
     """The bytes of the next message, of any content. `TryAgain` and `MalformedValue` as `receive`."""
-    length = int.from_bytes(_read(peer, _LENGTH_BYTES), "big")
+    length = int.from_bytes(_read(peer, _LENGTH_BYTES, until), "big")
     if not 0 < length <= MAX_MESSAGE_BYTES:
         raise MalformedValue("job message", f"{length} bytes")
-    return _read(peer, length)
+    return _read(peer, length, until)
 
 
 def parse_message(raw: bytes, *expected: type) -> Any:
@@ -81,10 +83,12 @@ def receive_stream(peer: socket.socket) -> socket.socket:
     raise MalformedValue("job socket", "expected exactly one stream")
 
 
-def _read(peer: socket.socket, size: int) -> bytes:
+def _read(peer: socket.socket, size: int, until: float | None) -> bytes:
     data = bytearray()
     while len(data) < size:
         try:
+            if until is not None:
+                peer.settimeout(seconds_left(until))
             chunk = peer.recv(min(size - len(data), _CHUNK_BYTES))
         except OSError as error:
             raise TryAgain("job socket", type(error).__name__) from None

@@ -18,7 +18,7 @@ from bytewise.protocol.jobs import JobFailed, Prepared
 from bytewise.service import frames, telemetry
 from verifier.cluster.ray_agents import AgentRefused, RayAgents
 from verifier.cluster.settings import BridgeSettings
-from verifier.jobs.cluster_messages import AskCluster, ClaimAgent
+from verifier.jobs.cluster_messages import AskCluster, ClaimAgent, ResultTaken
 from verifier.jobs.enclave_client import ENDING_S
 
 MESSAGE_TIMEOUT_S = 30.0
@@ -89,7 +89,18 @@ def _run_job(peer: socket.socket, claim: ClaimAgent, settings: BridgeSettings, a
             if isinstance(prepared, Prepared):
                 job = frames.receive_raw(peer)
                 frames.send_raw(peer, lease.call("run", job, prepared.limit_s + 2 * ENDING_S, is_wanted))
+                if _is_taken(peer):
+                    lease.note_result(claim.receipt_id)
             return
+
+
+def _is_taken(peer: socket.socket) -> bool:
+    """Whether the duty process accepted the result. Only it can check the quote."""
+    try:
+        frames.receive(peer, ResultTaken)
+    except BytewiseError:
+        return False
+    return True
 
 
 def _send(peer: socket.socket, message: object) -> None:

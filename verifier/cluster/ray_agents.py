@@ -26,6 +26,8 @@ POLL_S = 0.2
 LOOK_S = 2.0
 """Seconds between two questions whether a free agent still has its enclave: Ray may have started it again."""
 NAMESPACE = "bytewise"
+REMEMBERED = 100
+"""Receipts that the bridge remembers of each agent."""
 
 
 class AgentRefused(Exception):
@@ -47,7 +49,15 @@ class _Agent:
         self.problem = "is starting"
         self.call: Any = None
         self.look_at = 0.0
-        self.receipts: list[Digest] = []
+        self.answered: list[Digest] = []
+        """Receipts about which it gave a result that was accepted, the newest ones."""
+        self.failed: list[Digest] = []
+        """Receipts of leases that ended without one, or that go on, the newest ones."""
+
+    def preference(self, receipt_id: Digest) -> tuple[bool, bool]:
+        """The lowest of all agents gets the job. Shards count instances, so the agent that gave a result about the receipt comes
+        first. An agent that failed it comes last: its machine may be hostile."""
+        return receipt_id in self.failed, receipt_id not in self.answered
 
 
 class Lease(NamedTuple):
@@ -61,6 +71,11 @@ class Lease(NamedTuple):
         """The answer of the agent's method. `TryAgain` if the agent died, gave no answer in time or something else than an
         answer, or if the job is not wanted any more."""
         return self.agents.ask(self, name, argument, limit_s, is_wanted)
+
+    def note_result(self, receipt_id: Digest) -> None:
+        """Notes that the duty process accepted the agent's result about a receipt."""
+        self.agent.failed = [each for each in self.agent.failed if each != receipt_id]
+        self.agent.answered = [*self.agent.answered[1 - REMEMBERED :], receipt_id]
 
 
 class RayAgents:
@@ -89,10 +104,9 @@ class RayAgents:
 
     @contextmanager
     def lease(self, model_id: Digest, receipt_id: Digest) -> Iterator[Lease]:
-        """A free agent beside an enclave with the model; if one had a job about this receipt, that one. `AgentRefused` if none is
-        free in time."""
+        """A free agent beside an enclave with the model, by its preference. `AgentRefused` if none is free in time."""
         agent = self._take(model_id, receipt_id)
-        agent.receipts = [*agent.receipts[-99:], receipt_id]
+        agent.failed = [*agent.failed[1 - REMEMBERED :], receipt_id]
         fence = next(self._fences)
         try:
             yield Lease(self, agent, fence)
@@ -149,7 +163,7 @@ class RayAgents:
                 fitting = [each for each in self._agents if each.model_id == model_id]
                 free = [each for each in fitting if each.is_open and not each.is_leased and each.call is None]
                 if free:
-                    agent = next((each for each in free if receipt_id in each.receipts), free[0])
+                    agent = min(free, key=lambda each: each.preference(receipt_id))
                     agent.is_leased = True
                     return agent
                 if not any(each.is_open for each in fitting):

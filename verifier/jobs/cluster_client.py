@@ -5,6 +5,8 @@ The client accepts a result only if its quote shows that an approved enclave jud
 and change no vote.
 """
 
+import contextlib
+import math
 import socket
 from pathlib import Path
 
@@ -17,9 +19,11 @@ from bytewise.protocol.evidence.claims import ResultStatement, host_claims_of
 from bytewise.protocol.jobs import JobFailed, JobResult, Prepared, RunJob
 from bytewise.protocol.units import Digest
 from bytewise.service import frames, telemetry
+from bytewise.service.clock import monotonic_s
+from bytewise.service.peers import seconds_left
 from bytewise.service.readiness import Check
 from bytewise.tee.appraisal import verify_result_quote
-from verifier.jobs.cluster_messages import AskCluster, ClaimAgent, ClaimRefused, ClusterState
+from verifier.jobs.cluster_messages import AskCluster, ClaimAgent, ClaimRefused, ClusterState, ResultTaken
 from verifier.jobs.enclave_client import ENDING_S, verify_result
 from verifier.jobs.enclave_presence import EnclaveAway, EnclaveUnsuited
 
@@ -36,15 +40,21 @@ class ClusterClient:
         self._path = path
         self._prepare_timeout_s = prepare_timeout_s
         self._limit_s = 0
+        self._until = math.inf
         self._peer: socket.socket | None = None
+
+    def end_within(self, seconds: float) -> None:
+        """Ends the next conversation after so many seconds, whatever time its agent asks for. Its job then is `EnclaveAway`."""
+        self._until = monotonic_s() + seconds
 
     def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
         """A fresh transport key of an enclave of the cluster. `EnclaveAway` if the bridge or the cluster is away,
         `EnclaveUnsuited` if it lacks only this model or a free agent."""
-        peer = self._connected(4 * self._prepare_timeout_s)
+        until = self._end(4 * self._prepare_timeout_s)
+        peer = self._connected(until)
         try:
             frames.send(peer, ClaimAgent(receipt_id, model_id))
-            answer = frames.receive(peer, Prepared, ClaimRefused, JobFailed)
+            answer = frames.receive(peer, Prepared, ClaimRefused, JobFailed, until=until)
         except (Fault, TryAgain) as error:
             self.close()
             raise EnclaveAway("cluster", str(error)) from None
@@ -58,17 +68,25 @@ class ClusterClient:
         raise EnclaveAway("cluster", answer.error[:500] if isinstance(answer, JobFailed) else "asks for too much time")
 
     def run(self, job: RunJob) -> JobResult:
-        """The result of an approved enclave. `TryAgain` if the agent or its machine died, `EnclaveAway` if the answer is not the
-        result of this job: then another enclave must judge."""
+        """The result of an approved enclave. `TryAgain` if the agent or its machine died. `EnclaveAway` if the answer is not the
+        result of this job, or did not come in time (`end_within`): then another enclave must judge."""
         peer = self._peer
         if peer is None:
             raise TryAgain("cluster", "no prepared job")
-        peer.settimeout(self._limit_s + 3 * ENDING_S)
+        until = self._end(self._limit_s + 3 * ENDING_S)
         try:
+            peer.settimeout(_left_s(until))
             frames.send(peer, job)
-            answer = frames.receive(peer, JobResult, JobFailed)
+            answer = frames.receive(peer, JobResult, JobFailed, until=until)
             if isinstance(answer, JobResult):
-                return verify_quoted_result(job, verify_result(job, answer))
+                result = verify_quoted_result(job, verify_result(job, answer))
+                with contextlib.suppress(TryAgain):
+                    frames.send(peer, ResultTaken(job.ticket.receipt_id))
+                return result
+        except TryAgain:
+            if monotonic_s() < self._until:
+                raise
+            raise EnclaveAway("cluster", "gave no result in its share of the time that the job has") from None
         except Fault as error:
             do = "Find out who else uses this Ray cluster; drop the machine."
             telemetry.log_error("cluster.answer_refused", error, receipt=job.ticket.receipt_id, do=do)
@@ -79,10 +97,11 @@ class ClusterClient:
 
     def state(self) -> ClusterState:
         """What the cluster can do now. `TryAgain` if the bridge is away."""
-        peer = self._connected(STATE_TIMEOUT_S)
+        until = monotonic_s() + STATE_TIMEOUT_S
+        peer = self._connected(until)
         try:
             frames.send(peer, AskCluster(True))
-            found: ClusterState = frames.receive(peer, ClusterState)
+            found: ClusterState = frames.receive(peer, ClusterState, until=until)
             return found
         except Fault as error:
             raise TryAgain("cluster", str(error)) from None
@@ -95,10 +114,14 @@ class ClusterClient:
             self._peer.close()
             self._peer = None
 
-    def _connected(self, timeout_s: float) -> socket.socket:
+    def _end(self, limit_s: float) -> float:
+        return min(self._until, monotonic_s() + limit_s)
+
+    def _connected(self, until: float) -> socket.socket:
         self.close()
+        left_s = _left_s(until)
         peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        peer.settimeout(timeout_s)
+        peer.settimeout(left_s)
         try:
             peer.connect(str(self._path))
         except OSError as error:
@@ -106,6 +129,13 @@ class ClusterClient:
             raise EnclaveAway("bridge", f"{self._path.name}: {error.strerror or type(error).__name__}") from None
         self._peer = peer
         return peer
+
+
+def _left_s(until: float) -> float:
+    try:
+        return seconds_left(until)
+    except TimeoutError:
+        raise EnclaveAway("cluster", "has no time left for the job") from None
 
 
 def verify_quoted_result(job: RunJob, result: JobResult) -> JobResult:

@@ -1,6 +1,7 @@
 """Messages between the duty process and the bridge: canonical JSON after a 4-byte length, as on a job socket.
 
-A conversation is `ClaimAgent` → `Prepared`, then `RunJob` → `JobResult`. The bridge passes the second pair on without reading it.
+A conversation is `ClaimAgent` → `Prepared`, then `RunJob` → `JobResult` → `ResultTaken`. The bridge passes job and result on
+without reading them.
 """
 
 from dataclasses import dataclass
@@ -26,6 +27,14 @@ class ClaimRefused:
     """What is missing, and what to do."""
     unsuited: bool
     """Whether the cluster takes other jobs: the model is unknown, or all agents of this model are busy."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultTaken:
+    """Says that the duty process accepted the result. Without it, the bridge prefers another agent for this receipt."""
+
+    receipt_id: Digest
+    """Receipt that the job was about."""
 
 
 @dataclass(frozen=True, slots=True)

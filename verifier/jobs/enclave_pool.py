@@ -3,15 +3,19 @@
 Each thread serves one enclave: one beside this process, or one of a cluster. Each own enclave is a group, and the cluster is one.
 Groups fail independently: while one accepts no job, the others go on, and a job that one group refuses goes to another. A pool
 sheds an audit that would begin too late, so that votes and other audits get the time. It never sheds a vote.
+
+Machines of the cluster are untrusted. Where an own enclave suits a job, a conversation with the cluster ends when half of the
+time is over, so that the own enclave gets the job. A job that the cluster failed goes to an own enclave that is idle.
 """
 
 import bisect
+import functools
 import threading
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from prometheus_client import Gauge
 
@@ -31,6 +35,8 @@ REMEMBERED = 4096
 """Jobs of which results, instances with a ticket and shedding are remembered, the newest ones."""
 MEASURED = 64
 """Jobs whose duration says how long the next one takes."""
+CLUSTER = "cluster"
+"""Group of all enclaves that are reached over the bridge."""
 _JOIN_S = 2.0
 _IDLE_S = 60.0
 _POLL_S = 0.25
@@ -40,14 +46,25 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+class ClusterJobs(EnclaveJobs, Protocol):
+    """One conversation at a time with an enclave of a cluster."""
+
+    def end_within(self, seconds: float) -> None:
+        """Ends the next conversation after so many seconds, whatever time its machine asks for."""
+        ...
+
+
 class EnclavePool:
     """A queue of jobs, and a thread for each enclave. Implements `JobPool`."""
 
     def __init__(
-        self, own: Sequence[EnclaveJobs], cluster: Sequence[EnclaveJobs] = (), monotonic: Callable[[], float] = monotonic_s
-    ) -> None:
-        """`own`: enclaves beside this process. `cluster`: one client for each job that may run in the cluster at once."""
+        self, own: Sequence[EnclaveJobs], cluster: Sequence[ClusterJobs] = (), monotonic: Callable[[], float] = monotonic_s,
+        own_has: Callable[[Digest], bool] = lambda _: True,
+    ) -> None:  # fmt: skip
+        """`own`: enclaves beside this process. `cluster`: one client for each job that may run in the cluster at once. `own_has`:
+        whether an own enclave may take jobs about a model."""
         self._monotonic = monotonic
+        self._own_has = own_has
         self._condition = threading.Condition()
         self._waiting: list[_Queued] = []
         self._jobs: dict[JobKey, _Queued] = {}
@@ -57,17 +74,25 @@ class EnclavePool:
         self._broken: BaseException | None = None
         self._seconds: deque[float] = deque(maxlen=MEASURED)
         self._tickets: _Recent[JobKey, set[Digest]] = _Recent()
+        self._failed: _Recent[JobKey, bool] = _Recent()
+        """Jobs that the cluster failed."""
+        self._idle: Counter[str] = Counter()
+        """Threads that wait for a job, by group."""
         self._shed: _Recent[JobKey, bool] = _Recent()
+        self._unsuited: _Recent[JobKey, bool] = _Recent()
         self._results = ResultComparison()
-        lanes = [(self._group(f"own {number}", metrics.ENCLAVE_UP), each) for number, each in enumerate(own, 1)]
-        whole = self._group("cluster", metrics.CLUSTER_UP)
+        alone = [self._group(f"own {number}", metrics.ENCLAVE_UP) for number in range(1, len(own) + 1)]
+        whole = self._group(CLUSTER, metrics.CLUSTER_UP)
         # Until a first job has found it; a node without a cluster misses none.
         metrics.CLUSTER_UP.set(not cluster)
-        lanes += [(whole, each) for each in cluster]
-        self._groups = list(dict.fromkeys(group for group, _ in lanes))
+        self._groups = [*alone, *([whole] if cluster else [])]
+        lanes: list[tuple[_Group, _LimitFor]] = [
+            *((group, functools.partial(self._limited, each)) for group, each in zip(alone, own, strict=True)),
+            *((whole, functools.partial(self._limited_in_cluster, each)) for each in cluster),
+        ]
         self._threads = [
-            threading.Thread(target=self._loop, args=(enclave, group), name=f"jobs-{number}", daemon=True)
-            for number, (group, enclave) in enumerate(lanes)
+            threading.Thread(target=self._loop, args=(limit, group), name=f"jobs-{number}", daemon=True)
+            for number, (group, limit) in enumerate(lanes)
         ]
         for thread in self._threads:
             thread.start()
@@ -126,10 +151,26 @@ class EnclavePool:
     def _group(self, name: str, up: Gauge) -> "_Group":
         return _Group(name, EnclavePresence(self._monotonic, name, up))
 
-    def _loop(self, enclave: EnclaveJobs, group: "_Group") -> None:
+    def _limited(self, enclave: EnclaveJobs, queued: "_Queued") -> EnclaveJobs:
+        return _LimitedEnclave(enclave, self._instances(queued))
+
+    def _limited_in_cluster(self, enclave: ClusterJobs, queued: "_Queued") -> EnclaveJobs:
+        return _LimitedCluster(enclave, self._instances(queued), functools.partial(self._share_s, queued))
+
+    def _instances(self, queued: "_Queued") -> set[Digest]:
+        with self._condition:
+            return self._tickets.setdefault(queued.order.key, set())
+
+    def _share_s(self, queued: "_Queued", model_id: Digest) -> float:
+        """Seconds that the cluster may take for a job."""
+        left_s = queued.until - self._monotonic()
+        others = any(each.is_own and each.name not in queued.refused for each in self._groups)
+        return left_s / 2 if others and self._own_has(model_id) else left_s
+
+    def _loop(self, limit: "_LimitFor", group: "_Group") -> None:
         while (queued := self._take(group)) is not None:
             began = monotonic_s()
-            outcome = self._run(queued.order, enclave, group)
+            outcome = self._run(queued, limit, group)
             seconds = monotonic_s() - began
             _count(queued.order.key[0], outcome, seconds)
             if outcome is None:
@@ -139,13 +180,17 @@ class EnclavePool:
     def _take(self, group: "_Group") -> "_Queued | None":
         """The next job for this group; None when the pool stops."""
         with self._condition:
-            while not self._stopped and self._broken is None:
-                found = self._next(group)
-                if found is not None:
-                    self._waiting.remove(found)
-                    return found
-                self._condition.wait(_POLL_S if self._waiting else _IDLE_S)
-            return None
+            self._idle[group.name] += 1
+            try:
+                while not self._stopped and self._broken is None:
+                    found = self._next(group)
+                    if found is not None:
+                        self._waiting.remove(found)
+                        return found
+                    self._condition.wait(_POLL_S if self._waiting else _IDLE_S)
+                return None
+            finally:
+                self._idle[group.name] -= 1
 
     def _next(self, group: "_Group") -> "_Queued | None":
         # While every group pauses, jobs are taken and refused at once, so that their parts learn of it.
@@ -156,18 +201,23 @@ class EnclavePool:
                 self._waiting.remove(each)
                 del self._jobs[each.order.key]
                 self._note_shed(each.order.key)
-            elif group.name not in each.refused:
+            elif group.name not in each.refused and (group.is_own or not self._waits_for_own(each)):
                 return each
         return None
 
-    def _run(self, order: JobOrder, enclave: EnclaveJobs, group: "_Group") -> JobResult | BytewiseError | None:
-        presence = group.presence
+    def _waits_for_own(self, queued: "_Queued") -> bool:
+        """Whether the cluster failed this job and an own enclave can take it now."""
+        return queued.order.key in self._failed and any(
+            each.is_own and self._idle[each.name] > 0 and not each.presence.pausing and each.name not in queued.refused
+            for each in self._groups
+        )
+
+    def _run(self, queued: "_Queued", limit: "_LimitFor", group: "_Group") -> JobResult | BytewiseError | None:
+        presence, order = group.presence, queued.order
         if presence.pausing:
             return EnclaveAway("enclave", "took no job a moment ago")  # this one waited behind the one that found out
-        with self._condition:
-            instances = self._tickets.setdefault(order.key, set())
         try:
-            result = order.run(_LimitedEnclave(enclave, instances))
+            result = order.run(limit(queued))
             presence.found()
             self._results.note(order.receipt_id, result)
             return result
@@ -188,15 +238,24 @@ class EnclavePool:
 
     def _finish(self, queued: "_Queued", outcome: JobResult | BytewiseError, seconds: float, group: "_Group") -> None:
         with self._condition:
+            if not group.is_own and not isinstance(outcome, JobResult | EnclaveUnsuited):
+                self._failed[queued.order.key] = True
             if isinstance(outcome, EnclaveAway):
                 queued.refused.add(group.name)
                 if any(each.name not in queued.refused for each in self._groups):
                     bisect.insort(self._waiting, queued)
                     self._condition.notify_all()
                     return
+                if isinstance(outcome, EnclaveUnsuited):
+                    self._note_unsuited(queued.order.key, outcome)
             else:
                 self._seconds.append(seconds)
             self._finished.append(FinishedJob(queued.order.key, outcome))
+
+    def _note_unsuited(self, key: JobKey, error: EnclaveUnsuited) -> None:
+        if not self._unsuited.setdefault(key, False):
+            self._unsuited[key] = True
+            telemetry.log_error("job.refused", error, kind=key[0], subject=key[1])
 
     def _break(self, error: BaseException) -> None:
         with self._condition:
@@ -230,6 +289,11 @@ class _Group(NamedTuple):
     name: str
     presence: EnclavePresence
 
+    @property
+    def is_own(self) -> bool:
+        """Whether they are beside this process."""
+        return self.name != CLUSTER
+
 
 @dataclass(order=True)
 class _Queued:
@@ -243,6 +307,10 @@ class _Queued:
     """Groups that refused it."""
 
 
+_LimitFor = Callable[[_Queued], EnclaveJobs]
+"""The enclave of a thread, within the limits of one job."""
+
+
 class _Recent(OrderedDict[K, V]):
     """A map that forgets its oldest entries."""
 
@@ -253,8 +321,8 @@ class _Recent(OrderedDict[K, V]):
 
 
 class _LimitedEnclave:
-    """An enclave that gets the tickets of one job. Shards release a key to few instances of one seat, so a job that many enclaves
-    fail may not spend a ticket on each."""
+    """An own enclave that gets the tickets of one job. Shards release a key to few instances of one seat, so a job that many
+    enclaves fail may not spend a ticket on each."""
 
     def __init__(self, enclave: EnclaveJobs, instances: set[Digest]) -> None:
         self._enclave = enclave
@@ -276,6 +344,27 @@ class _LimitedEnclave:
     def close(self) -> None:
         """As the enclave."""
         self._enclave.close()
+
+
+class _LimitedCluster(_LimitedEnclave):
+    """An enclave of the cluster. Its machine may name any instance, so an instance counts once a result of it was accepted. The
+    limit of shards holds in any case."""
+
+    def __init__(self, enclave: ClusterJobs, instances: set[Digest], share_s: Callable[[Digest], float]) -> None:
+        super().__init__(enclave, instances)
+        self._cluster = enclave
+        self._share_s = share_s
+
+    def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
+        """As an own enclave, within the cluster's share of the time."""
+        self._cluster.end_within(self._share_s(model_id))
+        return super().prepare(receipt_id, model_id)
+
+    def run(self, job: RunJob) -> JobResult:
+        """As the enclave, whose instance counts from now on."""
+        result = self._enclave.run(job)
+        self._instances.add(job.ticket.instance)
+        return result
 
 
 class ResultComparison:

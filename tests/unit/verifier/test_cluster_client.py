@@ -4,7 +4,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from bytewise.protocol.jobs import JobFailed, JobResult, Prepare, Prepared, RunJ
 from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.units import U8, U64, Blob, Digest
 from bytewise.service import frames
-from bytewise.service.clock import SystemClock
+from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.installation import SOURCE_ROOT
 from bytewise.tee.measurement import measure
 from bytewise.tee_simulated.__main__ import policy_for
@@ -169,6 +169,33 @@ def test_agent_that_died_after_the_ticket_is_an_attempt(tmp_path: Path) -> None:
     with bridge(answer) as path, pytest.raises(TryAgain, match="its machine ended") as caught:
         judged(path, tmp_path)
     assert not isinstance(caught.value, EnclaveAway)
+
+
+@pytest.mark.parametrize("ticketed", [False, True])
+def test_silent_or_slow_cluster_ends_within_its_share(tmp_path: Path, ticketed: bool) -> None:
+    """It asks for an hour and sends a byte now and then; each of them would begin a new timeout."""
+    context, policy = enclave_of(tmp_path), policy_for(b.measurement(), word("shard"), tmp_path / "root", CHAIN_ID, 1)
+
+    def answer(peer: socket.socket) -> None:
+        claim = frames.receive(peer, ClaimAgent)
+        if ticketed:
+            frames.send(peer, replace(Session(context, claim.receipt_id).prepare(), limit_s=3600))
+            frames.receive(peer, RunJob)
+        with suppress(OSError):
+            peer.sendall((1000).to_bytes(4, "big"))
+            for _ in range(100):
+                threading.Event().wait(0.1)
+                peer.sendall(b" ")
+
+    with bridge(answer) as path:
+        client, began = ClusterClient(path, 5.0), monotonic_s()
+        client.end_within(1.0)
+        with pytest.raises(EnclaveAway):
+            run_job(client, b.VOTER, b.CONTRACTS, case()._replace(policy=Blob(encode(policy))), RIGHT)
+        assert monotonic_s() - began < 8.0
+        client.end_within(-1.0)
+        with pytest.raises(EnclaveAway, match="no time left"):
+            client.prepare(word("r"), MODEL)
 
 
 def test_check_of_the_cluster_names_what_is_missing() -> None:

@@ -36,6 +36,8 @@ class FakeEnclave:
 
     def __init__(self, name: str = "one", away: bool = False) -> None:
         self.instance, self.away = word(name), away
+        self.seconds = 0.0
+        """Time for its conversation, in the cluster."""
         self.prepared = self.ran = self.closed = 0
         self.dies = False
 
@@ -53,6 +55,9 @@ class FakeEnclave:
 
     def close(self) -> None:
         self.closed += 1
+
+    def end_within(self, seconds: float) -> None:
+        self.seconds = seconds
 
 
 def order(
@@ -197,16 +202,30 @@ def test_job_without_any_enclave_ends_as_no_attempt() -> None:
     pool.stop()
 
 
-def test_enclave_without_the_model_is_not_away() -> None:
-    class Unsuited(FakeEnclave):
-        def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
-            raise EnclaveUnsuited("cluster", f"no agent has model {model_id.hex()[:8]}")
+class Unsuited(FakeEnclave):
+    """An enclave without the model."""
 
+    def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
+        raise EnclaveUnsuited("cluster", f"no agent has model {model_id.hex()[:8]}")
+
+
+def test_enclave_without_the_model_is_not_away() -> None:
     pool = EnclavePool([FakeEnclave(away=True)], [Unsuited()])
     pool.submit(order(VOTE, ("vote", word("d"), 1), with_ticket))
     (finished,) = collected(pool, 1)
     assert isinstance(finished.outcome, EnclaveAway) and not pool.away()
     pool.stop()
+
+
+def test_job_that_no_enclave_suits_is_logged_once(capsys: pytest.CaptureFixture[str]) -> None:
+    pool = EnclavePool([Unsuited()], [Unsuited()])
+    for _ in range(3):
+        pool.submit(order(VOTE, ("vote", word("d"), 1), with_ticket))
+        (finished,) = collected(pool, 1)
+        assert isinstance(finished.outcome, EnclaveUnsuited)
+    pool.stop()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert '"event":"job.refused"' in line and f"no agent has model {MODEL.hex()[:8]}" in line
 
 
 def test_ticket_goes_to_as_few_instances_as_shards_allow() -> None:
@@ -246,6 +265,17 @@ def test_two_results_about_one_receipt_that_differ_stop_the_node(change: dict[st
             collected(pool, 1)
     else:
         assert collected(pool, 1)
+    pool.stop()
+
+
+@pytest.mark.parametrize(("own_has", "share_s"), [(True, 20.0), (False, 40.0)])
+def test_cluster_gets_half_of_the_time_where_an_own_enclave_has_the_model(own_has: bool, share_s: float) -> None:
+    own, other = FakeEnclave("own"), FakeEnclave("cluster")
+    pool = EnclavePool([own], [other], monotonic=lambda: 100.0, own_has=lambda model: own_has and model == MODEL)
+    pool._groups[0].presence.lost(EnclaveAway("enclave", "restarts"))
+    pool.submit(order(VOTE, ("vote", word("d"), 1), with_ticket, left_s=40.0))
+    assert isinstance(collected(pool, 1)[0].outcome, JobResult) and (own.ran, other.ran) == (0, 1)
+    assert other.seconds == share_s
     pool.stop()
 
 
