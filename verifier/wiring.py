@@ -66,7 +66,7 @@ from verifier.guards import Guards
 from verifier.jobs.cluster_client import ClusterClient, cluster_check
 from verifier.jobs.enclave_client import EnclaveClient
 from verifier.jobs.enclave_pool import EnclavePool
-from verifier.jobs.enclave_readiness import EnclaveChoice, EnclaveReadiness, FurtherEnclave, KnownEnclave, add_enclave_checks
+from verifier.jobs.enclave_readiness import EnclaveChoice, EnclaveReadiness, KnownEnclave, SuitableEnclave, add_enclave_checks
 from verifier.node import Executor, Node, NodePart, VotePart
 from verifier.observation import JUDGES, NodeObserver
 from verifier.orders import OrderedDuties
@@ -183,21 +183,27 @@ class NodeContext:
         """Runs jobs in the node's enclaves. A role without enclaves has none in it."""
         if self.settings.executor is None:
             return EnclavePool([])
-        further = [FurtherEnclave(each) for each in self._known_enclaves(self.executor.further_sockets)]
-        return EnclavePool([self.own_enclave(), *further], self._cluster())
+        further = [SuitableEnclave([each]) for each in self._known_enclaves(self.executor.further_sockets)]
+        return EnclavePool([self.own_enclave(), *further], self._cluster(), own_has=self._own_has)
 
-    def _cluster(self) -> list[EnclaveJobs]:
+    def _own_has(self, model_id: Digest) -> bool:
+        return any(each.may_suit(model_id) for each in self.enclave_states)
+
+    def _cluster(self) -> list[ClusterClient]:
         executor = self.executor
         if executor.bridge_socket is None:
             return []
         return [ClusterClient(executor.bridge_socket, executor.prepare_timeout_s) for _ in range(executor.cluster_jobs)]
 
     def own_enclave(self) -> EnclaveJobs:
-        """Client of the node's own enclave, or the choice between two."""
+        """The node's first enclave, or the choice between two. Beside others, it takes only jobs that it suits."""
         executor = self.executor
+        sockets = (executor.socket,) if executor.next_socket is None else (executor.socket, executor.next_socket)
+        if executor.further_sockets or executor.bridge_socket is not None:
+            return SuitableEnclave(self._known_enclaves(sockets))
         if executor.next_socket is None:
             return EnclaveClient(executor.socket, executor.prepare_timeout_s)
-        return EnclaveChoice(self._known_enclaves((executor.socket, executor.next_socket)))
+        return EnclaveChoice(self._known_enclaves(sockets))
 
     def _known_enclaves(self, sockets: Sequence[Path]) -> tuple[KnownEnclave, ...]:
         timeout_s = self.executor.prepare_timeout_s

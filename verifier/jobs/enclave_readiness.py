@@ -104,6 +104,12 @@ class EnclaveReadiness:
         seen = self._seen(False)
         return not seen.enclave.ok, seen.model_id != model_id, not seen.measurement.ok
 
+    def may_suit(self, model_id: Digest) -> bool:
+        """Whether the enclave has the model and was not refused by the policy, as far as its last answer says. Asks nothing."""
+        last = self._last
+        is_refused = last is not None and last.enclave.ok and not last.measurement.ok
+        return self.last_model == model_id and not is_refused
+
     def note_policy(self, document: bytes) -> None:
         """Sets the appraisal policy in force, given as canonical bytes."""
         policy = decode(AppraisalPolicy, document)
@@ -206,31 +212,38 @@ class EnclaveChoice:
             self._chosen.close()
 
 
-class FurtherEnclave:
-    """Implements `bytewise.ports.EnclaveJobs` by one enclave that runs jobs beside others. For its own thread of the pool."""
+class SuitableEnclave:
+    """Implements `bytewise.ports.EnclaveJobs` by one or two enclaves that run jobs beside others. For a thread of the pool.
 
-    def __init__(self, known: KnownEnclave) -> None:
-        self._jobs, self._state = known
+    They take only a job that one of them suits, because another enclave of the node may suit it. An enclave without the model
+    would answer that it lacks it, and that would be the vote.
+    """
+
+    def __init__(self, enclaves: Sequence[KnownEnclave]) -> None:
+        self._enclaves = enclaves
+        self._choice = EnclaveChoice(())
 
     def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
-        """A fresh transport key. `EnclaveAway` if the enclave does not answer, `EnclaveUnsuited` if it runs another model,
-        or if the policy does not approve it."""
-        is_away, is_other, is_refused = self._state.rank(model_id)
+        """A fresh transport key. `EnclaveAway` if no enclave answers, `EnclaveUnsuited` if each runs another model, or if the
+        policy does not approve it."""
+        ranked = [(each.state.rank(model_id), each) for each in self._enclaves]
+        is_away, is_other, is_refused = min(rank for rank, _ in ranked)
         if is_away:
             raise EnclaveAway("enclave", "does not answer")
         if is_other:
             raise EnclaveUnsuited("enclave", f"runs another model than 0x{model_id.hex()[:8]}")
         if is_refused:
             raise EnclaveUnsuited("enclave", "its evidence is not accepted; see the check `measurement`")
-        return self._jobs.prepare(receipt_id, model_id)
+        self._choice = EnclaveChoice([each for rank, each in ranked if not any(rank)])
+        return self._choice.prepare(receipt_id, model_id)
 
     def run(self, job: RunJob) -> JobResult:
         """The result of the prepared job."""
-        return self._jobs.run(job)
+        return self._choice.run(job)
 
     def close(self) -> None:
         """Ends the conversation."""
-        self._jobs.close()
+        self._choice.close()
 
 
 def add_enclave_checks(readiness: ReadinessRegistry, states: Sequence[EnclaveReadiness]) -> None:

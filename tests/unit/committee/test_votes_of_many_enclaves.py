@@ -6,8 +6,9 @@ A machine without the model, a hostile one and a silent one cost time, and no vo
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,11 +27,15 @@ from tests.fixtures.builders import CHAIN_ID, MODEL, word
 from tests.fixtures.cluster.ray_in_memory import PREPARE_S, bridge_in_memory
 from tests.fixtures.committee.seated_member import SeatedMember
 from tests.fixtures.verifier import enclave_in_memory as b
-from tests.fixtures.verifier.verifier_fixture import VerifierFixture
+from tests.fixtures.verifier.verifier_fixture import NETWORK, VerifierFixture
 from verifier.cluster.agent import FENCE_BYTES, Agent
 from verifier.jobs.cluster_client import ClusterClient
 from verifier.jobs.enclave_pool import EnclavePool
 from verifier.jobs.enclave_presence import EnclaveAway
+from verifier.settings import ExecutorKind, ExecutorSettings
+from verifier.wiring import NodeContext
+
+OTHER_MODEL = word("another model")
 
 
 class HostileAgent(Agent):
@@ -106,6 +111,14 @@ def enclave(setup: VerifierFixture, path: Path, model: Digest = MODEL) -> Abstra
     return b.serving(path, JobContext(b.TwoStubEngines(), model, b.WholeKey(), quoter, CHAIN_ID, os.urandom))
 
 
+def node_of(settings: ExecutorSettings) -> NodeContext:
+    """What a duty process makes of section `[executor]`, without its other adapters."""
+    node = NodeContext.__new__(NodeContext)
+    node.settings = SimpleNamespace(executor=settings)  # type: ignore[assignment]
+    node.network, node.clock = NETWORK, SystemClock()
+    return node
+
+
 def voted(member: SeatedMember, dispute: Dispute, ticks: int = 9) -> Outcome | None:
     """Outcome of the vote within so many ticks, 6 s of chain time each."""
     for _ in range(ticks):
@@ -115,6 +128,34 @@ def voted(member: SeatedMember, dispute: Dispute, ticks: int = 9) -> Outcome | N
             return Outcome(vote.outcome)
         member.tick(6)
     return None
+
+
+@pytest.mark.parametrize("sockets", [1, 2])
+@pytest.mark.parametrize("having", ["further", "cluster"])
+def test_vote_waits_for_the_enclave_with_the_model(setup: VerifierFixture, having: str, sockets: int) -> None:
+    """The own enclaves answer first, and run another model: their answer would be the vote CANNOT_EXECUTE."""
+    dispute = disputed(setup)
+    with b.short_folder() as folder, ExitStack() as running:
+        own = [folder / f"own-{number}" for number in range(sockets)]
+        for path in own:
+            running.enter_context(enclave(setup, path, OTHER_MODEL))
+        node = node_of(ExecutorSettings(
+            own[0], own[1] if own[1:] else None, (folder / "agent-0.sock",) if having == "further" else (), PREPARE_S,
+            kind=ExecutorKind.RAY if having == "cluster" else ExecutorKind.LOCAL,
+            bridge_socket=folder / "bridge" if having == "cluster" else None,
+        ))  # fmt: skip
+        with SeatedMember(setup, pool=node.pool) as member:
+            for each in node.enclave_states:
+                each.note_policy(b.POLICY)
+            member.until_quiet()
+            assert member.vote(dispute) is None, "no enclave with the model is there yet"
+            running.enter_context(enclave(setup, folder / "agent-0.sock"))
+            if having == "cluster":
+                running.enter_context(bridge_in_memory(folder, [Agent]))
+            for each in node.enclave_states:
+                each.note_policy(b.POLICY)  # asks them at once
+            threading.Event().wait(1.0)  # the pause of the one that was away
+            assert voted(member, dispute) is Outcome.EXECUTED
 
 
 @pytest.mark.parametrize("hostile", [FailingAgent, GarbageAgent])

@@ -30,8 +30,8 @@ from verifier.jobs.enclave_presence import EnclaveAway, EnclaveUnsuited
 from verifier.jobs.enclave_readiness import (
     EnclaveChoice,
     EnclaveReadiness,
-    FurtherEnclave,
     KnownEnclave,
+    SuitableEnclave,
     add_enclave_checks,
 )
 
@@ -153,22 +153,25 @@ def test_only_the_approved_release_is_asked_while_it_is_there(place: Path) -> No
 def test_further_enclave_takes_only_jobs_that_it_suits(place: Path) -> None:
     release = Release(place, "further", OLD, MODEL)
     known = release.known()
-    further = FurtherEnclave(known)
+    further = SuitableEnclave([known])
     known.state.note_policy(policy(place, OLD))
     with pytest.raises(EnclaveAway, match="does not answer"):
         further.prepare(PROBE, MODEL)
     with release.serving():
         known = release.known()
-        further = FurtherEnclave(known)
+        further = SuitableEnclave([known])
         known.state.note_policy(policy(place, NEW))
+        assert not known.state.may_suit(MODEL), "it never answered"
         with pytest.raises(EnclaveUnsuited, match="measurement"):
             further.prepare(PROBE, MODEL)
+        assert not known.state.may_suit(MODEL)
         known.state.note_policy(policy(place, OLD))
         with pytest.raises(EnclaveUnsuited, match="another model"):
             further.prepare(PROBE, OTHER_MODEL)
         assert release.began == 0
         further.prepare(PROBE, MODEL)
         assert release.began == 1
+        assert known.state.may_suit(MODEL) and not known.state.may_suit(OTHER_MODEL)
 
 
 def test_audits_run_in_the_old_release_and_then_in_the_new(tmp_path: Path, place: Path) -> None:
