@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.settings import load_settings
 from cli.network import read_rows, seat_entry
+from cli.node.roles import JUDGES, NodeRole
 from cli.options import NETWORK_FILE, RPC_URLS, AccountArgument, NetworkOption, RpcOption
 from cli.output import (
     LIMIT,
@@ -25,12 +27,15 @@ from cli.output import (
 )
 
 if TYPE_CHECKING:
+    from bytewise.storage.nonce_lease import NonceLease
     from chain.reads.reader import SnapshotReader
-    from verifier.settings import NodeSettings
 
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="Settings file of the member (`bytewise member run`).")]
 
+VOTING = (*JUDGES, NodeRole.WATCHTOWER)
+SENDING = (*VOTING, NodeRole.OPERATOR)
+"""Roles with a nonce lease."""
 
 DisputeOption = Annotated[str | None, typer.Option("--dispute", help="Only members of its committee; id, or its first digits.")]
 
@@ -94,8 +99,9 @@ def decline(
     Example: bytewise member decline 0x71e0… --config member.toml
     """
     from committee import maintenance
+    from verifier.settings import NodeSettings
 
-    raise typer.Exit(maintenance.decline(_member(config), dispute))
+    raise typer.Exit(maintenance.decline(load_settings(NodeSettings, config), dispute))
 
 
 def export_votes(config: ConfigOption, out: Annotated[Path, typer.Argument(metavar="OUT", help="New file.")]) -> None:
@@ -107,7 +113,7 @@ def export_votes(config: ConfigOption, out: Annotated[Path, typer.Argument(metav
     """
     from committee import maintenance
 
-    print(f"{maintenance.export_votes(_member(config), out)} votes written to {out}")
+    print(f"{maintenance.export_votes(*_lease(config, VOTING), out)} votes written to {out}")
 
 
 def import_votes(config: ConfigOption, file: Annotated[Path, typer.Argument(metavar="IN", help="An export.")]) -> None:
@@ -119,21 +125,32 @@ def import_votes(config: ConfigOption, file: Annotated[Path, typer.Argument(meta
     """
     from committee import maintenance
 
-    print(f"{maintenance.import_votes(_member(config), file)} votes read from {file}")
+    print(f"{maintenance.import_votes(*_lease(config, VOTING), file)} votes read from {file}")
 
 
-def resume(config: ConfigOption) -> None:
+def resume(config: Annotated[Path, typer.Option("--config", help="Settings file of the node, of any role that sends.")]) -> None:
     """Let a stopped account send again, after you found out who else sent with its key.
+
+    The account may be a member's, a verifier's, a watchtower's or an operator's. Stop the node first.
+
+    Exit codes: 0 resumed, or it was not stopped, 6 this account's node runs, 64 wrong input.
 
     Example: bytewise member resume --config member.toml
     """
     from committee import maintenance
 
-    reason = maintenance.resume(_member(config))
+    reason = maintenance.resume(*_lease(config, SENDING))
     print(f"resumed; it was stopped: {reason}" if reason else "it was not stopped")
 
 
-def _member(config: Path) -> "NodeSettings":
-    from verifier.settings import NodeSettings
+def _lease(config: Path, roles: tuple[NodeRole, ...]) -> "tuple[NonceLease, Path]":
+    """The nonce lease of a node, and the file of its key. `ConfigurationError` for another role."""
+    from bytewise.service.clock import SystemClock
+    from bytewise.storage.nonce_lease import NonceLease
+    from cli.node.view import NodeView
 
-    return load_settings(NodeSettings, config)
+    view = NodeView(config)
+    signer = view.signer_settings if view.role in roles else None
+    if signer is None:
+        raise ConfigurationError("role", f"{config.name} is of a {view.role}; this command is for {', '.join(roles)}")
+    return NonceLease(view.database, SystemClock(), view.network.chain_id, view.account), signer.lock_file

@@ -29,7 +29,6 @@ from bytewise.storage.protection import Protection
 from chain.client.access import open_chain
 from chain.client.address_book import read_network, verify_code
 from chain.reads.reader import SnapshotReader
-from chain.sending.keys import open_signer
 from committee.ballots import KIND
 from verifier.settings import NodeSettings
 
@@ -72,10 +71,10 @@ def _case(settings: NodeSettings, dispute: Digest) -> Dispute | None:
         return None
 
 
-def export_votes(settings: NodeSettings, file: Path) -> int:
-    """Writes every vote of this member's protection table to a new file; returns how many. `KeyInUse` or `LeaseTaken` while the
+def export_votes(lease: NonceLease, key_file: Path, file: Path) -> int:
+    """Writes every vote of a member's protection table to a new file; returns how many. `KeyInUse` or `LeaseTaken` while the
     member runs."""
-    with _stopped_member(settings) as lease:
+    with _stopped(lease, key_file):
         table = Protection(lease.engine, lease.clock)
         count, document = len(table.rows()), table.export()
         _write_new(file, document)
@@ -88,11 +87,11 @@ def export_votes(settings: NodeSettings, file: Path) -> int:
     return count
 
 
-def import_votes(settings: NodeSettings, file: Path) -> int:
+def import_votes(lease: NonceLease, key_file: Path, file: Path) -> int:
     """Adds the votes of an export; returns their number. `SecondVote` if one contradicts a stored vote; then none is added."""
     try:
         document = file.read_bytes()
-        with _stopped_member(settings) as lease:
+        with _stopped(lease, key_file):
             return Protection(lease.engine, lease.clock, lease).import_votes(document)
     except OSError as error:
         raise ConfigurationError(file.name, error.strerror) from None
@@ -100,25 +99,20 @@ def import_votes(settings: NodeSettings, file: Path) -> int:
         raise ConfigurationError(file.name, f"is no protection export: {error}") from None
 
 
-def resume(settings: NodeSettings) -> str:
-    """Lets a stopped account send again. Returns the reason of the stop; empty if the account was not stopped. `LeaseTaken` while
-    a process runs."""
-    with _stopped_member(settings) as lease:
+def resume(lease: NonceLease, key_file: Path) -> str:
+    """Lets a stopped account of any role send again. Returns the reason of the stop; empty if the account was not stopped.
+    `KeyInUse` or `LeaseTaken` while a process runs."""
+    with _stopped(lease, key_file):
         reason = lease.stop_reason()
         lease.resume()
     return reason
 
 
 @contextmanager
-def _stopped_member(settings: NodeSettings) -> Iterator[NonceLease]:
-    # Only the holder of the nonce lease may send for the account. While this command holds it, no member can start.
-    database = open_database(settings.db.location)
-    check_revision(database)
-    network = read_network(settings.network_file)
-    account = open_signer(settings.signer, network).address
-    lease = NonceLease(database, SystemClock(), network.chain_id, account)
-    with hold_key(settings.signer.lock_file), hold_lease(lease, threading.Event(), wait=False):
-        yield lease
+def _stopped(lease: NonceLease, key_file: Path) -> Iterator[None]:
+    # Only the holder of the nonce lease may send for the account. While this command holds it, no node can start.
+    with hold_key(key_file), hold_lease(lease, threading.Event(), wait=False):
+        yield
 
 
 def _write_new(file: Path, content: bytes) -> None:

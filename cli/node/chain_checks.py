@@ -170,7 +170,8 @@ def stake(view: NodeView) -> Check:
     """Whether the stake suffices for the role: for an operator, to accept one more request."""
     mine, money, serves = _holdings(view), _params(view).money, view.role is NodeRole.OPERATOR
     least = least_stake_wei(mine, money) if serves else money.min_verifier_stake
-    more = "Deposit more: `bytewise chain call StakeVault deposit --value WEI`"
+    verb = "operator register --endpoint URL" if serves else "verifier register"
+    more = f"Stop the node and deposit more: `bytewise {verb} --stake {least}`"
     return Check(
         "stake", mine.stake_wei >= least, ether(mine.stake_wei),
         f"at least {ether(least)}" + (f", of which open receipts lock {ether(mine.collateral_wei)}" if serves else ""),

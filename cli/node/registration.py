@@ -105,9 +105,10 @@ def cost_wei(view: NodeView, steps: list[Step]) -> int:
 
 def send(view: NodeView, steps: list[Step], told: Callable[[Step, str], None]) -> None:
     """Sends the steps in order while no other process may send for the account. `LeaseTaken` if the node runs;
-    `ConfigurationError` if a contract refuses a step."""
+    `ConfigurationError` if transactions of the node are in no block yet, or a contract refuses a step."""
     lease = NonceLease(view.database, SystemClock(), view.network.chain_id, view.account)
     with hold_lease(lease, threading.Event(), wait=False):
+        _verify_nothing_under_way(view, lease)
         for step in steps:
             if step.needs_next_block:
                 _next_block(view)
@@ -119,6 +120,15 @@ def send(view: NodeView, steps: list[Step], told: Callable[[Step, str], None]) -
             except Fault as error:
                 raise ConfigurationError(str(step.call), f"refused: {error}") from None
             told(step, f"block {done.number}, transaction {hex0x(done.transaction)}")
+
+
+def _verify_nothing_under_way(view: NodeView, lease: NonceLease) -> None:
+    """A step would take the nonce of a transaction that the node signed, and the node would then stop sending for good."""
+    used = view.chain.nonce(view.account)
+    following = lease.next_nonce(used)
+    if following > used:
+        why = f"{following - used} signed by the node are in no block: start it until `bytewise status` shows none under way"
+        raise ConfigurationError("transactions", why)
 
 
 def _next_block(view: NodeView) -> None:

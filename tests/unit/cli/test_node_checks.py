@@ -20,7 +20,7 @@ from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
 from bytewise.service.sections import SignerSettings
 from bytewise.service.settings import load_settings
-from bytewise.storage.engine import open_database
+from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.migrate import migrate
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.protection import Protection
@@ -278,10 +278,16 @@ def test_registration_beside_a_running_node_is_refused(chain: Anvil, tmp_path: P
     settings = load_settings(NodeSettings, config)
     account = open_signer(settings.signer, read_network(settings.network_file)).address
     chain.rpc("anvil_setBalance", account, hex(40 * ETHER))
-    NonceLease(open_database(settings.db.location), SystemClock(), CHAIN_ID, account).acquire()
+    lease = NonceLease(open_database(settings.db.location), SystemClock(), CHAIN_ID, account)
+    lease.acquire()
     words = ["verifier", "register", "--config", str(config), "--stake", str(STAKE), "--yes"]
     machine = ["--platform-id", "0x" + "22" * 32, "--measurement", "0x" + MEASUREMENT.hex()]
     assert main([*words, *machine]) == Exit.REFUSED
+    with write_transaction(lease.engine) as connection:
+        lease.take_nonce_in(connection, chain.client.nonce(account))
+    lease.release()
+    assert main([*words, *machine]) == Exit.USAGE
+    assert "1 signed by the node are in no block" in " ".join(capsys.readouterr().err.split())
     assert reader(chain, read_network(settings.network_file)).holdings(account, chain.client.head().number).stake_wei == 0
 
 
@@ -381,6 +387,7 @@ def test_operator_stake_is_enough_when_its_serving_has_room(receipts: int, short
     account = {"stake_wei": stake, "collateral_wei": bound}
     found = chain_checks.stake(seen(NodeRole.OPERATOR, **account))
     assert found.ok == (receipt_room(holdings(**account), money) > 0) == (short_wei == 0)
+    assert f"`bytewise operator register --endpoint URL --stake {stake + short_wei}`" in found.advice, "it takes the nonce lease"
 
 
 def test_operator_needs_gas_a_full_batch_and_the_dearest_appeal() -> None:

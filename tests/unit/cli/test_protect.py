@@ -19,6 +19,7 @@ from bytewise.storage.protection import Protection
 from chain.sending.keys import save_signer
 from cli.__main__ import main
 from tests.fixtures.builders import signer
+from tests.fixtures.cli.operator_database import operator_file
 from tests.fixtures.storage.stored_records import vote
 from tests.fixtures.verifier.node_file import node_file
 from tests.fixtures.verifier.verifier_fixture import NETWORK
@@ -126,6 +127,15 @@ def test_operator_resumes_a_stopped_account(old: Member, capsys: pytest.CaptureF
     assert old.protect("resume") == Exit.OK
     assert "was not stopped" in capsys.readouterr().out
     assert old.lease.acquire() > 0, "the verb gave the nonce lease back"
+
+
+def test_stopped_account_of_an_operator_is_resumed(old: Member, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = operator_file(old.config.parent, f"sqlite:///{old.config.parent / 'actor.db'}")
+    old.lease.stop("nonce 3 was used by somebody else")
+    assert main(["member", "resume", "--config", str(config)]) == Exit.OK, capsys.readouterr()
+    assert "nonce 3 was used by somebody else" in capsys.readouterr().out and not old.lease.stop_reason()
+    assert main(["member", "export-votes", "--config", str(config), str(tmp_path / "votes.json")]) == Exit.USAGE
+    assert "operator" in capsys.readouterr().err
 
 
 def test_advice_names_the_command_that_helps() -> None:
