@@ -13,6 +13,7 @@ from bytewise.protocol.errors.records import MalformedValue, UnknownEnvironment
 from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import load_settings
+from cli.node.password import asked_password
 from cli.output import bar_of, progress_bars
 
 if TYPE_CHECKING:
@@ -119,7 +120,9 @@ def _member(config: Path) -> Member:
     settings = load_settings(NodeSettings, config)
     network = read_network(settings.network_file)
     client = open_chain(*settings.chain.rpc, network.chain_id, settings.chain.timeout_s)
-    return Member(settings, open_signer(settings.signer, network), SnapshotReader(client, verify_code(client, network)))
+    password = asked_password(settings.signer.key_file, settings.signer.password_file)
+    signer = open_signer(settings.signer, network, password)
+    return Member(settings, signer, SnapshotReader(client, verify_code(client, network)))
 
 
 def _proposed(member: Member, name: Digest) -> "RegistryItem":

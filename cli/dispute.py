@@ -13,6 +13,7 @@ from bytewise.protocol.units import Address, Digest, digest, hex0x, unhex
 from bytewise.service.settings import load_settings
 from cli.assurance import warn_of
 from cli.network import dispute_entry, read_rows, seat_entry
+from cli.node.password import asked_password
 from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption, receipt_argument
 from cli.output import (
     LIMIT,
@@ -149,7 +150,8 @@ def _opening_terms(settings: "NodeSettings", receipt: Digest) -> _OpeningTerms:
     from chain.sending.keys import open_signer
 
     seen, network = _checked_receipt(settings, receipt), read_network(settings.network_file)
-    me = open_signer(settings.signer, network).address
+    password = asked_password(settings.signer.key_file, settings.signer.password_file)
+    me = open_signer(settings.signer, network, password).address
     client = open_chain(*settings.chain.rpc, network.chain_id, settings.chain.timeout_s)
     reader = SnapshotReader(client, verify_code(client, network))
     head = reader.head()
@@ -239,7 +241,8 @@ def appeal(
 
     settings = load_settings(OperatorSettings, config)
     network = read_network(settings.network_file)
-    account = open_signer(settings.signer, network).address
+    password = asked_password(settings.signer.key_file, settings.signer.password_file)
+    account = open_signer(settings.signer, network, password).address
     client = open_chain(*settings.chain.rpc, network.chain_id, settings.chain.timeout_s)
     reader = SnapshotReader(client, verify_code(client, network))
     head = reader.head()

@@ -262,8 +262,11 @@ class Operator:
 
     def _work(self) -> None:
         try:
-            with hold_lease(self._lease(), self._stop) as lease:
-                work = self._open(lease)
+            network = read_network(self._settings.network_file)
+            # Opened once, because its password may come by a pipe, which is empty afterwards.
+            operator = open_signer(self._settings.signer, network)
+            with hold_lease(self._lease(network, operator.address), self._stop) as lease:
+                work = self._open(lease, network, operator)
                 self._exit_code = schedule.run_ticks(
                     work.tick, self._settings.chain.poll_s, self._stop, name="batch", drain_s=TICK_DRAIN_S, jobs=work.jobs
                 )
@@ -276,17 +279,14 @@ class Operator:
                 self._exit_code = int(Exit.INTERNAL)
             self._server.should_exit = True
 
-    def _lease(self) -> NonceLease:
+    def _lease(self, network: Network, operator: Address) -> NonceLease:
         """The operator's nonce lease. Without it, two processes of one account would sign receipts with the same numbers."""
         database = open_database(self._settings.db.location)
         check_revision(database)
-        network = read_network(self._settings.network_file)
-        return NonceLease(database, SystemClock(), network.chain_id, open_signer(self._settings.signer, network).address)
+        return NonceLease(database, SystemClock(), network.chain_id, operator)
 
-    def _open(self, lease: NonceLease) -> OperatorWork:
+    def _open(self, lease: NonceLease, network: Network, operator: AccountSigner) -> OperatorWork:
         settings, clock, database = self._settings, lease.clock, lease.engine
-        network = read_network(settings.network_file)
-        operator = open_signer(settings.signer, network)
         model, environment = settings.model, read_environment(settings.model.environment_file)
         engine = _engine(model, environment)
         offer, tokenizer = _offer(settings, engine, environment, network.chain_id), Tokenizer(engine.artifact)

@@ -12,7 +12,7 @@ from bytewise.protocol.errors.actors import ConfigurationError, SignerAway, Sign
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
 from bytewise.protocol.signing import LABELS, TRANSACTION, TYPED, LocalSigner, Preimage
-from bytewise.protocol.units import Address, Blob
+from bytewise.protocol.units import Address, Blob, address
 from bytewise.service.readiness import Check
 from bytewise.service.secret import Secret, read_secret, write_secret
 from bytewise.service.sections import SignerSettings
@@ -41,6 +41,15 @@ def load_signer(path: Path, password: Secret | None = None) -> LocalSigner:
         raise ConfigurationError(
             path.name, "contains no private key, or the password is wrong: name the right key file and password file"
         ) from None
+
+
+def account_in_keystore(path: Path) -> Address | None:
+    """The account that a keystore names beside its encrypted key. None if it names none, or the file is no keystore."""
+    try:
+        named = json.loads(read_secret(path).reveal())["address"]
+        return address(f"0x{named.lower().removeprefix('0x')}")
+    except (ValueError, KeyError, TypeError, AttributeError, MalformedValue):
+        return None
 
 
 class SigningRules:
@@ -121,15 +130,19 @@ class AccountSigner:
         return Check("signer", True, f"{self.address} at {self._key.name}", _SIGNER, advice)
 
 
-def open_signer(settings: SignerSettings, network: Network) -> AccountSigner:
-    """The account that section `[signer]` names, for one network; errors as `load_signer`. A remote signer is not asked yet."""
-    key = _open_key(settings)
+def open_signer(settings: SignerSettings, network: Network, password: Secret | None = None) -> AccountSigner:
+    """The account that section `[signer]` names, for one network; errors as `load_signer`. A remote signer is not asked yet.
+
+    `password` opens a keystore for which the settings name no password file. That file may be a pipe, which can be read once.
+    """
+    key = _open_key(settings, password)
     return AccountSigner(key, SigningRules(network, key.address, settings.max_value_wei, settings.max_fee_wei))
 
 
-def _open_key(settings: SignerSettings) -> LocalSigner | RemoteSigner:
+def _open_key(settings: SignerSettings, password: Secret | None) -> LocalSigner | RemoteSigner:
     if settings.key_file is not None:
-        return load_signer(settings.key_file, None if settings.password_file is None else read_secret(settings.password_file))
+        file = settings.password_file
+        return load_signer(settings.key_file, password if file is None else read_secret(file))
     files = settings.ca_file, settings.client_cert_file, settings.client_key_file
     assert settings.account and files[0] and files[1] and files[2], "checked by the settings"
     return RemoteSigner(settings.url, settings.account, mutual_trust(files[0], files[1], files[2]), settings.timeout_s)

@@ -1,6 +1,5 @@
 """`bytewise run`: all processes of a node under one supervisor."""
 
-import getpass
 import json
 import subprocess
 import sys
@@ -9,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.exit_codes import Exit
-from bytewise.service.settings import child_environment, read_document, setting_variables
+from bytewise.service.settings import PREFIX, child_environment, read_document, setting_variables
 from cli.new_folder import SETTINGS
 from cli.node.gossip import gossip_programs
+from cli.node.password import asked_password
 from cli.node.roles import GOSSIPERS, NodeRole, role_of
 from cli.options import NodeConfigOption
 
@@ -51,7 +50,7 @@ def run(config: NodeConfigOption = Path(SETTINGS)) -> None:
     programs, password = programs_of(config), _password(config)
     telemetry.configure("supervisor")
     stop = stop_on_signals()
-    _tell_problems(config)
+    _tell_problems(config, password)
     raise typer.Exit(NodeSupervisor(programs, password).run(stop))
 
 
@@ -75,19 +74,21 @@ def programs_of(config: Path) -> "list[Program]":
     return [*([renewal] if "collateral" in document else []), enclave, node, *gossip]
 
 
-def _tell_problems(config: Path) -> None:
+def _tell_problems(config: Path, password: "PasswordPipe | None" = None) -> None:
     """Logs the failed checks of this node before its start: without stake or enclave the node would look healthy and do nothing.
 
     The checks run in a separate process, so that the supervisor does not keep web3 in its memory for months.
     """
     from bytewise.service import telemetry
-    from cli.node.supervisor import python_module
+    from cli.node.supervisor import NoPassword, python_module
 
     command = python_module("cli", "status", "--config", str(config), "--health", "--output", "json")
     try:
-        told = subprocess.run(
-            command, capture_output=True, env=child_environment(setting_variables()), timeout=LOOK_S, check=False
-        )
+        with (password or NoPassword()).opened() as (files, variable):
+            told = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, env=child_environment(setting_variables() | variable),
+                pass_fds=files, timeout=LOOK_S, check=False,
+            )  # fmt: skip
         if told.returncode == Exit.USAGE:
             sys.stderr.buffer.write(told.stderr)
             raise typer.Exit(Exit.USAGE)
@@ -113,12 +114,6 @@ def _password(config: Path) -> "PasswordPipe | None":
     """The password of a keystore if the settings name no file for it. It is asked for at a terminal."""
     from cli.node.supervisor import PasswordPipe
 
-    signer = read_document(config).get("signer", {})
-    key_file = config.parent / str(signer.get("key_file", ""))
-    if signer.get("password_file") or not key_file.is_file() or not key_file.read_bytes().lstrip().startswith(b"{"):
-        return None
-    if not sys.stdin.isatty():
-        raise ConfigurationError(
-            "signer.password_file", f"missing: {key_file.name} is a keystore, and there is no terminal to ask for its password"
-        )
-    return PasswordPipe(getpass.getpass(f"Password of {key_file}: ").encode())
+    signer, file = read_document(config).get("signer", {}), setting_variables().get(f"{PREFIX}SIGNER__PASSWORD_FILE")
+    found = asked_password(config.parent / str(signer.get("key_file", "")), signer.get("password_file") or file)
+    return None if found is None else PasswordPipe(found.reveal())

@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bytewise.service import telemetry
@@ -34,13 +35,25 @@ class PasswordPipe:
     def __init__(self, password: bytes) -> None:
         self._password = password
 
-    def open(self) -> tuple[int, dict[str, str]]:
-        """Opens a descriptor for one process, and returns it with the variable that names it. The caller closes it after the
-        start."""
+    @contextmanager
+    def opened(self) -> Iterator[tuple[tuple[int, ...], dict[str, str]]]:
+        """Descriptors for one process that is started inside the block, and the variable that names its pipe."""
         reader, writer = os.pipe()
-        os.write(writer, self._password)
-        os.close(writer)
-        return reader, {f"{PREFIX}SIGNER__PASSWORD_FILE": f"/dev/fd/{reader}"}
+        try:
+            os.write(writer, self._password)
+            os.close(writer)
+            yield (reader,), {f"{PREFIX}SIGNER__PASSWORD_FILE": f"/dev/fd/{reader}"}
+        finally:
+            os.close(reader)
+
+
+class NoPassword:
+    """As `PasswordPipe`, for a process that needs no password."""
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple[tuple[int, ...], dict[str, str]]]:
+        """No descriptor and no variable."""
+        yield (), {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +126,11 @@ class NodeSupervisor:
         # Only the variables of settings reach the processes. They may hold secrets, and a dispensable process has a file of its
         # own: the gossip process runs third-party code that faces the network.
         environment = child_environment(None if program.dispensable else setting_variables())
-        if self._password is None or not program.needs_account:
-            return subprocess.Popen(program.command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True)
-        reader, variable = self._password.open()
-        try:
+        password = self._password if self._password is not None and program.needs_account else NoPassword()
+        with password.opened() as (files, variable):
             return subprocess.Popen(
-                program.command, stdin=subprocess.DEVNULL, env=environment | variable, pass_fds=(reader,), start_new_session=True
+                program.command, stdin=subprocess.DEVNULL, env=environment | variable, pass_fds=files, start_new_session=True
             )
-        finally:
-            os.close(reader)
 
     def _stop_all(self) -> bool:
         """Asks all processes to stop. Returns whether one had to be killed."""

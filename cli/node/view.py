@@ -8,6 +8,7 @@ from typing import Any
 
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.encoding import decode
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.keys.ceremony import ShardContact
 from bytewise.protocol.units import Address
 from bytewise.service.readiness import Check
@@ -18,7 +19,8 @@ from chain.client.access import Chain, open_chain
 from chain.client.address_book import read_network, verify_code
 from chain.client.rpc import ChainClient
 from chain.reads.reader import SnapshotReader
-from chain.sending.keys import AccountSigner, open_signer
+from chain.sending.keys import AccountSigner, account_in_keystore, open_signer
+from cli.node.password import asked_password, needs_password
 from cli.node.roles import JUDGES, NodeRole, role_of
 from dashboard.monitor.settings import MonitorSettings
 from enclave.settings import EnclaveSettings
@@ -101,18 +103,30 @@ class NodeView:
 
     @functools.cached_property
     def signer(self) -> AccountSigner:
-        """The signer of its account. Only roles with an account of this kind have it."""
+        """The signer of its account. Only roles with an account of this kind have it. A person types the password of a
+        keystore at a terminal if the settings name no file for it."""
         settings = self.signer_settings
         assert settings is not None, "a shard's account is sealed"
-        return open_signer(settings, self.network)
+        found = open_signer(settings, self.network, asked_password(settings.key_file, settings.password_file))
+        if self._named_account not in (None, found.address):
+            raise ConfigurationError("signer.key_file", f"names {self._named_account}, and its key is of {found.address}")
+        return found
 
     @property
     def account(self) -> Address:
-        """The node's account."""
+        """The node's account. It needs no password where the keystore names the account."""
         settings = self.settings
         if isinstance(settings, ShardSettings):
             return decode(ShardContact, (settings.folder / keyring.ENTRY).read_bytes()).address
-        return self.signer.address
+        return self._named_account or self.signer.address
+
+    @functools.cached_property
+    def _named_account(self) -> Address | None:
+        """The account that the keystore names, if only a person has its password."""
+        settings = self.signer_settings
+        if settings is None or settings.key_file is None or not needs_password(settings.key_file, settings.password_file):
+            return None
+        return account_in_keystore(settings.key_file)
 
     @property
     def database_url(self) -> str:

@@ -9,7 +9,7 @@ from eth_account import Account
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.signing import LocalSigner
 from bytewise.service.secret import Secret, write_secret
-from chain.sending.keys import devnet_signer, load_signer, save_signer
+from chain.sending.keys import account_in_keystore, devnet_signer, load_signer, save_signer
 
 KEY = bytes(range(32, 64))
 
@@ -32,6 +32,20 @@ def test_a_keystore_opens_with_its_password(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError) as caught:
             load_signer(path, password)
         assert KEY.hex() not in str(caught.value)
+
+
+def test_keystore_names_its_account_without_a_password(tmp_path: Path) -> None:
+    stored, account = Account.encrypt(KEY, "right", kdf="pbkdf2", iterations=2), LocalSigner(KEY).address
+    for number, (content, named) in enumerate(
+        [
+            (stored, account), (stored | {"address": account}, account), (stored | {"address": "0x12"}, None),
+            (stored | {"address": 3}, None), ({"crypto": {}}, None), ([], None),
+        ]
+    ):  # fmt: skip
+        write_secret(tmp_path / str(number), json.dumps(content).encode())
+        assert account_in_keystore(tmp_path / str(number)) == named
+    save_signer(tmp_path / "key", LocalSigner(KEY))
+    assert account_in_keystore(tmp_path / "key") is None
 
 
 def test_a_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
