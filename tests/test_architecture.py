@@ -82,10 +82,9 @@ BOOK_ASKED_ELSEWHERE = {
     "cli/key/log.py show": "the same",
     "cli/shard.py backup": "must work while no node does; the book only tells what the own log was signed for",
     "cli/key/ceremony.py _ceremony": "the plan has the contracts, and each shard compares them with those that it asked",
-    "committee/maintenance.py _stopped_member": "of a member that is stopped the chain's id is enough",
     "kms/__main__.py _erase": "`_reader` asks",
     "kms/__main__.py _serve": "the same",
-    "serving/wiring.py _lease": "`_open` asks; a lease is one of a chain's id",
+    "serving/wiring.py _work": "`_open` asks; a lease is one of a chain's id",
 }
 """Who reads an address book without asking the chain whether it has that code (`verify_code`), and why it may."""
 
