@@ -281,6 +281,7 @@ TREE = Noun(
                 ),
                 "show": Verb("cli.operator:show", "Show one operator: address, stake, and how many receipts it anchored."),
                 "register": Verb("cli.node.register:register_operator", "Deposit stake and register as an operator."),
+                "leave": Verb("cli.node.register:leave_operator", "Withdraw stake and credit, as far as that is possible now."),
                 "run": Verb("cli.actors:run_operator", "Run an operator until SIGTERM."),
             },
         ),
@@ -296,6 +297,10 @@ TREE = Noun(
                 "register": Verb(
                     "cli.node.register:register_verifier",
                     "Deposit stake, announce this machine, and join a pool as a verifier.",
+                ),
+                "leave": Verb(
+                    "cli.node.register:leave_verifier",
+                    "Quit the pool, and withdraw stake and credit, as far as that is possible now.",
                 ),
                 "run": Verb("cli.actors:run_verifier", "Run a watchtower, or a verifier that audits, until SIGTERM."),
             },

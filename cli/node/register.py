@@ -1,4 +1,4 @@
-"""`bytewise verifier register` and `bytewise operator register`: stake and registration, printed first and then sent."""
+"""`register` and `leave` of `bytewise verifier` and `bytewise operator`: their calls are printed first and then sent."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +13,7 @@ from cli.options import NodeConfigOption
 from cli.output import OutputFormat, OutputOption, emit, ether, printable
 
 if TYPE_CHECKING:
-    from cli.node.registration import Step
+    from cli.node.registration import Later, Step
     from cli.node.view import NodeView
 
 StakeOption = Annotated[int, typer.Option("--stake", min=0, help="Stake in wei that the account shall have afterwards.")]
@@ -43,7 +43,7 @@ def register_verifier(
     from cli.node.registration import verifier_steps
 
     view = _view(config, JUDGES)
-    _carry_out(view, verifier_steps(view, stake, pool, platform_id, measurement), dry, yes, output)
+    _register(view, verifier_steps(view, stake, pool, platform_id, measurement), dry, yes, output)
 
 
 def register_operator(
@@ -62,7 +62,42 @@ def register_operator(
     from cli.node.registration import operator_steps
 
     view = _view(config, (NodeRole.OPERATOR,))
-    _carry_out(view, operator_steps(view, stake, endpoint), dry, yes, output)
+    _register(view, operator_steps(view, stake, endpoint), dry, yes, output)
+
+
+def leave_verifier(
+    config: NodeConfigOption = Path(SETTINGS), dry: DryRunOption = False, yes: YesOption = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:  # fmt: skip
+    """Quit the pool, and withdraw stake and credit, as far as that is possible now.
+
+    The command says which amounts can be withdrawn only later, and when; give it again then. Steps that are done already are left
+    out. Leaving stake can be slashed until it is paid. The audits that wait are lost. Stop the node first: two senders of one
+    account use the same nonces. Start it again while rounds are open for which it was drawn, since its seats must still vote.
+
+    Exit codes: 0 done (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused.
+
+    Example: bytewise verifier leave --dry-run
+    """
+    _leave(_view(config, JUDGES), dry, yes, output)
+
+
+def leave_operator(
+    config: NodeConfigOption = Path(SETTINGS), dry: DryRunOption = False, yes: YesOption = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:  # fmt: skip
+    """Withdraw stake and credit, as far as that is possible now.
+
+    The command says which amounts can be withdrawn only later, and when; give it again then. Steps that are done already are left
+    out. The stake stays until every signed receipt is anchored, because the operator can post no batch without it. Leaving stake
+    can be slashed until it is paid. Stop the node first: two senders of one account use the same nonces. Start it again until its
+    receipts can no longer be questioned, since it must still answer demands and disputes.
+
+    Exit codes: 0 done (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused.
+
+    Example: bytewise operator leave --dry-run
+    """
+    _leave(_view(config, (NodeRole.OPERATOR,)), dry, yes, output)
 
 
 def _view(config: Path, roles: tuple[NodeRole, ...]) -> "NodeView":
@@ -70,11 +105,11 @@ def _view(config: Path, roles: tuple[NodeRole, ...]) -> "NodeView":
 
     view = NodeView(config)
     if view.role not in roles:
-        raise ConfigurationError("role", f"{view.role} cannot register here, only {' or '.join(roles)}")
+        raise ConfigurationError("role", f"{view.role} cannot register or leave here, only {' or '.join(roles)}")
     return view
 
 
-def _carry_out(view: "NodeView", steps: "list[Step]", dry: bool, yes: bool, output: OutputFormat) -> None:
+def _register(view: "NodeView", steps: "list[Step]", dry: bool, yes: bool, output: OutputFormat) -> None:
     from cli.node import registration
 
     if not steps:
@@ -82,6 +117,23 @@ def _carry_out(view: "NodeView", steps: "list[Step]", dry: bool, yes: bool, outp
         return
     listed, most = list(registration.quotes(view, steps)), registration.cost_wei(view, steps)
     emit(output, listed, lambda: _print(view, listed, most))
+    _send(view, steps, most, dry, yes)
+
+
+def _leave(view: "NodeView", dry: bool, yes: bool, output: OutputFormat) -> None:
+    from cli.node import registration
+
+    steps, later = registration.leaving(view)
+    listed, most = list(registration.quotes(view, steps)), registration.cost_wei(view, steps)
+    document = {"account": view.account, "steps": listed, "later": [each._asdict() for each in later]}
+    emit(output, document, lambda: _print_leaving(view, listed, most, later))
+    if steps:
+        _send(view, steps, most, dry, yes)
+
+
+def _send(view: "NodeView", steps: "list[Step]", most: int, dry: bool, yes: bool) -> None:
+    from cli.node import registration
+
     if dry:
         return
     balance = view.reader.holdings(view.account, view.head).balance_wei
@@ -100,3 +152,16 @@ def _print(view: "NodeView", listed: list[dict[str, Any]], most: int) -> None:
         print(f"   to {each['target']}, gas {each['gas'] or 'known after the step before'}")
         print(f"   calldata {each['calldata']}")
     print(f"all together at most {ether(most)}")
+
+
+def _print_leaving(view: "NodeView", listed: list[dict[str, Any]], most: int, later: "list[Later]") -> None:
+    if listed:
+        _print(view, listed, most)
+    elif later:
+        print(f"{view.account}: nothing can be done now")
+    else:
+        print(f"{view.account} has left: it has no stake and no credit here")
+    for each in later:
+        print(f"later: {ether(each.amount_wei)} of {each.what}, {each.when}")
+    if later:
+        print("Then give this command again.")

@@ -1,4 +1,4 @@
-"""The transactions of a registration: finds the missing ones, estimates their cost, and sends them in order."""
+"""The transactions of registering and of leaving: finds those that are missing, estimates their cost, and sends them in order."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -12,19 +12,25 @@ from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.storage.nonce_lease import NonceLease, hold_lease
+from bytewise.storage.receipt_store import ReceiptStore
+from chain.client.rpc import at_number
 from chain.deployment.calls import ContractCall, dry_run, measured, request_of
 from chain.sending.fees import fees_at
 from chain.sending.transactions import send_all
 from cli.node.host_checks import own_measurement
+from cli.node.roles import NodeRole
 from cli.node.view import NodeView
+from cli.output import ether, moment
 
 STEP_S = 120.0
 """Longest wait for one transaction, and for the block after it, in seconds: ten blocks of main net."""
 POLL_S = 0.5
+_MOST_RECEIPTS = 10_000
+"""Most signed receipts that are looked at for one that must still be anchored."""
 
 
 class Step(NamedTuple):
-    """One transaction of a registration."""
+    """One transaction of a registration, or of leaving."""
 
     purpose: str
     """Its effect, as text for people."""
@@ -83,6 +89,77 @@ def operator_steps(view: NodeView, stake_wei: int, endpoint: str) -> list[Step]:
     return [*_deposit(mine, stake_wei), *([] if mine.is_operator else [register])]
 
 
+class Later(NamedTuple):
+    """An amount that the account can withdraw only later."""
+
+    amount_wei: int
+    what: str
+    """Stake or credit."""
+    when: str
+    """Time or condition, as text for people."""
+
+
+def leaving(view: NodeView) -> tuple[list[Step], list[Later]]:
+    """The calls that are possible now with which the account leaves, and the amounts that must wait."""
+    mine, steps = view.reader.holdings(view.account, view.head), list[Step]()
+    if mine.pool != ZERO_DIGEST:
+        steps.append(Step(f"quit pool {hex0x(mine.pool)[:10]}…", ContractCall("Registry", "quit")))
+    unbonding, later = _unbonding(view, mine) if view.reader.record_life(view.head) is None else ([], [_at_eigenlayer(mine)])
+    steps += unbonding
+    if mine.credit_due_wei:
+        steps.append(Step(f"withdraw {ether(mine.credit_due_wei)} of credit", ContractCall("Ledger", "withdraw")))
+    if mine.credit_wei > mine.credit_due_wei:
+        opens_at = _call(view, "Ledger", "dueOf", view.account)["nextUnlockAt"]
+        later.append(Later(mine.credit_wei - mine.credit_due_wei, "credit", _from(view, opens_at)))
+    return steps, [each for each in later if each.amount_wei]
+
+
+def _unbonding(view: NodeView, mine: Holdings) -> tuple[list[Step], list[Later]]:
+    steps, later, waiting = list[Step](), list[Later](), _waiting_receipts(view)
+    if mine.unbond_due_wei:
+        steps.append(Step(f"withdraw {ether(mine.unbond_due_wei)} of stake", ContractCall("StakeVault", "finishUnbond")))
+    if mine.unbonding_wei > mine.unbond_due_wei:
+        opens_at = _call(view, "StakeVault", "unbondingOf", view.account)["nextAt"]
+        later.append(Later(mine.unbonding_wei - mine.unbond_due_wei, "stake", _from(view, opens_at)))
+    if mine.stake_wei and waiting:
+        later.append(Later(mine.stake_wei, "stake", f"after the operator has anchored what it signed ({waiting})"))
+    elif mine.stake_wei:
+        delay_s = view.reader.params(view.reader.params_version(view.head), view.head).times.unbond_delay
+        call = ContractCall("StakeVault", "requestUnbond", (mine.stake_wei,))
+        steps.append(Step(f"begin to withdraw {ether(mine.stake_wei)} of stake", call))
+        later.append(Later(mine.stake_wei, "stake", _from(view, int(_call(view, "Guardian", "clock")) + delay_s)))
+    return steps, later
+
+
+def _waiting_receipts(view: NodeView) -> str:
+    """The receipts of an operator that must still be anchored, which takes free stake; empty if there are none."""
+    if view.role is not NodeRole.OPERATOR:
+        return ""
+    store, now = ReceiptStore(view.database, SystemClock(), view.account), view.chain.head().timestamp
+    batch = store.open_batch()
+    if batch is not None:
+        return f"receipts {batch.first_seq} to {batch.first_seq + batch.count - 1}"
+    open_ = [each.receipt.seq for each in store.unbatched(_MOST_RECEIPTS) if each.receipt.anchor_by >= now]
+    return f"receipts {open_[0]} to {open_[-1]}" if open_ else ""
+
+
+def _at_eigenlayer(mine: Holdings) -> Later:
+    return Later(mine.stake_wei, "stake", "by the programs of EigenLayer, where it is allocated")
+
+
+def _from(view: NodeView, opens_at: int) -> str:
+    """When an amount is payable that the contracts pay from a second of the protocol clock on."""
+    clock = int(_call(view, "Guardian", "clock"))
+    if opens_at <= clock:
+        return "when open receipts or disputes no longer bind it, and the network is not paused"
+    return f"not before {moment(view.chain.head().timestamp + opens_at - clock)}; a pause of the network delays it"
+
+
+def _call(view: NodeView, contract: str, function: str, *arguments: Any) -> Any:
+    where = ContractCall(contract, function).target(view.network)
+    return view.chain.call(contract, where, function, *arguments, block=at_number(view.head))
+
+
 def quotes(view: NodeView, steps: list[Step]) -> Iterator[dict[str, Any]]:
     """Each step as it would be sent: target, value, calldata, and its gas if the step can be tried before the others."""
     for step in steps:
@@ -106,7 +183,9 @@ def cost_wei(view: NodeView, steps: list[Step]) -> int:
 def send(view: NodeView, steps: list[Step], told: Callable[[Step, str], None]) -> None:
     """Sends the steps in order while no other process may send for the account. `LeaseTaken` if the node runs;
     `ConfigurationError` if transactions of the node are in no block yet, or a contract refuses a step."""
-    lease = NonceLease(view.database, SystemClock(), view.network.chain_id, view.account)
+    # Asks for a password before anything is sent.
+    signer = view.signer
+    lease = NonceLease(view.database, SystemClock(), view.network.chain_id, signer.address)
     with hold_lease(lease, threading.Event(), wait=False):
         _verify_nothing_under_way(view, lease)
         for step in steps:
@@ -114,7 +193,7 @@ def send(view: NodeView, steps: list[Step], told: Callable[[Step, str], None]) -
                 _next_block(view)
             try:
                 dry_run(view.chain, view.network, view.account, step.call)
-                done = send_all(view.chain, [measured(view.chain, view.network, view.signer, step.call)], STEP_S)[0]
+                done = send_all(view.chain, [measured(view.chain, view.network, signer, step.call)], STEP_S)[0]
             except (SignerRefused, SigningRefused):
                 raise
             except Fault as error:
@@ -123,10 +202,11 @@ def send(view: NodeView, steps: list[Step], told: Callable[[Step, str], None]) -
 
 
 def _verify_nothing_under_way(view: NodeView, lease: NonceLease) -> None:
-    """A step would take the nonce of a transaction that the node signed, and the node would then stop sending for good."""
+    """A step would take the nonce of a transaction that the node signed, and the node would then stop sending. A stop that there
+    is already keeps nobody from leaving: the key may be stolen."""
     used = view.chain.nonce(view.account)
     following = lease.next_nonce(used)
-    if following > used:
+    if following > used and not lease.stop_reason():
         why = f"{following - used} signed by the node are in no block: start it until `bytewise status` shows none under way"
         raise ConfigurationError("transactions", why)
 
