@@ -18,7 +18,7 @@ from fastapi import Response
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.signing import LocalSigner, Preimage, preimage_digest, recover
-from bytewise.protocol.units import Address
+from bytewise.protocol.units import ZERO_DIGEST, Address
 from bytewise.service.clock import monotonic_s
 from bytewise.service.exit_codes import Exit
 from bytewise.service.secret import write_secret
@@ -137,7 +137,7 @@ def test_doctor_refuses_random_signatures_for_a_watchtower(
     assert not check["ok"] and "another signature each time" in check["value"] and "RFC 6979" in check["advice"]
 
 
-def test_verifier_registers_with_a_key_that_is_only_at_the_signer(
+def test_verifier_registers_and_leaves_with_a_key_at_the_signer(
     chain: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files, network = make_signer_files(tmp_path), deployed(chain)
@@ -158,10 +158,13 @@ def test_verifier_registers_with_a_key_that_is_only_at_the_signer(
         node_file(tmp_path, database, chain.url, signer=section)
         chain.rpc("evm_setIntervalMining", 1)
         assert main(words) == Exit.OK, capsys.readouterr()
+        mine = court.holdings(KEY.address, court.head())
+        assert mine.stake_wei == STAKE and mine.pool == POOL
+        assert main([*words[:-4], "--platform-id", machine, "--measurement", program]) == Exit.OK, "nothing is left to sign"
+        assert main(["verifier", "leave", "--config", str(config), "--yes"]) == Exit.OK, capsys.readouterr()
         chain.rpc("evm_setIntervalMining", 0)
     mine = court.holdings(KEY.address, court.head())
-    assert mine.stake_wei == STAKE and mine.pool == POOL
-    assert main([*words[:-4], "--platform-id", machine, "--measurement", program]) == Exit.OK, "nothing is left to sign"
+    assert mine.unbonding_wei == STAKE and mine.pool == ZERO_DIGEST
 
 
 def test_write_verb_without_its_signer_ends_as_unavailable(
