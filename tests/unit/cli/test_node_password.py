@@ -69,7 +69,9 @@ def test_check_before_the_start_gets_the_password_by_a_pipe(
         "print(json.dumps({'problems': [], 'role': role[::-1], 'account': ''}))"
     )
     monkeypatch.setattr(supervisor, "python_module", lambda *_: (sys.executable, "-c", source))
-    run._tell_problems(tmp_path / "bytewise.toml", PasswordPipe(PASSWORD.encode()))
+    config = tmp_path / "bytewise.toml"
+    config.write_text('role = "watchtower"\n')
+    run._tell_problems(config, PasswordPipe(PASSWORD.encode()))
     told = capfd.readouterr()
     assert "node.ready" in told.out + told.err and PASSWORD[::-1] in told.out + told.err
 
