@@ -10,6 +10,7 @@ time is over, so that the own enclave gets the job. A job that the cluster faile
 
 import bisect
 import functools
+import math
 import threading
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
@@ -162,10 +163,9 @@ class EnclavePool:
             return self._tickets.setdefault(queued.order.key, set())
 
     def _share_s(self, queued: "_Queued", model_id: Digest) -> float:
-        """Seconds that the cluster may take for a job."""
-        left_s = queued.until - self._monotonic()
+        """Seconds that the cluster may take for a job: without a bound of ours where nobody else could do it."""
         others = any(each.is_own and each.name not in queued.refused for each in self._groups)
-        return left_s / 2 if others and self._own_has(model_id) else left_s
+        return (queued.until - self._monotonic()) / 2 if others and self._own_has(model_id) else math.inf
 
     def _loop(self, limit: "_LimitFor", group: "_Group") -> None:
         while (queued := self._take(group)) is not None:
