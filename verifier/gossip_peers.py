@@ -30,6 +30,8 @@ from verifier.watch.envelope_exchange import envelopes_of_seats
 
 VALID_S = 180 * 86_400
 """Seconds for which an own identity holds. It is renewed at each start, and after half of this time."""
+RENEW_AGAIN_S = 3_600
+"""Chain time until an identity that could not be written is tried again, in seconds."""
 WARN_S = 30 * 86_400
 """Seconds before the end of a peer's identity from which the check `gossip_identities` fails."""
 REFRESH_BLOCKS = 32
@@ -92,9 +94,7 @@ class PeersWriter:
 
     def _write(self, snapshot: Snapshot) -> None:
         if snapshot.timestamp >= self._renew_at:
-            path = write_identity(self._folder, self._domain, self._signer, self._settings, snapshot.timestamp)
-            self._renew_at = snapshot.timestamp + VALID_S // 2
-            telemetry.log("gossip.identity_written", file=str(path), do="send this file to the other members")
+            self._renew(snapshot.timestamp)
         if abs(snapshot.number - self._read_at) >= REFRESH_BLOCKS:
             self._read_identities(snapshot)
         seats = {
@@ -103,6 +103,19 @@ class PeersWriter:
         }  # fmt: skip
         envelopes = {hex0x(each): who for each, who in envelopes_of_seats(snapshot, self._archive).items()}
         write_peers(self._file, PeersFile(str(self._network.chain_id), snapshot.active_epoch, self._peers, seats, envelopes))
+
+    def _renew(self, now: int) -> None:
+        """Writes the own identity. One that cannot be renewed yet holds for months more: peers and seats are written anyhow."""
+        try:
+            path = write_identity(self._folder, self._domain, self._signer, self._settings, now)
+        except (BytewiseError, OSError) as error:
+            if not self._renew_at:
+                raise
+            self._renew_at = now + RENEW_AGAIN_S
+            telemetry.log_error("gossip.identity_not_written", error, do="find out why, before other members drop this one")
+            return
+        self._renew_at = now + VALID_S // 2
+        telemetry.log("gossip.identity_written", file=str(path), do="send this file to the other members")
 
     def _read_identities(self, snapshot: Snapshot) -> None:
         now = snapshot.timestamp

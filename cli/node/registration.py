@@ -13,10 +13,10 @@ from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.storage.nonce_lease import NonceLease, hold_lease
 from bytewise.storage.receipt_store import ReceiptStore
-from chain.client.rpc import at_number
+from chain.client.rpc import Inclusion, at_number
 from chain.deployment.calls import ContractCall, dry_run, measured, request_of
 from chain.sending.fees import fees_at
-from chain.sending.transactions import send_all
+from chain.sending.transactions import TransactionCall, send_all
 from cli.node.host_checks import own_measurement
 from cli.node.roles import NodeRole
 from cli.node.view import NodeView
@@ -115,7 +115,7 @@ def leaving(view: NodeView) -> tuple[list[Step], list[Later]]:
 
 
 def _unbonding(view: NodeView, mine: Holdings) -> tuple[list[Step], list[Later]]:
-    steps, later, waiting = list[Step](), list[Later](), _waiting_receipts(view)
+    steps, later, waiting = list[Step](), list[Later](), _waiting_receipts(view, mine.last_seq)
     if mine.unbond_due_wei:
         steps.append(Step(f"withdraw {ether(mine.unbond_due_wei)} of stake", ContractCall("StakeVault", "finishUnbond")))
     if mine.unbonding_wei > mine.unbond_due_wei:
@@ -131,15 +131,17 @@ def _unbonding(view: NodeView, mine: Holdings) -> tuple[list[Step], list[Later]]
     return steps, later
 
 
-def _waiting_receipts(view: NodeView) -> str:
-    """The receipts of an operator that must still be anchored, which takes free stake; empty if there are none."""
+def _waiting_receipts(view: NodeView, last_seq: int) -> str:
+    """The receipts of an operator that can still be anchored, which takes free stake; empty if there are none. Until its request
+    expires, one that is late costs its penalty only where somebody demands it before it is anchored."""
     if view.role is not NodeRole.OPERATOR:
         return ""
     store, now = ReceiptStore(view.database, SystemClock(), view.account), view.chain.head().timestamp
     batch = store.open_batch()
     if batch is not None:
         return f"receipts {batch.first_seq} to {batch.first_seq + batch.count - 1}"
-    open_ = [each.receipt.seq for each in store.unbatched(_MOST_RECEIPTS) if each.receipt.anchor_by >= now]
+    signed = [int(each.receipt.seq) for each in store.unbatched(_MOST_RECEIPTS, last_seq + 1)]
+    open_ = [seq for seq, expires_at in sorted(store.expiries(signed).items()) if expires_at >= now]
     return f"receipts {open_[0]} to {open_[-1]}" if open_ else ""
 
 
@@ -193,12 +195,22 @@ def send(view: NodeView, steps: list[Step], told: Callable[[Step, str], None]) -
                 _next_block(view)
             try:
                 dry_run(view.chain, view.network, view.account, step.call)
-                done = send_all(view.chain, [measured(view.chain, view.network, signer, step.call)], STEP_S)[0]
+                transaction = measured(view.chain, view.network, signer, step.call)
+                done = _included(view, transaction)
             except (SignerRefused, SigningRefused):
                 raise
             except Fault as error:
                 raise ConfigurationError(str(step.call), f"refused: {error}") from None
             told(step, f"block {done.number}, transaction {hex0x(done.transaction)}")
+
+
+def _included(view: NodeView, transaction: TransactionCall) -> Inclusion:
+    """Sends one transaction. `TryAgain` says what to do if no block has it in time: the node does not know its nonce."""
+    try:
+        return send_all(view.chain, [transaction], STEP_S)[0]
+    except TryAgain as error:
+        do = "it may still be mined: do not start the node before it is, and repeat this command, which replaces it"
+        raise TryAgain("chain", f"{error.values[-1]}; {do}") from None
 
 
 def _verify_nothing_under_way(view: NodeView, lease: NonceLease) -> None:

@@ -101,7 +101,7 @@ def receipt(scene: Scene, receipt_id: bytes) -> ReceiptDetail | None:
         return None
     known = known_batch(checks, dispute)
     batch = None if known is None else index.find(BatchFact, known)
-    level, words = _level(scene, dispute, batch, [row for row in checks if known in (None, row["batch_id"])])
+    level, words = _level(scene, dispute, batch, checks, known)
     operator = dispute["operator"] if dispute else asked["operator"] if asked else None
     return ReceiptDetail(
         id=hex0x(receipt_id), level=level, words=words, replacement=hex_or_none(dispute["replacement"]) if dispute else None,
@@ -111,7 +111,10 @@ def receipt(scene: Scene, receipt_id: bytes) -> ReceiptDetail | None:
     )  # fmt: skip
 
 
-def _level(scene: Scene, dispute: Row | None, batch: Row | None, checks: Sequence[Row]) -> tuple[str, str]:
+def _level(
+    scene: Scene, dispute: Row | None, batch: Row | None, posts: Sequence[Row], known: int | None
+) -> tuple[str, str]:  # fmt: skip
+    checks = [row for row in posts if known in (None, row["batch_id"])]
     if batch is not None and batch["is_void"]:
         return "void", "Its batch is void: the operator did not show the list of its receipts. Do not rely on it."
     if dispute is not None:
@@ -119,7 +122,7 @@ def _level(scene: Scene, dispute: Row | None, batch: Row | None, checks: Sequenc
     results = [AUDIT_RESULTS.get(row["result"]) for row in checks]
     if "mismatch" in results:
         told = "At least one verifier says that it found another answer, and nobody has disputed it yet. Do not rely on it."
-        return "audited", f"{told} {_NOT_KNOWN}"
+        return "audited", f"{told} {_NOT_KNOWN}" if known is None else told
     if paid := sum(row["bounty"] > 0 for row in checks):
         return "audited", f"Auditors that found the same answer and were paid: {paid}."
     if "match" in results:

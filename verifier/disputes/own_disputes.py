@@ -1,12 +1,13 @@
 """Disputes that this account opened, read from the chain, so that their cost still counts after a restart."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from bytewise.ports import AccountView, BlockView, SnapshotView, TermsView
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.commitments import dispute_id
 from bytewise.protocol.court.settlement import CONVICTIONS
-from bytewise.protocol.decisions.snapshot import Dispute, Snapshot
+from bytewise.protocol.decisions.snapshot import Dispute, DisputeOpening, Snapshot
 from bytewise.protocol.units import Address, Digest
 from verifier.watch.event_follower import EventFollower
 
@@ -41,10 +42,19 @@ class OwnDisputes:
         first = self._events.next_block
         if first <= snapshot.number:
             ours = self._chain.alt_commits(self._me, first, snapshot.number)
-            blocks = {each.id: each.block for each in self._chain.opened(first, snapshot.number)} if ours else {}
+            found = {each.id: each for each in self._chain.opened(first, snapshot.number) if each.id in ours} if ours else {}
+            self._note_ended(snapshot, found)
             for each in ours:
-                self._opened.setdefault(each, blocks.get(each, snapshot.number))
+                self._opened.setdefault(each, found[each].block if each in found else snapshot.number)
             self._events.mark_read(snapshot.number, snapshot.block_hash)
+
+    def _note_ended(self, snapshot: Snapshot, found: Mapping[Digest, DisputeOpening]) -> None:
+        """Reads own disputes that the snapshot leaves out because they are over: after a start only the first one has them."""
+        shown = {case.id for case in snapshot.disputes}
+        missing = [opening for each, opening in found.items() if each not in shown]
+        if missing:
+            ended = self._chain.snapshot(self._me, snapshot.number, missing).disputes
+            self._won |= {case.id for case in ended if is_won(case)}
 
     def has(self, receipt_id: Digest) -> bool:
         """Whether this account opened a dispute about a receipt."""

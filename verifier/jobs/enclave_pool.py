@@ -36,6 +36,8 @@ REMEMBERED = 4096
 """Jobs of which results, instances with a ticket and shedding are remembered, the newest ones."""
 MEASURED = 64
 """Jobs whose duration says how long the next one takes."""
+RESTART_S = 60.0
+"""Longest time in which an enclave restarts."""
 CLUSTER = "cluster"
 """Group of all enclaves that are reached over the bridge."""
 _JOIN_S = 2.0
@@ -163,8 +165,11 @@ class EnclavePool:
             return self._tickets.setdefault(queued.order.key, set())
 
     def _share_s(self, queued: "_Queued", model_id: Digest) -> float:
-        """Seconds that the cluster may take for a job: without a bound of ours where nobody else could do it."""
-        others = any(each.is_own and each.name not in queued.refused for each in self._groups)
+        """Seconds that the cluster may take for a job: without a bound of ours where nobody else could do it. An own enclave that
+        has just gone away may restart in time."""
+        others = any(
+            each.is_own and each.name not in queued.refused and each.presence.away_s <= RESTART_S for each in self._groups
+        )
         return (queued.until - self._monotonic()) / 2 if others and self._own_has(model_id) else math.inf
 
     def _loop(self, limit: "_LimitFor", group: "_Group") -> None:

@@ -47,6 +47,12 @@ class EnclavePresence:
             return self._pause_s > 0
 
     @property
+    def away_s(self) -> float:
+        """Seconds since the enclave went away; 0 while it is there."""
+        with self._lock:
+            return self._monotonic() - self._lost_at if self._pause_s > 0 else 0.0
+
+    @property
     def pausing(self) -> bool:
         """Whether it is too early to ask the enclave again."""
         with self._lock:

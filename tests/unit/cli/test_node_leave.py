@@ -61,11 +61,16 @@ def test_operator_asks_for_its_stake_after_its_receipts_are_anchored(tmp_path: P
     assert [(each.amount_wei, each.what) for each in later] == [(9, "stake"), (3, "credit")]
     assert later[1].when.startswith("not before 1970-01-01 00:09:20 UTC")
     made = replace(receipt(OPERATORS[0], 1, 400), operator=OTHER)
-    issued = IssuedReceipt(word("id"), SignedReceipt(made, Blob(b""), ""), b"", b"", 0)
+    issued = IssuedReceipt(word("id"), SignedReceipt(made, Blob(b""), ""), b"", b"", int(made.anchor_by) + 100)
     ReceiptStore(view.database, SystemClock(), OTHER).issue(word("request"), [issued])
     assert calls(view) == ["Ledger.withdraw"] and "receipts 1 to 1" in leaving(view)[1][0].when
     view.chain.head = lambda: SimpleNamespace(timestamp=int(made.anchor_by) + 1)
+    assert calls(view) == ["Ledger.withdraw"], "it is late, and whoever has it may demand it now"
+    view.chain.head = lambda: SimpleNamespace(timestamp=int(made.anchor_by) + 101)
     assert calls(view) == ["StakeVault.requestUnbond", "Ledger.withdraw"], "no batch can have it any more"
+    view.chain.head = lambda: SimpleNamespace(timestamp=int(made.anchor_by))
+    view.reader.holdings = lambda account, block: holdings(pool=ZERO_DIGEST, stake_wei=9, last_seq=1)
+    assert calls(view) == ["StakeVault.requestUnbond"], "its number is taken by an empty leaf"
 
 
 def test_stake_that_is_bound_or_elsewhere_is_named_and_not_asked_for(tmp_path: Path) -> None:

@@ -383,11 +383,13 @@ def test_guide_has_its_screenshots(name: str) -> None:
 def test_receipt_page_calls_only_paid_verifiers_its_auditors() -> None:
     """The contract accepts a result for a batch that the receipt is not in, and only a payment shows that it is in it."""
     scene: Any = None
-    match, mismatch = {"result": 1, "bounty": 0}, {"result": 2, "bounty": 0}
+    match, mismatch = {"batch_id": 4, "result": 1, "bounty": 0}, {"batch_id": 4, "result": 2, "bounty": 0}
     for checks in ([match, match], [match, mismatch]):
-        level, words = _level(scene, None, None, checks)
+        level, words = _level(scene, None, None, checks, None)
         assert level == "audited" and "uditors" not in words and "`bytewise verify`" in words
-    _, words = _level(scene, None, None, [match, *[match | {"bounty": 9}] * 2])
+    paid, doubt = match | {"batch_id": 7, "bounty": 9}, mismatch | {"batch_id": 7}
+    assert _level(scene, None, None, [paid, doubt], 7)[1].endswith("Do not rely on it."), "both were drawn for batch 7"
+    _, words = _level(scene, None, None, [mismatch | {"batch_id": 8}, paid, paid], 7)
     assert words == "Auditors that found the same answer and were paid: 2."
-    named = [match | {"batch_id": 4}, match | {"batch_id": 5, "bounty": 9}]
+    named = [match, match | {"batch_id": 5, "bounty": 9}]
     assert (known_batch(named, None), known_batch(named[:1], None), known_batch(named, {"batch_id": 6})) == (5, None, 6)

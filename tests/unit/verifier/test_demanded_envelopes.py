@@ -249,6 +249,9 @@ def test_our_disputes_and_wins_are_read_from_the_chain(tmp_path: Path) -> None:
         setup.chain.disputes[:] = [replace(case, ended=True, verdict=verdict)]
         own.follow(setup.chain.pass_time(1))
         assert own.has(name) and own.is_unwon(name) is unwon
+    late = OwnDisputes(setup.chain, NETWORK, TOWER)
+    late.follow(replace(setup.chain.pass_time(1), disputes=()))
+    assert late.has(name) and not late.is_unwon(name), "no later snapshot has it, and the first tick may have failed"
     setup.chain.disputes.clear()
     setup.chain.branch = "one block replaced"
     own.follow(setup.chain.pass_time(1))

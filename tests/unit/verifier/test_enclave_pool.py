@@ -269,11 +269,14 @@ def test_two_results_about_one_receipt_that_differ_stop_the_node(change: dict[st
     pool.stop()
 
 
-@pytest.mark.parametrize(("own_has", "share_s"), [(True, 20.0), (False, math.inf)])
-def test_cluster_gets_half_of_the_time_where_an_own_enclave_has_the_model(own_has: bool, share_s: float) -> None:
-    own, other = FakeEnclave("own"), FakeEnclave("cluster")
-    pool = EnclavePool([own], [other], monotonic=lambda: 100.0, own_has=lambda model: own_has and model == MODEL)
-    pool._groups[0].presence.lost(EnclaveAway("enclave", "restarts"))
+@pytest.mark.parametrize(
+    ("own_has", "away_s", "share_s"), [(True, 0.0, 20.0), (False, 0.0, math.inf), (True, 60.5, math.inf)]
+)  # fmt: skip
+def test_cluster_gets_half_of_the_time_where_an_own_enclave_has_the_model(own_has: bool, away_s: float, share_s: float) -> None:
+    own, other, now = FakeEnclave("own"), FakeEnclave("cluster"), [100.0 - away_s]
+    pool = EnclavePool([own], [other], monotonic=lambda: now[0], own_has=lambda model: own_has and model == MODEL)
+    for now[0] in (100.0 - away_s, 100.0):
+        pool._groups[0].presence.lost(EnclaveAway("enclave", "restarts"))
     pool.submit(order(VOTE, ("vote", word("d"), 1), with_ticket, left_s=40.0))
     assert isinstance(collected(pool, 1)[0].outcome, JobResult) and (own.ran, other.ran) == (0, 1)
     assert other.seconds == share_s

@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from bytewise.protocol.decisions.snapshot import Holdings
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.errors.actors import ConfigurationError, SignerAway
+from bytewise.protocol.signing import LocalSigner, Preimage
 from bytewise.protocol.units import U64, Address, Blob, Digest, hex0x
 from bytewise.service.readiness import ReadinessRegistry
 from gossip.peers import possession_of, read_peers
@@ -17,7 +17,16 @@ from tests.fixtures.builders import DISPUTES
 from tests.fixtures.builders import signer as signer_of
 from tests.fixtures.snapshot_builders import holdings, snapshot
 from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, VerifierFixture
-from verifier.gossip_peers import VALID_S, WARN_S, IdentityFile, PeersWriter, identities_check, read_identities, write_identity
+from verifier.gossip_peers import (
+    RENEW_AGAIN_S,
+    VALID_S,
+    WARN_S,
+    IdentityFile,
+    PeersWriter,
+    identities_check,
+    read_identities,
+    write_identity,
+)
 from verifier.settings import GossipSettings
 
 OPERATOR = signer_of("another member")
@@ -102,6 +111,31 @@ def test_peers_are_members_with_a_pool_and_disputes_name_their_seats(tmp_path: P
     assert [each.account for each in written.peers] == [ME.address]
     assert written.disputes == {hex0x(open_case.id): (ME.address,)}
     assert written.envelopes == {hex0x(signed.receipt.envelope_hash): (ME.address,)}
+
+
+class LeavingSigner:
+    """A remote signer that may be away."""
+
+    address, is_away = ME.address, False
+
+    def sign_preimage(self, preimage: Preimage) -> Blob:
+        if self.is_away:
+            raise SignerAway("signer", "no answer")
+        return ME.sign_preimage(preimage)
+
+
+def test_seats_are_written_while_the_identity_cannot_be_renewed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    setup, remote = VerifierFixture(tmp_path), LeavingSigner()
+    open_case = setup.dispute(setup.signed(1))
+    writer = PeersWriter(Pools(ME.address), NETWORK, remote, settings(tmp_path, ME), setup.archive, ReadinessRegistry())
+    writer.step(snapshot(timestamp=NOW))
+    remote.is_away = True
+    writer.step(snapshot(open_case, timestamp=NOW + VALID_S // 2))
+    assert read_peers(tmp_path / "peers.json").disputes == {hex0x(open_case.id): (ME.address,)}
+    assert "gossip.identity_not_written" in capsys.readouterr().err
+    remote.is_away = False
+    writer.step(snapshot(open_case, timestamp=NOW + VALID_S // 2 + RENEW_AGAIN_S))
+    assert "gossip.identity_written" in capsys.readouterr().err
 
 
 def test_check_fails_weeks_before_an_identity_expires(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
