@@ -3,7 +3,6 @@
 import bisect
 import os
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -14,6 +13,7 @@ from bench.soak_node import flatness
 from bench.soak_node.faults import Injector
 from bench.soak_node.history import History, read_history
 from bench.soak_node.network import PARAMS, SoakNetwork
+from bench.soak_node.oracle import ProcessEnd
 from bench.soak_node.schedule import schedule
 from bench.soak_node.traffic import Traffic
 from bytewise.protocol.address_book import Network
@@ -46,7 +46,7 @@ class Record:
     heads: list[Head] = field(default_factory=list)
     samples: list[flatness.Sample] = field(default_factory=list)
     sizes: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    exits: Counter[str] = field(default_factory=Counter)
+    ends: list[ProcessEnd] = field(default_factory=list)
     loads: list[tuple[float, float]] = field(default_factory=list)
 
     def when(self, timestamp: int) -> float:
@@ -132,7 +132,7 @@ class Campaign:
         for name, code in ended.items():
             if name in self.injector.busy or name == "challenger":
                 continue
-            self.record.exits[f"{name}: {code}"] += 1
+            self.record.ends.append(ProcessEnd(name, code, self.elapsed_s()))
             self._say(f"{name} ended by itself with {code}: {self.network.group.tail(name, 2)[-300:]}")
             threading.Event().wait(LEAST_RESTART_S)
             self.network.restart(name)
@@ -153,7 +153,7 @@ class Campaign:
         head = self.record.heads[-1].number if self.record.heads else 0
         return (
             f"block {head}: {answers} answers, {failed} refused or lost, {sum(injected.values())} faults, {kills} kills, "
-            f"{sum(self.record.exits.values())} ends of processes, {wrong} violations, load {os.getloadavg()[0]:.1f}"
+            f"{len(self.record.ends)} ends of processes, {wrong} violations, load {os.getloadavg()[0]:.1f}"
         )
 
     def _drain(self, network: Network) -> History:

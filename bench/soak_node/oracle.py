@@ -6,12 +6,14 @@ Pure functions: each takes facts and returns the violations, one sentence each. 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bench.soak_node.faults import Incident
 from bench.soak_node.history import Event, History, Transaction
 from bench.soak_node.schedule import ALL
 from bytewise.protocol.court.settlement import SeatOutcome
 from bytewise.protocol.records.statements import AuditOutcome, Verdict
+from bytewise.service.exit_codes import Exit
 
 COMMIT_S = 25.0
 """Undisturbed seconds of the commit phase in which a seat must be able to vote: it fetches, executes once and sends."""
@@ -23,6 +25,8 @@ OVERLOAD = 3.0
 """Load for each core from which on the machine has no time for every seat; such times count as a fault, and are reported."""
 OVERLOADED = "overload"
 """Kind of an incident that nobody injected."""
+START_S = 60.0
+"""Time in which a killed process is started and reads the chain for the first time."""
 MISSED = (SeatOutcome.ABSENT, SeatOutcome.NOT_REVEALED)
 DEPENDENCIES = ("da", "chain")
 """Whom every seat needs, beside two of three shards."""
@@ -78,6 +82,32 @@ class Disturbances:
             for other in down[place + 1 :]
             if one.target != other.target and max(one.start, other.start) < min(one.end, other.end)
         ]
+
+
+class ProcessEnd(NamedTuple):
+    """A process that ended although nobody killed it."""
+
+    name: str
+    code: int | None
+    at: float
+    """Second of the run."""
+
+
+def unexpected_ends(ends: Iterable[ProcessEnd], incidents: Sequence[Incident]) -> list[str]:
+    """Ends of processes that no fault explains.
+
+    A process that begins while the chain does not answer it ends with `Exit.UNAVAILABLE`, and is started again.
+    """
+    wrong = []
+    for each in ends:
+        near = [
+            one for one in incidents if one.start < each.at and one.end > each.at - START_S and one.touches({each.name, "chain"})
+        ]
+        began = any(one.kind.startswith("kill-") for one in near)
+        lonely = any(one.kind.startswith(("rpc-", "chain-")) or one.kind == "database-cut" for one in near)
+        if not (each.code == Exit.UNAVAILABLE and began and lonely):
+            wrong.append(f"{each.name} ended by itself with {each.code} after {each.at:.0f} s")
+    return wrong
 
 
 def double_votes(signed: Iterable[Transaction], history: History) -> list[str]:

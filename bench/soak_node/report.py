@@ -49,7 +49,7 @@ class Judgement:
     def violations(self) -> dict[str, list[str]]:
         """What is not as it must be, by check."""
         campaign, history = self._campaign, self._history
-        exits = [f"{name} ended by itself, {count} times" for name, count in campaign.record.exits.items()]
+        ends = oracle.unexpected_ends(campaign.record.ends, campaign.injector.incidents)
         paid = {each.values["id"] for each in history.of("Settlement.Paid")}
         waiting = {each.values["id"] for each in history.of("Disputes.DisputeOpened")} - paid
         found = {
@@ -58,7 +58,7 @@ class Judgement:
             "frauds that got away": list(self.frauds.violations),
             "missed duties that were possible": list(self.duties.violations),
             "money": oracle.money(history),
-            "processes": [*campaign.injector.violations, *exits],
+            "processes": [*campaign.injector.violations, *ends],
             "memory and descriptors": [wrong for life in self.lives for wrong in life.wrong()],
             "databases": [f"{name} grows {ratio} times as fast per receipt" for name, ratio in self.growth.items()
                           if ratio > flatness.GROWTH],
@@ -107,7 +107,7 @@ class Judgement:
             "faults": dict(sorted(injected.items())),
             "not_injected": sorted(set(KINDS) - set(injected)),
             "requests_that_met_a_fault": self._campaign.network.met(),
-            "ends_of_processes": dict(record.exits),
+            "ends_of_processes": dict(Counter(f"{each.name}: {each.code}" for each in record.ends)),
             "lives_judged": flatness.as_rows(self.lives),
             "database_growth": self.growth,
             "load_mean": round(sum(load for _, load in record.loads) / max(len(record.loads), 1), 1),

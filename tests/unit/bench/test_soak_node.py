@@ -18,7 +18,7 @@ from bench.soak_node.campaign import Head, Record
 from bench.soak_node.faults import Incident
 from bench.soak_node.flatness import Sample
 from bench.soak_node.history import Event, History, Transaction
-from bench.soak_node.oracle import Disturbances, Receipt
+from bench.soak_node.oracle import Disturbances, ProcessEnd, Receipt
 from bench.soak_node.report import planted
 from bench.soak_node.schedule import KINDS, QUORUM, SPARED, schedule
 from bytewise.protocol.court.settlement import SeatOutcome
@@ -150,6 +150,22 @@ def test_audited_fraud_must_be_disputed_and_overturned() -> None:
     upheld = event("Disputes.Finalized", id=DISPUTE, verdict=int(Verdict.DRAW))
     assert len(fates(OPENED, upheld, *seats(SeatOutcome.RIGHT)).violations) == 1
     assert fates(OPENED, upheld, *seats(SeatOutcome.ABSENT)).undecided == 1
+
+
+KILLED, AWAY = Incident("kill-watchtower", "watchtower", 90.0, 110.0), Incident("rpc-error", "watchtower", 95.0, 101.0)
+
+
+@pytest.mark.parametrize(
+    ("code", "incidents", "is_expected"),
+    [
+        (5, [KILLED, AWAY], True), (70, [KILLED, AWAY], False), (5, [KILLED], False), (5, [AWAY], False),
+        (5, [KILLED, replace(AWAY, target="ada")], False), (5, [KILLED, replace(AWAY, start=101.0, end=104.0)], False),
+        (5, [KILLED, Incident("chain-pause", "chain", 95.0, 99.0)], True),
+    ],
+)  # fmt: skip
+def test_only_a_start_without_the_chain_may_end_a_process(code: int, incidents: list[Incident], is_expected: bool) -> None:
+    wrong = oracle.unexpected_ends([ProcessEnd("watchtower", code, 100.0)], incidents)
+    assert len(wrong) == (not is_expected)
 
 
 def duties(*incidents: Incident, outcome: SeatOutcome = SeatOutcome.ABSENT) -> oracle.Duties:
