@@ -30,6 +30,7 @@ from chain.sending.keys import save_signer
 from cli.__main__ import main
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, empty_database, mine, word
+from tests.fixtures.chain.devnet import batch as receipts_of
 from tests.fixtures.court.session import DisputeFixture
 from tests.fixtures.verifier.node_file import node_file
 from tests.fixtures.verifier.verifier_fixture import BlobShelf, randomness
@@ -83,27 +84,30 @@ class Tower:
 
 
 def drawn_for(court: DisputeFixture) -> tuple[Digest, list[LocalSigner]]:
-    """A receipt with at least two drawn auditors, and these."""
-    (header,) = court.reader.batches(0, court.reader.head())
-    beacon, seats = court.reader.block_hash(header.block + 2), STAKE_WEI // DEVNET.money.audit_unit
+    """A receipt of the first batch with at least two auditors whom every batch draws for it, and these."""
+    headers, seats = court.reader.batches(0, court.reader.head()), STAKE_WEI // DEVNET.money.audit_unit
+    beacons = [court.reader.block_hash(each.block + 2) for each in headers]
     for entry in court.batch.entries:
-        name = receipt_id(court.network.anchor_domain, entry.receipt)
-        found = [v for v in VERIFIERS if audit_is_drawn(beacon, name, v.address, DEVNET.shares.audit_rate_bps, seats)]
+        name, rate = receipt_id(court.network.anchor_domain, entry.receipt), DEVNET.shares.audit_rate_bps
+        found = [v for v in VERIFIERS if all(audit_is_drawn(each, name, v.address, rate, seats) for each in beacons)]
         if len(found) >= 2:
             return name, found
     raise AssertionError("nine in ten are drawn")
 
 
-def contradict(court: DisputeFixture, subject: Digest, who: LocalSigner) -> int:
-    """An auditor posts a mismatch; the block of the post."""
+def contradict(
+    court: DisputeFixture, subject: Digest, who: LocalSigner, batch: int = 0, by: LocalSigner | None = None
+) -> int:  # fmt: skip
+    """A mismatch of an auditor is posted for a batch, by somebody else or by itself; the block of the post."""
     commitment = audit_commitment(subject, who.address, word("tokens"), word("trace"), word("salt", who.address))
     at = U64(court.anvil.client.head().timestamp)
     result = AuditResult(subject, who.address, U8(AuditOutcome.MISMATCH), commitment, at)
-    court.of(who).post_audit(result, who.sign(typed_digest(court.domain, result)), 0)
-    court.of(who).pump()
+    sender = court.of(by or who)
+    sender.post_audit(result, who.sign(typed_digest(court.domain, result)), batch)
+    sender.pump()
     court.anvil.mine()
-    posted = [(each, batch) for each, _, batch in court.reader.audits(court.reader.head(), court.reader.head())]
-    assert posted == [(result, 0)]
+    posted = [(each, named) for each, _, named in court.reader.audits(court.reader.head(), court.reader.head())]
+    assert posted == [(result, batch)]
     return court.reader.head()
 
 
@@ -147,6 +151,25 @@ def test_dispute_is_opened_in_the_block_after_the_audits(
     for _ in range(3):
         tower.tick()
     assert len(court.reader.opened(0, court.reader.head())) == 1
+
+
+def test_posts_for_another_batch_open_no_dispute(anvil: Anvil, tmp_path: Path) -> None:
+    """The contract takes a result from anybody, and checks the draw for the batch that the post names."""
+    court = DisputeFixture(anvil, tmp_path, window=900)
+    price = court.reader.snapshot(OPERATORS[0].address, court.reader.head()).price_wei
+    more = receipts_of(court.network, OPERATORS[0], 4, 1, anvil.client.head().timestamp)
+    court.of(OPERATORS[0]).anchor(more.header, 10 * price)
+    court.pump()
+    tower = Tower(court, tmp_path, LocalStrategy(built_in("defend", 2)))
+    mine(anvil, 3)
+    subject, auditors = drawn_for(court)
+    tower.tick()
+    for batch, by, opened in ((1, OPERATORS[1], 0), (0, None, 1)):
+        for each in auditors[:2]:
+            contradict(court, subject, each, batch, by)
+        for _ in range(2):
+            tower.tick()
+        assert len(court.reader.opened(0, court.reader.head())) == opened
 
 
 def test_dry_run_sends_nothing(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
