@@ -67,7 +67,7 @@ def main() -> int:
         campaign = Campaign(network, options.seed, seconds, rates, say, frozenset(options.only))
         judged = Judgement(campaign, built, campaign.run(built))
         found = {
-            "seconds": round(seconds),
+            "seconds": round(campaign.ran_s),
             "seed": options.seed,
             "database": "PostgreSQL" if options.database else "SQLite",
             "questions_per_minute": rates,

@@ -81,20 +81,26 @@ class Campaign:
         self.injector = Injector(network, faults, self.elapsed_s, self.stop)
         self.traffic = Traffic(network, seed, per_minute, self.stop)
         self._started = 0.0
+        self.ran_s = 0.0
+        """Seconds of traffic, once it is over."""
 
     def elapsed_s(self) -> float:
         """Seconds since traffic began."""
         return monotonic_s() - self._started
 
     def run(self, built: Built) -> History:
-        """Traffic and faults, then a pause until everything is final; what happened."""
+        """Traffic and faults, then a pause until everything is final; what happened. An interruption ends the traffic: hours of a
+        run are judged all the same."""
         self._started = monotonic_s()
         faults = threading.Thread(target=self.injector.run, daemon=True)
         try:
             self.traffic.start()
             faults.start()
             self._watch(lambda: self.elapsed_s() > self._seconds)
+        except KeyboardInterrupt:
+            self._say("interrupted: what happened until now is judged; interrupt again to end without it")
         finally:
+            self.ran_s = self.elapsed_s()
             # Whoever ends the network next must be the only thread that starts and ends processes.
             self.stop.set()
             faults.join(END_S)

@@ -52,6 +52,10 @@ STAGE_LIMITS = {
 """The deadline is the end of the window; from OPENED on, the time of the opening; after a dispute, its end."""
 
 
+LOOK_S = 10
+"""Seconds of the protocol clock between two looks for others that opened the same. A shown audit waits ten minutes for them;
+with a look in every block, a node that audits three receipts a minute asked its chain thirty times in each."""
+
 SLOT_S = 60
 """Length in seconds of the protocol clock of a slot of deadlines: audits whose windows end in one slot are not ordered by
 deadline."""
@@ -76,12 +80,15 @@ class Bounties:
         self._audits = audits
         self._verifier = verifier
         self._salt = salt
+        self._looked: dict[Digest, int] = {}  # time of the last look for others that opened the same
 
     def duties(self, snapshot: Snapshot) -> list[AuditDuty]:
         """Reads the chain's state of each audit, and returns the audits that need a step."""
         pending = own_order(self._audits.audits(PENDING), self._salt)
         rows = [*pending, *(row for state in (SIGNED, POSTED, OPENED) for row in self._audits.audits(state))]
         metrics.AUDIT_QUEUE.set(sum(row.state == PENDING for row in rows))
+        opened = {row.receipt_id for row in rows if row.state == OPENED}
+        self._looked = {receipt: at for receipt, at in self._looked.items() if receipt in opened}
         due = [self._duty(row, snapshot) for row in rows]
         claims = [self._duty(row, snapshot) for row in self._claimable(snapshot)]
         return [duty for duty in due if duty is not None and not duty.agreed] + [duty for duty in claims if duty is not None]
@@ -145,7 +152,7 @@ class Bounties:
             state = self._shown(
                 row, self._chain.audit_stage(row.receipt_id, live.header.batch_id, self._verifier, snapshot.number)
             )
-        elif row.state == OPENED and self._is_agreed(row, live, snapshot):
+        elif row.state == OPENED and self._is_look_due(row, snapshot.clock) and self._is_agreed(row, live, snapshot):
             state = AGREED
         else:
             return row
@@ -168,9 +175,16 @@ class Bounties:
             return row.state if row.state == AGREED else OPENED
         return POSTED if stage is AuditStage.POSTED else SIGNED
 
+    def _is_look_due(self, row: LightAudit, clock: int) -> bool:
+        """Whether others are looked for now: at first, then every `LOOK_S`, and before the audit ends without them."""
+        last = self._looked.get(row.receipt_id)
+        is_last_chance = clock > row.deadline + STAGE_LIMITS[OPENED].seconds
+        return last is None or not last <= clock < last + LOOK_S or is_last_chance
+
     def _is_agreed(self, row: LightAudit, live: LiveReceipt, snapshot: Snapshot) -> bool:
         tokens_hash, trace_root, _ = _opening(row)
         found = out_hash(tokens_hash, trace_root)
+        self._looked[row.receipt_id] = snapshot.clock
         return self._chain.agreeing(row.receipt_id, live.header.batch_id, found, snapshot.number) >= AGREEMENT
 
     def _patience(self, row: LightAudit, snapshot: Snapshot) -> bool:

@@ -1,6 +1,7 @@
 """From a signed result to its bounty: what the chain shows counts, and what had to wait is asked for again."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,27 @@ def test_audit_mismatch_is_revealed_after_the_window_and_bounty_claimed(tmp_path
         node.tick()
     pool.stop()
     assert len(setup.sender.of("bounty")) == 1 and [row.state for row in audits.audits()] == ["DONE"]
+
+
+def test_shown_audit_looks_for_agreement_every_ten_seconds_and_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look in every block for ten minutes made each receipt cost 600 calls of the chain, and a soak grew until it stood."""
+    setup = VerifierFixture(tmp_path)
+    setup.anchor(setup.signed(1))
+    node, audits, pool = node_of(setup)
+    run(setup, node, pool, 1)
+    setup.chain.pass_time(WINDOW_S)
+    node.tick()
+    pool.stop()
+    looks: list[int] = []
+    monkeypatch.setattr(setup.chain, "agreeing", lambda *read: looks.append(setup.chain.timestamp) or setup.chain.agreed)
+    pass_blocks(setup, node, 1, 60)
+    assert 5 <= len(looks) <= 7 and {after - before for before, after in pairwise(looks)} == {bounties.LOOK_S}
+    pass_blocks(setup, node, 1, bounties.STAGE_LIMITS[bounties.OPENED].seconds - 61)
+    setup.chain.agreed = 2
+    pass_blocks(setup, node, 1, 3)
+    assert [row.state for row in audits.audits()] != ["FAILED"] and len(setup.sender.of("bounty")) == 1
 
 
 def claiming(tmp_path: Path, count: int = 1) -> tuple[VerifierFixture, Node, LightAudits, EnclavePool]:
