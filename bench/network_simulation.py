@@ -101,7 +101,7 @@ def measure_node() -> dict[str, Any]:
         counting = Counting(setup.chain)
         auditor = Auditor(
             counting, NETWORK, setup.records, LightAudits(setup.database, setup.clock), setup.journal, ME,
-            EnclavePool([]), os.urandom, 5, 100,
+            EnclavePool([]), os.urandom, 5,
         )  # fmt: skip
         setup.records.step(setup.chain.pass_time(3, blocks=3))
         auditor.step(setup.chain.now())

@@ -105,8 +105,6 @@ class ExecutorSettings:
     """Job sockets of further enclaves. Each runs jobs at the same time as the first."""
     prepare_timeout_s: float = 30.0
     """Seconds for which the enclave may be busy with another job."""
-    ticket_ttl_s: int = 120
-    """Seconds of chain time for which a ticket is valid."""
     kind: ExecutorKind = ExecutorKind.LOCAL
     """`local`, or `ray`: then the cluster also runs jobs. While it is away, the own enclave goes on."""
     bridge_socket: Path | None = None

@@ -241,7 +241,7 @@ class NodeContext:
         settings, audits = self.settings, LightAudits(self.database, self.clock)
         return Auditor(
             self.chain, self.network, self.records, audits, self.journal, self.signer, self.pool, os.urandom,
-            settings.policy.audit_margin_s, self.executor.ticket_ttl_s, self._hint_sender(),
+            settings.policy.audit_margin_s, self._hint_sender(),
         )  # fmt: skip
 
     def watchtower(self) -> Watchtower:

@@ -153,8 +153,7 @@ class Auditor:
 
     def __init__(
         self, chain: AuditChain, network: Network, records: Records, audits: LightAudits, journal: Journal, signer: Signer,
-        pool: JobPool, rng: Callable[[int], bytes], margin_s: int, ticket_ttl_s: int,
-        hand_over: Callable[[AuditHint], None] | None = None,
+        pool: JobPool, rng: Callable[[int], bytes], margin_s: int, hand_over: Callable[[AuditHint], None] | None = None,
     ) -> None:  # fmt: skip
         self._chain = chain
         self._network = network
@@ -166,7 +165,6 @@ class Auditor:
         self._pool = pool
         self._rng = rng
         self._margin_s = margin_s
-        self._ticket_ttl_s = ticket_ttl_s
         self._beacons: dict[int, Digest] = {}
         self._stakes: dict[tuple[int, int], int] = {}
         self._drawn: set[Digest] = set()
@@ -197,7 +195,8 @@ class Auditor:
         if not self._may_audit(case.header, snapshot):
             self._audits.mark(action.receipt_id, FAILED, "this account left the pool, or joined it after the batch")
             return
-        right = audit_right(action.receipt_id, snapshot.clock + self._ticket_ttl_s)
+        # Valid as long as the window is open: the job may wait for an enclave until then.
+        right = audit_right(action.receipt_id, snapshot.window_end(action.receipt_id, case.header.batch_id) + 1)
         job = functools.partial(run_job, signer=self._signer, contracts=self._network.contracts, case=case, right=right)
         key, left = ("audit", action.receipt_id, 0), self._time_left_s(case, snapshot)
         self._pool.submit(JobOrder(AUDIT, key, action.receipt_id, left, job))

@@ -94,7 +94,7 @@ def broken(setup: VerifierFixture, place: str, kind: type[Unavailable]) -> None:
 def node_of(setup: VerifierFixture) -> Iterator[tuple[Node, EnclavePool, Protection]]:
     """A node with every role: auditor, member, watchtower."""
     pool, audits = EnclavePool([setup.enclave]), LightAudits(setup.database, setup.clock)
-    auditor = Auditor(setup.chain, NETWORK, setup.records, audits, setup.journal, ME, pool, os.urandom, 5, 100)
+    auditor = Auditor(setup.chain, NETWORK, setup.records, audits, setup.journal, ME, pool, os.urandom, 5)
     duties, protection = Duties(setup.database, setup.clock), Protection(setup.database, setup.clock)
     ballots = Ballots(
         NETWORK,

@@ -14,12 +14,14 @@ from bytewise.protocol.decisions.snapshot import FINAL_AFTER, Snapshot
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.errors.actors import NoAgreement, SignerAway, TryAgain
 from bytewise.protocol.errors.branches import Bug
+from bytewise.protocol.jobs import RunJob
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, audit_commitment
 from bytewise.protocol.signing import Domain, Preimage, typed_digest, verify_signature
 from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Address, Blob, Digest, unhex
 from bytewise.storage.archive import LightAudits
 from chain.deployment.params import changed
+from kms.shard.release_policy import verify_unexpired
 from tests.fixtures.builders import ANCHOR, DISPUTES, KEY_EPOCHS, NOW, word
 from tests.fixtures.kms.release_network import wait_until
 from tests.fixtures.snapshot_builders import POOL
@@ -36,6 +38,7 @@ from verifier.audits.auditor import MAX_ATTEMPTS, Auditor
 from verifier.audits.bounties import FAILED, PENDING, own_order
 from verifier.executor import ActionExecutor
 from verifier.jobs.enclave_pool import EnclavePool
+from verifier.jobs.job_pool import JobOrder
 from verifier.node import Node
 
 
@@ -175,7 +178,7 @@ def test_auditor_sends_hints_of_a_fraud_to_watchtowers_before_publishing(tmp_pat
         told.append((hint, len([each for each in setup.sender.of("audit") if each[0] == hint.result])))
 
     auditor = Auditor(
-        setup.chain, NETWORK, setup.records, audits, setup.journal, ME, pool, os.urandom, 5, 100, hand_over
+        setup.chain, NETWORK, setup.records, audits, setup.journal, ME, pool, os.urandom, 5, hand_over
     )  # fmt: skip
     executor = ActionExecutor(setup.sender, setup.journal, auditor, None, None)
     node = Node(setup.chain, setup.sender, setup.pages, setup.records, executor, MovePolicy(), [auditor], pool, auditor)
@@ -232,6 +235,29 @@ def test_auditor_waits_for_shards_that_wait_for_a_final_block(tmp_path: Path) ->
     pool.stop()
     ((result, _),) = setup.sender.of("audit")
     assert result.result == AuditOutcome.MISMATCH
+
+
+def test_audit_that_waits_for_an_enclave_keeps_a_valid_ticket(tmp_path: Path) -> None:
+    """Shards compare the ticket's end with a clock that has gone on while the job waited, and refuse an expired one for good."""
+    setup = VerifierFixture(tmp_path)
+    header = setup.anchor(setup.signed(1))
+    setup.chain.extended[int(header.batch_id)] = 300
+    pool = EnclavePool([setup.enclave])
+    asked: list[JobOrder] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pool, "submit", asked.append)
+        auditor, _ = auditor_of(setup, pool)
+        setup.records.step(setup.chain.now())
+        (action,) = auditor.step(setup.chain.now())
+        assert isinstance(action, RunAudit)
+        auditor.start(action, setup.chain.now())
+    pool.stop()
+    jobs: list[RunJob] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(setup.enclave, "run", jobs.append)
+        asked[0].run(setup.enclave)
+    end = header.anchored_at + WINDOW_S + 300
+    assert verify_unexpired(jobs[0].ticket, end) and jobs[0].ticket.expires_at == end + 1
 
 
 def test_audit_waits_for_the_beacon_block(tmp_path: Path) -> None:

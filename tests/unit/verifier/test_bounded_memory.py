@@ -77,7 +77,7 @@ def test_tables_do_not_grow_with_finished_work(tmp_path: Path, monkeypatch: pyte
     pool = EnclavePool([setup.enclave])
     auditor = Auditor(
         setup.chain, NETWORK, setup.records, LightAudits(setup.database, setup.clock), setup.journal, ME, pool,
-        os.urandom, 5, 100,
+        os.urandom, 5,
     )  # fmt: skip
     tower = Watchtower(setup.chain, NETWORK, setup.records, ME, WatchPolicy())
     votes = Ballots(
