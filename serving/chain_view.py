@@ -4,10 +4,11 @@ from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decisions.demands import DemandKind, DemandState
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Snapshot
 from bytewise.protocol.errors.actors import TryAgain
-from bytewise.protocol.keys.epochs import EpochState
+from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
 from bytewise.protocol.records.receipt import anchor_subject
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import metrics, telemetry
+from chain.reads.epoch_endpoints import names_holders
 from chain.reads.reader import SnapshotReader
 from chain.reads.records import Status
 from serving.anchoring_order import ServiceTerms
@@ -37,10 +38,11 @@ class ChainReadiness:
         metrics.STAKE.set(snapshot.me.stake_wei)
         metrics.PARAMS_VERSION.set(snapshot.params_version)
         epoch = snapshot.active_epoch
-        record = reader.epoch(epoch, block) if self._listed(epoch) else None
+        key = reader.epoch_on_chain(epoch, block)
+        record = reader.epoch(epoch, block) if self._listed(epoch, key) else None
         if record is not None:
             metrics.set_key_epoch(record.epoch, record.assurance)
-            if reader.epoch_state(epoch, block) is not EpochState.ACTIVE:
+            if key.state is not EpochState.ACTIVE:
                 record = None
         params = reader.params(snapshot.params_version, block)
         required_wei = operator_required_wei(params, snapshot.price_wei, self._max_fee_wei)
@@ -69,10 +71,11 @@ class ChainReadiness:
             return 0
         return min(snapshot.me.free_wei // params.money.receipt_collateral, params.shares.max_batch)
 
-    def _listed(self, epoch: int) -> bool:
-        """Whether the address book has the key epoch to seal to. Without it the operator serves nobody, but still anchors signed
-        receipts."""
-        listed = any(document.record.epoch == epoch for document in self._reader.network.epochs)
+    def _listed(self, epoch: int, key: EpochOnChain) -> bool:
+        """Whether the address book has the key epoch to seal to, with the holders that the chain names. Without it the operator
+        serves nobody, but still anchors signed receipts."""
+        records = [document.record for document in self._reader.network.epochs if document.record.epoch == epoch]
+        listed = any(names_holders(each, key.shards, key.threshold) for each in records)
         if epoch and not listed:
             telemetry.log("operator.epoch_not_listed", epoch=epoch)
         return listed

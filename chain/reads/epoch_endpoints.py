@@ -1,14 +1,14 @@
 """Key epochs: endpoints of the address book, checked against what the chain pins."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bytewise.protocol.assurance import HARDWARE, SIMULATED
-from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.errors.records import UnknownKeyEpoch
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
-from bytewise.protocol.units import Blob, digest
+from bytewise.protocol.units import Address, Blob, digest
 from chain.client.rpc import reading_answer
 
 ASSURANCE = {1: SIMULATED, 2: HARDWARE}
@@ -33,8 +33,8 @@ def epoch_on_chain(raw: Mapping[str, Any]) -> EpochOnChain:
 def pinned_epoch(epoch: int, raw: Mapping[str, Any], listed: Callable[[int], EpochRecord]) -> EpochRecord:
     """The listed record of an epoch, if it agrees in all pinned values with `raw`, the answer of `KeyEpochs.epochInfo`.
 
-    `UnknownKeyEpoch` if the chain does not have it, `TryAgain` if the book does not list it yet, `ConfigurationError` if book and
-    chain contradict each other.
+    `UnknownKeyEpoch` if the chain does not have it, `TryAgain` if the book does not list it or lists other holders, because
+    governance changes them while actors run, `ConfigurationError` if book and chain contradict each other in another value.
     """
     if raw["state"] == EpochState.NONE:
         raise UnknownKeyEpoch(epoch)
@@ -43,11 +43,17 @@ def pinned_epoch(epoch: int, raw: Mapping[str, Any], listed: Callable[[int], Epo
         assurance = ASSURANCE[raw["assurance"]]
     for what, ours, pinned in (
         ("public key", record.public_key, raw["publicKey"]),
-        ("threshold", record.threshold, raw["threshold"]),
-        ("shards", tuple(shard.address for shard in record.shards), raw["shards"]),
         ("assurance", record.assurance, assurance),
         ("hybrid keys", record.hybrid.digest if record.hybrid else raw["transcript"], raw["transcript"]),
     ):
         if ours != pinned:
             raise ConfigurationError("network.json", f"{what} of key epoch {epoch} is not the chain's")
+    if not names_holders(record, raw["shards"], raw["threshold"]):
+        why = f"lists other holders of key epoch {epoch} than the chain: fetch the address book again, then restart"
+        raise TryAgain("network.json", why)
     return record
+
+
+def names_holders(record: EpochRecord, shards: Sequence[Address], threshold: int) -> bool:
+    """Whether the record has these shards and this threshold. A reshare changes them on the chain."""
+    return (tuple(shard.address for shard in record.shards), record.threshold) == (tuple(shards), threshold)

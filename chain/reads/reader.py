@@ -50,8 +50,8 @@ class KeyEpochReader(RestakingReader):
     def epoch(self, epoch: int, block: int) -> EpochRecord:
         """A key epoch: endpoints from the address book, everything else as the chain pins it at this block.
 
-        `UnknownKeyEpoch` if the chain does not have the epoch, `TryAgain` if the book does not list it yet, `ConfigurationError`
-        if book and chain contradict each other.
+        `UnknownKeyEpoch` if the chain does not have the epoch, `TryAgain` if the book does not list it or lists other holders,
+        `ConfigurationError` if book and chain contradict each other in another value.
         """
         return pinned_epoch(epoch, self._epoch(epoch, block), self.network.epoch)
 

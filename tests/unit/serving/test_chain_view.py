@@ -8,6 +8,7 @@ import pytest
 from bytewise.protocol.decisions.demands import DemandKind, DemandState
 from bytewise.protocol.decisions.snapshot import FINAL_AFTER, OPEN_END
 from bytewise.protocol.encoding import decode
+from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.records.receipt import ReceiptList, anchor_subject, receipt_id, verify_list
 from bytewise.protocol.units import Digest, hex0x
 from bytewise.storage.migrate import migrate
@@ -30,6 +31,7 @@ from tests.fixtures.chain.devnet import (
     STAKE_WEI,
     batch,
     deployed,
+    epoch_document,
     mine,
     pump,
     reader,
@@ -52,9 +54,16 @@ def _standing(anvil: Anvil, **changes: object) -> ChainReadiness:
 MAX_FEE_WEI = 500 * 10**9
 
 
-def test_operator_whose_book_lacks_the_open_epoch_refuses_and_stays_alive() -> None:
+_RECORD = epoch_document().record
+_EARLIER = (dataclasses.replace(_RECORD, threshold=1), dataclasses.replace(_RECORD, shards=_RECORD.shards[::-1]))
+
+
+@pytest.mark.parametrize("records", [(), *((each,) for each in _EARLIER)], ids=["missing", "threshold", "shards"])
+def test_operator_whose_book_lacks_the_open_epoch_refuses_and_stays_alive(records: tuple[EpochRecord, ...]) -> None:
+    """It goes on to anchor what it signed, also after a reshare, of which the book of its start knows nothing."""
+    epochs = tuple(dataclasses.replace(epoch_document(), record=each) for each in records)
     with running_anvil() as anvil:
-        readiness = _standing(anvil, epochs=()).read()
+        readiness = _standing(anvil, epochs=epochs).read()
     assert readiness.closed_because == "no key epoch is open" and (readiness.registered, readiness.last_seq) == (True, 0)
 
 
