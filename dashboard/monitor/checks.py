@@ -72,20 +72,29 @@ def _seats(member: MemberVote) -> str:
 
 
 def audits_agree(seen: Observation, report: CheckReport) -> None:
-    """Audits of one receipt say the same, and whoever finds a mismatch is followed by a dispute.
+    """Audits of a receipt say the same. Only posts for the batch in which a dispute or a paid bounty shows it count."""
+    for receipt, rows, disputed in _audits_by_batch(seen, are_proven=True):
+        _compare_audits(seen, report, receipt, rows, is_disputed=disputed)
 
-    Only posts for the receipt's batch say anything about it. Until the chain shows that batch, posts for one batch are compared.
-    """
+
+def unproven_audits_agree(seen: Observation, report: CheckReport) -> None:
+    """The same of posts for one batch while nothing shows the receipt's batch: any verifier may post an invented receipt id."""
+    for receipt, rows, disputed in _audits_by_batch(seen, are_proven=False):
+        _compare_audits(seen, report, receipt, rows, is_disputed=disputed)
+
+
+def _audits_by_batch(seen: Observation, *, are_proven: bool) -> Iterator[tuple[bytes, list[Row], bool]]:
+    """Receipts with recent posts, their posts for one batch, and whether a dispute is about the receipt."""
     index = seen.scene.index
     by_receipt: dict[bytes, dict[int, list[Row]]] = {}
     for row in index.between(AuditFact, "posted_block", seen.recent_blocks()):
         by_receipt.setdefault(row["receipt_id"], {}).setdefault(row["batch_id"], []).append(row)
     for receipt, by_batch in by_receipt.items():
         disputes = index.all(DisputeFact, receipt_id=receipt)
-        known = known_batch([row for rows in by_batch.values() for row in rows], next(iter(disputes), None))
+        known = known_batch(index.all(AuditFact, receipt_id=receipt), next(iter(disputes), None))
         for batch, rows in by_batch.items():
-            if known in (None, batch):
-                _compare_audits(seen, report, receipt, rows, is_disputed=bool(disputes))
+            if known in (None, batch) and (known is not None) is are_proven:
+                yield receipt, rows, bool(disputes)
 
 
 def _compare_audits(seen: Observation, report: CheckReport, receipt: bytes, rows: list[Row], *, is_disputed: bool) -> None:

@@ -36,8 +36,13 @@ INVARIANTS = (
     ),
     Invariant(
         "audits-agree", Severity.CRITICAL,
-        "Audits of one receipt say the same, and a mismatch that somebody found is disputed.",
+        "Audits of one receipt say the same, once a dispute or a paid bounty shows that the receipt is in their batch.",
         checks.audits_agree,
+    ),
+    Invariant(
+        "unproven-audits-agree", Severity.WARNING,
+        "Audits that nothing connects to a receipt agree as well, and a mismatch among them is disputed or was invented.",
+        checks.unproven_audits_agree,
     ),
     Invariant(
         "members-present", Severity.WARNING,

@@ -21,7 +21,7 @@ class AuditStatistics(Record):
     receipts_anchored: int
     """Receipts of the batches that were anchored in the period."""
     receipts_audited: int
-    """Receipts with at least one audit of the period."""
+    """Receipts with at least one audit of the period for the batch in which a dispute or a paid bounty shows them."""
     receipts_audited_twice: int
     """Those with at least two. One auditor alone can say anything."""
     coverage_bps: int | None
@@ -33,8 +33,13 @@ class AuditStatistics(Record):
     """Audits that could not re-execute the request."""
     opened: int
     """Audits whose digest was shown."""
+    unconnected: int
+    """Posts that nothing connects to a receipt: no dispute and no paid bounty shows the receipt in the batch that they name.
+
+    A verifier may post any receipt id. These count as posts, and in no figure of receipts or openings.
+    """
     agreeing: int
-    """Receipts whose two or more findings (match or mismatch) are the same."""
+    """Receipts, as above, whose two or more findings (match or mismatch) are the same."""
     disagreeing: int
     """Receipts whose findings differ: at least one auditor is wrong, or says what is not so."""
     matches_refuted: int
@@ -82,7 +87,7 @@ class DemandStatistics(Record):
 
 
 class OpeningCause(Record):
-    """Re-executions that the chain shows, of one cause. Each needs a release of the key by the shards."""
+    """Re-executions that the chain shows, of one cause: votes, and audits of connected receipts whose digest was shown."""
 
     cause: str
     openings: int

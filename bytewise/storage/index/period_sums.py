@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, exists, func, select
+from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select
 from sqlalchemy.sql.selectable import Subquery
 
 from bytewise.protocol.court.settlement import CONVICTIONS
@@ -26,14 +26,15 @@ class PeriodSums:
         self._blocks = blocks
 
     def audits(self) -> Row:
-        """Numbers of audits: `audits`, `match`, `mismatch`, `none`, `opened`, `matches_refuted`, `mismatches_refuted`,
-        `mismatches_open`."""
+        """Numbers of audits: `audits`, `match`, `mismatch`, `none`, `opened`, `unconnected`, `matches_refuted`,
+        `mismatches_refuted`, `mismatches_open`."""
         audit, dispute = self._began(AuditFact, "posted_block"), self._index.select_facts(DisputeFact, {}).subquery()
         result, disputed = audit.c.result, dispute.c.receipt_id == audit.c.receipt_id
         match, mismatch = result == AuditOutcome.MATCH, result == AuditOutcome.MISMATCH
         query = select(
             func.count().label("audits"), _count("match", match), _count("mismatch", mismatch),
             _count("none", result == AuditOutcome.NONE), _count("opened", audit.c.out_hash.is_not(None)),
+            _count("unconnected", ~self._is_connected(audit)),
             _count("matches_refuted", match, exists().where(disputed, _is_convicted(dispute))),
             _count("mismatches_refuted", mismatch, exists().where(disputed, _is_upheld(dispute))),
             _count("mismatches_open", mismatch, ~exists().where(disputed)),
@@ -41,7 +42,7 @@ class PeriodSums:
         return self._index.rows(query)[0]
 
     def audited_receipts(self) -> Row:
-        """Numbers of receipts: `audited`, `audited_twice`, `agreeing`, `disagreeing`.
+        """Numbers of connected receipts: `audited`, `audited_twice`, `agreeing`, `disagreeing`.
 
         Those whose two or more findings have one result and at most one digest agree; the others with two findings disagree.
         """
@@ -52,7 +53,7 @@ class PeriodSums:
                 func.count().label("audits"), _count("findings", is_finding),
                 func.count(case((is_finding, audit.c.result)).distinct()).label("results"),
                 func.count(case((is_finding, audit.c.out_hash)).distinct()).label("digests"),
-            ).group_by(audit.c.receipt_id).subquery()
+            ).where(self._is_connected(audit)).group_by(audit.c.receipt_id).subquery()
         )  # fmt: skip
         twice, same = receipt.c.findings > 1, and_(receipt.c.results == 1, receipt.c.digests <= 1)
         query = select(
@@ -104,10 +105,11 @@ class PeriodSums:
         return {name: {"median_s": None, "slowest_s": None, **row, **times.get(name, {})} for name, row in found.items()}
 
     def audit_openings(self) -> Row:
-        """`openings` by light audits, and of how many `receipts`."""
+        """`openings` of connected receipts by light audits whose digest was shown, and of how many `receipts`."""
         audit = self._began(AuditFact, "posted_block")
         query = select(func.count().label("openings"), func.count(audit.c.receipt_id.distinct()).label("receipts"))
-        return self._index.rows(query.where(audit.c.result.in_(FINDINGS)))[0]
+        shown = audit.c.result.in_(FINDINGS), audit.c.out_hash.is_not(None), self._is_connected(audit)
+        return self._index.rows(query.where(*shown))[0]
 
     def vote_openings(self) -> dict[Any, Row]:
         """By round, in ascending order: `openings` by members whose votes show it, and of how many `receipts`."""
@@ -118,6 +120,19 @@ class PeriodSums:
             ).join_from(vote, dispute, dispute.c.id == vote.c.dispute).where(vote.c.said.in_(OPENED))
         )  # fmt: skip
         return self._by("round", query.group_by(vote.c.round).order_by(vote.c.round))
+
+    def _is_connected(self, audit: Subquery) -> ColumnElement[bool]:
+        """Whether a dispute or a paid bounty shows that the receipt is in the batch that the post names.
+
+        The contract asks for the receipt only then: until then a verifier may post any id.
+        """
+        dispute, paid = (self._index.select_facts(table, {}).subquery() for table in (DisputeFact, AuditFact))
+        return or_(
+            *(
+                exists().where(each.c.receipt_id == audit.c.receipt_id, each.c.batch_id == audit.c.batch_id, *more)
+                for each, more in ((dispute, ()), (paid, (paid.c.bounty != 0,)))
+            )
+        )
 
     def _began(self, table: type[Fact], column: str) -> Subquery:
         """Facts whose column names a block of the period."""

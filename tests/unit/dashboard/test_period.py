@@ -88,9 +88,10 @@ def opened(case: bytes, receipt: bytes, operator: Address) -> Made:
 BLOCKS: tuple[list[Made], ...] = (
     [("Registry", "OperatorRegistered", {"operator": A, "endpoint": "a"}),
      ("Registry", "OperatorRegistered", {"operator": B, "endpoint": "b"}), batch(1, A, 10)],
-    [audit(ONE, ADA, 1), audit(ONE, BEN, 1), audit(TWO, ADA, 2), audit(TWO, BEN, 1), audit(THREE, ADA, 2), audit(FOUR, ADA, 3)],
+    [audit(ONE, ADA, 1, 1), audit(ONE, BEN, 1, 1), audit(TWO, ADA, 2, 1), audit(TWO, BEN, 1, 1), audit(THREE, ADA, 2, 1),
+     audit(FOUR, ADA, 3, 1)],
     [demand(LISTED, 1, A), demand(SEALED, 2, B), batch(2, B, 5)],
-    [shown(ONE, ADA, digest(40)), shown(ONE, BEN, digest(40)), opened(CASE, TWO, A)],
+    [shown(ONE, ADA, digest(40)), shown(ONE, BEN, digest(40)), opened(CASE, TWO, A), shown(TWO, ADA, digest(41))],
     [("Demands", "Answered", {"subject": LISTED, "kind": 1, "by": A, "answer": b""}), opened(OTHER_CASE, ONE, B)],
     [vote(CASE, ADA, Outcome.EXECUTED), vote(CASE, BEN, Outcome.NO_KEY),
      ("Demands", "Expired", {"subject": SEALED, "kind": 2, "slashed": 7})],
@@ -121,9 +122,11 @@ def printed(index: Indexed, since: int | None = None, until: int | None = None, 
 def test_figures_are_those_counted_by_hand(index: Indexed) -> None:
     found = printed(index)
     audits = found.audits
-    assert (audits.receipts_anchored, audits.receipts_audited, audits.receipts_audited_twice) == (15, 4, 2)
-    assert (audits.coverage_bps, audits.audits, audits.match, audits.mismatch, audits.none) == (2666, 6, 3, 2, 1)
-    assert (audits.opened, audits.agreeing, audits.disagreeing) == (2, 1, 1)
+    assert (audits.receipts_anchored, audits.receipts_audited, audits.receipts_audited_twice) == (15, 2, 2)
+    assert (audits.coverage_bps, audits.audits, audits.match, audits.mismatch, audits.none) == (1333, 6, 3, 2, 1)
+    assert (audits.opened, audits.agreeing, audits.disagreeing) == (3, 1, 1)
+    # Nothing shows that THREE and FOUR are in the batch that their posts name, or that they exist.
+    assert audits.unconnected == 2
     # Ben found TWO the same, and the committee overturned it; nobody disputed THREE.
     assert (audits.matches_refuted, audits.mismatches_refuted, audits.mismatches_open) == (1, 0, 1)
     a, b = found.operators
@@ -134,15 +137,34 @@ def test_figures_are_those_counted_by_hand(index: Indexed) -> None:
     assert [(each.kind, each.demands, each.answered, each.expired, each.open, each.answered_bps) for each in found.demands] == [
         ("list", 1, 1, 0, 0, 10_000), ("envelope", 1, 0, 1, 0, 0), ("anchor", 1, 0, 0, 1, None),
     ]  # fmt: skip
-    # Ben's vote says that it got no key, and Ada's audit of FOUR found nothing: neither opened anything for sure.
+    # Ben's vote says that it got no key, and Ben did not show what it found of TWO: neither opened anything for sure.
     assert [(each.cause, each.openings, each.receipts) for each in found.openings] == [
-        ("light audit", 5, 3), ("vote in round 1", 1, 1),
+        ("light audit", 3, 2), ("vote in round 1", 1, 1),
     ]  # fmt: skip
+
+
+def test_posts_for_invented_receipts_are_no_audited_receipts(new_database: NewDatabase) -> None:
+    """The contract asks for the receipt only when a bounty is claimed: a staked verifier may post any id."""
+    chain = MemoryChain(1)
+    invented = [digest(number) for number in range(60, 80)]
+    chain.add([batch(1, A, 20), *(audit(each, ADA, 1 + place % 3, 1) for place, each in enumerate(invented))])
+    chain.add([*(shown(each, ADA, digest(40)) for each in invented), opened(CASE, ONE, A), audit(ONE, BEN, 1, 2)])
+    index = Indexed(new_database(), chain)
+    index.follow()
+    found = printed(index)
+    assert (found.audits.audits, found.audits.unconnected) == (21, 21), "ONE is in batch 1, and its post names batch 2"
+    assert (found.audits.receipts_audited, found.audits.coverage_bps, found.audits.receipts_audited_twice) == (0, 0, 0)
+    assert (found.openings[0].openings, found.openings[0].receipts) == (0, 0)
+    paid = {"receiptId": invented[0], "verifier": ADA, "amount": 9}
+    chain.add([("Audits", "BountyPaid", paid)])
+    index.follow()
+    assert (printed(index).audits.unconnected, printed(index).audits.receipts_audited) == (20, 1)
 
 
 def test_auditors_of_one_result_and_two_digests_disagree(new_database: NewDatabase) -> None:
     chain = MemoryChain(1)
-    chain.add([audit(ONE, ADA, 2), audit(ONE, BEN, 2), shown(ONE, ADA, digest(40)), shown(ONE, BEN, digest(41))])
+    chain.add([audit(ONE, ADA, 2, 1), audit(ONE, BEN, 2, 1), shown(ONE, ADA, digest(40)), shown(ONE, BEN, digest(41))])
+    chain.add([opened(CASE, ONE, A)])
     index = Indexed(new_database(), chain)
     index.follow()
     assert (printed(index).audits.agreeing, printed(index).audits.disagreeing) == (0, 1)
@@ -179,8 +201,8 @@ def test_periods_side_by_side_sum_to_the_whole(index: Indexed) -> None:
 def test_lines_have_every_figure(index: Indexed) -> None:
     found = printed(index)
     lines = {(line.topic, line.subject, line.measure): line.value for line in measures(found)}
-    assert lines["operators", A, "median_answer_s"] == 24 and lines["openings", "light audit", "openings"] == 5
-    assert lines["audits", "", "coverage_bps"] == 2666 and lines["demands", "anchor", "answered_bps"] is None
+    assert lines["operators", A, "median_answer_s"] == 24 and lines["openings", "light audit", "openings"] == 3
+    assert lines["audits", "", "coverage_bps"] == 1333 and lines["demands", "anchor", "answered_bps"] is None
 
 
 DOMAIN = Domain(U256(31337), Address("0x" + "77" * 20))
@@ -301,7 +323,8 @@ def test_page_api_and_csv_say_the_same(client: httpx2.Client) -> None:
     printed = [{name: "" if value is None else str(value) for name, value in item.items()} for item in page["items"]]
     assert rows == printed
     html = client.get("/statistics", params=query).text
-    assert "4 receipts were audited and 10 were anchored, 40.0 %" in html and 'value="1970-01-01T00:17:05Z"' in html
+    assert "2 receipts were audited, counting those whose batch a dispute or a paid bounty shows, and 10 were" in html
+    assert "20.0 %" in html and 'value="1970-01-01T00:17:05Z"' in html
 
 
 def test_last_day_is_whole_and_empty_fields_of_the_form_bound_nothing(client: httpx2.Client) -> None:
