@@ -7,7 +7,7 @@ from typing import Any
 from bytewise.protocol.units import hex0x
 from bytewise.storage.index.reader import IndexSnapshot, Row, StoredEvent
 from bytewise.storage.index.tables import KeyEpochFact, SettingFact
-from dashboard.index.clock import clock_at, is_paused
+from dashboard.index.clock import clock_at, is_paused, wall_time
 from dashboard.views.records import Amount, BlockName, EventLine, FinalityState, IndexMeta, Party, Time
 from dashboard.views.words import ASSURANCES, event_words
 
@@ -25,7 +25,8 @@ class Scene:
         self._now = now
         self._stale_s = stale_s
         self._version = version
-        self._pause = index.find(SettingFact, "clock")
+        self._pauses = index.history(SettingFact, "clock")
+        self._pause = self._pauses[-1] if self._pauses else None
         self._params: dict[int, Mapping[str, Any]] = {}
 
     @property
@@ -53,8 +54,8 @@ class Scene:
         )  # fmt: skip
 
     def deadline(self, protocol_time: int) -> Time | None:
-        """A deadline of the protocol clock in wall time, if the clock runs on; None for zero."""
-        return time_of(protocol_time + self.state.timestamp - self.clock) if protocol_time else None
+        """A deadline of the protocol clock in wall time, if no further pause comes; None for zero."""
+        return time_of(wall_time(self._pauses, protocol_time)) if protocol_time else None
 
     def finality(self, block: int) -> FinalityState:
         """How final a change of this block is."""

@@ -188,6 +188,23 @@ def test_window_after_a_past_pause_ends_once(new_database: NewDatabase, empty_bl
     assert (found.window_end.unix, found.anchored_at.unix, found.state) == (START + 60 + WINDOW_S, START + 60, state)
 
 
+@pytest.mark.parametrize(("until", "ended"), [(START + 300, False), (START + 300, True), (START + 10_000, False)])
+def test_later_pause_moves_no_past_deadline(new_database: NewDatabase, until: int, ended: bool) -> None:
+    """The window began after one pause and was over before the next one."""
+    begun = [[*RULES_OF_WINDOWS, paused(START + 50)], [], [], [], [anchored(START + 60, START + 22)], *[[]] * 12]
+    over: list[list[Made]] = [[paused(until)], *[[("Guardian", "Unpaused", {"stopped": 50, "by": CHALLENGER})]] * ended, []]
+    assert batch_of(indexed(new_database(), *begun, *over)).window_end.unix == START + 60 + WINDOW_S
+
+
+def test_deadline_in_a_pause_is_after_its_end(new_database: NewDatabase) -> None:
+    begun = [[*RULES_OF_WINDOWS, paused(START + 50)], [], [], [], [anchored(START + 60, START + 22)], [paused(START + 500)]]
+    index = indexed(new_database(), *begun)
+    assert batch_of(index).window_end.unix == START + 500 + WINDOW_S - 12, "a block more changes nothing:"
+    later = batch_of(indexed(new_database(), *begun, [], []))
+    assert later.window_end.unix == START + 500 + WINDOW_S - 12
+    assert batch_of(indexed(new_database(), *begun, [("Guardian", "Unpaused", {"stopped": 50})])).window_end.unix == START + 172
+
+
 def test_demanded_list_lengthens_the_window_and_is_shown(new_database: NewDatabase) -> None:
     demand = {"subject": LIST, "kind": 1, "operator": OPERATOR, "by": CHALLENGER, "deadline": START + 99, "bond": 1}
     asked: list[list[Made]] = [RULES_OF_WINDOWS, [anchored(START + 24, START + 24)], [("Demands", "Demanded", demand)], []]
