@@ -79,14 +79,16 @@ class Indexer:
         return Progress(newest.number if newest else first - 1, head.number, added, replaced)
 
     def _finality(self, head: ChainHeader) -> Finality:
-        return Finality(*(self._number_of(tag, head) for tag in ("safe", "finalized")))
+        """What the node says now. What was final stays final, also if the node gives no answer or names an earlier block."""
+        finalized = self._number_of("finalized", head, self._store.finality().finalized)
+        return Finality(self._number_of("safe", head, finalized), finalized)
 
-    def _number_of(self, tag: str, head: ChainHeader) -> int:
+    def _number_of(self, tag: str, head: ChainHeader, least: int) -> int:
         try:
-            return min(self._source.head(tag).number, head.number)
+            return max(least, min(self._source.head(tag).number, head.number))
         except Unavailable:
-            # A young chain, or one without a beacon chain, has no such block: nothing is safe or final.
-            return 0
+            # A young chain, or one without a beacon chain, has no such block. Or this one question failed.
+            return least
 
     def _common(self, tip: IndexedBlock) -> int:
         """Number of the newest indexed block that the chain still has; one below the first if it has none of them."""

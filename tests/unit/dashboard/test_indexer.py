@@ -136,11 +136,22 @@ def test_restarted_indexer_goes_on(new_database: NewDatabase) -> None:
     assert second.writer.dump() == fresh.writer.dump()
 
 
-def test_replaced_final_block_stops_the_indexer(new_database: NewDatabase) -> None:
+@pytest.mark.parametrize("failures", [0, 2])
+def test_replaced_final_block_stops_the_indexer(new_database: NewDatabase, failures: int) -> None:
+    """Also if the node did not answer meanwhile when it was asked for its finalized block, or named an earlier one."""
     chain = MemoryChain(5)
     chain.extend(FINAL_DEPTH + 20)
     made = Indexed(new_database(), chain)
     made.follow()
+    known, chain.has_finality = made.writer.finality(), not failures
+    assert known.finalized == 20
+    for _ in range(failures):
+        made.indexer.step()
+        assert made.writer.finality().finalized == known.finalized
+    if failures:
+        chain.has_finality, chain.finalized = True, 3
+        made.indexer.step()
+        assert made.writer.finality().finalized == known.finalized
     before = made.writer.dump()
     other = MemoryChain(6)
     other.extend(FINAL_DEPTH + 40)
