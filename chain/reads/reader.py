@@ -47,6 +47,15 @@ class KeyEpochReader(RestakingReader):
         (code,) = self.client.codes([self.network.addresses.key_epochs], at_number(number))
         return number if code else None
 
+    def final_policy(self) -> Digest | None:
+        """The appraisal policy in force at the newest final block, by which shards decide; None if no final block has one."""
+        final = self.final()
+        if final is None:
+            return None
+        raw = self.client.call("Registry", self.network.addresses.registry, "policyDigest", block=at_number(final))
+        with reading_answer("policy"):
+            return Digest(raw) if any(raw) else None
+
     def epoch(self, epoch: int, block: int) -> EpochRecord:
         """A key epoch: endpoints from the address book, everything else as the chain pins it at this block.
 

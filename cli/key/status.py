@@ -49,9 +49,10 @@ def collect(reader: "SnapshotReader", ask: Ask, only: int | None = None) -> dict
     """
     block = reader.head()
     snapshot = reader.snapshot(ZERO_ADDRESS, block)
-    final = reader.final()
+    final, named = reader.final(), reader.final_policy()
+    policy = snapshot.policy if named is None else named
     epochs = [
-        _epoch(each, _chains(reader, each.record.epoch, block, final), snapshot.policy, ask)
+        _epoch(each, _chains(reader, each.record.epoch, block, final), policy, ask)
         for each in reader.network.epochs
         if only in (None, each.record.epoch)
     ]
@@ -134,7 +135,7 @@ def _said(shard: "ShardRecord", epoch: int, policy: Digest, ask: Ask, chains: "S
     for wrong, says in (
         ((info.shard, info.index) != (shard.address, shard.index), f"is {info.shard}, shard {info.index}"),
         (info.epoch != epoch, f"serves key epoch {info.epoch}"),
-        (info.policy != policy, "has another appraisal policy than the chain"),
+        (info.policy != policy, "has another appraisal policy than the chain's final block"),
     ):
         if wrong:
             return says, True

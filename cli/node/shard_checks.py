@@ -77,8 +77,10 @@ def share(view: NodeView) -> Check:
 
 
 def policy(view: NodeView) -> Check:
-    """Whether the shard appraises enclaves by the policy that the chain names. A shard with another policy releases nothing."""
-    settings, threshold = _settings(view), "the policy that the chain names"
+    """Whether the shard appraises enclaves by the policy that the chain names at the shard's finality. A shard with another
+    policy releases nothing."""
+    settings = _settings(view)
+    threshold = f"the policy that the chain names in its {settings.finality} block"
     try:
         info = shard_info(settings)
         own = None if info is None else info.policy
@@ -87,7 +89,8 @@ def policy(view: NodeView) -> Check:
     advice = "Take the newest policy as policy_file, and restart the shard."
     if own is None:
         return Check("policy", True, "needed with the first key epoch", threshold, advice)
-    named = view.reader.snapshot(view.account, view.head).policy
+    final = view.reader.final_policy() if settings.finality == "finalized" else None
+    named = view.reader.snapshot(view.account, view.head).policy if final is None else final
     value = f"{hex0x(own)[:18]}…" + ("" if own == named else f", the chain names {hex0x(named)[:18]}…")
     return Check("policy", own == named, value, threshold, advice)
 

@@ -36,6 +36,10 @@ CURSOR_STRIDE = 20
 class RecordsChain(BlockView, BatchView, TermsView, DemandView, Protocol):
     """The part of the chain that the records read."""
 
+    def final_policy(self) -> Digest | None:
+        """The appraisal policy in force at the newest final block; None if no final block has one."""
+        ...
+
 
 class LiveReceipt(NamedTuple):
     """A checked receipt whose window is open."""
@@ -150,16 +154,21 @@ class Records:
 
     def case(self, receipt_id: Digest, snapshot: Snapshot) -> JobCase:
         """Collects the inputs of a job about the receipt, with the ciphertext from the archive. `Unavailable` while one is
-        missing."""
+        missing.
+
+        The appraisal policy is that of the newest final block, by which shards decide.
+        """
         live = self._required(receipt_id)
         header = live.header
         envelope = self._archive.envelope(live.seen.signed.receipt.envelope_hash)
         if envelope is None:
             raise TryAgain("archive", f"ciphertext of {receipt_id.hex()} was not fetched yet")
+        final = self._chain.final_policy()
+        policy = snapshot.policy if final is None else final
         return JobCase(
             receipt_id, live.seen.signed, header, live.seen.proof, envelope,
             self.environment(header.environment, snapshot.number), self._chain.epoch(header.key_epoch, snapshot.number),
-            self._lists.policies.document(snapshot.policy, snapshot.number),
+            self._lists.policies.document(policy, snapshot.number),
         )  # fmt: skip
 
     def environment(self, digest: Digest, block: int) -> Environment:

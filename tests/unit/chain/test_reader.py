@@ -21,7 +21,8 @@ from bytewise.storage.outbox import OutboxState
 from chain.client.address_book import read_network, write_network
 from chain.client.artifacts import Reason, interface
 from chain.client.rpc import ChainClient
-from chain.deployment.deploy import deploy, survey
+from chain.deployment.calls import call_of
+from chain.deployment.deploy import deploy, set_policy, survey
 from chain.deployment.params import DEVNET, changed
 from chain.deployment.plan import DEVNET_SHAPE, GovernanceSettings
 from chain.reads.reader import SnapshotReader
@@ -255,9 +256,13 @@ def test_the_finalized_head_lags_and_every_read_at_it_works(place: Place) -> Non
     snapshot = final.snapshot(signer(3).address, final.head())
     assert (snapshot.number, snapshot.block_hash) == (final.head(), client.block(final.head()).hash)
     assert final.epoch_state(1, final.head()) is EpochState.ACTIVE and final.epoch(1, final.head()).epoch == 1
-    before = final.head()
+    before, named = final.head(), word("newer policy")
+    send_all(client, [call_of(signer(0), network, set_policy(named, 2, b"{}"))], 30)
+    assert latest.final_policy() == snapshot.policy and latest.snapshot(signer(3).address, latest.head()).policy == named
     place.anvil.mine(3)
-    assert final.head() == before + 3
+    assert final.head() == before + 4
+    place.anvil.mine(latest.head() - final.head())
+    assert latest.final_policy() == named
 
 
 def test_an_unknown_finality_is_refused_at_the_start(place: Place) -> None:

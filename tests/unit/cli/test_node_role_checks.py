@@ -31,8 +31,9 @@ def shard(world: World, **changes: object) -> Any:
     facts = world.chain.facts
     on_chain = SimpleNamespace(state=EpochState.ACTIVE, commitments=facts.commitments)
     reader = SimpleNamespace(
-        epoch_on_chain=lambda epoch, block: on_chain, snapshot=lambda who, block: SimpleNamespace(policy=facts.policy)
-    )
+        epoch_on_chain=lambda epoch, block: on_chain, snapshot=lambda who, block: SimpleNamespace(policy=facts.policy),
+        final_policy=lambda: facts.policy,
+    )  # fmt: skip
     (world.folder / "policy.json").write_bytes(encode(world.policy))
     return SimpleNamespace(role=NodeRole.SHARD, settings=made, reader=reader, head=100, account=world.signers()[0].address)
 
@@ -50,8 +51,10 @@ def test_running_shard_is_healthy_only_with_share_and_policy_in_force(tmp_path: 
     with world.serving((1, running)):
         assert results(view) == {"process": True, "share": True, "policy": True}
         assert shard_checks.share(view).value == "epoch 1, in force"
-        view.reader.snapshot = lambda who, block: SimpleNamespace(policy=Digest(b"\x55" * 32))
+        view.reader.final_policy = lambda: Digest(b"\x55" * 32)
         assert results(view) == {"process": True, "share": True, "policy": False}
+        view.settings = replace(view.settings, finality="latest")
+        assert results(view) == {"process": True, "share": True, "policy": True}, "then it decides by the newest block"
         world.chain.away = True
         assert results(shard(world))["process"]
     world.chain.away = False

@@ -14,6 +14,8 @@ from bytewise.protocol.decisions.snapshot import FINAL_AFTER, Snapshot
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.errors.actors import NoAgreement, SignerAway, TryAgain
 from bytewise.protocol.errors.branches import Bug
+from bytewise.protocol.errors.records import UnknownEnvironment
+from bytewise.protocol.evidence.appraisal_policy import policy_digest
 from bytewise.protocol.jobs import RunJob
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, audit_commitment
@@ -235,6 +237,19 @@ def test_auditor_waits_for_shards_that_wait_for_a_final_block(tmp_path: Path) ->
     pool.stop()
     ((result, _),) = setup.sender.of("audit")
     assert result.result == AuditOutcome.MISMATCH
+
+
+def test_job_names_the_policy_by_which_shards_decide(tmp_path: Path) -> None:
+    """A new policy that is in no final block yet is not the shards', which then answer an enclave of it with "try again"."""
+    setup = VerifierFixture(tmp_path)
+    setup.anchor(setup.signed(1))
+    setup.records.step(setup.chain.now())
+    newer = dataclasses.replace(setup.chain.now(), policy=word("newer policy"))
+    case = setup.records.case(setup.records.live[0].seen.receipt_id, newer)
+    assert policy_digest(case.policy) == setup.chain.final_policy() != newer.policy
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(UnknownEnvironment):
+        patch.setattr(setup.chain, "final_policy", lambda: None)
+        setup.records.case(case.receipt_id, newer)
 
 
 def test_audit_that_waits_for_an_enclave_keeps_a_valid_ticket(tmp_path: Path) -> None:
