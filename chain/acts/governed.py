@@ -24,7 +24,7 @@ def set_params(params: ParamSet) -> ContractCall:
 
 def set_price_limits(least_wei: int, most_wei: int, target: int, epoch_s: int) -> ContractCall:
     """Sets the bounds of the anchoring price per receipt, the receipts per price epoch at which it stays, and the epoch's
-    length."""
+    length. The contract takes prices up to 1 ether and epochs up to 14 days."""
     return ContractCall("FeeMarket", "setLimits", (least_wei, most_wei, target, epoch_s))
 
 

@@ -28,6 +28,9 @@ contract Town {
 contract FeeMarketTest is Check {
     uint256 private constant LEAST = 1 gwei;
     uint256 private constant MOST = 1 ether;
+    /// @dev No vote makes a place dearer, or a price stand for longer.
+    uint256 private constant DEAREST = 1 ether;
+    uint256 private constant LONGEST = 14 days;
     uint256 private constant TARGET = 1_000;
     uint64 private constant EPOCH = 1 hours;
 
@@ -91,8 +94,8 @@ contract FeeMarketTest is Check {
     }
 
     function test_no_idle_time_is_too_long_to_count(uint40 idle) public {
-        market.setLimits(type(uint96).max, type(uint96).max, 1, 1);
-        market.setLimits(1, type(uint96).max, 1, 1);
+        market.setLimits(uint96(DEAREST), uint96(DEAREST), 1, 1);
+        market.setLimits(1, uint96(DEAREST), 1, 1);
         town.turn(uint64(idle) + 1_000);
         uint256 before = gasleft();
         same(market.price(), 1, "the least");
@@ -100,8 +103,8 @@ contract FeeMarketTest is Check {
     }
 
     function test_the_price_stays_within_its_limits(uint96 least, uint96 most, uint32 used, uint8 epochs) public {
-        least = uint96(bound(least, 1, type(uint96).max));
-        most = uint96(bound(most, least, type(uint96).max));
+        least = uint96(bound(least, 1, DEAREST));
+        most = uint96(bound(most, least, DEAREST));
         market.setLimits(least, most, uint32(TARGET), uint32(EPOCH));
         for (uint256 i = 0; i < 3; ++i) {
             that(market.price() >= least && market.price() <= most, "within");
@@ -145,16 +148,23 @@ contract FeeMarketTest is Check {
 
     function test_limits_without_sense_are_refused(uint8 which, uint96 x) public {
         (uint96 least, uint96 most, uint32 target, uint32 seconds_) = (10, 20, 5, 60);
-        which %= 4;
+        which %= 6;
         if (which == 0) least = 0;
         else if (which == 1) least = uint96(bound(x, 21, type(uint96).max));
         else if (which == 2) target = 0;
-        else seconds_ = 0;
+        else if (which == 3) seconds_ = 0;
+        else if (which == 4) most = uint96(bound(x, DEAREST + 1, type(uint96).max));
+        else seconds_ = uint32(bound(x, LONGEST + 1, type(uint32).max));
         bytes memory why =
             abi.encodeWithSelector(IFeeMarket.BadLimits.selector, least, most, uint256(target), uint256(seconds_));
         vm.expectRevert(why);
         market.setLimits(least, most, target, seconds_);
         vm.expectRevert(why);
         made(least, most, target, seconds_);
+    }
+
+    function test_the_largest_limits_are_taken() public {
+        market.setLimits(uint96(DEAREST), uint96(DEAREST), type(uint32).max, uint32(LONGEST));
+        same(market.price(), DEAREST, "price");
     }
 }

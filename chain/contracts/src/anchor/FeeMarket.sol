@@ -22,6 +22,10 @@ import {IGuardian} from "../interfaces/IGuardian.sol";
 contract FeeMarket is IFeeMarket, AccessManaged, Wired {
     /// @dev As in EIP-1559: the price moves by at most an eighth from one epoch to the next.
     uint256 private constant STEP = 8;
+    /// @dev Hard bounds, as `ParamLaw` has for parameters. A price that no operator can pay would leave every receipt unanchored, and an
+    ///      epoch that never ends would keep the price whatever is anchored.
+    uint256 private constant MAX_PRICE = 1 ether;
+    uint256 private constant MAX_EPOCH = 14 days;
 
     /// @dev `target` is the receipts of an epoch at which the price stands still.
     struct Limits {
@@ -95,7 +99,8 @@ contract FeeMarket is IFeeMarket, AccessManaged, Wired {
     }
 
     function _setLimits(Limits memory l) private {
-        if (l.least == 0 || l.least > l.most || l.target == 0 || l.epochSeconds == 0) {
+        bool within = l.least != 0 && l.least <= l.most && l.most <= MAX_PRICE;
+        if (!within || l.target == 0 || l.epochSeconds == 0 || l.epochSeconds > MAX_EPOCH) {
             revert BadLimits(l.least, l.most, l.target, l.epochSeconds);
         }
         _limits = l;
@@ -115,7 +120,7 @@ contract FeeMarket is IFeeMarket, AccessManaged, Wired {
         uint256 over = (GUARDIAN.clock() - s.startedAt) / l.epochSeconds;
         if (over == 0) return s;
         uint256 p = _next(s.price, s.used, l.target);
-        // Nobody anchored since. The least price is reached in about 500 steps from any, so the walk is bounded.
+        // Nobody anchored since. The least price is reached in about 310 steps from any, so the walk is bounded.
         for (uint256 i = 1; i < over && p > l.least; ++i) {
             p = _next(p, 0, l.target);
         }

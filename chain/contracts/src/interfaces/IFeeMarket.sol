@@ -15,6 +15,6 @@ interface IFeeMarket {
     function feeFor(uint256 receipts) external view returns (uint256);
     /// @notice Receipts were anchored and paid for. Anchor only; forwards the wei to the audit pool.
     function use(uint256 receipts) external payable;
-    /// @notice Governance.
+    /// @notice Governance. Prices are at most 1 ether, an epoch is at most 14 days.
     function setLimits(uint96 least, uint96 most, uint32 target, uint32 epochSeconds) external;
 }

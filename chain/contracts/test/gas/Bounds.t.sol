@@ -165,8 +165,8 @@ contract BoundsGasTest is GasBase {
 
     /// @dev From the dearest price that there may be to the least, one epoch of the market after the other.
     function test_gas_of_a_batch_after_the_longest_silence() public {
-        market.setLimits(type(uint96).max, type(uint96).max, 1, 1);
-        market.setLimits(1, type(uint96).max, 1, 1);
+        market.setLimits(1 ether, 1 ether, 1, 1);
+        market.setLimits(1, 1 ether, 1, 1);
         pass(1_000);
         (,, uint256 gas) = posted(1);
         told("anchor_after_the_longest_silence", gas);
