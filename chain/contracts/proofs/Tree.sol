@@ -7,11 +7,12 @@ import {SumNodeLib} from "../src/libraries/SumNodeLib.sol";
 /// @title Proofs of the words and paths of the stake tree for every input: `make prove` (halmos)
 /// @dev A function whose name begins with `check_` holds for all arguments that pass its first lines, or halmos shows some
 ///      for which it does not.
-contract TreeProofs {
+contract TreeProofs is StakeTree(100, 10, 1 ether, 1) {
     uint256 private constant ARITY = SumNodeLib.ARITY;
-    /// @dev Nodes above the leaves, and leaves, as in `StakeTree`.
+    /// @dev Nodes above the leaves, as in `StakeTree`.
     uint256 private constant INNER = 2_801;
-    uint256 private constant CAPACITY = 16_807;
+    uint256 private constant UPPER = 57;
+    uint256 private constant LOWER = 400;
 
     /// @notice A sum is read back as it was written.
     function check_a_written_child_is_read_back(uint256 node, uint256 i, uint32 sum) public pure {
@@ -28,41 +29,42 @@ contract TreeProofs {
     }
 
     /// @notice An epoch is read back as it was written and no sum changes.
-    function check_a_written_epoch_leaves_the_sums(uint256 node, uint256 i, uint32 epoch) public pure {
+    function check_a_written_epoch_leaves_the_sums(uint256 node, uint256 i, uint32 epoch_) public pure {
         if (i >= ARITY) return;
-        uint256 after_ = SumNodeLib.withEpoch(node, epoch);
-        assert(SumNodeLib.epochOf(after_) == epoch);
+        uint256 after_ = SumNodeLib.withEpoch(node, epoch_);
+        assert(SumNodeLib.epochOf(after_) == epoch_);
         assert(SumNodeLib.child(after_, i) == SumNodeLib.child(node, i));
     }
 
-    /// @notice Unit `rest` of child `i` is found by the point that lies `rest` behind the children before it. Every unit has
-    ///         such a point and there are as many points as units: so each point finds exactly one.
-    function check_every_unit_has_its_point_0(uint256 node, uint32 rest) public pure {
-        _found(node, 0, rest);
+    /// @notice The draw's own walk, over the two lowest levels: unit `rest` of place `j` below child `i` is found by the point that lies
+    ///         `rest` behind all units before it. Every unit has such a point and there are as many points as units: so each
+    ///         point finds exactly one. The levels above are the same loop, which hands node and point on in the same way.
+    function check_every_unit_has_its_place_0(Node[2] calldata n, uint256 j, uint32 rest, uint32 epoch_) public {
+        _found(n, 0, j, rest, epoch_);
     }
 
-    function check_every_unit_has_its_point_1(uint256 node, uint32 rest) public pure {
-        _found(node, 1, rest);
+    function check_every_unit_has_its_place_1(Node[2] calldata n, uint256 j, uint32 rest, uint32 epoch_) public {
+        _found(n, 1, j, rest, epoch_);
     }
 
-    function check_every_unit_has_its_point_2(uint256 node, uint32 rest) public pure {
-        _found(node, 2, rest);
+    function check_every_unit_has_its_place_2(Node[2] calldata n, uint256 j, uint32 rest, uint32 epoch_) public {
+        _found(n, 2, j, rest, epoch_);
     }
 
-    function check_every_unit_has_its_point_3(uint256 node, uint32 rest) public pure {
-        _found(node, 3, rest);
+    function check_every_unit_has_its_place_3(Node[2] calldata n, uint256 j, uint32 rest, uint32 epoch_) public {
+        _found(n, 3, j, rest, epoch_);
     }
 
-    function check_every_unit_has_its_point_4(uint256 node, uint32 rest) public pure {
-        _found(node, 4, rest);
+    function check_every_unit_has_its_place_4(Node[2] calldata n, uint256 j, uint32 rest, uint32 epoch_) public {
+        _found(n, 4, j, rest, epoch_);
     }
 
-    function check_every_unit_has_its_point_5(uint256 node, uint32 rest) public pure {
-        _found(node, 5, rest);
+    function check_every_unit_has_its_place_5(Node[2] calldata n, uint256 j, uint32 rest, uint32 epoch_) public {
+        _found(n, 5, j, rest, epoch_);
     }
 
-    function check_every_unit_has_its_point_6(uint256 node, uint32 rest) public pure {
-        _found(node, 6, rest);
+    function check_every_unit_has_its_place_6(Node[2] calldata n, uint256 j, uint32 rest, uint32 epoch_) public {
+        _found(n, 6, j, rest, epoch_);
     }
 
     /// @notice A write moves the total by what the child moves.
@@ -99,13 +101,21 @@ contract TreeProofs {
         assert(units <= cap && units * CAPACITY <= type(uint32).max);
     }
 
-    function _found(uint256 node, uint256 i, uint32 rest) private pure {
-        if (rest >= SumNodeLib.child(node, i)) return;
+    /// @dev `UPPER` is the first node of the last level but one, `LOWER` its first child, and place 0 the first one below.
+    function _found(Node[2] calldata n, uint256 i, uint256 j, uint32 rest, uint32 epoch_) private {
+        if (j >= ARITY) return;
+        (_nodes[UPPER], _nodes[LOWER + i]) = (n[0], n[1]);
+        (uint256 above, uint256 below) = (_sums(UPPER, epoch_), _sums(LOWER + i, epoch_));
+        if (rest >= SumNodeLib.child(below, j)) return;
         uint256 point = rest;
-        for (uint256 j = 0; j < i; ++j) {
-            point += SumNodeLib.child(node, j);
+        for (uint256 k = 0; k < j; ++k) {
+            point += SumNodeLib.child(below, k);
         }
-        (uint256 found, uint256 unit) = SumNodeLib.descend(node, point);
-        assert(found == i && unit == rest);
+        // A node's sum in its parent is the sum of its own.
+        if (point >= SumNodeLib.child(above, i)) return;
+        for (uint256 k = 0; k < i; ++k) {
+            point += SumNodeLib.child(above, k);
+        }
+        assert(_find(UPPER, point, epoch_) == ARITY * i + j);
     }
 }

@@ -13,7 +13,7 @@ contract OpenTree is StakeTree {
     {}
 
     function find(uint256 point, uint32 epoch_) external view returns (uint256) {
-        return _find(point, epoch_);
+        return _find(0, point, epoch_);
     }
 
     function useUp() external {

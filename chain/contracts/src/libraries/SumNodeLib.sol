@@ -36,22 +36,4 @@ library SumNodeLib {
             sum += child(node, i);
         }
     }
-
-    /// @notice The child that unit `point` of the node lies in, and which unit of the child it is.
-    /// @dev `point` must be below `total(node)`; then the loop ends at a child.
-    function descend(uint256 node, uint256 point) internal pure returns (uint256 i, uint256 rest) {
-        uint256 arity = ARITY;
-        uint256 mask = MASK;
-        // Assembly because a draw does this for five nodes of every seat; nothing overflows: a sum is taken away only where
-        // it is not above the point.
-        assembly ("memory-safe") {
-            rest := point
-            for {} lt(i, arity) { i := add(i, 1) } {
-                let sum := and(node, mask)
-                if lt(rest, sum) { break }
-                rest := sub(rest, sum)
-                node := shr(32, node)
-            }
-        }
-    }
 }

@@ -59,7 +59,7 @@ contract StakeTree is IStakeTree, Wired {
     /// @notice The contract that keeps the stakes.
     address public writer;
 
-    Node[INNER] private _nodes;
+    Node[INNER] internal _nodes;
     mapping(address account => uint256 placePlusOne) private _placeOf;
     mapping(uint256 place => address) private _accountAt;
     uint256 internal _used;
@@ -216,7 +216,7 @@ contract StakeTree is IStakeTree, Wired {
 
     function _drawn(Draw memory d, uint256 seat, uint256[] memory barred) private view returns (uint16) {
         for (uint256 attempt = 0; attempt < MAX_TRIES; ++attempt) {
-            uint256 place = _find(_pointOf(d, seat, attempt), d.epoch);
+            uint256 place = _find(0, _pointOf(d, seat, attempt), d.epoch);
             // Safe: the capacity is below 2^16.
             if (!_among(place + 1, barred)) return uint16(place);
         }
@@ -249,11 +249,10 @@ contract StakeTree is IStakeTree, Wired {
         if (seedBlock < first || seedBlock > last) revert SeedOutsideEpoch(seedBlock, first, last);
     }
 
-    /// @dev The place that unit `point` lies in; `point` is below the total. `_sums` and `descend` of five nodes, in assembly because
-    ///      a draw does this for every seat. A node is two words; its epoch stands behind its seven sums.
-    function _find(uint256 point, uint32 epoch_) internal view returns (uint256 place) {
+    /// @dev The place below the inner node `node` that unit `point` of it lies in; `point` is below its total. `_sums` of each node on the
+    ///      way, in assembly because a draw does this for every seat. A node is two words; its epoch stands behind its seven sums.
+    function _find(uint256 node, uint256 point, uint32 epoch_) internal view returns (uint256 place) {
         assembly ("memory-safe") {
-            let node := 0
             // `INNER`: the walk ends below the last inner node.
             for {} lt(node, 2801) {} {
                 let slot := add(_nodes.slot, shl(1, node))
