@@ -40,7 +40,7 @@ NOTES = {
     "audit_post": "the draw, a signature, two new words",
     "audit_open": "three new words",
     "audit_claim": "a member of the largest batch, a dispute that convicted it, a first credit",
-    "anchor_after_the_longest_silence": "the price falls from the dearest there is to a wei: some 500 steps, reckoned twice",
+    "anchor_after_the_longest_silence": "the price falls from the dearest there is to a wei: some 310 steps, reckoned twice",
 }
 """What each figure pays for, in the order of the page; figures that are not named here come behind them."""
 

@@ -16,13 +16,13 @@ from bytewise.protocol.records.statements import Verdict
 YEAR_S = 365 * 86_400
 
 GAS = {
-    "open": 290_713,
-    "draw_31_of_1000": 422_470,
+    "open": 290_779,
+    "draw_31_of_1000": 423_053,
     "commit": 100_862,
     "reveal": 127_409,
-    "finalize_and_settle_seats_31_direct": 773_347,
+    "finalize_and_settle_seats_31_direct": 773_782,
     "answer_list_188_leaves": 4_948_001,
-    "audit_post": 213_068,
+    "audit_post": 213_090,
     "audit_open": 127_908,
     "audit_claim": 231_111,
 }

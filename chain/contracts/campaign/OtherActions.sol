@@ -95,7 +95,13 @@ abstract contract OtherActions is LateActions {
         keptBls(v);
         // Whoever says so again, of a key that is in force or of an old one.
         Bls.G1 memory key = blsKeysOf[v][salt % blsKeysOf[v].length].key;
-        may(personAt(salt), address(blsKeys), 0, abi.encodeCall(blsKeys.notePlace, (Bls.hashOf(key))), "notePlace");
+        may(
+            personAt(salt),
+            address(blsKeys),
+            0,
+            abi.encodeCall(blsKeys.notePlace, (keccak256(abi.encode(key)))),
+            "notePlace"
+        );
     }
 
     function fund(uint256 who, uint256 amount) internal {

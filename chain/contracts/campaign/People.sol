@@ -101,7 +101,7 @@ abstract contract People is Network {
     function registeringBls(address who) internal view returns (bytes memory) {
         uint256 secret = _nextSecret(who);
         Bls.G1 memory key = BlsSecret.publicKey(secret);
-        bytes32 digest = blsKeys.hashPossession(who, Bls.hashOf(key));
+        bytes32 digest = blsKeys.hashPossession(who, keccak256(abi.encode(key)));
         return abi.encodeCall(blsKeys.register, (key, BlsSecret.sign(secret, digest, Bls.POSSESSION)));
     }
 
@@ -134,7 +134,7 @@ abstract contract People is Network {
             stake(verifierOf(i), (20 + 7 * i) * 1 ether);
             vm.prank(verifierOf(i));
             registry.join(POOL, keccak256(abi.encode("platform", i)), MEASUREMENT);
-            blsKeys.notePlace(Bls.hashOf(blsKeysOf[verifierOf(i)][0].key));
+            blsKeys.notePlace(keccak256(abi.encode(blsKeysOf[verifierOf(i)][0].key)));
         }
         pass(EPOCH_BLOCKS * BLOCK_TIME);
         _admit(ENVIRONMENT, POOL);

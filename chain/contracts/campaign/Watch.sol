@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IStakeTree} from "../src/interfaces/IStakeTree.sol";
+import {DrawnAccounts} from "../test/DrawnAccounts.sol";
 import {IRounds} from "../src/interfaces/IRounds.sol";
 import {Committee, Outcome, Phase, Receipt, Standing, Times, Verdict} from "../src/libraries/Types.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
@@ -11,6 +13,8 @@ import {Table} from "./Table.sol";
 /// @title After every call: each dispute that it touched moved along the table, by a count made a second time
 /// @dev Checks I16 DRAWN FIRST, I18 ONE VERDICT, I19 QUORUM, I31 SUSPENDED.
 abstract contract Watch is Owing {
+    using DrawnAccounts for IStakeTree;
+
     /// @notice An operator convicted of a wrong answer.
     struct Conviction {
         address operator;

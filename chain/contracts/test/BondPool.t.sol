@@ -3,7 +3,6 @@ pragma solidity 0.8.37;
 
 import {BondPool} from "../src/court/BondPool.sol";
 import {Phase, Receipt, Verdict, Vote} from "../src/libraries/Types.sol";
-import {IBondPool} from "../src/interfaces/IBondPool.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
 import {ILedger} from "../src/interfaces/ILedger.sol";
 import {IRounds} from "../src/interfaces/IRounds.sol";
@@ -159,7 +158,7 @@ contract BondPoolTest is Courthouse {
 
     function nothingFor(address who) private {
         vm.prank(who);
-        vm.expectRevert(abi.encodeWithSelector(IBondPool.NothingOwed.selector, who));
+        vm.expectRevert(abi.encodeWithSelector(BondPool.NothingOwed.selector, who));
         pool.claim();
     }
 
@@ -292,11 +291,11 @@ contract BondPoolTest is Courthouse {
 
     function test_a_full_pool_takes_nothing_more(uint256 salt, uint96 more, uint256 parts_) public {
         started(salt, 1);
-        vm.expectRevert(abi.encodeWithSelector(IBondPool.NothingAccepted.selector, 0, bond));
+        vm.expectRevert(abi.encodeWithSelector(BondPool.NothingAccepted.selector, 0, bond));
         pool.contribute();
         filled(3, parts_);
         uint256 sent = 1 + more % 1 ether;
-        vm.expectRevert(abi.encodeWithSelector(IBondPool.NothingAccepted.selector, sent, 0));
+        vm.expectRevert(abi.encodeWithSelector(BondPool.NothingAccepted.selector, sent, 0));
         pool.contribute{value: sent}();
     }
 
@@ -304,9 +303,9 @@ contract BondPoolTest is Courthouse {
         started(salt, 1);
         part = bound(part, 1, bond - 1);
         gives(person(0), part);
-        vm.expectRevert(abi.encodeWithSelector(IBondPool.BondIncomplete.selector, bond - part));
+        vm.expectRevert(abi.encodeWithSelector(BondPool.BondIncomplete.selector, bond - part));
         pool.challenge(receipt_, "", batchId, new bytes32[](0));
-        vm.expectRevert(abi.encodeWithSelector(IBondPool.NotChallenged.selector, id));
+        vm.expectRevert(abi.encodeWithSelector(BondPool.NotChallenged.selector, id));
         pool.claim();
         leaves(person(0), part);
     }
@@ -340,7 +339,7 @@ contract BondPoolTest is Courthouse {
         vm.expectRevert(abi.encodeWithSelector(IDisputes.AlreadyDisputed.selector, receiptId, id));
         pool.challenge(receipt_, "", batchId, new bytes32[](0));
         ended(2);
-        vm.expectRevert(abi.encodeWithSelector(IBondPool.NotChallenged.selector, id));
+        vm.expectRevert(abi.encodeWithSelector(BondPool.NotChallenged.selector, id));
         pool.claim();
         for (uint256 i = 0; i < 3; ++i) {
             leaves(person(i), pool.contributionOf(person(i)));
@@ -364,7 +363,7 @@ contract BondPoolTest is Courthouse {
         filled(2, parts_);
         Receipt memory r = receiptOf(other);
         bytes32 have = disputes.disputeId(keccak256(abi.encode(r)));
-        vm.expectRevert(abi.encodeWithSelector(IBondPool.WrongReceipt.selector, have, id));
+        vm.expectRevert(abi.encodeWithSelector(BondPool.WrongReceipt.selector, have, id));
         pool.challenge(r, "", batchId, new bytes32[](0));
         challenges();
     }
@@ -385,7 +384,7 @@ contract BondPoolTest is Courthouse {
         started(salt, 1);
         filled(2, parts_);
         challenges();
-        bytes memory refusal = abi.encodeWithSelector(IBondPool.AlreadyChallenged.selector, id);
+        bytes memory refusal = abi.encodeWithSelector(BondPool.AlreadyChallenged.selector, id);
         vm.expectRevert(refusal);
         pool.contribute{value: 1 + late % 1 ether}();
         vm.prank(person(0));
@@ -447,14 +446,14 @@ contract BondPoolTest is Courthouse {
         vm.deal(address(proud), part);
         proud.contribute(part);
         proud.refuse(true);
-        vm.expectRevert(abi.encodeWithSelector(IBondPool.PaymentRefused.selector, address(proud), part));
+        vm.expectRevert(abi.encodeWithSelector(BondPool.PaymentRefused.selector, address(proud), part));
         proud.takeBack();
         gives(person(0), bond - part);
         challenges();
         ended(1);
         uint256 returned = settlement.accountOf(id).toChallenger;
         uint256 own = part * returned / bond;
-        vm.expectRevert(abi.encodeWithSelector(IBondPool.PaymentRefused.selector, address(proud), own));
+        vm.expectRevert(abi.encodeWithSelector(BondPool.PaymentRefused.selector, address(proud), own));
         proud.claim();
         same(claims(person(0)), (bond - part) * returned / bond, "the other is paid");
         proud.refuse(false);
@@ -467,7 +466,7 @@ contract BondPoolTest is Courthouse {
         started(salt, 1);
         (uint256 first, uint256 second) = (early % bond, late % 1 ether);
         vm.deal(address(pool), first);
-        vm.expectRevert(abi.encodeWithSelector(IBondPool.BondIncomplete.selector, bond));
+        vm.expectRevert(abi.encodeWithSelector(BondPool.BondIncomplete.selector, bond));
         pool.challenge(receipt_, "", batchId, new bytes32[](0));
         filled(3, parts_);
         pool.challenge(receipt_, "", batchId, new bytes32[](0));
@@ -489,7 +488,7 @@ contract BondPoolTest is Courthouse {
     function test_plain_payments_are_refused(uint256 salt, uint96 amount) public {
         started(salt, 1);
         (bool ok, bytes memory data) = address(pool).call{value: amount % 1 ether}("");
-        bytes memory want = abi.encodeWithSelector(IBondPool.UnexpectedPayment.selector, address(this));
+        bytes memory want = abi.encodeWithSelector(BondPool.UnexpectedPayment.selector, address(this));
         that(!ok && keccak256(data) == keccak256(want), "contribute instead");
     }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {StakeTree} from "../src/stake/StakeTree.sol";
+import {DrawnAccounts} from "./DrawnAccounts.sol";
 import {IRounds} from "../src/interfaces/IRounds.sol";
 import {IRandaoSource} from "../src/interfaces/IRandaoSource.sol";
 import {Disputes} from "../src/court/Disputes.sol";
@@ -12,6 +14,8 @@ import {Courthouse} from "./Courthouse.sol";
 /// @title From a questioned receipt to a seated committee
 /// forge-config: default.fuzz.runs = 8
 contract DisputeDrawTest is Courthouse {
+    using DrawnAccounts for StakeTree;
+
     function other(uint256 i) private pure returns (address) {
         return address(uint160(0xC4A1_0000 + i));
     }

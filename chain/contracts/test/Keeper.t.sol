@@ -3,7 +3,6 @@ pragma solidity 0.8.37;
 
 import {Keeper} from "../src/court/Keeper.sol";
 import {IDisputes} from "../src/interfaces/IDisputes.sol";
-import {IKeeper} from "../src/interfaces/IKeeper.sol";
 import {ISettlement} from "../src/interfaces/ISettlement.sol";
 import {Phase} from "../src/libraries/Types.sol";
 import {Courthouse} from "./Courthouse.sol";
@@ -18,10 +17,10 @@ contract KeeperTest is Courthouse {
     }
 
     /// @dev The end of a dispute whose one round upheld the claim, and the payment of `seats` of its seats.
-    function ending(bytes32 id, uint256 seats) private view returns (IKeeper.Call[] memory calls) {
-        calls = new IKeeper.Call[](2);
-        calls[0] = IKeeper.Call(address(disputes), abi.encodeCall(disputes.finalize, (id)));
-        calls[1] = IKeeper.Call(address(settlement), abi.encodeCall(settlement.settleSeats, (id, 1, seats)));
+    function ending(bytes32 id, uint256 seats) private view returns (Keeper.Call[] memory calls) {
+        calls = new Keeper.Call[](2);
+        calls[0] = Keeper.Call(address(disputes), abi.encodeCall(disputes.finalize, (id)));
+        calls[1] = Keeper.Call(address(settlement), abi.encodeCall(settlement.settleSeats, (id, 1, seats)));
     }
 
     function decided(uint256 salt) private returns (bytes32 id) {
@@ -40,7 +39,7 @@ contract KeeperTest is Courthouse {
 
     function test_first_call_that_reverts_is_named_with_its_reason() public {
         bytes32 id = decided(1);
-        IKeeper.Call[] memory calls = ending(id, 255);
+        Keeper.Call[] memory calls = ending(id, 255);
         uint256 end = disputes.dispute(id).airgapEnd;
         // Before the airgap begins.
         bytes memory why = abi.encodeWithSelector(IDisputes.WrongPhase.selector, id, disputes.phaseOf(id), Phase.AIRGAP);
@@ -56,7 +55,7 @@ contract KeeperTest is Courthouse {
     function test_one_call_that_reverts_undoes_all_before_it() public {
         bytes32 id = decided(1);
         toFinalize(id);
-        IKeeper.Call[] memory calls = ending(id, 0);
+        Keeper.Call[] memory calls = ending(id, 0);
         bytes memory why = abi.encodeWithSelector(ISettlement.NoProgress.selector, id, uint16(1));
         vm.expectRevert(failed(1, address(settlement), ISettlement.settleSeats.selector, why));
         keeper.run(calls);
@@ -64,12 +63,12 @@ contract KeeperTest is Courthouse {
     }
 
     function test_what_is_no_function_of_a_contract_is_refused() public {
-        IKeeper.Call[] memory calls = new IKeeper.Call[](1);
-        calls[0] = IKeeper.Call(OPERATOR, abi.encodeCall(disputes.finalize, ("id")));
-        vm.expectRevert(abi.encodeWithSelector(IKeeper.NoFunction.selector, 0, OPERATOR, 36));
+        Keeper.Call[] memory calls = new Keeper.Call[](1);
+        calls[0] = Keeper.Call(OPERATOR, abi.encodeCall(disputes.finalize, ("id")));
+        vm.expectRevert(abi.encodeWithSelector(Keeper.NoFunction.selector, 0, OPERATOR, 36));
         keeper.run(calls);
-        calls[0] = IKeeper.Call(address(disputes), hex"010203");
-        vm.expectRevert(abi.encodeWithSelector(IKeeper.NoFunction.selector, 0, address(disputes), 3));
+        calls[0] = Keeper.Call(address(disputes), hex"010203");
+        vm.expectRevert(abi.encodeWithSelector(Keeper.NoFunction.selector, 0, address(disputes), 3));
         keeper.run(calls);
     }
 
@@ -78,6 +77,6 @@ contract KeeperTest is Courthouse {
         pure
         returns (bytes memory)
     {
-        return abi.encodeWithSelector(IKeeper.CallFailed.selector, index, target, selector, reason);
+        return abi.encodeWithSelector(Keeper.CallFailed.selector, index, target, selector, reason);
     }
 }

@@ -15,8 +15,7 @@ contract KeyEpochsTest is AnchorBase {
     IKeyEpochs.EpochState private constant COMPROMISED = IKeyEpochs.EpochState.COMPROMISED;
 
     function isState(uint64 epoch, IKeyEpochs.EpochState want) private view {
-        same(uint8(epochs.stateOf(epoch)), uint8(want), "state");
-        same(uint8(epochs.epochInfo(epoch).state), uint8(want), "state in full");
+        same(uint8(epochs.epochInfo(epoch).state), uint8(want), "state");
     }
 
     /// @dev One random walk: what the table allows happens, all else is refused and changes nothing.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {DrawnAccounts} from "./DrawnAccounts.sol";
 import {StakeTree} from "../src/stake/StakeTree.sol";
 import {Wired} from "../src/libraries/Wired.sol";
 import {IStakeTree} from "../src/interfaces/IStakeTree.sol";
@@ -23,6 +24,8 @@ contract OpenTree is StakeTree {
 
 /// @title A tree with a history of arbitrary stakes
 abstract contract Grove is Check {
+    using DrawnAccounts for OpenTree;
+
     uint256 internal constant EPOCH_BLOCKS = 100;
     uint256 internal constant LOOKAHEAD = 20;
     uint256 internal constant UNIT = 1e15;
@@ -92,6 +95,8 @@ abstract contract Grove is Check {
 ///      points in the lower half of the units only (10), with seeds of any block of the epoch (11). The comments name the
 ///      number.
 contract StakeTreeTest is Grove {
+    using DrawnAccounts for OpenTree;
+
     /// @dev Fails under 1 and 2.
     function test_later_stake_moves_never_change_a_seeded_draw(bytes32 seed, bytes32 moves, uint8 late) public {
         churned(moves, 25, 7);
@@ -363,6 +368,8 @@ contract StakeTreeTest is Grove {
 
 /// @title The history that Python plays (`tests/vectors/make_stake_tree.py`), replayed
 contract StakeTreeVectorsTest is Check {
+    using DrawnAccounts for StakeTree;
+
     struct Steps {
         uint256[] blocks;
         address[] accounts;

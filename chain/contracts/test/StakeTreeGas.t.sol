@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
-import {Grove} from "./StakeTree.t.sol";
+import {DrawnAccounts} from "./DrawnAccounts.sol";
+import {Grove, OpenTree} from "./StakeTree.t.sol";
 
 /// @title What the tree costs, storage cold: `forge test --match-contract StakeTreeGas -vv` prints it
 contract StakeTreeGasTest is Grove {
+    using DrawnAccounts for OpenTree;
+
     /// @dev EIP-7825 caps a transaction at 2^24 gas.
     uint256 private constant CAP = 16_000_000;
 

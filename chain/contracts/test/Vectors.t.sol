@@ -11,14 +11,47 @@ import {
     StructHashes,
     Possession,
     Receipt,
-    Release,
-    Ticket,
     Vote
 } from "../src/libraries/Signed.sol";
 import {Check} from "./Vm.sol";
 
+/// @notice One entry of a key shard's hash-chained release record.
+struct Release {
+    bytes32 receiptId;
+    bytes32 ticketHash;
+    uint64 keyEpoch;
+    address shard;
+    address voter;
+    bytes32 evidenceHash;
+    bytes32 transportKeyHash;
+    bytes32 previous;
+    uint64 index;
+    uint8 decision;
+    uint64 decidedAt;
+}
+
+/// @notice What a voter or a drawn auditor signs to ask the shards for one receipt.
+struct Ticket {
+    uint8 kind; // 1 dispute (subject = dispute id), 2 audit (subject = receipt id)
+    bytes32 subject;
+    uint16 round;
+    bytes32 receiptId;
+    address voter;
+    bytes32 transportKeyHash;
+    bytes32 instance;
+    uint64 keyEpoch;
+    uint64 expiresAt;
+}
+
 /// @title The vectors that Python makes (`tests/vectors/make.py`), checked by the code that the contracts run
 contract VectorsTest is Check {
+    // No contract hashes these two: shards and their clients do.
+    bytes32 private constant RELEASE = keccak256(
+        "Release(bytes32 receiptId,bytes32 ticketHash,uint64 keyEpoch,address shard,address voter,bytes32 evidenceHash,bytes32 transportKeyHash,bytes32 previous,uint64 index,uint8 decision,uint64 decidedAt)"
+    );
+    bytes32 private constant TICKET = keccak256(
+        "Ticket(uint8 kind,bytes32 subject,uint16 round,bytes32 receiptId,address voter,bytes32 transportKeyHash,bytes32 instance,uint64 keyEpoch,uint64 expiresAt)"
+    );
     string private constant DIR = "../../tests/vectors/";
 
     function read(string memory name) private view returns (string memory) {
@@ -222,9 +255,9 @@ contract VectorsTest is Check {
         );
         bytes32[] memory hashes = new bytes32[](cases.length);
         for (uint256 i = 0; i < cases.length; ++i) {
-            hashes[i] = StructHashes.release(abi.decode(cases[i], (Release)));
+            hashes[i] = keccak256(abi.encode(RELEASE, abi.decode(cases[i], (Release))));
         }
-        checkRecord(json, ".Release", StructHashes.RELEASE, hashes);
+        checkRecord(json, ".Release", RELEASE, hashes);
     }
 
     function test_tickets_hash_and_recover_as_in_python() public view {
@@ -237,9 +270,9 @@ contract VectorsTest is Check {
         );
         bytes32[] memory hashes = new bytes32[](cases.length);
         for (uint256 i = 0; i < cases.length; ++i) {
-            hashes[i] = StructHashes.ticket(abi.decode(cases[i], (Ticket)));
+            hashes[i] = keccak256(abi.encode(TICKET, abi.decode(cases[i], (Ticket))));
         }
-        checkRecord(json, ".Ticket", StructHashes.TICKET, hashes);
+        checkRecord(json, ".Ticket", TICKET, hashes);
     }
 
     // --- Merkle ---

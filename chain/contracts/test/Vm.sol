@@ -23,6 +23,7 @@ interface Vm {
     function expectRevert(bytes calldata data) external;
     function expectRevert(bytes4 selector) external;
     function getRecordedLogs() external returns (Log[] memory);
+    function load(address where, bytes32 slot) external view returns (bytes32);
     function parseJsonAddress(string calldata json, string calldata key) external pure returns (address);
     function parseJsonAddressArray(string calldata json, string calldata key) external pure returns (address[] memory);
     function parseJsonBoolArray(string calldata json, string calldata key) external pure returns (bool[] memory);

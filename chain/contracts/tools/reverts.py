@@ -24,7 +24,7 @@ BARE: Mapping[str, str] = {
     "IStakeSource.ZeroAmount": "the one amount is zero",
     "IKeyEpochs.BadAssurance": "the only value that is refused so is NONE",
     "IDemands.NoEquivocation": "two statements are compared whole; no field of theirs is at fault",
-    "IEigenLayerStake.StakedElsewhere": "no call of the function is right",
+    "EigenLayerStake.StakedElsewhere": "no call of the function is right",
 }
 """Errors without parameters, with the reason why data would not help."""
 

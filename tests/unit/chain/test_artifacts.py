@@ -9,7 +9,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.receipt import EmptyLeaf, Receipt
-from bytewise.protocol.records.statements import AuditResult, Release, Shares, Ticket, Vote
+from bytewise.protocol.records.statements import AuditResult, Shares, Vote
 from bytewise.protocol.signing import camel, type_string
 from bytewise.protocol.units import ZERO_DIGEST
 from chain.client.artifacts import ADAPTERS, BESIDE, CONTRACTS, EIGENLAYER, FOLDER, Reason, all_errors, interface
@@ -41,8 +41,6 @@ def test_every_contract_but_trees_is_deployed_and_in_the_address_book() -> None:
         ("ReceiptAnchor", "emptyLeafId", EmptyLeaf),
         ("Rounds", "hashVote", Vote),
         ("Audits", "hashAudit", AuditResult),
-        ("KeyEpochs", "hashRelease", Release),
-        ("KeyEpochs", "hashTicket", Ticket),
         ("KeyEpochs", "hashShares", Shares),
     ],
 )

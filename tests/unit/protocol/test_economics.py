@@ -144,22 +144,22 @@ def check_costs(m: Any) -> None:
     """Bond 100 of which three seats get 30 and the operator 35."""
     assert m.capital_cost(100, 0.05, 365 * 86_400) == 5
     assert (m.unpaid(5, 3), m.unpaid(3, 5)) == (2, 0)
-    gas_of_seat = 100_862 + 127_409 + (422_470 + 773_347) / 31
+    gas_of_seat = 100_862 + 127_409 + (423_053 + 773_782) / 31
     close(m.GAS_OF_SEAT, gas_of_seat)
-    assert m.GAS_OF_AUDIT == 213_068 + 127_908 + 231_111
+    assert m.GAS_OF_AUDIT == 213_090 + 127_908 + 231_111
     one = m.frivolous_dispute(SMALL, FREE)
     assert (one.attacker, one.others) == (100, 3 * 25 - 30)
     close(one.ratio, 100 / 45)
     # 160 + 30 + 60 + 30 + 20 + 10 = 310 seconds for the slash of 1000, less the operator's 35; gas beyond 30 of fees.
     other = m.frivolous_dispute(SMALL, YEARLY)
-    close(other.attacker, 100 + 290.713)
+    close(other.attacker, 100 + 290.779)
     close(other.others, 3 * gas_of_seat / 1000 - 30 + 310_000 - 35)
     # A draw burns one fee. Quorums are 2 of 3 and 4 of 5: one and three honest seats work unpaid.
     stall = m.stall_to_draw(SMALL, FREE)
     assert (stall.attacker, stall.others) == (10, 4 * 25)
     # Two rounds of 280 seconds and the airgap lock the slash and the advance of five fees.
     stall = m.stall_to_draw(SMALL, YEARLY)
-    close(stall.attacker, 10 + 290.713)
+    close(stall.attacker, 10 + 290.779)
     close(stall.others, 4 * gas_of_seat / 1000 + 570 * 1050)
     demand = m.needless_demand(SMALL, YEARLY)
     assert demand.attacker == 80
@@ -185,9 +185,9 @@ def check_incomes(m: Any) -> None:
     close(m.watchtower_profit(SMALL, prices, tower, 0.0, 1.0), 100 * 2.5 - 30)
     # One in ten is a fraud: 0.1 · 0.2 · 0.3 · 1000 · 0.5 = 3 more.
     close(m.watchtower_profit(SMALL, prices, tower, 0.1, 0.5), 100 * 5.5 - 30)
-    # Gas of an audit is 572.087, of opening 290.713; the bond of 100 is locked for the longest dispute.
+    # Gas of an audit is 572.109, of opening 290.779; the bond of 100 is locked for the longest dispute.
     locked = 100 * SMALL.longest_dispute
-    wanted = 100 * (0.5 * (25 - 572.087) + 0.02 * (150 - locked - 290.713)) - 30
+    wanted = 100 * (0.5 * (25 - 572.109) + 0.02 * (150 - locked - 290.779)) - 30
     close(m.watchtower_profit(SMALL, YEARLY, tower, 0.1, 0.5), wanted)
     flows = m.money_flows(SMALL, convictions=2, upheld=3, audits=7)
     # Of a slash of 1000: α 300, β and fees 430 (143 for each of three seats), the rest of 271 is burned.

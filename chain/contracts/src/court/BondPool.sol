@@ -3,11 +3,12 @@ pragma solidity 0.8.37;
 
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {Receipt} from "../libraries/Types.sol";
-import {IBondPool} from "../interfaces/IBondPool.sol";
 import {IDisputes} from "../interfaces/IDisputes.sol";
 import {ILedger} from "../interfaces/ILedger.sol";
 
 /// @title BondPool: several accounts pay the bond of one challenge and share what comes back
+/// @notice Anybody deploys a pool for one receipt. It belongs to no network and has no owner, no fee and no setting.
+///         Compare its code, court, ledger, receipt and bond before you contribute: whoever deployed it chose them.
 /// @dev COLLECTING -challenge-> CHALLENGED. No third state: `claim` shares whatever the ledger has paid by then. A pool whose
 ///      receipt is never challenged, or is challenged by somebody else, stays in COLLECTING, and everybody takes its money back.
 ///      Money, in wei:
@@ -23,7 +24,33 @@ import {ILedger} from "../interfaces/ILedger.sol";
 ///      SHARED: after a claim an account has been paid contribution * returned / BOND, rounded down. All claims together never
 ///      exceed `returned`; fewer wei than there are contributors remain here for ever.
 ///      OWN: a call pays its caller only, so nobody can stop or redirect the payment of another.
-contract BondPool is IBondPool {
+contract BondPool {
+    /// @notice `account` added `amount` wei to the bond.
+    event Contributed(address indexed account, uint256 amount);
+    /// @notice `account` took its `amount` wei back before the challenge.
+    event TakenBack(address indexed account, uint256 amount);
+    /// @notice The pool opened dispute `id`.
+    event Challenged(bytes32 indexed id);
+    /// @notice `account` was paid `amount` wei of what came back.
+    event Claimed(address indexed account, uint256 amount);
+
+    /// @notice The bond is complete, or nothing was sent.
+    error NothingAccepted(uint256 sent, uint256 missing);
+    /// @notice The bond lacks `missing` wei.
+    error BondIncomplete(uint256 missing);
+    /// @notice The pool has opened its dispute: contributions are part of its bond.
+    error AlreadyChallenged(bytes32 id);
+    /// @notice The pool has opened no dispute: contributions are taken back by `takeBack`.
+    error NotChallenged(bytes32 id);
+    /// @notice The receipt shown is not the receipt of this pool.
+    error WrongReceipt(bytes32 have, bytes32 want);
+    /// @notice Nothing is owed to `account` now.
+    error NothingOwed(address account);
+    /// @notice `account` refused `amount` wei; its claim is untouched.
+    error PaymentRefused(address account, uint256 amount);
+    /// @notice Plain payments come from the ledger only: contribute instead.
+    error UnexpectedPayment(address from);
+
     /// @notice The court.
     IDisputes public immutable DISPUTES;
     /// @notice The ledger that pays the court's challengers.
@@ -35,11 +62,11 @@ contract BondPool is IBondPool {
     /// @notice `IDisputes.altCommitOf` for this contract as challenger. Whoever knows the salt may call `openAlt`.
     bytes32 public immutable ALT_COMMIT;
 
-    /// @inheritdoc IBondPool
+    /// @notice Wei of all contributions.
     uint256 public contributed;
-    /// @inheritdoc IBondPool
+    /// @notice Contribution of `account`.
     mapping(address account => uint256) public contributionOf;
-    /// @inheritdoc IBondPool
+    /// @notice Whether the pool has opened that dispute.
     bool public isChallenged;
 
     uint256 private _paid; // by all claims
@@ -58,14 +85,14 @@ contract BondPool is IBondPool {
         if (msg.sender != address(LEDGER)) revert UnexpectedPayment(msg.sender);
     }
 
-    /// @inheritdoc IBondPool
+    /// @notice Add the sent wei to the bond. What exceeds the missing part is sent back in the same call.
     function contribute() external payable collecting {
         uint256 rest = _accept();
         if (rest == msg.value) revert NothingAccepted(msg.value, BOND - contributed);
         _send(rest);
     }
 
-    /// @inheritdoc IBondPool
+    /// @notice Take the caller's whole contribution back. At any time before the challenge.
     function takeBack() external collecting returns (uint256 amount) {
         amount = contributionOf[msg.sender];
         if (amount == 0) revert NothingOwed(msg.sender);
@@ -75,7 +102,8 @@ contract BondPool is IBondPool {
         _send(amount);
     }
 
-    /// @inheritdoc IBondPool
+    /// @notice Open the dispute with the whole bond. Anybody may, and may send what is missing: the bond is then complete at the
+    ///         moment of the challenge, whoever left before. What exceeds the missing part is sent back.
     function challenge(Receipt calldata r, bytes calldata sig, uint64 batchId, bytes32[] calldata proof)
         external
         payable
@@ -91,7 +119,7 @@ contract BondPool is IBondPool {
         _send(rest);
     }
 
-    /// @inheritdoc IBondPool
+    /// @notice Pay the caller its part of what came back so far. May be called again after each payment of the ledger.
     function claim() external returns (uint256 amount) {
         if (!isChallenged) revert NotChallenged(disputeId());
         if (_due() != 0) LEDGER.withdraw();
@@ -103,12 +131,12 @@ contract BondPool is IBondPool {
         _send(amount);
     }
 
-    /// @inheritdoc IBondPool
+    /// @notice Wei that `claim` would pay `account` of what lies here or is payable at the ledger.
     function claimable(address account) external view returns (uint256) {
         return isChallenged ? _owed(account, address(this).balance + _due()) : 0;
     }
 
-    /// @inheritdoc IBondPool
+    /// @notice The dispute that a challenge of `RECEIPT` opens.
     function disputeId() public view returns (bytes32) {
         return DISPUTES.disputeId(RECEIPT);
     }

@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
-import {SettlementStore} from "./SettlementStore.sol";
+import {Wired} from "../libraries/Wired.sol";
 import {SplitLib} from "../libraries/SplitLib.sol";
 import {SplitTerms, Standing, Verdict} from "../libraries/Types.sol";
 import {IDisputes} from "../interfaces/IDisputes.sol";
@@ -13,6 +13,7 @@ import {ISettlement} from "../interfaces/ISettlement.sol";
 import {IStakeSource} from "../interfaces/IStakeSource.sol";
 
 /// @title Settlement: binds what a dispute may cost, and moves it when the dispute has ended
+/// @notice Only what cannot be computed again is stored; the amounts are `SplitLib`'s, whenever somebody asks.
 /// @dev States of a dispute's money: OPEN -end-> PAID, or ENDED while slashed stake is on its way -payOut, settleSeats-> PAID.
 ///        In PAID each seat is settled once, in parts.
 ///      Money (`SplitLib` has the amounts):
@@ -29,15 +30,55 @@ import {IStakeSource} from "../interfaces/IStakeSource.sol";
 ///      I4 SHARES: The parts of a slash are the slash, and a fifth of it at least is burned.
 ///      I11 NO MORE THAN THERE IS: A slash takes no more than there is.
 ///      I15 ONE END: A dispute ends once, and each seat is settled once.
-contract Settlement is SettlementStore {
+contract Settlement is ISettlement, Wired {
     using SafeCast for uint256;
+
+    /// @dev How far the money is.
+    enum Stage {
+        OPEN,
+        ENDED, // the split is fixed; slashed stake may be on its way
+        PAID // everybody but the seats has its money
+    }
+
+    /// @dev One word while a dispute is open, two when it has ended. The other two are for what few disputes have: an appeal; a
+    ///      slash, or penalties. The bond is that of the version, the version the court's until the end.
+    struct Case {
+        address operator;
+        uint96 operatorLocked;
+        uint96 advanced;
+        uint32 version; // of the parameters
+        uint16 seats; // to be paid
+        Verdict verdict;
+        Stage stage;
+        bool appellantWon;
+        bool knew;
+        uint80 settled; // 8 bits for each of up to 10 rounds (`ParamLaw.MAX_RERUNS`): seats that are settled, 255 at most
+        address appellant;
+        uint96 appealBond;
+        uint96 slashed;
+        uint96 penalties;
+    }
+
+    /// @notice The network's parameters.
+    IParams public immutable PARAMS;
+    /// @inheritdoc ISettlement
+    ILedger public immutable LEDGER;
+    /// @notice Where stake is.
+    IStakeSource public immutable VAULT;
+
+    /// @notice The court whose disputes are settled here.
+    IDisputes public disputes;
+
+    mapping(bytes32 id => Case) private _cases;
 
     modifier onlyCourt() {
         if (msg.sender != address(disputes)) revert NotAuthorised(msg.sender);
         _;
     }
 
-    constructor(IParams params, ILedger ledger, IStakeSource vault) SettlementStore(params, ledger, vault) {}
+    constructor(IParams params, ILedger ledger, IStakeSource vault) {
+        (PARAMS, LEDGER, VAULT) = (params, ledger, vault);
+    }
 
     /// @notice Name the court. Once, by the deployer.
     function wire(IDisputes disputes_) external wiring {
@@ -103,6 +144,26 @@ contract Settlement is SettlementStore {
         _payRight(id, perSeat, _paidStanding(c.verdict), holders, standings);
         emit SeatsSettled(id, round, from, perSeat, holders, standings, charges);
         LEDGER.close(penaltyPot(id), ILedger.BurnReason.PENALTY);
+    }
+
+    /// @inheritdoc ISettlement
+    function accountOf(bytes32 id) external view returns (Account memory a) {
+        Case storage c = _cases[id];
+        if (c.operator == address(0)) return a;
+        uint32 version = c.version;
+        if (c.stage == Stage.OPEN) (,, version) = disputes.votingOf(id);
+        (SplitLib.Facts memory f, SplitLib.Split memory s) = _split(c, PARAMS.splitTerms(version));
+        return _account(c, f, s);
+    }
+
+    /// @inheritdoc ISettlement
+    function settledSeats(bytes32 id, uint16 round) public view returns (uint16) {
+        return uint8(_cases[id].settled >> _shift(round));
+    }
+
+    /// @inheritdoc ISettlement
+    function penaltyPot(bytes32 id) public pure returns (bytes32) {
+        return keccak256(abi.encode("penalties", id));
     }
 
     /// @dev All that were right, in one movement.
@@ -216,5 +277,54 @@ contract Settlement is SettlementStore {
     function _rates(uint32 version) private view returns (uint256[7] memory rates) {
         (rates[uint8(Standing.ABSENT)], rates[uint8(Standing.NOT_REVEALED)], rates[uint8(Standing.WRONG)]) =
             PARAMS.penalties(version);
+    }
+
+    /// @dev What the pot holds once everything is there.
+    function _due(Case storage c, uint256 bond) private view returns (uint256) {
+        return bond + c.appealBond + c.advanced + c.slashed;
+    }
+
+    /// @dev No split before the end.
+    function _split(Case storage c, SplitTerms memory t)
+        private
+        view
+        returns (SplitLib.Facts memory f, SplitLib.Split memory s)
+    {
+        f = SplitLib.Facts({
+            verdict: c.verdict,
+            appellantWon: c.appellantWon,
+            knew: c.knew,
+            bond: t.bond,
+            appealBond: c.appealBond,
+            advanced: c.advanced,
+            slashed: c.slashed,
+            seats: c.seats
+        });
+        if (c.stage != Stage.OPEN) s = SplitLib.split(f, t);
+    }
+
+    /// @dev No cast loses anything: no sum of ether needs 96 bits.
+    function _account(Case storage c, SplitLib.Facts memory f, SplitLib.Split memory s)
+        private
+        view
+        returns (Account memory a)
+    {
+        (a.bond, a.appealBond, a.advanced, a.operatorLocked) =
+        (uint96(f.bond), c.appealBond, c.advanced, c.operatorLocked);
+        (a.slashed, a.penalties, a.perSeat, a.appellant) = (c.slashed, c.penalties, uint96(s.perSeat), c.appellant);
+        (a.ended, a.paid) = (c.stage != Stage.OPEN, c.stage == Stage.PAID);
+        (a.toChallenger, a.toAppellant, a.toOperator) =
+        (uint96(s.bondBack + s.alpha), uint96(s.toAppellant), uint96(s.toOperator));
+        a.toVerifiers = uint96(s.perSeat * f.seats);
+        (a.repaid, a.burned) = (uint96(s.repaid), uint96(s.burned));
+    }
+
+    /// @dev Ends without penalties.
+    function _isForgiving(Verdict verdict) private pure returns (bool) {
+        return verdict == Verdict.DRAW || verdict == Verdict.REFUNDED;
+    }
+
+    function _shift(uint16 round) private pure returns (uint256) {
+        return 8 * (uint256(round) - 1);
     }
 }

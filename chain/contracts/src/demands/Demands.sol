@@ -133,7 +133,7 @@ contract Demands is Reports {
         // What no batch could prove, no operator could answer.
         LeafLib.checkModes(r);
         bytes32 subject = anchorSubject(_signed(r, sig));
-        if (!REGISTRY.isOperator(r.operator)) revert NotOperator(r.operator);
+        if (REGISTRY.operatorUntil(r.operator) == 0) revert NotOperator(r.operator);
         if (block.timestamp <= r.anchorBy) revert TooEarly(block.timestamp, uint256(r.anchorBy) + 1);
         uint64 last = ANCHOR.lastSeq(r.operator);
         // No batch has number 0: who signs it owes what can never be shown.

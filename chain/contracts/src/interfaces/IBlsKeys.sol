@@ -50,14 +50,8 @@ interface IBlsKeys {
     ) external view;
     /// @notice Tree and place noted for a key; tree 0 for none.
     function placeOf(bytes32 keyHash) external view returns (address tree, uint16 place);
-    /// @notice Accounts that have a key.
-    function count() external view returns (uint256);
     /// @notice The newest key of an account, or 0.
     function keyHashOf(address account) external view returns (bytes32);
-    /// @notice The account that registered a key, now or before; 0 for none.
-    function ownerOf(bytes32 keyHash) external view returns (address);
-    /// @notice The account whose key it was at the end of a block; 0 for none.
-    function ownerAt(bytes32 keyHash, uint256 blockNumber) external view returns (address);
     /// @notice EIP-712 digest that a proof of possession signs; it binds chain, contract, account and key.
     function hashPossession(address account, bytes32 keyHash) external view returns (bytes32);
 }

@@ -2,7 +2,6 @@
 pragma solidity 0.8.37;
 
 import {Shares} from "../keys/KeyShares.sol";
-import {Release, Ticket} from "../libraries/Types.sol";
 
 /// @title IKeyEpochs: which public key receipts are sealed to, and who holds its shares
 /// @notice An epoch's shard keys are the network's keys per epoch; accounts and BLS keys do not change with epochs.
@@ -129,8 +128,6 @@ interface IKeyEpochs {
 
     /// @notice The epoch that receipts should be sealed to, or 0.
     function activeEpoch() external view returns (uint64);
-    /// @notice Where an epoch stands.
-    function stateOf(uint64 epoch) external view returns (EpochState);
     /// @notice Whether receipts of this epoch may be audited: ACTIVE or DRAINING.
     function isOpenForAudits(uint64 epoch) external view returns (bool);
     /// @notice Whether shards must serve disputes of this epoch: ACTIVE, DRAINING, or COMPROMISED for its retention.
@@ -143,8 +140,4 @@ interface IKeyEpochs {
     function inclusionEnd(uint64 epoch) external view returns (uint256);
     /// @notice EIP-712 digest of what a shard signs for its share.
     function hashShares(Shares calldata shares) external view returns (bytes32);
-    /// @notice EIP-712 digest of a release record.
-    function hashRelease(Release calldata release) external view returns (bytes32);
-    /// @notice EIP-712 digest of a ticket.
-    function hashTicket(Ticket calldata ticket) external view returns (bytes32);
 }

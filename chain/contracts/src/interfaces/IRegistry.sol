@@ -106,8 +106,6 @@ interface IRegistry {
     /// @notice The stake of `account` is now `stake`. The vault only; never reverts for a known account.
     function onStake(address account, uint256 stake) external;
 
-    /// @notice Whether the account ever registered as an operator; a suspended one is still one.
-    function isOperator(address who) external view returns (bool);
     /// @notice Last second (protocol clock) in which batches of this operator are taken: the greatest number unless it is suspended, 0
     ///         for who never registered.
     function operatorUntil(address who) external view returns (uint64);

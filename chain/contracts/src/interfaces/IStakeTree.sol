@@ -42,7 +42,7 @@ interface IStakeTree {
     /// @dev The first units of an account give it a place. It never reverts for an account that has one, so that a
     ///      slash cannot be stopped here.
     function setStake(address account, uint256 stake) external;
-    /// @notice The holders of seats `from` to `from + count - 1` of a round, with replacement, each in proportion to units.
+    /// @notice The places of seats `from` to `from + count - 1` of a round, with replacement, each in proportion to units.
     ///         Parts of one draw in several calls are those of the whole draw.
     /// @dev Seat i falls to the unit keccak256(abi.encode(seed, id, round, i, try)) mod total, for try 0, 1, … until it is
     ///      not an excluded account's; after `MAX_TRIES` nobody holds the seat: an absent member, which convicts nobody.
@@ -51,17 +51,7 @@ interface IStakeTree {
     /// @param id the dispute
     /// @param round first round is 1
     /// @param excluded fixed before the seed was known, the same in all parts of one draw
-    /// @return holders zero for a seat that nobody holds
-    function draw(
-        bytes32 seed,
-        uint256 seedBlock,
-        bytes32 id,
-        uint16 round,
-        address[] calldata excluded,
-        uint256 from,
-        uint256 count
-    ) external view returns (address[] memory holders);
-    /// @notice The same draw as places of the tree, `NOBODY` (65,535) for a seat that nobody holds.
+    /// @return places `NOBODY` (65,535) for a seat that nobody holds
     function drawPlaces(
         bytes32 seed,
         uint256 seedBlock,

@@ -28,9 +28,6 @@ contract BlsKeys is IBlsKeys, EIP712 {
 
     /// @notice Who is in which pool.
     IRegistry public immutable REGISTRY;
-    /// @inheritdoc IBlsKeys
-    uint256 public count;
-
     mapping(bytes32 keyHash => Key) private _keys;
     /// @inheritdoc IBlsKeys
     mapping(address account => bytes32) public keyHashOf;
@@ -51,8 +48,7 @@ contract BlsKeys is IBlsKeys, EIP712 {
         // Without it a key made from others' keys could sign for them; its pairing is the subgroup check of the key too.
         if (!Bls.verify(key, proof, digest, Bls.POSSESSION)) revert BadPossession(msg.sender, keyHash, digest);
         bytes32 last = keyHashOf[msg.sender];
-        if (last == bytes32(0)) ++count;
-        else _keys[last].until = uint32(block.number);
+        if (last != bytes32(0)) _keys[last].until = uint32(block.number);
         _keys[keyHash] = Key(msg.sender, uint32(block.number), 0, 0, 0);
         Key storage before = _keys[last];
         // Who has moved to another pool since notes its place there.
@@ -90,7 +86,7 @@ contract BlsKeys is IBlsKeys, EIP712 {
         uint256 number = _numberOf[tree];
         Bls.G1 memory sum;
         for (uint256 i = 0; i < keys.length; ++i) {
-            bytes32 keyHash = Bls.hashOfGiven(keys[i]);
+            bytes32 keyHash = Bls.hashOf(keys[i]);
             Key memory key = _keys[keyHash];
             // A key that nobody registered has tree 0, and so has a tree in which nobody noted a place.
             bool own = key.tree != 0 && key.tree == number && key.place == places[i];
@@ -104,17 +100,6 @@ contract BlsKeys is IBlsKeys, EIP712 {
     function placeOf(bytes32 keyHash) external view returns (address, uint16) {
         Key memory key = _keys[keyHash];
         return (key.tree == 0 ? address(0) : _trees[key.tree - 1], key.place);
-    }
-
-    /// @inheritdoc IBlsKeys
-    function ownerOf(bytes32 keyHash) external view returns (address) {
-        return _keys[keyHash].account;
-    }
-
-    /// @inheritdoc IBlsKeys
-    function ownerAt(bytes32 keyHash, uint256 blockNumber) external view returns (address) {
-        Key memory key = _keys[keyHash];
-        return _isAt(key, blockNumber) ? key.account : address(0);
     }
 
     /// @inheritdoc IBlsKeys

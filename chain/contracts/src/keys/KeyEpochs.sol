@@ -9,7 +9,6 @@ import {IParams} from "../interfaces/IParams.sol";
 import {IRegistry} from "../interfaces/IRegistry.sol";
 import {KeyShares, Shares} from "./KeyShares.sol";
 import {TestChains} from "../libraries/TestChains.sol";
-import {Release, StructHashes, Ticket} from "../libraries/Types.sol";
 
 /// @title KeyEpochs: the life of the network's encryption keys
 /// @dev An epoch:
@@ -145,11 +144,6 @@ contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
     }
 
     /// @inheritdoc IKeyEpochs
-    function stateOf(uint64 epoch) external view returns (EpochState) {
-        return _epochs[epoch].state;
-    }
-
-    /// @inheritdoc IKeyEpochs
     function isOpenForInclusion(uint64 epoch) external view returns (bool) {
         return GUARDIAN.clock() <= inclusionEnd(epoch);
     }
@@ -179,16 +173,6 @@ contract KeyEpochs is IKeyEpochs, AccessManaged, EIP712 {
     /// @inheritdoc IKeyEpochs
     function hashShares(Shares memory shares) public view returns (bytes32) {
         return _hashTypedDataV4(KeyShares.hash(shares));
-    }
-
-    /// @inheritdoc IKeyEpochs
-    function hashRelease(Release calldata release) external view returns (bytes32) {
-        return _hashTypedDataV4(StructHashes.release(release));
-    }
-
-    /// @inheritdoc IKeyEpochs
-    function hashTicket(Ticket calldata ticket) external view returns (bytes32) {
-        return _hashTypedDataV4(StructHashes.ticket(ticket));
     }
 
     function _drain(uint64 epoch) private {

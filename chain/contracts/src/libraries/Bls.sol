@@ -48,15 +48,15 @@ library Bls {
         return (a.xHigh | a.xLow | a.yHigh | a.yLow) == 0;
     }
 
-    /// @notice The sum of two points of the curve; that they are in the subgroup is not checked.
-    function add(G1 memory a, G1 memory b) internal view returns (G1 memory sum) {
+    /// @notice Add `b` to `sum`, in its place. Both are on the curve; that they are in the subgroup is not checked.
+    function addTo(G1 memory sum, G1 calldata b) internal view {
         bool ok;
         address precompile = G1_ADD;
         // Assembly because encoding and decoding cost several times the sum, and a committee has up to 255 of them.
         assembly ("memory-safe") {
             let input := mload(0x40)
-            mcopy(input, a, 128)
-            mcopy(add(input, 128), b, 128)
+            mcopy(input, sum, 128)
+            calldatacopy(add(input, 128), b, 128)
             ok := staticcall(750, precompile, input, 256, sum, 128)
             // In a statement of its own: operands are evaluated from the right.
             ok := and(ok, eq(returndatasize(), 128))
@@ -64,34 +64,13 @@ library Bls {
         if (!ok) revert PrecompileFailed(G1_ADD);
     }
 
-    /// @notice Add `b` to `sum`, in its place.
-    function addTo(G1 memory sum, G1 calldata b) internal view {
-        bool ok;
-        address precompile = G1_ADD;
-        assembly ("memory-safe") {
-            let input := mload(0x40)
-            mcopy(input, sum, 128)
-            calldatacopy(add(input, 128), b, 128)
-            ok := staticcall(750, precompile, input, 256, sum, 128)
-            ok := and(ok, eq(returndatasize(), 128))
-        }
-        if (!ok) revert PrecompileFailed(G1_ADD);
-    }
-
-    /// @notice `hashOf` of a key that is not in memory.
-    function hashOfGiven(G1 calldata a) internal pure returns (bytes32 result) {
+    /// @notice The name of a key: keccak256 of its 128 bytes.
+    function hashOf(G1 calldata a) internal pure returns (bytes32 result) {
+        // Assembly because `abi.encode` would copy the four words twice.
         assembly ("memory-safe") {
             let input := mload(0x40)
             calldatacopy(input, a, 128)
             result := keccak256(input, 128)
-        }
-    }
-
-    /// @notice The name of a key: keccak256 of its 128 bytes.
-    function hashOf(G1 memory a) internal pure returns (bytes32 result) {
-        // Assembly because `abi.encode` would copy the four words first.
-        assembly ("memory-safe") {
-            result := keccak256(a, 128)
         }
     }
 

@@ -116,11 +116,11 @@ library MaturityQueue {
         amount = h.mature;
         for (uint16 i = 0; i < h.count; ++i) {
             Entry memory e = q.entries[_after(h.first, i)];
-            if (_maturesAt(e.hour) > clock) return (amount, _maturesAt(e.hour));
+            if (secondOf(e.hour) > clock) return (amount, secondOf(e.hour));
             amount += e.amount;
         }
         if (h.newest == 0) return (amount, 0);
-        if (_maturesAt(h.hour) > clock) return (amount, _maturesAt(h.hour));
+        if (secondOf(h.hour) > clock) return (amount, secondOf(h.hour));
         amount += h.newest;
     }
 
@@ -150,11 +150,11 @@ library MaturityQueue {
     function _age(Queue storage q, Head memory h, uint256 clock) private {
         for (uint256 i = 0; i < 2 && h.count != 0; ++i) {
             Entry memory e = q.entries[h.first];
-            if (_maturesAt(e.hour) > clock) break;
+            if (secondOf(e.hour) > clock) break;
             h.mature += e.amount;
             _drop(q, h);
         }
-        if (h.count == 0 && _maturesAt(h.hour) <= clock) {
+        if (h.count == 0 && secondOf(h.hour) <= clock) {
             h.mature += h.newest;
         } else {
             q.entries[_after(h.first, h.count)] = Entry(h.newest, h.hour);
@@ -173,9 +173,5 @@ library MaturityQueue {
         unchecked {
             return number + steps;
         }
-    }
-
-    function _maturesAt(uint32 hour) private pure returns (uint64) {
-        return uint64(hour * STEP);
     }
 }

@@ -47,11 +47,6 @@ library SeatsLib {
         }
     }
 
-    /// @notice The place of a seat.
-    function placeAt(uint256[16] storage words, uint256 seat) internal view returns (uint16) {
-        return uint16(words[seat / PER_WORD] >> ((seat % PER_WORD) * BITS));
-    }
-
     /// @notice The places of all seats.
     function all(uint256[16] storage words, uint256 seats) internal view returns (uint16[] memory places) {
         places = new uint16[](seats);

@@ -55,34 +55,6 @@ struct AuditResult {
     uint64 auditedAt;
 }
 
-/// @notice One entry of a key shard's hash-chained release record.
-struct Release {
-    bytes32 receiptId;
-    bytes32 ticketHash;
-    uint64 keyEpoch;
-    address shard;
-    address voter;
-    bytes32 evidenceHash;
-    bytes32 transportKeyHash;
-    bytes32 previous;
-    uint64 index;
-    uint8 decision;
-    uint64 decidedAt;
-}
-
-/// @notice What a voter or a drawn auditor signs to ask the shards for one receipt.
-struct Ticket {
-    uint8 kind; // 1 dispute (subject = dispute id), 2 audit (subject = receipt id)
-    bytes32 subject;
-    uint16 round;
-    bytes32 receiptId;
-    address voter;
-    bytes32 transportKeyHash;
-    bytes32 instance;
-    uint64 keyEpoch;
-    uint64 expiresAt;
-}
-
 /// @notice What the signers of a verdict certificate all say: a revealed vote without voter, seats, quote and salt.
 struct Finding {
     bytes32 dispute;
@@ -129,13 +101,6 @@ library StructHashes {
     );
     bytes32 internal constant AUDIT_RESULT =
         keccak256("AuditResult(bytes32 receiptId,address verifier,uint8 result,bytes32 commitment,uint64 auditedAt)");
-    bytes32 internal constant RELEASE = keccak256(
-        "Release(bytes32 receiptId,bytes32 ticketHash,uint64 keyEpoch,address shard,address voter,bytes32 evidenceHash,bytes32 transportKeyHash,bytes32 previous,uint64 index,uint8 decision,uint64 decidedAt)"
-    );
-    bytes32 internal constant TICKET = keccak256(
-        "Ticket(uint8 kind,bytes32 subject,uint16 round,bytes32 receiptId,address voter,bytes32 transportKeyHash,bytes32 instance,uint64 keyEpoch,uint64 expiresAt)"
-    );
-
     bytes32 internal constant FINDING = keccak256(
         "Finding(bytes32 dispute,uint16 round,uint8 outcome,uint8 code,bytes32 tokensHash,bytes32 traceRoot,bytes32 roundDigest)"
     );
@@ -156,14 +121,6 @@ library StructHashes {
 
     function audit(AuditResult memory a) internal pure returns (bytes32) {
         return keccak256(abi.encode(AUDIT_RESULT, a));
-    }
-
-    function release(Release memory r) internal pure returns (bytes32) {
-        return keccak256(abi.encode(RELEASE, r));
-    }
-
-    function ticket(Ticket memory t) internal pure returns (bytes32) {
-        return keccak256(abi.encode(TICKET, t));
     }
 
     function finding(Finding memory f) internal pure returns (bytes32) {

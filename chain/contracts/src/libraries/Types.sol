@@ -2,18 +2,7 @@
 pragma solidity 0.8.37;
 
 // Whoever needs signed structs and their hashes imports them from here.
-import {
-    AuditResult,
-    EmptyLeaf,
-    Finding,
-    StructHashes,
-    Outcome,
-    Possession,
-    Receipt,
-    Release,
-    Ticket,
-    Vote
-} from "./Signed.sol";
+import "./Signed.sol";
 
 /// @notice Every duration of the network, in seconds of the protocol clock (`IGuardian.clock`).
 struct Times {

@@ -150,11 +150,6 @@ contract Registry is Verifiers {
     }
 
     /// @inheritdoc IRegistry
-    function isOperator(address who) external view returns (bool) {
-        return _operators[who] != 0;
-    }
-
-    /// @inheritdoc IRegistry
     function operatorUntil(address who) external view returns (uint64) {
         return _operators[who];
     }

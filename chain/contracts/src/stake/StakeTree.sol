@@ -96,19 +96,6 @@ contract StakeTree is IStakeTree, Wired {
     }
 
     /// @inheritdoc IStakeTree
-    function draw(
-        bytes32 seed,
-        uint256 seedBlock,
-        bytes32 id,
-        uint16 round,
-        address[] calldata excluded,
-        uint256 from,
-        uint256 count
-    ) external view returns (address[] memory holders) {
-        return accountsAt(drawPlaces(seed, seedBlock, id, round, excluded, from, count));
-    }
-
-    /// @inheritdoc IStakeTree
     function drawPlaces(
         bytes32 seed,
         uint256 seedBlock,
@@ -117,7 +104,7 @@ contract StakeTree is IStakeTree, Wired {
         address[] calldata excluded,
         uint256 from,
         uint256 count
-    ) public view returns (uint16[] memory places) {
+    ) external view returns (uint16[] memory places) {
         if (count > MAX_SEATS) revert TooMany(count, MAX_SEATS);
         if (excluded.length > MAX_EXCLUDED) revert TooMany(excluded.length, MAX_EXCLUDED);
         uint32 now_ = _epochOfSeed(seedBlock);
@@ -156,7 +143,7 @@ contract StakeTree is IStakeTree, Wired {
     }
 
     /// @inheritdoc IStakeTree
-    function accountsAt(uint16[] memory places) public view returns (address[] memory accounts) {
+    function accountsAt(uint16[] calldata places) external view returns (address[] memory accounts) {
         accounts = new address[](places.length);
         for (uint256 i = 0; i < places.length; ++i) {
             accounts[i] = _accountAt[places[i]];

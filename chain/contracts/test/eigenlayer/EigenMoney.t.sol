@@ -4,7 +4,6 @@ pragma solidity 0.8.37;
 import {OperatorSet} from "../../src/stake/eigenlayer/IEigenLayer.sol";
 import {EigenLayerStake} from "../../src/stake/eigenlayer/EigenLayerStake.sol";
 import {StakeBook} from "../../src/stake/StakeBook.sol";
-import {IEigenLayerStake} from "../../src/stake/eigenlayer/IEigenLayerStake.sol";
 import {FakeEigenLayer} from "./FakeEigenLayer.sol";
 import {WrappedEther} from "./WrappedEther.sol";
 import {EigenStaking} from "./EigenStaking.sol";
@@ -60,7 +59,7 @@ contract EigenMoneyTest is EigenStaking {
         if (delayed) adapter.collect(1);
         near(late(), asked, grain(staked_), "pot of nobody");
         same(ledger.potOf(REF), 0, "its dispute was settled without it");
-        vm.expectRevert(abi.encodeWithSelector(IEigenLayerStake.NothingDue.selector, who, REF));
+        vm.expectRevert(abi.encodeWithSelector(EigenLayerStake.NothingDue.selector, who, REF));
         adapter.retry(who, REF);
     }
 
@@ -76,14 +75,14 @@ contract EigenMoneyTest is EigenStaking {
         same(ledger.potOf(REF), 0, "not here");
         (bytes32 ref, uint256 owed) = adapter.owedOf(1);
         that(ref == REF && owed == taken, "owed");
-        vm.expectRevert(abi.encodeWithSelector(IEigenLayerStake.PaymentShort.selector, 1, 0, taken));
+        vm.expectRevert(abi.encodeWithSelector(EigenLayerStake.PaymentShort.selector, 1, 0, taken));
         adapter.collect(1);
         vm.roll(block.number + wait);
         if (stranger) clears(1);
         gives(gift);
         same(adapter.collect(1), taken, "collected");
         same(ledger.potOf(REF), taken, "in the dispute's pot");
-        vm.expectRevert(abi.encodeWithSelector(IEigenLayerStake.NothingOwed.selector, 1));
+        vm.expectRevert(abi.encodeWithSelector(EigenLayerStake.NothingOwed.selector, 1));
         adapter.collect(1);
         near(adapter.sweep(), gift, grain(10 ether), "the gift");
         same(adapter.totalOwed() + token.balanceOf(address(adapter)), 0, "all settled");
@@ -147,7 +146,7 @@ contract EigenMoneyTest is EigenStaking {
         (bytes32 role, address have) = which ? (bytes32("slasher"), slasher) : (bytes32("recipient"), recipient);
         if (which) eigen.create(slasher, address(other));
         else eigen.create(address(other), recipient);
-        vm.expectRevert(abi.encodeWithSelector(IEigenLayerStake.WrongRole.selector, role, have));
+        vm.expectRevert(abi.encodeWithSelector(EigenLayerStake.WrongRole.selector, role, have));
         other.wire(registry, SETTLEMENT, ANCHOR, DEMANDS);
     }
 
@@ -156,7 +155,7 @@ contract EigenMoneyTest is EigenStaking {
         uint32 age = uint32(bound(maxAge, 0, 2 * DEALLOCATION_DELAY));
         uint32 l = uint32(bound(longest, live - 1 days, live + 8 days));
         uint256 horizon = age + (uint256(l) + 11) / 12;
-        bytes4 short = IEigenLayerStake.DelayTooShort.selector;
+        bytes4 short = EigenLayerStake.DelayTooShort.selector;
         if (l < live) {
             vm.expectRevert(abi.encodeWithSelector(short, bytes32("dispute"), l, live));
         } else if (horizon > DEALLOCATION_DELAY) {
@@ -170,7 +169,7 @@ contract EigenMoneyTest is EigenStaking {
     /// @dev Any token has balances; only wrapped ether can be made ether again.
     function test_a_strategy_of_another_token_is_refused() public {
         eigen = new FakeEigenLayer(WrappedEther(address(new PlainToken())), DEALLOCATION_DELAY, WITHDRAWAL_DELAY);
-        vm.expectRevert(abi.encodeWithSelector(IEigenLayerStake.WrongToken.selector, eigen.underlyingToken()));
+        vm.expectRevert(abi.encodeWithSelector(EigenLayerStake.WrongToken.selector, eigen.underlyingToken()));
         fresh(MAX_AGE, LONGEST);
     }
 
@@ -178,7 +177,7 @@ contract EigenMoneyTest is EigenStaking {
         vm.assume(from != address(token));
         vm.deal(from, amount);
         vm.prank(from);
-        if (what % 4 != 3) vm.expectRevert(IEigenLayerStake.StakedElsewhere.selector);
+        if (what % 4 != 3) vm.expectRevert(EigenLayerStake.StakedElsewhere.selector);
         if (what % 4 == 0) {
             adapter.deposit{value: amount}();
         } else if (what % 4 == 1) {
@@ -187,7 +186,7 @@ contract EigenMoneyTest is EigenStaking {
             adapter.finishUnbond();
         } else {
             (bool ok, bytes memory why) = address(adapter).call{value: amount}("");
-            bytes memory want = abi.encodeWithSelector(IEigenLayerStake.UnexpectedPayment.selector, from);
+            bytes memory want = abi.encodeWithSelector(EigenLayerStake.UnexpectedPayment.selector, from);
             that(!ok && keccak256(why) == keccak256(want), "unexpected");
         }
         (uint256 leaving, uint256 due, uint64 nextAt) = adapter.unbondingOf(from);
@@ -228,7 +227,7 @@ contract EigenTaxTest is EigenStaking {
         uint256 taken = slashed(who, 0, bound(want, 0.001 ether, 10 ether));
         same(ledger.potOf(REF), 0, "nothing is credited");
         uint256 lying = token.balanceOf(address(adapter));
-        vm.expectRevert(abi.encodeWithSelector(IEigenLayerStake.PaymentShort.selector, 1, lying, taken));
+        vm.expectRevert(abi.encodeWithSelector(EigenLayerStake.PaymentShort.selector, 1, lying, taken));
         adapter.collect(1);
         same(adapter.sweep(), 0, "and what came is nobody's gift");
         TaxedEther(address(token)).setTax(0);

@@ -45,11 +45,11 @@ contract Crowd {
             if (_registered[list[i]]) continue;
             _registered[list[i]] = true;
             Bls.G1 memory key = BlsSecret.publicKey(secretOf(list[i]));
-            bytes32 digest = KEYS.hashPossession(list[i], Bls.hashOf(key));
+            bytes32 digest = KEYS.hashPossession(list[i], keccak256(abi.encode(key)));
             Bls.G2 memory proof = BlsSecret.sign(secretOf(list[i]), digest, Bls.POSSESSION);
             vm.prank(list[i]);
             KEYS.register(key, proof);
-            KEYS.notePlace(Bls.hashOf(key));
+            KEYS.notePlace(keccak256(abi.encode(key)));
         }
     }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity 0.8.37;
 
+import {IStakeTree} from "../../src/interfaces/IStakeTree.sol";
+import {DrawnAccounts} from "../DrawnAccounts.sol";
 import {IRounds} from "../../src/interfaces/IRounds.sol";
 import {Bls} from "../../src/libraries/Bls.sol";
 import {Ledger} from "../../src/stake/Ledger.sol";
@@ -30,6 +32,8 @@ interface Meter {
 /// @title A dispute whose every step is a transaction of its own, cold storage, 21,000 and calldata included
 /// @dev Only under `isolate`. `bench/chain.py` reads the figures that are printed.
 abstract contract GasBase is Network {
+    using DrawnAccounts for IStakeTree;
+
     /// @dev EIP-7825 caps a transaction at 2^24 gas.
     uint256 internal constant CAP = 1 << 24;
 

@@ -15,12 +15,16 @@ import {
     SlashingParams
 } from "./IEigenLayer.sol";
 import {StakeBook} from "../StakeBook.sol";
-import {IEigenLayerStake} from "./IEigenLayerStake.sol";
 import {ILedger} from "../../interfaces/ILedger.sol";
 import {IRegistry} from "../../interfaces/IRegistry.sol";
 import {IStakeSource} from "../../interfaces/IStakeSource.sol";
 
 /// @title EigenLayerStake: an operator set's wrapped ether as stake
+/// @notice Wrapped ether delegated to the operators of one operator set. The adapter is the set's slasher and the
+///         recipient of what is slashed. Weights are recorded by `sync`, which anybody may call, and lose their effect
+///         when they grow old: what counts stays slashable for the longest dispute, whatever its owner does next.
+///         `totalStake` is the sum of the last records, old ones too. EigenLayer slashes in parts of 10^18 of a whole
+///         allocation, and parts are rounded up: an account may lose so much more, and nobody is paid from it.
 /// @dev The record of an account: NONE -sync-> YOUNG -`MAX_AGE` blocks-> OLD -sync-> YOUNG; an old one weighs nothing. A slash:
 ///
 ///      WANTED -slash-> TAKEN -EigenLayer pays, collect-> IN ITS POT
@@ -36,8 +40,34 @@ import {IStakeSource} from "../../interfaces/IStakeSource.sol";
 ///      (docs/reference/contracts.md, section 6):
 ///
 ///      I11 NO MORE THAN THERE IS: A slash takes at most what the account has, and nothing of anybody else.
-contract EigenLayerStake is IEigenLayerStake, StakeBook, ReentrancyGuardTransient {
+contract EigenLayerStake is StakeBook, ReentrancyGuardTransient {
     using Checkpoints for Checkpoints.Trace208;
+
+    /// @notice `account` has `stake` wei that will stay slashable for `HORIZON` blocks.
+    event Synced(address indexed account, uint256 stake);
+    /// @notice EigenLayer refused a slash of `due` wei in all; `retry` takes it when it can.
+    event SlashDeferred(address indexed account, bytes32 indexed ref, uint256 due);
+    /// @notice `amount` wei were taken and could not be paid out; `collect(slashId)` brings them to their pot.
+    event PaymentDeferred(address indexed account, bytes32 indexed ref, uint256 slashId, uint256 amount);
+    /// @notice What slash `slashId` took arrived in pot `ref`.
+    event Collected(uint256 indexed slashId, bytes32 indexed ref, uint256 amount);
+
+    /// @notice Stake enters and leaves at EigenLayer, not here.
+    error StakedElsewhere();
+    /// @notice The token of the strategy is no wrapped ether: `withdraw` fails.
+    error WrongToken(address token);
+    /// @notice `what` lasts `have`, and must last `needs` at least: blocks, for "dispute" seconds.
+    error DelayTooShort(bytes32 what, uint256 have, uint256 needs);
+    /// @notice The set's slasher or recipient is another account.
+    error WrongRole(bytes32 role, address have);
+    /// @notice There is nothing to retry.
+    error NothingDue(address account, bytes32 ref);
+    /// @notice That slash took nothing, or its money has arrived.
+    error NothingOwed(uint256 slashId);
+    /// @notice EigenLayer has not paid: `have` wei of `want` lie here.
+    error PaymentShort(uint256 slashId, uint256 have, uint256 want);
+    /// @notice Wei come from wrapped ether only.
+    error UnexpectedPayment(address from);
 
     /// @notice EigenLayer, which names its other contracts itself, and the strategy whose stake counts.
     struct Core {
@@ -76,7 +106,7 @@ contract EigenLayerStake is IEigenLayerStake, StakeBook, ReentrancyGuardTransien
     uint256 public totalStake;
     /// @notice Wei of all slashes whose money has not arrived in its pot.
     uint256 public totalOwed;
-    /// @inheritdoc IEigenLayerStake
+    /// @notice Wei of `account` that EigenLayer refused to slash for `ref`.
     mapping(address account => mapping(bytes32 ref => uint256)) public dueOf;
 
     mapping(uint256 slashId => Owed) private _owed;
@@ -129,7 +159,7 @@ contract EigenLayerStake is IEigenLayerStake, StakeBook, ReentrancyGuardTransien
         revert StakedElsewhere();
     }
 
-    /// @inheritdoc IEigenLayerStake
+    /// @notice Record what `account` has now. Anybody may, and somebody should every `MAX_AGE` blocks.
     function sync(address account) public returns (uint256 stake) {
         stake = ALLOCATIONS.isMemberOfOperatorSet(account, _set())
             ? STRATEGY.sharesToUnderlyingView(_allocated(account, SafeCast.toUint32(block.number + HORIZON)))
@@ -155,7 +185,8 @@ contract EigenLayerStake is IEigenLayerStake, StakeBook, ReentrancyGuardTransien
         emit Slashed(account, ref, want, taken);
     }
 
-    /// @inheritdoc IEigenLayerStake
+    /// @notice Slash what was refused. Its dispute was settled without it: the money goes to the pot `LATE`, from which
+    ///         nobody is paid.
     function retry(address account, bytes32 ref) external nonReentrant returns (uint256 taken) {
         uint256 due = dueOf[account][ref];
         if (due == 0) revert NothingDue(account, ref);
@@ -164,7 +195,7 @@ contract EigenLayerStake is IEigenLayerStake, StakeBook, ReentrancyGuardTransien
         if (all != 0) taken = _take(account, Math.min(due, all), all, ref, LATE);
     }
 
-    /// @inheritdoc IEigenLayerStake
+    /// @notice Fetch what slash `slashId` took and bring it to its pot. Anybody; reverts as long as EigenLayer does not pay.
     function collect(uint256 slashId) external nonReentrant returns (uint256 amount) {
         amount = _owed[slashId].amount;
         if (amount == 0) revert NothingOwed(slashId);
@@ -175,7 +206,7 @@ contract EigenLayerStake is IEigenLayerStake, StakeBook, ReentrancyGuardTransien
         _pay(slashId);
     }
 
-    /// @inheritdoc IEigenLayerStake
+    /// @notice Bring what lies here and is owed to no pot to the pot `LATE`. Anybody.
     function sweep() external nonReentrant returns (uint256 amount) {
         amount = Math.saturatingSub(TOKEN.balanceOf(address(this)), totalOwed);
         if (amount != 0) _bring(LATE, address(this), amount);
@@ -196,19 +227,19 @@ contract EigenLayerStake is IEigenLayerStake, StakeBook, ReentrancyGuardTransien
         return 0;
     }
 
-    /// @inheritdoc IEigenLayerStake
+    /// @notice What slash `slashId` took and for which pot, as long as it has not arrived there.
     function owedOf(uint256 slashId) external view returns (bytes32 ref, uint256 amount) {
         return (_owed[slashId].ref, _owed[slashId].amount);
     }
 
     /// @inheritdoc IStakeSource
-    function stakeOf(address account) public view override(IStakeSource, StakeBook) returns (uint256) {
+    function stakeOf(address account) public view override returns (uint256) {
         if (PARAMS.longestLive() > LONGEST) return 0;
         (,, uint208 last) = _records[account].latestCheckpoint();
         return _young(last, block.number);
     }
 
-    /// @inheritdoc IEigenLayerStake
+    /// @notice Wei that a slash of `account` could take now: allocated and in the withdrawal queue.
     function slashableOf(address account) public view returns (uint256) {
         if (!ALLOCATIONS.isOperatorSlashable(account, _set())) return 0;
         uint256 most = ALLOCATIONS.getMaxMagnitude(account, address(STRATEGY));
