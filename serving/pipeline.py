@@ -21,9 +21,10 @@ from bytewise.protocol.errors.records import TooLarge
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.records.answer import completion, several
 from bytewise.protocol.records.compare import Generated
+from bytewise.protocol.records.opening import verify_opening
 from bytewise.protocol.records.receipt import ClientMode, Mode, Receipt, SignedReceipt, plain_enclave_key, receipt_id
 from bytewise.protocol.records.request import Request
-from bytewise.protocol.records.seal import Payload, envelope_hash, seal_context
+from bytewise.protocol.records.seal import Payload, envelope_hash, pad, seal_context
 from bytewise.protocol.signing import Domain, LocalSigner, Signer, typed_preimage
 from bytewise.protocol.units import U8, U64, U256, ZERO_DIGEST, Blob, Digest, hex0x
 from bytewise.service import metrics, telemetry
@@ -33,6 +34,7 @@ from serving.anchoring_order import verify_time_left
 from serving.openai import ChatRequest
 from serving.readiness import Readiness, ReadinessWatch
 from serving.request_builder import ChatTokenizer, Offer, Rng, make_choices, make_request
+from serving.request_queue import RequestTicket
 
 AnswerHook = Callable[[int, Request, Generated], Generated]
 """What becomes of a true answer before it is sealed and signed: receipt number, request and answer, to an answer."""
@@ -109,48 +111,46 @@ class Pipeline:
         self._accept_simulated = accept_simulated
         self._accept_rebuilt = accept_rebuilt
 
-    def prepare(self, key: Digest, ask: ChatRequest, once: bool = True) -> Callable[[], bytes]:
-        """Checks the request and returns the work that computes its answer under the name `key`. `BadRequest` or `TryAgain` if
-        the request cannot be served.
-
-        `once`: whether only one answer may be stored under this name.
-        """
+    def prepare(self, asked: RequestTicket, ask: ChatRequest) -> Callable[[], bytes]:
+        """Checks the request and returns the work that computes its answer. `BadRequest` or `TryAgain` if the request cannot be
+        served."""
         deps = self._deps
         readiness, _ = deps.watch.open()
         request, _ = make_request(
             ask, self._offer, deps.tokenizer, deps.gateway, deps.rng, readiness.timestamp, readiness.pause_s
         )
-        asked = make_choices(request, ask.choices, deps.gateway, deps.rng)
-        return lambda: self._answer(key, asked, once)
+        choices = make_choices(request, ask.choices, deps.gateway, deps.rng, self._offer.environment)
+        return lambda: self._answer(asked, choices)
 
-    def _answer(self, key: Digest, asked: list[tuple[Request, Blob]], once: bool) -> bytes:
+    def _answer(self, asked: RequestTicket, choices: list[tuple[Request, Blob]]) -> bytes:
         with metrics.ANSWER_SECONDS.time():
-            return self._signed_answer(key, asked, once)
+            return self._signed_answer(asked, choices)
 
-    def _signed_answer(self, key: Digest, asked: list[tuple[Request, Blob]], once: bool) -> bytes:
+    def _signed_answer(self, asked: RequestTicket, choices: list[tuple[Request, Blob]]) -> bytes:
         deps = self._deps
         resumed = self._finish_draft()
         # A retry may have waited in the queue while another request finished its draft.
-        known = deps.receipt_store.answer_from(key) if once or resumed == key else None
+        known = deps.receipt_store.answer_from(asked.name) if asked.once or resumed == asked.name else None
         if known is not None:
             return known[1]
-        generated = [deps.engine.generate(request) for request, _ in asked]
+        generated = [deps.engine.generate(request) for request, _ in choices]
         # The chain may have advanced while the engine ran. The receipts name the epoch that is in force now.
         readiness, epoch = deps.watch.open()
-        for request, _ in asked:
+        for request, _ in choices:
             verify_time_left(request, readiness.timestamp + self._anchor_within_s + readiness.pause_s)
         # The number is taken when the receipt is stored. Only this thread takes numbers, and the receipt store refuses any number
         # but the next.
         first = deps.receipt_store.next_seq()
-        readiness.verify_room(first + len(asked) - 1)
+        readiness.verify_room(first + len(choices) - 1)
         finished = [
-            deps.finish(seq, request, each) for seq, ((request, _), each) in enumerate(zip(asked, generated, strict=True), first)
+            deps.finish(seq, request, each)
+            for seq, ((request, _), each) in enumerate(zip(choices, generated, strict=True), first)
         ]
         sealed = [
             self._seal(Payload(request, each.output, signature), each, seq, readiness, epoch)
-            for seq, ((request, signature), each) in enumerate(zip(asked, finished, strict=True), first)
+            for seq, ((request, signature), each) in enumerate(zip(choices, finished, strict=True), first)
         ]
-        answer = DraftedAnswer(key, once, epoch.assurance, tuple(sealed))
+        answer = DraftedAnswer(asked.name, asked.once, epoch.assurance, tuple(sealed))
         draft = StoredDraft(first, len(sealed), min(each.receipt.anchor_by for each in sealed), readable_draft(answer))
         for each in sealed:
             entry = {"seq": str(each.receipt.seq), "req_hash": hex0x(each.receipt.req_hash)}
@@ -185,6 +185,8 @@ class Pipeline:
     def _seal(self, payload: Payload, generated: Generated, seq: int, readiness: Readiness, epoch: EpochRecord) -> SealedAnswer:
         deps = self._deps
         unsealed = self._receipt(payload, generated, seq, readiness, epoch)
+        # The enclave judge reads the opening in this way. A record that it refuses would convict this operator.
+        verify_opening(unsealed, receipt_id(deps.anchor, unsealed), pad(payload), self._offer.environment, unsealed.anchor_by)
         key_point = sealing_key(epoch, self._accept_simulated, self._accept_rebuilt)
         context = seal_context(deps.anchor, unsealed)
         envelope = seal(payload, key_point, context, epoch.epoch, deps.rng, recipients(epoch))

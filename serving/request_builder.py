@@ -96,17 +96,27 @@ def make_request(
         tokenizer_digest=offer.tokenizer_digest, prompt_commitments=None, nonce=Digest(rng(32)), chain_id=U256(offer.chain_id),
         expiry=U64(now + offer.request_ttl_s + pause_s), client=client.address, reply_key=None,
     )  # fmt: skip
-    try:
-        verify_limits(request, offer.environment)
-    except OutsideLimits as error:
-        raise BadRequest("messages", str(error)) from None
+    _within_limits(request, offer.environment)
     return request, client.sign(client_digest(request.req_hash, offer.chain_id))
 
 
-def make_choices(request: Request, count: int, client: LocalSigner, rng: Rng) -> list[tuple[Request, Blob]]:
-    """Makes the Requests of `count` choices, with signatures: the request itself, then copies with new seeds and nonces."""
+def make_choices(
+    request: Request, count: int, client: LocalSigner, rng: Rng, environment: Environment
+) -> list[tuple[Request, Blob]]:
+    """Makes the Requests of `count` choices, with signatures: the request itself, then copies with new seeds and nonces.
+
+    `BadRequest` if one of them is outside the limits: a seed with more digits makes a Request larger.
+    """
     others = [replace(request, seed=choice_seed(request.seed, i), nonce=Digest(rng(32))) for i in range(1, count)]
-    return [(each, client.sign(client_digest(each.req_hash, each.chain_id))) for each in (request, *others)]
+    within = [_within_limits(each, environment) for each in (request, *others)]
+    return [(each, client.sign(client_digest(each.req_hash, each.chain_id))) for each in within]
+
+
+def _within_limits(request: Request, environment: Environment) -> Request:
+    try:
+        return verify_limits(request, environment)
+    except OutsideLimits as error:
+        raise BadRequest("messages", str(error)) from None
 
 
 def _too_long(context: int, prompt: int, new: int) -> str:

@@ -171,7 +171,7 @@ class ServedModel:
 
     def prepare(self, asked: RequestTicket, ask: ChatRequest) -> Callable[[], bytes]:
         """See `Pipeline.prepare`."""
-        return self.pipeline.prepare(asked.name, ask, asked.once)
+        return self.pipeline.prepare(asked, ask)
 
     def receipt(self, start: bytes) -> NamedReceipt | None:
         """See `ReceiptStore.receipt_from`."""

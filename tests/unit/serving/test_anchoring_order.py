@@ -11,12 +11,13 @@ from bytewise.protocol import encoding
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.encoding import MAX_DOCUMENT_BYTES
 from bytewise.protocol.errors.actors import BadRequest, SignerAway, TryAgain
+from bytewise.protocol.errors.records import ClientSignatureBad
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.records.compare import Generated
 from bytewise.protocol.records.receipt import SignedEmptyLeaf, SignedReceipt
 from bytewise.protocol.records.request import Request
 from bytewise.protocol.signing import Preimage
-from bytewise.protocol.units import U64, Blob
+from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.migrate import migrate
@@ -25,6 +26,8 @@ from serving.anchoring_order import ServiceTerms
 from serving.openai import read_chat_request
 from serving.pipeline import Pipeline, PipelineDeps
 from serving.readiness import Readiness
+from serving.request_builder import make_choices, make_request
+from serving.request_queue import RequestTicket
 from tests.fixtures.builders import StubEngine
 from tests.fixtures.chain.devnet import ENVIRONMENT, MODEL
 from tests.fixtures.kms.release_network import World
@@ -66,10 +69,14 @@ class QueueFixture:
         opened, _ = self.scene.watch.open()
         self.scene.watch.update(replace(opened, **changes), None)  # type: ignore[arg-type]
 
-    def ask(self) -> bytes:
-        """Prepares and answers a new request."""
+    def ask(self, **members: object) -> bytes:
+        """Prepares and answers a new request, with these members."""
         self.asked += 1
-        return self.pipeline.prepare(labelled(Label.RETRY, self.asked), read_chat_request(LEAST))()
+        return self.answer(labelled(Label.RETRY, self.asked), **members)
+
+    def answer(self, name: Digest, **members: object) -> bytes:
+        """Prepares and answers the request with this name under an idempotency key."""
+        return self.pipeline.prepare(RequestTicket(name, once=True, retry=0), read_chat_request(LEAST | members))()
 
     def signed(self) -> list[tuple[int, int]]:
         """Number and epoch of what waits."""
@@ -185,9 +192,9 @@ class LossySigner:
         return OPERATOR.sign_preimage(preimage)
 
 
-def with_signer(queue: QueueFixture, losses: int) -> LossySigner:
+def with_signer(queue: QueueFixture, losses: int, **changes: object) -> LossySigner:
     lossy = LossySigner(losses)
-    queue.deps = replace(queue.deps, operator=lossy)
+    queue.deps = replace(queue.deps, operator=lossy, **changes)  # type: ignore[arg-type]
     queue.pipeline = Pipeline(OFFER, queue.deps, WITHIN_S, True)
     return lossy
 
@@ -253,3 +260,35 @@ def test_answer_too_large_to_be_decoded_is_refused_unsigned(queue: QueueFixture,
     assert lossy.asked == [] and queue.scene.receipt_store.drafted() is None
     queue.ask()
     assert queue.signed() == [(1, 1)]
+
+
+def test_choice_that_is_larger_than_the_first_is_refused_at_the_limit(queue: QueueFixture) -> None:
+    ask = read_chat_request(LEAST | {"seed": 0, "n": 8})
+    first, _ = make_request(ask, OFFER, StubTokenizer(), OPERATOR, os.urandom, NOW)  # type: ignore[arg-type]
+    exact = replace(OFFER.environment.limits, max_request_bytes=len(encoding.encode(first)))
+    offer = replace(OFFER, environment=replace(OFFER.environment, limits=exact))
+    assert len(make_choices(first, 1, OPERATOR, os.urandom, offer.environment)) == 1
+    with pytest.raises(BadRequest, match=r"messages: .*request bytes is"):
+        make_choices(first, 8, OPERATOR, os.urandom, offer.environment)
+    lossy = with_signer(queue, 0)
+    queue.pipeline = Pipeline(offer, queue.deps, WITHIN_S, True)
+    queue.ask(seed=0)
+    with pytest.raises(BadRequest, match=r"messages: .*request bytes is"):
+        queue.ask(seed=0, n=8)
+    assert len(lossy.asked) == 1 and queue.signed() == [(1, 1)]
+
+
+class WrongGateway:
+    """A gateway key whose signatures are of another key."""
+
+    address = OPERATOR.address
+
+    def sign(self, _digest: Digest) -> Blob:
+        return Blob(bytes(64) + b"\x1b")
+
+
+def test_record_that_the_judge_would_refuse_is_neither_drafted_nor_signed(queue: QueueFixture) -> None:
+    lossy = with_signer(queue, 0, gateway=WrongGateway())
+    with pytest.raises(ClientSignatureBad):
+        queue.ask()
+    assert lossy.asked == [] and queue.scene.blobs == {} and queue.scene.receipt_store.drafted() is None
