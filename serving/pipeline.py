@@ -130,8 +130,9 @@ class Pipeline:
         deps = self._deps
         resumed = self._finish_draft()
         # A retry may have waited in the queue while another request finished its draft.
-        known = deps.receipt_store.answer_from(asked.name) if asked.once or resumed == asked.name else None
+        known = deps.receipt_store.answer_from(asked.start) if asked.once or resumed == asked.name else None
         if known is not None:
+            asked.verify_name(known[0])
             return known[1]
         generated = [deps.engine.generate(request) for request, _ in choices]
         # The chain may have advanced while the engine ran. The receipts name the epoch that is in force now.

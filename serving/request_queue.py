@@ -45,6 +45,11 @@ class RequestTicket:
         """The part of the name that retries share: the first half under an idempotency key, else the whole name."""
         return self.name[:_HALF] if self.once else self.name
 
+    def verify_name(self, name: Digest) -> None:
+        """`BadRequest` if `name`, which begins with `start`, is the name of another request."""
+        if name != self.name:
+            raise BadRequest("Idempotency-Key", "was sent with another body: a new request needs a new key", Code.KEY_REUSED)
+
 
 def request_ticket(body: bytes, authorization: str, address: str, idempotency_key: str, retries: str) -> RequestTicket:
     """Makes the ticket of a request from its bytes, three headers and the client's address. The header of `retries` is
@@ -153,7 +158,7 @@ class RequestQueue:
         found = self._remembered(asked.start)
         if found is None:
             return None
-        _verify_same(asked, found[0])
+        asked.verify_name(found[0])
         metrics.REQUESTS_JOINED.labels(how="remembered").inc()
         done: Future[bytes] = Future()
         done.set_result(found[1])
@@ -164,7 +169,7 @@ class RequestQueue:
         alive = [run for run in reversed(self._runs) if not run.future.done()]
         equal = [run for run in alive if run.ticket.once == asked.once and run.ticket.start == asked.start]
         for run in equal:
-            _verify_same(asked, run.ticket.name)
+            asked.verify_name(run.ticket.name)
         return next((run for run in equal if run.retry < asked.retry), equal[0] if equal else None)
 
     def _finished(self, run: _Run, done: "Future[bytes]") -> None:
@@ -177,8 +182,3 @@ class RequestQueue:
             self._owe(run.ticket)
         if isinstance(error, Bug):
             self._on_bug(error)
-
-
-def _verify_same(asked: RequestTicket, name: Digest) -> None:
-    if name != asked.name:
-        raise BadRequest("Idempotency-Key", "was sent with another body: a new request needs a new key", Code.KEY_REUSED)

@@ -26,6 +26,7 @@ from serving.anchoring_order import ServiceTerms
 from serving.openai import read_chat_request
 from serving.pipeline import Pipeline, PipelineDeps
 from serving.readiness import Readiness
+from serving.refusals import Code
 from serving.request_builder import make_choices, make_request
 from serving.request_queue import RequestTicket
 from tests.fixtures.builders import StubEngine
@@ -221,6 +222,18 @@ def test_retry_of_a_request_whose_signature_was_lost_gets_its_receipt(queue: Que
     answer = queue.ask()
     assert queue.signed() == [(1, 1)] and len(set(lossy.asked)) == 1
     assert queue.scene.receipt_store.answer_from(labelled(Label.RETRY, 1)) == (labelled(Label.RETRY, 1), answer)
+
+
+def test_another_body_under_the_idempotency_key_of_a_draft_is_refused(queue: QueueFixture) -> None:
+    with_signer(queue, 1)
+    first, other = (Digest(bytes(16) + bytes([body]) * 16) for body in (1, 2))
+    with pytest.raises(SignerAway):
+        queue.answer(first)
+    with pytest.raises(BadRequest) as refused:
+        queue.answer(other)
+    assert (refused.value.values[0], refused.value.values[2]) == ("Idempotency-Key", Code.KEY_REUSED)
+    assert queue.signed() == [(1, 1)]
+    assert queue.scene.receipt_store.answer_from(first[:16]) == (first, queue.answer(first))
 
 
 def test_number_whose_signature_was_lost_for_too_long_gets_an_empty_leaf(queue: QueueFixture) -> None:
