@@ -163,7 +163,8 @@ class Pipeline:
         """Signs and stores the answer whose signatures were lost; the name of its request. None if there is none.
 
         With half of the promised time or less left, their numbers stay without receipts, whether the draft can be decoded or
-        not. `Unavailable` while nobody signs, or while a draft that cannot be decoded is not given up yet.
+        not. `Unavailable` while nobody signs, or while a draft that cannot be decoded, or is of another model or environment, is
+        not given up yet.
         """
         deps = self._deps
         draft = deps.receipt_store.drafted()
@@ -180,8 +181,16 @@ class Pipeline:
         except Fault:
             # Its receipts may be signed, so their numbers go to no other receipt.
             raise TryAgain("operator", f"an earlier answer cannot be read, and is given up in {left_s} s") from None
+        if any(not self._is_served(each.receipt) for each in answer.choices):
+            # This model's tokenizer and this environment would give the client another text and fingerprint.
+            why = f"an earlier answer is of another model or environment, and is given up in {left_s} s"
+            raise TryAgain("operator", why)
         self._issue(answer)
         return answer.key
+
+    def _is_served(self, receipt: Receipt) -> bool:
+        offer = self._offer
+        return (receipt.model_id, receipt.environment) == (offer.model_id, offer.environment.digest)
 
     def _seal(self, payload: Payload, generated: Generated, seq: int, readiness: Readiness, epoch: EpochRecord) -> SealedAnswer:
         deps = self._deps

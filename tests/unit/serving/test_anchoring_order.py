@@ -29,7 +29,7 @@ from serving.readiness import Readiness
 from serving.refusals import Code
 from serving.request_builder import make_choices, make_request
 from serving.request_queue import RequestTicket
-from tests.fixtures.builders import StubEngine
+from tests.fixtures.builders import StubEngine, word
 from tests.fixtures.chain.devnet import ENVIRONMENT, MODEL
 from tests.fixtures.kms.release_network import World
 from tests.fixtures.serving.batch_scene import ANCHOR, NOW, OPERATOR, WITHIN_S, BatchScene
@@ -234,6 +234,20 @@ def test_another_body_under_the_idempotency_key_of_a_draft_is_refused(queue: Que
     assert (refused.value.values[0], refused.value.values[2]) == ("Idempotency-Key", Code.KEY_REUSED)
     assert queue.signed() == [(1, 1)]
     assert queue.scene.receipt_store.answer_from(first[:16]) == (first, queue.answer(first))
+
+
+@pytest.mark.parametrize("changes", [{"model_id": word("other")}, {"environment": replace(OFFER.environment, driver="new")}])
+def test_draft_of_another_model_or_environment_is_never_signed(queue: QueueFixture, changes: dict[str, object]) -> None:
+    lossy = with_signer(queue, 1)
+    with pytest.raises(SignerAway):
+        queue.ask()
+    queue.pipeline = Pipeline(replace(OFFER, **changes), queue.deps, WITHIN_S, True)  # type: ignore[arg-type]
+    with pytest.raises(TryAgain, match=f"of another model or environment, and is given up in {WITHIN_S - WITHIN_S // 2} s"):
+        queue.ask()
+    assert len(lossy.asked) == 1 and queue.signed() == []
+    queue.close(timestamp=queue.scene.timestamp + WITHIN_S - WITHIN_S // 2)
+    queue.ask()
+    assert queue.signed() == [(2, 1)]
 
 
 def test_number_whose_signature_was_lost_for_too_long_gets_an_empty_leaf(queue: QueueFixture) -> None:
