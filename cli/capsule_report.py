@@ -47,10 +47,9 @@ _MEANING = {
 
 def report_page(report: CapsuleReport) -> str:
     """The page. Order: conclusion, what it rests on, what it does not show, facts, votes, releases, journals, checks."""
-    end, sections = (
-        conclude(report),
-        [_facts(report), _votes(report), _releases(report), _journals(report), _checks(report), _completeness(report)],
-    )
+    end = conclude(report)
+    opened = [_votes(report), _releases(report), _journals(report)]
+    sections = [_facts(report, end.word), *opened, _checks(report), _completeness(report)]
     running = _running(report, end.word)
     body = [
         f"<header><h1>Evidence capsule: {_text(end.word)}</h1>{running}"
@@ -82,9 +81,10 @@ def _list(title: str, lines: Sequence[str]) -> str:
     return f"<section><h2>{_text(title)}</h2><ul>{items}</ul></section>" if lines else ""
 
 
-def _facts(report: CapsuleReport) -> str:
+def _facts(report: CapsuleReport, word: str) -> str:
+    """What the proofs give, with what the capsule claims. Nothing while a proof does not hold."""
     capsule, facts = report.capsule, report.facts
-    if capsule is None or facts is None:
+    if capsule is None or facts is None or word == "INVALID":
         return ""
     claim, receipt = capsule.claim, capsule.receipt
     rows = [
@@ -135,7 +135,8 @@ def _said(vote: RevealedVote | CertifiedVote | None) -> str:
 
 def _releases(report: CapsuleReport) -> str:
     """Who asked the key shards to open the receipt."""
-    if report.capsule is None or not report.capsule.releases or not report.passes(Group.RELEASES):
+    capsule, facts = report.capsule, report.facts
+    if capsule is None or facts is None or not capsule.releases or not report.passes(Group.RELEASES):
         return ""
     rows = [
         (
@@ -144,10 +145,16 @@ def _releases(report: CapsuleReport) -> str:
             Decision(each.record.decision).name.lower().replace("_", " "),
             _moment(each.record.decided_at),
             str(each.record.index),
+            _text(
+                "; ".join(
+                    ["no shard of the epoch now: anybody may have signed this"] * (each.record.shard not in facts.shards)
+                    + ["no ticket"] * (each.right is None)
+                )
+            ),
         )
-        for each in report.capsule.releases
+        for each in capsule.releases
     ]
-    headings = ("Shard", "Asked by", "Decision", "Time, by the shard", "Record")
+    headings = ("Shard", "Asked by", "Decision", "Time, by the shard", "Record", "Remark")
     return f"<section><h2>Release records</h2>{_table('Who asked the key shards to open the receipt', headings, rows)}</section>"
 
 

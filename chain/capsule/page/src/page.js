@@ -78,9 +78,12 @@ function votes(report) {
   });
 }
 
-function openers({ capsule }) {
-  const rows = capsule.releases.map(({ record }) => [hash(record.shard), hash(record.voter), DECISIONS[record.decision], moment(record.decided_at), String(record.index)]);
-  return table("Who asked the key shards to open the receipt", ["Shard", "Asked by", "Decision", "Time, by the shard", "Record"], rows);
+function openers({ capsule, facts: found }) {
+  const rows = capsule.releases.map(({ record, right }) => {
+    const marks = [found.shards.includes(record.shard) ? "" : "no shard of the epoch now: anybody may have signed this", right ? "" : "no ticket"];
+    return [hash(record.shard), hash(record.voter), DECISIONS[record.decision], moment(record.decided_at), String(record.index), marks.filter(Boolean).join("; ")];
+  });
+  return table("Who asked the key shards to open the receipt", ["Shard", "Asked by", "Decision", "Time, by the shard", "Record", "Remark"], rows);
 }
 
 function recorded({ capsule }) {
@@ -112,7 +115,7 @@ function render(report) {
   const running = `${end.word}${label} · capsule SHA-256 ${report.digest}`;
   const parts = [el("div", { class: `word ${end.word.toLowerCase()}` }, el("h2", {}, end.word), el("p", {}, MEANING[end.word]),
     list("What it shows", end.shows), list(end.shows.length ? "Conditions" : "Why", end.conditions), list("What it does not show", end.limits))];
-  if (report.facts) parts.push(section("Facts", running, facts(report)));
+  if (report.facts && end.word !== "INVALID") parts.push(section("Facts", running, facts(report)));
   if (report.facts && report.facts.rounds.length && end.word !== "INVALID") parts.push(section("Votes", running, votes(report)));
   if (report.facts && report.capsule.releases.length && end.word !== "INVALID") parts.push(section("Release records", running, openers(report)));
   if (report.facts && report.capsule.journals.length && end.word !== "INVALID") parts.push(section("Journals", running, ...recorded(report)));

@@ -14,10 +14,14 @@ import pytest
 from bytewise.crypto.checkpoint import parse_checkpoint
 from bytewise.crypto.signed_note import NoteKey, SignatureType, SignedNote, cosigned
 from bytewise.protocol.encoding import encode, to_json
-from bytewise.protocol.units import hex0x
+from bytewise.protocol.keys.epochs import SignedRelease
+from bytewise.protocol.signing import typed_digest
+from bytewise.protocol.units import ZERO_DIGEST, hex0x
 from chain.capsule.conclusion import conclude
+from chain.capsule.deployment import domain_of
 from chain.capsule.report import Failure, Group, Result
 from chain.capsule.verification import PAGE, Trust, verify_capsule
+from cli.capsule_report import report_page
 from docs.tools.capsule_page import MAX_PAGE_BYTES, network_json, source_digest
 from tests.fixtures.capsule import chromium, firefox
 from tests.fixtures.capsule import weak_signatures as weak
@@ -26,6 +30,7 @@ from tests.fixtures.capsule.firefox import Firefox
 from tests.fixtures.capsule.good_capsules import JOURNALS, KINDS, SEER, made_capsule
 from tests.fixtures.capsule.liars import in_finality, liars, witnessed
 from tests.fixtures.capsule.sync_committees import published
+from tests.fixtures.chain.devnet import VERIFIERS
 
 needs_chromium = pytest.mark.skipif(chromium.PROGRAM is None, reason="no chromium")
 needs_firefox = pytest.mark.skipif(firefox.PROGRAM is None, reason="no firefox")
@@ -244,6 +249,61 @@ def test_page_shows_who_opened_the_receipt_and_what_nodes_recorded(page: Browser
     page.until(f"document.getElementById('report').textContent.includes({json.dumps(told)})")
     page.value(TYPE % ("'example.org/w+00'", "seers"))
     assert "NAME+ID+KEY" in page.value("document.getElementById('problem').textContent")
+
+
+def with_a_false_shard() -> bytes:
+    """The opened receipt with one more release record, by an account that is no shard, without a ticket."""
+    made = made_capsule("opened")
+    capsule = verify_capsule(made.data, made.trust).capsule
+    assert capsule is not None
+    stranger, first = VERIFIERS[1], capsule.releases[0].record
+    record = dataclasses.replace(first, shard=stranger.address, ticket_hash=ZERO_DIGEST)
+    signature = stranger.sign(typed_digest(domain_of(capsule.deployment, "KeyEpochs"), record))
+    return encode(dataclasses.replace(capsule, releases=(*capsule.releases, SignedRelease(record, signature, None))))
+
+
+ROWS = "JSON.stringify([...document.querySelectorAll('#report tbody tr')].map((row) => [...row.cells].map((c) => c.textContent)))"
+
+
+def rows_of(page: Browser, file: Path, data: bytes, word: str) -> list[list[str]]:
+    """Cells of all tables that the page shows for a capsule."""
+    file.write_bytes(data)
+    page.open(PAGE)
+    page.choose("#file", file)
+    page.until(f"document.getElementById('status').textContent.startsWith('{word}')")
+    rows: list[list[str]] = json.loads(page.value(ROWS))
+    return rows
+
+
+def printed_rows(data: bytes, trust: Trust) -> list[list[str]]:
+    """The same of the printed report."""
+    rows = re.findall(r"<tr>(.*?)</tr>", report_page(verify_capsule(data, trust)))
+    return [[re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)] for row in rows]
+
+
+@in_chromium
+def test_release_of_no_shard_is_marked_in_both_tables(page: Browser, tmp_path: Path) -> None:
+    """Anybody can sign a record, and only the state of the chain says who is a shard."""
+    data, made = with_a_false_shard(), made_capsule("opened")
+    shown = rows_of(page, tmp_path / "stranger.capsule.json", data, "UNVERIFIABLE")
+    for rows in (shown, printed_rows(data, made.trust)):
+        marks = [row[-1] for row in rows if len(row) == 6 and row[0].startswith("0x ")]
+        assert marks == ["", "", "no shard of the epoch now: anybody may have signed this; no ticket"]
+
+
+@in_chromium
+def test_facts_of_an_invalid_capsule_are_not_shown(page: Browser, tmp_path: Path) -> None:
+    made = made_capsule("overturned")
+    document = json.loads(made.data)
+    verdict, document["claim"]["verdict"] = document["claim"]["verdict"], "upheld"
+    assert verdict == "overturned"
+    data = encode(document)
+    report = verify_capsule(data, made.trust)
+    assert report.facts is not None and conclude(report).word == "INVALID"
+    for rows in (rows_of(page, tmp_path / "false.capsule.json", data, "INVALID"), printed_rows(data, made.trust)):
+        assert len(rows) > 5 and [row for row in rows if row[0] in ("Verdict", "Accepted for good", "Claimed output")] == []
+    assert ["Verdict", verdict] in printed_rows(made.data, made.trust)
+    assert ["Verdict", verdict] in rows_of(page, tmp_path / "true.capsule.json", made.data, "UNVERIFIABLE")
 
 
 @in_chromium
