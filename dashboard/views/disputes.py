@@ -273,7 +273,8 @@ def _why(row: Row, rounds: Sequence[RoundDetail]) -> Iterator[str]:
         yield "The guardian may refund a dispute before money moves. It cannot pick a winner."
     if row["appellant"] is not None:
         appealed = Verdict(row["appealed_verdict"]).name.lower()
-        yield f"{row['appellant']} appealed the verdict {appealed}; a larger committee decided anew."
+        anew = "decided" if row["airgap_end"] else "decides" if Phase(row["phase"]) is not Phase.FINAL else ""
+        yield f"{row['appellant']} appealed the verdict {appealed}{f'; a larger committee {anew} anew' if anew else ''}."
 
 
 def _why_round(told: RoundDetail) -> Iterator[str]:

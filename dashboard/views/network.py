@@ -83,7 +83,9 @@ def statistics(scene: Scene) -> Statistics:
 
 
 def _recent(scene: Scene, disputes: Sequence[Row]) -> dict[str, int]:
-    convicted = [row["valid_from"] for row in disputes if row["ended"] and Verdict(row["verdict"]) in CONVICTIONS]
+    # A dispute that is paid out later changes again.
+    ended = scene.index.since(DisputeFact, ended=True)
+    convicted = [ended[row["id"],] for row in disputes if row["ended"] and Verdict(row["verdict"]) in CONVICTIONS]
     asked = [row["opened_block"] for row in scene.index.all(DemandFact)]
     checked = [row["posted_block"] for row in scene.index.all(AuditFact)]
     times = scene.index.block_times([*convicted, *asked, *checked])
@@ -206,10 +208,18 @@ def _shown(group: str, name: str, value: Any) -> str:
 
 def _proposal(scene: Scene, row: Row) -> ProposalSummary:
     return ProposalSummary(
-        kind=row["kind"], id=row["id"], state=row["state"], text=row["text"], proposed_block=row["proposed_block"],
-        ready_at=time_of(row["ready_at"]) if row["ready_at"] else None, calls=len(row["targets"]),
-        votes_for=str(row["votes_for"]), votes_against=str(row["votes_against"]), finality=scene.finality(newest(row)),
+        kind=row["kind"], id=row["id"], state=_state_of_proposal(scene, row), text=row["text"],
+        proposed_block=row["proposed_block"], calls=len(row["targets"]), votes_for=str(row["votes_for"]),
+        ready_at=time_of(row["ready_at"]) if row["ready_at"] else None, votes_against=str(row["votes_against"]),
+        finality=scene.finality(newest(row)),
     )  # fmt: skip
+
+
+def _state_of_proposal(scene: Scene, row: Row) -> str:
+    """The state by the chain's blocks: no event says that a vote is over, and the index does not know the quorum."""
+    if row["state"] != "voting" or row["vote_end"] is None or scene.state.number <= row["vote_end"]:
+        return str(row["state"])
+    return "defeated" if row["votes_for"] <= row["votes_against"] else "ended: defeated if votes lack a quorum"
 
 
 # --- environments, models, keys ---

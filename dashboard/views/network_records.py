@@ -146,6 +146,7 @@ class ProposalSummary(Record):
     kind: str
     id: str
     state: str
+    """`voting`, `defeated`, `queued`, `scheduled`, `executed`, `cancelled`; `ended: …` for a majority that nobody queued."""
     text: str
     proposed_block: int
     ready_at: Time | None

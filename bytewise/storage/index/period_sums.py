@@ -10,7 +10,17 @@ from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.decisions.demands import DemandState
 from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
 from bytewise.storage.index.reader import IndexSnapshot, Row
-from bytewise.storage.index.tables import AuditFact, BatchFact, BlockRow, DemandFact, DisputeFact, Fact, ReportFact, VoteFact
+from bytewise.storage.index.tables import (
+    INDEX_METADATA,
+    AuditFact,
+    BatchFact,
+    BlockRow,
+    DemandFact,
+    DisputeFact,
+    Fact,
+    ReportFact,
+    VoteFact,
+)
 
 FINDINGS = (AuditOutcome.MATCH, AuditOutcome.MISMATCH)
 """Audits that re-executed the request."""
@@ -82,11 +92,14 @@ class PeriodSums:
 
     def reports(self) -> dict[Any, Row]:
         """By operator: `equivocations`, `skipped`."""
-        report = self._began(ReportFact, "valid_from")
+        report, version = self._index.select_facts(ReportFact, {}).subquery(), INDEX_METADATA.tables[ReportFact.__tablename__]
+        same = (version.c[name] == report.c[name] for name in ("operator", "seq", "kind"))
+        # A report whose penalty is paid later changes again.
+        began = select(func.min(version.c.valid_from)).where(*same).scalar_subquery()
         query = select(
             report.c.operator, _count("equivocations", report.c.kind == "equivocation"),
             _count("skipped", report.c.kind == "skipped"),
-        )  # fmt: skip
+        ).where(began >= self._blocks.start, began < self._blocks.stop)  # fmt: skip
         return self._by("operator", query.group_by(report.c.operator))
 
     def demands(self, by: str) -> dict[Any, Row]:

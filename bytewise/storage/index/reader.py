@@ -108,6 +108,15 @@ class IndexSnapshot:
             query = query.where(columns["valid_from"] <= self._at)
         return self.rows(query)
 
+    def since(self, table: type[Fact], **where: Any) -> dict[tuple[Any, ...], int]:
+        """The first block in which each fact had these values, by its key, whatever became of it up to that block."""
+        columns = INDEX_METADATA.tables[table.__tablename__].c
+        keys = [columns[name] for name in _key_names(table)]
+        query = select(*keys, func.min(columns["valid_from"])).where(*(columns[name] == each for name, each in where.items()))
+        if self._at is not None:
+            query = query.where(columns["valid_from"] <= self._at)
+        return {tuple(key): block for *key, block in self._connection.execute(query.group_by(*keys))}
+
     def count(self, table: type[Fact], **where: Any) -> int:
         """How many facts have these values."""
         query = self.select_facts(table, where).with_only_columns(func.count())

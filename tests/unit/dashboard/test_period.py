@@ -18,6 +18,7 @@ from bytewise.storage.engine import open_database
 from bytewise.storage.index.reader import IndexReader
 from dashboard.release_logs import ReleaseLogShelf
 from dashboard.settings import ApiSettings
+from dashboard.views.network import parameters, statistics
 from dashboard.views.period import measures, period_statistics
 from dashboard.views.period_records import PeriodStatistics
 from dashboard.views.scene import Scene
@@ -203,6 +204,43 @@ def test_lines_have_every_figure(index: Indexed) -> None:
     lines = {(line.topic, line.subject, line.measure): line.value for line in measures(found)}
     assert lines["operators", A, "median_answer_s"] == 24 and lines["openings", "light audit", "openings"] == 3
     assert lines["audits", "", "coverage_bps"] == 1333 and lines["demands", "anchor", "answered_bps"] is None
+
+
+def test_later_settlement_moves_no_conviction_and_no_report(new_database: NewDatabase) -> None:
+    chain, day = MemoryChain(1), 86_400 // 12
+    again: Made = ("Demands", "Skipped", {"operator": B, "seq": 9, "reporter": BEN, "slashed": 1})
+    for made in (*BLOCKS, *[[]] * day, [("Settlement", "Paid", {"id": CASE}), again], []):
+        chain.add(made)
+    index = Indexed(new_database(), chain)
+    index.follow()
+    with index.reader.snapshot() as snapshot:
+        found = statistics(Scene(snapshot, {}, START, 60, "0"))
+    assert (found.convictions_24h, found.convictions_30d) == (0, 1)
+    assert [each.skipped for each in printed(index, START + 12 * (len(BLOCKS) + 1)).operators] == [0, 0]
+    assert [each.skipped for each in printed(index).operators] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("votes", "empty_blocks", "state"),
+    [
+        ([], 3, "voting"), ([(1, 5)], 3, "voting"), ([], 4, "defeated"), ([(0, 5), (1, 5)], 4, "defeated"),
+        ([(0, 4), (1, 5)], 4, "ended: defeated if votes lack a quorum"),
+    ],
+)  # fmt: skip
+def test_vote_that_is_over_is_not_shown_as_running(
+    new_database: NewDatabase, votes: list[tuple[int, int]], empty_blocks: int, state: str
+) -> None:
+    chain = MemoryChain(1)
+    chain.add([("BytewiseGovernor", "ProposalCreated", {"proposalId": 7, "proposer": A, "targets": [], "calldatas": [],
+                                                        "voteStart": 1, "voteEnd": 5, "description": "more seats"})])  # fmt: skip
+    cast = [{"voter": A, "proposalId": 7, "support": side, "weight": weight} for side, weight in votes]
+    for made in ([("BytewiseGovernor", "VoteCast", each) for each in cast], *[[]] * empty_blocks):
+        chain.add(made)
+    index = Indexed(new_database(), chain)
+    index.follow()
+    with index.reader.snapshot() as snapshot:
+        (found,) = parameters(Scene(snapshot, {}, START, 60, "0")).proposals
+    assert found.state == state
 
 
 DOMAIN = Domain(U256(31337), Address("0x" + "77" * 20))

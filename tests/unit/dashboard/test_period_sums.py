@@ -132,6 +132,13 @@ class Fold:
     def _began(self, table: type[Fact], column: str) -> list[Row]:
         return [row for row in self.index.all(table) if row[column] is not None and row[column] in self.blocks]
 
+    def _first_reports(self) -> list[Row]:
+        def first(row: Row) -> int:
+            began: int = self.index.history(ReportFact, row["operator"], row["seq"], row["kind"])[0]["valid_from"]
+            return began
+
+        return [row for row in self.index.all(ReportFact) if first(row) in self.blocks]
+
     def _judged(self, row: Row, *verdicts: Verdict) -> bool:
         return any(
             each["receipt_id"] == row["receipt_id"] and (not verdicts or (each["ended"] and each["verdict"] in verdicts))
@@ -198,7 +205,7 @@ class Fold:
         return {
             name: {"operator": name, "equivocations": sum(row["kind"] == "equivocation" for row in rows),
                    "skipped": sum(row["kind"] == "skipped" for row in rows)}
-            for name, rows in _grouped(self._began(ReportFact, "valid_from"), "operator").items()
+            for name, rows in _grouped(self._first_reports(), "operator").items()
         }  # fmt: skip
 
     def demands(self, by: str) -> dict[Any, Row]:
