@@ -48,7 +48,7 @@ def _batch(scene: Scene, row: Row, windows: BatchWindows) -> BatchSummary:
         environment=hex0x(row["environment"]), model_id=hex0x(row["model_id"]), key_epoch=row["key_epoch"],
         params_version=row["params_version"], anchored_at=time_of(row["anchored_at"]), block=row["block"],
         window_end=shown_end, state=state, list_demanded=demanded is not None and demanded["state"] == OPEN,
-        finality=scene.finality(newest(row)),
+        finality=scene.finality(newest(row, demanded)),
     )  # fmt: skip
 
 
@@ -107,7 +107,7 @@ def receipt(scene: Scene, receipt_id: bytes) -> ReceiptDetail | None:
         id=hex0x(receipt_id), level=level, words=words, replacement=hex_or_none(dispute["replacement"]) if dispute else None,
         operator=scene.somebody(operator), batch_id=known,
         dispute_id=hex0x(dispute["id"]) if dispute else None, demand=demand(scene, asked) if asked else None,
-        audits=tuple(audits(scene, checks)), capsule=None, finality=scene.finality(newest(dispute, asked, *checks)),
+        audits=tuple(audits(scene, checks)), capsule=None, finality=scene.finality(newest(dispute, asked, batch, *checks)),
     )  # fmt: skip
 
 
@@ -169,7 +169,8 @@ def _operator(scene: Scene, row: Row) -> OperatorSummary:
     cases = index.all(DisputeFact, operator=account)
     asked = index.all(DemandFact, operator=account)
     reports = index.all(ReportFact, operator=account)
-    stake, credit = index.find(StakeFact, account) or {}, index.find(CreditFact, account) or {}
+    staked, owed = index.find(StakeFact, account), index.find(CreditFact, account)
+    stake, credit = staked or {}, owed or {}
     convicted = [each for each in cases if each["ended"] and Verdict(each["verdict"]) in CONVICTIONS]
     return OperatorSummary(
         operator=scene.party(account), endpoint=row["endpoint"], registered_block=row["registered_block"],
@@ -182,7 +183,8 @@ def _operator(scene: Scene, row: Row) -> OperatorSummary:
         demands_answered=sum(each["state"] == ANSWERED for each in asked),
         equivocations=sum(each["kind"] == "equivocation" for each in reports),
         skipped=sum(each["kind"] == "skipped" for each in reports), slashed=amount(stake.get("slashed", 0)),
-        credit=amount(credit.get("owed", 0)), finality=scene.finality(newest(row)),
+        credit=amount(credit.get("owed", 0)),
+        finality=scene.finality(newest(row, *own, *cases, *asked, *reports, staked, owed)),
     )  # fmt: skip
 
 
@@ -194,24 +196,29 @@ def verifiers(scene: Scene, rows: Sequence[Row]) -> list[VerifierSummary]:
     pools = {row["digest"]: row["tree"] for row in scene.index.all(PoolFact)}
     places: dict[tuple[str, str], Row] = {}
     totals: dict[str, int] = {}
+    changed: dict[str, int] = {}
     for each in scene.index.all(PlaceFact):
         places[each["tree"], each["account"]] = each
         totals[each["tree"]] = totals.get(each["tree"], 0) + each["units"]
+        changed[each["tree"]] = max(changed.get(each["tree"], 0), newest(each))
     found = []
     for row in rows:
         tree = pools.get(row["pool"], "")
         place = places.get((tree, row["account"]))
         units = place["units"] if place and row["pool"] else 0
         share = units * 10_000 // totals[tree] if units else 0
-        found.append(_verifier(scene, row, units, share))
+        found.append(_verifier(scene, row, units, share, changed.get(tree, 0)))
     return found
 
 
-def _verifier(scene: Scene, row: Row, units: int, share_bps: int) -> VerifierSummary:
+def _verifier(scene: Scene, row: Row, units: int, share_bps: int, share_block: int) -> VerifierSummary:
+    """`share_block`: the newest change of its pool's weights."""
     index, account = scene.index, row["account"]
     seats = index.all(SeatFact, voter=account)
     checks = index.count_by(AuditFact, "result", verifier=account)
-    stake, credit = index.find(StakeFact, account) or {}, index.find(CreditFact, account) or {}
+    last = index.page(AuditFact, "valid_from", True, 1, verifier=account).rows
+    staked, owed = index.find(StakeFact, account), index.find(CreditFact, account)
+    stake, credit = staked or {}, owed or {}
     ends: Mapping[Any, int] = {code: sum(seat["outcome"] == code for seat in seats) for code in SeatOutcome}
     return VerifierSummary(
         verifier=scene.party(account), pool=hex_or_none(row["pool"]), platform_id=hex_or_none(row["platform_id"]),
@@ -220,7 +227,8 @@ def _verifier(scene: Scene, row: Row, units: int, share_bps: int) -> VerifierSum
         right=ends[SeatOutcome.RIGHT], worked=ends[SeatOutcome.WORKED], wrong=ends[SeatOutcome.WRONG],
         not_revealed=ends[SeatOutcome.NOT_REVEALED], absent=ends[SeatOutcome.ABSENT],
         unpaid=ends[SeatOutcome.NONE] + ends[SeatOutcome.NEUTRAL], audits=sum(checks.values()), mismatches=checks.get(2, 0),
-        earned=amount(credit.get("earned", 0)), slashed=amount(stake.get("slashed", 0)), finality=scene.finality(newest(row)),
+        earned=amount(credit.get("earned", 0)), slashed=amount(stake.get("slashed", 0)),
+        finality=scene.finality(max(share_block, newest(row, *seats, *last, staked, owed))),
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+import httpx2
 import pytest
 
 from bytewise.protocol.court.settlement import SeatOutcome
@@ -11,16 +12,23 @@ from bytewise.protocol.records.receipt import list_subject
 from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U256, ZERO_DIGEST, Address, Digest
-from bytewise.storage.index.tables import BatchFact, DisputeFact
+from bytewise.storage.engine import open_database
+from bytewise.storage.index.reader import IndexReader
+from bytewise.storage.index.tables import BatchFact, DisputeFact, OperatorFact, VerifierFact
 from dashboard.monitor import checks
 from dashboard.monitor.findings import CheckReport
 from dashboard.monitor.observation import MoneySource, Observation
 from dashboard.monitor.settings import InvariantSettings
+from dashboard.settings import ApiSettings
 from dashboard.views import disputes, parties
 from dashboard.views.records import BatchSummary, DisputeDetail, MemberVote
 from dashboard.views.scene import Scene
+from dashboard.web.answers import DashboardSite
+from dashboard.web.app import build_app
 from tests.fixtures.dashboard.indexed import MEMORY, Indexed
-from tests.fixtures.dashboard.memory_chain import ACCOUNTS, PARAMS, TREE, Made, MemoryChain, digest
+from tests.fixtures.dashboard.memory_chain import ACCOUNTS, PARAMS, TREE, Made, MemoryChain, audit, digest
+from tests.fixtures.dashboard.site import served
+from tests.fixtures.storage.hand_clock import HandClock
 
 NewDatabase = Callable[[], str]
 OPERATOR, CHALLENGER = ACCOUNTS[:2]
@@ -313,6 +321,82 @@ def test_share_of_the_slash_is_promised_for_a_found_fault(new_database: NewDatab
     assert ("it gets its share of the slash." in ending) == promised
     refunded = " ".join(indexed_detail(indexed(new_database(), *before, knowing, [final(Verdict.REFUNDED)])).why)
     assert "had committed to" in refunded and "share of the slash" not in refunded
+
+
+# --- finality and periods of facts ---
+
+
+def with_final_registration(database: str, *later: Sequence[Made]) -> Indexed:
+    """An operator, a verifier, a batch and a dispute in final blocks, and later blocks that are not."""
+    chain = MemoryChain(1)
+    joined = {"verifier": MEMBERS[0], "pool": POOL, "platformId": digest(5), "measurement": digest(6)}
+    for made in ([*COURT, *seated(), ("Registry", "VerifierJoined", joined)], *[[]] * 70, *later):
+        chain.add(made)
+    index = Indexed(database, chain)
+    index.follow()
+    return index
+
+
+def shown_finality(index: Indexed) -> dict[str, str]:
+    """Finality of the operator, the verifier, the batch and the receipt, as their pages show it."""
+    with index.reader.snapshot() as snapshot:
+        scene = Scene(snapshot, {}, START, 60, "0")
+        (operator,) = parties.operators(scene, snapshot.all(OperatorFact))
+        (verifier,) = parties.verifiers(scene, snapshot.all(VerifierFact))
+        (batch,) = parties.batches(scene, snapshot.all(BatchFact))
+        receipt = parties.receipt(scene, RECEIPT)
+        assert receipt is not None
+        found = {"operator": operator, "verifier": verifier, "batch": batch, "receipt": receipt}
+        return {name: each.finality.value for name, each in found.items()}
+
+
+SETTLED = {"id": CASE, "round": 1, "from": 0, "perSeat": 1, "holders": MEMBERS, "standings": bytes((1, 1, 1)), "charges": ()}
+
+
+@pytest.mark.parametrize(
+    ("made", "pending"),
+    [
+        ([], []),
+        ([decided(Verdict.INVALID, 0, START + 9), final(Verdict.INVALID), *ended(Verdict.INVALID)], ["operator", "receipt"]),
+        ([("Settlement", "SeatsSettled", SETTLED)], ["verifier"]),
+        ([("Ledger", "Credited", {"account": MEMBERS[0], "amount": 1, "reason": 3, "ref": CASE, "unlockAt": 9})], ["verifier"]),
+        ([audit(digest(60), MEMBERS[0], 2)], ["verifier"]),
+        ([("StakeTree", "UnitsSet", {"account": MEMBERS[1], "place": 1, "epoch": 2, "stake": 9, "units": 9})], ["verifier"]),
+        ([("StakeVault", "Slashed", {"account": OPERATOR, "ref": digest(2), "want": 1, "taken": 1})], ["operator"]),
+        ([("ReceiptAnchor", "BatchVoided", {"batchId": 1})], ["batch", "operator", "receipt"]),
+        ([("Demands", "Demanded", {"subject": LIST, "kind": 1, "operator": OPERATOR, "by": CHALLENGER, "deadline": START + 9999,
+                                   "bond": 1})], ["batch", "operator"]),
+    ],
+)  # fmt: skip
+def test_record_is_as_final_as_its_newest_fact(new_database: NewDatabase, made: list[Made], pending: list[str]) -> None:
+    index = with_final_registration(new_database(), made)
+    found = shown_finality(index)
+    assert sorted(name for name, state in found.items() if state == "pending") == pending
+    assert {state for name, state in found.items() if name not in pending} <= {"finalized"}
+
+
+def test_pages_of_operator_and_verifier_show_finality(new_database: NewDatabase) -> None:
+    end = [decided(Verdict.INVALID, 0, START + 9), final(Verdict.INVALID), *ended(Verdict.INVALID)]
+    index = with_final_registration(new_database(), end)
+    site = DashboardSite(IndexReader(open_database(index.url, read_only=True)), {}, {}, HandClock(START), 60, "0")
+    with served(build_app(site, ApiSettings())) as url, httpx2.Client(base_url=url, timeout=120) as visitor:
+        operator = visitor.get(f"/operators/{OPERATOR}").text
+        assert 'This is <span class="finality pending">pending</span>' in operator and "Convicted 1 time." in operator
+        assert 'This is <span class="finality finalized">finalized</span>' in visitor.get(f"/verifiers/{MEMBERS[0]}").text
+        assert "Operators and committee members lost " in visitor.get("/").text
+
+
+@pytest.mark.parametrize(
+    ("later", "words"),
+    [
+        ([], "a larger committee decides anew."), ([seeded(2)], "a larger committee decides anew."),
+        ([seeded(2), decided(Verdict.UPHELD, 0, START + 999)], "a larger committee decided anew."),
+        ([final(Verdict.REFUNDED)], "appealed the verdict overturned."),
+    ],
+)  # fmt: skip
+def test_appeal_is_said_to_be_decided_once_it_is(new_database: NewDatabase, later: list[Made], words: str) -> None:
+    index = indexed(new_database(), COURT, [decided(Verdict.OVERTURNED, START + 99, START + 999), appealed(), *later])
+    assert indexed_detail(index).why[-1].endswith(words)
 
 
 # --- votes of a dispute ---
