@@ -149,6 +149,10 @@ class AuditView(Protocol):
         """Verifiers that showed this digest for an audited receipt."""
         ...
 
+    def is_open_for_audits(self, epoch: int, block: int) -> bool:
+        """Whether results of audits of batches of a key epoch are taken."""
+        ...
+
     def auditors(self, environment: Digest, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
         """Verifiers that may be drawn to audit, each with its stake in wei at the end of an earlier block."""
         ...

@@ -69,6 +69,8 @@ class AuditState(NamedTuple):
     """Seconds of the protocol clock until the window ends."""
     has_beacon: bool
     """Whether the contract can still read that block's hash. It accepts no result without it, even while the window is open."""
+    is_open: bool
+    """Whether the batch's key epoch still takes audits. After a compromise the contract accepts no result."""
 
     @property
     def missing(self) -> int:
@@ -166,6 +168,11 @@ def _verify_useful(state: AuditState) -> None:
         raise ConfigurationError("RECEIPT_ID", "its window is over: no result is accepted any more")
     if not state.has_beacon:
         raise ConfigurationError("RECEIPT_ID", _lost_beacon(state))
+    if not state.is_open:
+        raise ConfigurationError("RECEIPT_ID", _COMPROMISED)
+
+
+_COMPROMISED = "its key epoch was compromised: no result is accepted"
 
 
 def _lost_beacon(state: AuditState) -> str:
@@ -187,6 +194,7 @@ def audit_state(connection: "Connection", found: "Found") -> AuditState:
         identifier, header.batch_id, beacon_block, is_drawn, _drawn(connection, found, params, beacon_block) if is_drawn else (),
         params.money.bounty, reader.money(head).audit_pool,
         max(0, reader.window_end(identifier, header.batch_id, head) - clock), beacon_is_known(int(header.block), head),
+        reader.is_open_for_audits(int(header.key_epoch), head),
     )  # fmt: skip
 
 
@@ -219,7 +227,7 @@ def _record(state: AuditState) -> dict[str, Any]:
         "receipt": hex0x(state.receipt_id), "batch": state.batch_id, "drawn_by_block": state.beacon_block,
         "is_drawn": state.is_drawn, "auditors": [each._asdict() for each in state.auditors], "missing": state.missing,
         "bounty_wei": str(state.bounty_wei), "pool_wei": str(state.pool_wei), "lacking_wei": str(state.lacking_wei),
-        "time_left_s": state.time_left_s, "has_beacon": state.has_beacon,
+        "time_left_s": state.time_left_s, "has_beacon": state.has_beacon, "is_open": state.is_open,
     }  # fmt: skip
 
 
@@ -235,6 +243,8 @@ def _print(state: AuditState) -> None:
         print_entries(entries, "drawn auditors: only a dispute has this receipt opened", console)
     if state.is_drawn and not state.has_beacon:
         console.print(_lost_beacon(state), soft_wrap=True)
+    if not state.is_open:
+        console.print(_COMPROMISED, soft_wrap=True)
     console.print(
         f"time left {state.time_left_s} s, bounty {brief(state.bounty_wei)} ETH each, pool {brief(state.pool_wei)} ETH, "
         f"lacking {ether(state.lacking_wei)}",

@@ -19,6 +19,7 @@ from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import MAX_DOCUMENT_BYTES, decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, RevealRefused, TooEarly
 from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.records.statements import AuditOutcome, Verdict
 from bytewise.protocol.signing import Domain
@@ -272,6 +273,7 @@ class _AuditedBatch(NamedTuple):
 
 def auditors_in_window(reader: SnapshotReader, header: BatchHeader, window_end: int, head: int) -> frozenset[Address]:
     """Members that `Audits.post` takes for a batch until the end of its window: in the pool of its environment since its block.
+    Nobody if the batch's key epoch was compromised before that end.
 
     Who quit or moved before the end could not post. The registry tells only the present pool of an account, so who left later is
     found by its first event after the batch. No state of an old block is read, which few nodes have.
@@ -279,6 +281,8 @@ def auditors_in_window(reader: SnapshotReader, header: BatchHeader, window_end: 
     pool = reader.pool_of(header.environment, head)
     members = {each.account for each in reader.verifiers(pool, head) if each.may_audit(pool, header.block)}
     end = reader.client.block(head).timestamp - reader.snapshot(header.operator, head).clock + window_end
+    if _compromised_by(reader, header, end, head):
+        return frozenset()
     seen = set[Address]()
     for log in reader.client.logs("Registry", reader.network.addresses.registry, _MOVES, header.block + 1, head):
         with reading_answer(log.event):
@@ -288,3 +292,17 @@ def auditors_in_window(reader: SnapshotReader, header: BatchHeader, window_end: 
             members.add(who)
         seen.add(who)
     return frozenset(members)
+
+
+def _compromised_by(reader: SnapshotReader, header: BatchHeader, end: int, head: int) -> bool:
+    """Whether the key epoch of a batch was compromised at a time up to `end`, after which the contract takes no audit of it."""
+    if reader.is_open_for_audits(int(header.key_epoch), head):
+        return False
+    # What was signed before a compromise may be anchored after it.
+    first, epochs = int(reader.network.deploy_block), reader.network.addresses.key_epochs
+    for log in reader.client.logs("KeyEpochs", epochs, ("EpochMoved",), first, head):
+        with reading_answer(log.event):
+            ended = log.values["epoch"] == header.key_epoch and log.values["to"] == EpochState.COMPROMISED
+        if ended and reader.client.block(log.block).timestamp <= end:
+            return True
+    return False

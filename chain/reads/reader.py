@@ -74,6 +74,12 @@ class KeyEpochReader(RestakingReader):
         with reading_answer("epoch state"):
             return EpochState(raw["state"])
 
+    def is_open_for_audits(self, epoch: int, block: int) -> bool:
+        """Whether shards and `Audits` take audits of a key epoch at a block; False if there is no such epoch."""
+        return bool(
+            self.client.call("KeyEpochs", self.network.addresses.key_epochs, "isOpenForAudits", epoch, block=at_number(block))
+        )
+
     def is_open_for_disputes(self, epoch: int, block: int) -> bool:
         """Whether a dispute may still need the key of an epoch at a block; False if there is no such epoch."""
         return bool(

@@ -80,6 +80,7 @@ class Bounties:
         self._audits = audits
         self._verifier = verifier
         self._salt = salt
+        self._open_epochs: dict[int, bool] = {}  # at the block of the last step
         self._looked: dict[Digest, int] = {}  # time of the last look for others that opened the same
 
     def duties(self, snapshot: Snapshot) -> list[AuditDuty]:
@@ -89,6 +90,7 @@ class Bounties:
         metrics.AUDIT_QUEUE.set(sum(row.state == PENDING for row in rows))
         opened = {row.receipt_id for row in rows if row.state == OPENED}
         self._looked = {receipt: at for receipt, at in self._looked.items() if receipt in opened}
+        self._open_epochs = {}
         due = [self._duty(row, snapshot) for row in rows]
         claims = [self._duty(row, snapshot) for row in self._claimable(snapshot)]
         return [duty for duty in due if duty is not None and not duty.agreed] + [duty for duty in claims if duty is not None]
@@ -136,7 +138,14 @@ class Bounties:
             return None
         stage = _STAGES[row.state]
         header = live.header
-        return AuditDuty(row.receipt_id, header.batch_id, int(header.block), row.result, stage, agreed=row.state == AGREED)
+        is_open = stage is not AuditStage.NOTHING or self._is_open(int(header.key_epoch), snapshot.number)
+        block, is_agreed = int(header.block), row.state == AGREED
+        return AuditDuty(row.receipt_id, header.batch_id, block, row.result, stage, agreed=is_agreed, is_open=is_open)
+
+    def _is_open(self, epoch: int, block: int) -> bool:
+        if epoch not in self._open_epochs:
+            self._open_epochs[epoch] = self._chain.is_open_for_audits(epoch, block)
+        return self._open_epochs[epoch]
 
     def _extended(self, row: LightAudit, live: LiveReceipt, snapshot: Snapshot) -> LightAudit:
         """Moves the deadline if the window now ends later, because it stood still during a pause or a demand."""

@@ -53,6 +53,8 @@ class AuditDuty:
     """Stage of the audit on the chain."""
     agreed: bool
     """Whether another verifier showed the same result."""
+    is_open: bool = True
+    """Whether the key epoch of the batch still takes audits: after a compromise it takes none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,8 @@ class AuditedReceipt:
 def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set[Digest], margin_s: int) -> tuple[Action, ...]:
     """A drawn auditor judges each drawn receipt once, posts the result inside the window, and opens it after the window.
 
-    Nothing is judged or posted once the chain has lost the beacon, because the contract then cannot check the draw.
+    Nothing is judged or posted once the chain has lost the beacon, because the contract then cannot check the draw, or once the
+    key epoch is compromised, because then shards give no key and the contract takes no result.
 
     Each action is decided again until the chain shows it, because a sender may have to drop one (for example, if the bounty pool
     is empty).
@@ -91,7 +94,7 @@ def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set
         left_s = snapshot.window_end(duty.receipt_id, duty.batch_id) - snapshot.clock
         if left_s < 0:
             actions += _after_window(duty)
-        elif not beacon_is_known(duty.batch_block, snapshot.number):
+        elif not (duty.is_open and beacon_is_known(duty.batch_block, snapshot.number)):
             continue
         elif result is None:
             if left_s > margin_s and duty.receipt_id not in running:

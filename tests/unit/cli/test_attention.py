@@ -19,11 +19,14 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, Address, hex0x
 from bytewise.service.exit_codes import Exit
 from bytewise.storage.migrate import migrate
+from chain.deployment.calls import call_of
+from chain.deployment.deploy import compromise_epoch
 from chain.reads.attention import AuditDraws, read_reveal, scored_range
 from chain.sending.keys import save_signer
+from chain.sending.transactions import send_all
 from cli.__main__ import main
 from tests.fixtures.chain.anvil import Anvil
-from tests.fixtures.chain.devnet import CHALLENGER, MEASUREMENT, POOL, VERIFIERS, word
+from tests.fixtures.chain.devnet import CHALLENGER, GUARDIAN, MEASUREMENT, POOL, VERIFIERS, word
 from tests.fixtures.court.fund_court import FIRST, LAST, FundCourt, fund_court
 from tests.fixtures.court.session import TRUE
 from tests.fixtures.metric_values import value_of
@@ -174,6 +177,19 @@ def test_who_quit_or_joined_after_the_batch_was_not_drawn(court: FundCourt) -> N
     assert drawn_for(court, only=leaver.address) >= {leaver.address}
     court.anvil.mine(3)
     assert drawn_for(court, court.reader.head() - 3) == everyone - {quitter.address, leaver.address}
+
+
+def test_nobody_is_silent_where_a_compromise_ended_the_audits(court: FundCourt) -> None:
+    """`Audits.post` refuses every result of the epoch from then on. After the window nobody could have posted any more anyway."""
+    court.anvil.mine(3)
+    everyone, before = drawn_for(court), court.anvil.rpc("evm_snapshot")
+    compromise = [call_of(GUARDIAN, court.network, compromise_epoch(1))]
+    send_all(court.anvil.client, compromise, 30)
+    assert everyone and drawn_for(court) == set()
+    court.anvil.rpc("evm_revert", before)
+    court.after_windows()
+    send_all(court.anvil.client, compromise, 30)
+    assert drawn_for(court) == everyone
 
 
 def test_fraud_outside_the_schedule_is_shown_as_a_real_one(court: FundCourt, tmp_path: Path) -> None:

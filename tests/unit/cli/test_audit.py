@@ -11,10 +11,13 @@ from bytewise.protocol.records.statements import AuditOutcome, AuditResult, audi
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U64, Digest, hex0x
 from bytewise.service.exit_codes import Exit
+from chain.deployment.calls import call_of
+from chain.deployment.deploy import compromise_epoch
 from chain.deployment.params import DEVNET
+from chain.sending.transactions import send_all
 from cli.audit import AuditState, DrawnAuditor, _print, _verify_useful
 from tests.fixtures.chain.anvil import Anvil
-from tests.fixtures.chain.devnet import VERIFIERS, mine, word
+from tests.fixtures.chain.devnet import GUARDIAN, VERIFIERS, mine, word
 from tests.fixtures.court.commanded_court import CommandedCourt, commanded_court
 
 PAYER = 14
@@ -82,9 +85,22 @@ def test_request_that_can_change_nothing_is_refused(court: CommandedCourt) -> No
     assert wanted in court.run("audit", "request", hex0x(court.receipt), who=PAYER, code=Exit.USAGE)
 
 
+def test_request_for_a_receipt_of_a_compromised_epoch_is_refused(court: CommandedCourt) -> None:
+    """`Audits.post` refuses every result of it, and the pool would keep the money."""
+    ids = [receipt_id(court.network.anchor_domain, each.receipt) for each in court.batch.entries]
+    mine(court.anvil, 3)
+    asked = hex0x(next(each for each in ids if drawn_by_contract(court, each)))
+    act = call_of(GUARDIAN, court.network, compromise_epoch(1))
+    send_all(court.anvil.client, [act], 30)
+    shown = court.json("audit", "show", asked)
+    assert shown["missing"] and shown["time_left_s"] and shown["has_beacon"] and not shown["is_open"]
+    assert "was compromised" in court.run("audit", "show", asked)
+    assert "was compromised" in court.run("audit", "request", asked, "--value", 5, who=PAYER, code=Exit.USAGE)
+
+
 def test_request_is_refused_once_the_chain_has_lost_the_beacon(capsys: pytest.CaptureFixture[str]) -> None:
     auditor = DrawnAuditor(VERIFIERS[0].address, 1, "nothing", "")
-    state = AuditState(word("receipt"), 0, 2, True, (auditor,), 1, 0, 60, has_beacon=False)
+    state = AuditState(word("receipt"), 0, 2, True, (auditor,), 1, 0, 60, has_beacon=False, is_open=True)
     with pytest.raises(ConfigurationError, match="no longer has the hash of block 2"):
         _verify_useful(state)
     _print(state)

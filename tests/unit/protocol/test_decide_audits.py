@@ -62,6 +62,15 @@ def test_audit_is_neither_begun_nor_posted_without_the_beacon() -> None:
         assert len(decide_auditor(at, [replace(duty, result=said)], frozenset(), 5)) == is_known
 
 
+def test_audit_is_neither_begun_nor_posted_in_a_compromised_epoch() -> None:
+    """`Audits.post` and the shards refuse it (`isOpenForAudits`). What was posted before is still shown."""
+    said = result(word("r"), ME, AuditOutcome.MATCH)
+    duty = AuditDuty(word("r"), 0, BLOCK - 2, None, AuditStage.NOTHING, agreed=False, is_open=False)
+    assert decide_auditor(seen(), [duty, replace(duty, result=said)], frozenset(), 5) == ()
+    posted = replace(duty, result=said, stage=AuditStage.POSTED)
+    assert decide_auditor(seen(NOW - 1), [posted], frozenset(), 5) == (OpenAudit(word("r")),)
+
+
 def test_audit_mismatch_is_revealed_after_the_window_and_paid_on_agreement() -> None:
     said = result(word("r"), ME, AuditOutcome.MISMATCH)
     duty = AuditDuty(word("r"), 0, BLOCK - 2, said, AuditStage.POSTED, agreed=False)

@@ -37,7 +37,7 @@ from tests.fixtures.verifier.audit_node import (
 from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, PARAMS, WINDOW_S, WORLD, VerifierFixture
 from verifier.audits.audit_hints import AuditHint, HintBox
 from verifier.audits.auditor import MAX_ATTEMPTS, Auditor
-from verifier.audits.bounties import FAILED, PENDING, own_order
+from verifier.audits.bounties import FAILED, PENDING, SIGNED, own_order
 from verifier.executor import ActionExecutor
 from verifier.jobs.enclave_pool import EnclavePool
 from verifier.jobs.job_pool import JobOrder
@@ -237,6 +237,24 @@ def test_auditor_waits_for_shards_that_wait_for_a_final_block(tmp_path: Path) ->
     pool.stop()
     ((result, _),) = setup.sender.of("audit")
     assert result.result == AuditOutcome.MISMATCH
+
+
+def test_nothing_is_audited_or_posted_after_a_compromise(tmp_path: Path) -> None:
+    """Shards give no key for such an audit, and the contract takes no result of it."""
+    setup = VerifierFixture(tmp_path)
+    setup.anchor(setup.signed(1))
+    node, audits, pool = node_of(setup)
+    setup.chain.open_for_audits.clear()
+    for _ in range(3):
+        setup.chain.pass_time(1)
+        node.tick()
+    assert len(audits.audits(PENDING)) == 1 and setup.enclave.jobs == 0
+    setup.chain.open_for_audits.add(1)
+    run_until(setup, node, pool, lambda: setup.enclave.jobs == 1)
+    setup.chain.open_for_audits.clear()
+    run_until(setup, node, pool, lambda: not pool.busy())
+    pool.stop()
+    assert len(audits.audits(SIGNED)) == 1 and setup.sender.of("audit") == []
 
 
 def test_job_names_the_policy_by_which_shards_decide(tmp_path: Path) -> None:
