@@ -23,7 +23,7 @@ from typing import Any
 from bench.machine import describe
 from gossip.admission import RATES
 from gossip.handover import HandOverClient
-from gossip.messages import HINT, GossipRefused
+from gossip.messages import HAVE, HINT, GossipRefused
 from gossip.peers import Peer, PeersFile, write_peers
 
 RESULTS = Path("bench/results/gossip.json")
@@ -111,6 +111,7 @@ def main() -> int:
             "member_flood": lambda: member_flood(peers),
             "junk": lambda: junk(peers),
             "partition": lambda: partition(peers),
+            "first_statement": lambda: first_statement(peers),
             "envelope": lambda: envelope(peers),
             "kills": lambda: kills(peers, 1 if options.quick else 5),
             "replay": lambda: replay(peers),
@@ -239,6 +240,25 @@ def partition(peers: Sequence[GossipPeer]) -> dict[str, Any]:
         "heard_inside": inside, "heard_outside": outside, "healed_s": healed, "share_after": share,
         "holds": inside == COUNT // 2 - 1 and outside == 0 and share == 1,
     }  # fmt: skip
+
+
+def first_statement(peers: Sequence[GossipPeer]) -> dict[str, Any]:
+    """A seat says that it has an envelope in the block in which all learn of its dispute, while a dead member is dialled."""
+    dead, alive = peers[-1], peers[:-1]
+    dead.stop()
+    joined(alive, COUNT - 2)
+    [each.taken() for each in alive]
+    for each in alive:
+        each.know(peers, seats=alive)
+    said = {"account": alive[0].account, "at": 1, "envelope": ENVELOPE, "size": ENVELOPE_BYTES}
+    alive[0].client.publish(HAVE, said)
+    time.sleep(3)
+    heard = sum(said in each.taken() for each in alive[1:])
+    dead.start()
+    for each in peers:
+        each.know(peers)
+    joined(peers, COUNT - 1)
+    return {"heard": heard, "holds": heard == len(alive) - 1}
 
 
 def envelope(peers: Sequence[GossipPeer]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ the duty process refuses it.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Generic, TypeVar
@@ -55,16 +55,18 @@ class Memory(Generic[K]):
 class Admission:
     """The check of every message that arrives or is published here."""
 
-    def __init__(self, peers: PeersFile) -> None:
-        self.peers = peers
-        """The file's newest content. The process replaces it when the file changes."""
+    def __init__(self, newest: Callable[[], PeersFile]) -> None:
+        """`newest` gives the newest content of `peers.json`, and is called for each message: a seat speaks in the block in which
+        its duty process learns of the dispute."""
+        self._newest = newest
         self._times: dict[tuple[str, str], deque[float]] = {}
         self._seen: Memory[bytes] = Memory(MAX_SEEN)
         self._rounds: Memory[tuple[str, str, int]] = Memory(MAX_SEEN)
 
     def admit(self, topic: str, key: str, data: bytes, now: float) -> GossipMessage:
         """The message of an origin's peer key at a monotonic time. `GossipRefused` if it is not taken."""
-        account = self.peers.account_of(key)
+        peers = self._newest()
+        account = peers.account_of(key)
         if account is None:
             raise GossipRefused("unregistered", f"{key[:18]} is no registered peer")
         if topic not in RATES:
@@ -74,13 +76,13 @@ class Admission:
             raise GossipRefused("seen", "was taken before")
         self._limit(topic, key, now)
         message = read_message(data)
-        if message.chain != self.peers.chain:
-            raise GossipRefused("chain", f"is of chain {message.chain[:20]}, this one is {self.peers.chain}")
-        if message.epoch not in (self.peers.epoch, self.peers.epoch - 1):
-            raise GossipRefused("epoch", f"is of epoch {message.epoch}, this one is {self.peers.epoch}")
+        if message.chain != peers.chain:
+            raise GossipRefused("chain", f"is of chain {message.chain[:20]}, this one is {peers.chain}")
+        if message.epoch not in (peers.epoch, peers.epoch - 1):
+            raise GossipRefused("epoch", f"is of epoch {message.epoch}, this one is {peers.epoch}")
         if topic == ROOT:
-            self._limit_round(account, key, message)
-        if topic == HAVE and not self._may_have(account, message):
+            self._limit_round(peers, account, key, message)
+        if topic == HAVE and not _may_have(peers, account, message):
             raise GossipRefused("no_seat", "speaks for another, or no open dispute of its seats names this envelope")
         self._seen.count(name)
         return message
@@ -93,19 +95,20 @@ class Admission:
             raise GossipRefused("rate", f"more than {rate.count} on {topic} in {rate.seconds:g} s")
         times.append(now)
 
-    def _limit_round(self, account: str, key: str, message: GossipMessage) -> None:
+    def _limit_round(self, peers: PeersFile, account: str, key: str, message: GossipMessage) -> None:
         named = message.dispute
-        if named is None or account not in self.peers.disputes.get(named[0], ()):
+        if named is None or account not in peers.disputes.get(named[0], ()):
             raise GossipRefused("no_seat", "names no open dispute in which its account has seats")
         if self._rounds.count((key, *named)) > PER_ROUND:
             raise GossipRefused("rate", f"more than {PER_ROUND} about one round")
 
-    def _may_have(self, account: str, message: GossipMessage) -> bool:
-        digest = message.body.get("envelope")
-        named = is_digest(digest) and account in self.peers.envelopes.get(str(digest), ())
-        return named and message.body.get("account") == account
-
     def forget_removed(self) -> None:
         """Drops the counters of peers that are registered no more."""
-        known = {each.key for each in self.peers.peers}
+        known = {each.key for each in self._newest().peers}
         self._times = {key: kept for key, kept in self._times.items() if key[1] in known}
+
+
+def _may_have(peers: PeersFile, account: str, message: GossipMessage) -> bool:
+    digest = message.body.get("envelope")
+    named = is_digest(digest) and account in peers.envelopes.get(str(digest), ())
+    return named and message.body.get("account") == account

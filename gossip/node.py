@@ -33,7 +33,7 @@ from gossip.admission import Admission
 from gossip.envelopes import MAX_ENVELOPE_BYTES, MAX_REQUEST_BYTES, PIECE_BYTES, EnvelopeShelf, write_request
 from gossip.handover import FETCH_TIMEOUT_S, HandOverServer
 from gossip.messages import MAX_MESSAGE_BYTES, TOPICS, GossipRefused, topic_name, write_message
-from gossip.peers import PeersFile, possession_of, read_peers
+from gossip.peers import PeersFile, PeersOnDisk, possession_of
 from gossip.ring import Ring
 from gossip.settings import GossipProcessSettings
 
@@ -58,9 +58,12 @@ peer."""
 class GossipNode:
     """One process's part in the network."""
 
-    def __init__(self, settings: GossipProcessSettings, peers: PeersFile) -> None:
+    def __init__(self, settings: GossipProcessSettings, peers: PeersOnDisk) -> None:
         self._settings = settings
-        self._admission = Admission(peers)
+        self._on_disk = peers
+        self._admission = Admission(peers.newest)
+        self._refused_here: dict[bytes, GossipRefused | None] = {}
+        """Why each message that is being published was refused. The library says nothing about it."""
         self._ring = Ring()
         self._name = os.urandom(8).hex()
         self._refusals: Counter[str] = Counter()
@@ -95,7 +98,7 @@ class GossipNode:
 
     @property
     def _peers(self) -> PeersFile:
-        return self._admission.peers
+        return self._on_disk.newest()
 
     async def run(self) -> None:
         """Listens, dials and answers until it is cancelled, or until it wants a restart."""
@@ -132,6 +135,8 @@ class GossipNode:
             admitted = self._admission.admit(topics[0], key, message.data, time.monotonic())
         except GossipRefused as error:
             self._refusals[error.reason] += 1
+            if key == self._own_key and message.data in self._refused_here:
+                self._refused_here[message.data] = error
             return False
         if key != self._own_key:
             account = self._peers.account_of(key) or ""
@@ -152,7 +157,7 @@ class GossipNode:
                 data = write_message(self._peers.chain, self._peers.epoch, body)
                 if topic not in TOPICS or len(data) > MAX_MESSAGE_BYTES:
                     raise GossipRefused("topic", f"{topic[:40]!r} is none of {', '.join(TOPICS)}")
-                self._in_loop(partial(self._pubsub.publish, topic_name(self._peers.chain, topic), data))
+                self._in_loop(partial(self._publish, topic_name(self._peers.chain, topic), data))
                 return {}
             case "take":
                 page = self._ring.take(int(request["after"]), int(request["most"]))
@@ -170,6 +175,18 @@ class GossipNode:
                 memory = _memory()
                 return {"connected": connected, "refusals": dict(self._refusals), "rss": memory, "process": self._name}
         raise GossipRefused("malformed", f"no call {str(request['call'])[:40]!r}")
+
+    async def _publish(self, name: str, data: bytes) -> None:
+        """`GossipRefused` for a message that nobody would get: the duty process may say it again. Repetition is no failure."""
+        if not self._pubsub.peer_topics.get(name):
+            raise GossipRefused("no_peers", "no peer listens yet")
+        self._refused_here[data] = None
+        try:
+            await self._pubsub.publish(name, data)
+        finally:
+            error = self._refused_here.pop(data, None)
+        if error is not None and error.reason != "seen":
+            raise error
 
     def _in_loop(self, task: Callable[[], Awaitable[None]]) -> None:
         trio.from_thread.run(task, trio_token=self._token)
@@ -217,12 +234,8 @@ class GossipNode:
             await self._host.get_network().close_peer(peer)
 
     async def _keep_connected(self) -> None:
-        """Reads `peers.json` again, closes who is gone, dials who is missing, until a restart is due."""
+        """Closes who is gone from `peers.json`, dials who is missing, until a restart is due."""
         while _memory() < MAX_RSS_BYTES and time.monotonic() - self._started < MAX_AGE_S:
-            try:
-                self._admission.peers = read_peers(self._settings.peers_file)
-            except GossipRefused as error:
-                self._refusals[error.reason] += 1
             self._admission.forget_removed()
             connected = set(self._host.get_connected_peers())
             for each in connected:
@@ -280,11 +293,11 @@ def identity(key_file: Path, account: str) -> tuple[str, str]:
 
 def run(settings: GossipProcessSettings) -> int:
     """Runs until SIGTERM, or until a restart is due; the exit code. `GossipRefused` if `peers.json` cannot be read."""
-    trio.run(_main, settings, read_peers(settings.peers_file))
+    trio.run(_main, settings, PeersOnDisk(settings.peers_file))
     return 0
 
 
-async def _main(settings: GossipProcessSettings, peers: PeersFile) -> None:
+async def _main(settings: GossipProcessSettings, peers: PeersOnDisk) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_on_signal, nursery.cancel_scope)
         await GossipNode(settings, peers).run()

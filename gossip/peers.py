@@ -3,6 +3,7 @@
 The file is replaced by an atomic rename, so that a reader never sees half of it.
 """
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -76,6 +77,34 @@ def read_peers(path: Path) -> PeersFile:
         return _from_json(json.loads(data))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise GossipRefused("peers_file", f"{path.name}: {type(error).__name__}; the duty process writes it") from None
+
+
+class PeersOnDisk:
+    """The newest content of `peers.json`: what the duty process writes in a block holds for messages of the same block."""
+
+    def __init__(self, path: Path) -> None:
+        """`GossipRefused` if the file cannot be read."""
+        self._path = path
+        self._read: tuple[object, PeersFile] = (_mark(path), read_peers(path))
+
+    def newest(self) -> PeersFile:
+        """The content, parsed again only if the file was replaced. One that cannot be read changes nothing. Thread-safe."""
+        mark = _mark(self._path)
+        if mark != self._read[0]:
+            found = self._read[1]
+            with contextlib.suppress(GossipRefused):
+                found = read_peers(self._path)
+            self._read = mark, found
+        return self._read[1]
+
+
+def _mark(path: Path) -> object:
+    """What differs after each replacement."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _from_json(value: dict[str, Any]) -> PeersFile:

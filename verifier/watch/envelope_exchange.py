@@ -5,6 +5,7 @@ of those at a time. The hash in the receipt decides whether the bytes are right,
 this: DA is asked as before.
 """
 
+import contextlib
 import re
 import threading
 from collections import Counter
@@ -25,7 +26,8 @@ from bytewise.storage.archive import Archive
 TOPIC = "have"
 """Topic of statements that a member has the bytes of an envelope."""
 REPEAT_BLOCKS = 10
-"""Blocks after which a seat says again what it has, because a message may be lost and a seat may come late."""
+"""Most blocks after which a seat says again what it has: other seats may learn of the dispute, or come, some blocks later. The
+first pause is a block, each further one twice the last."""
 MAX_FAILURES = 4
 """Failed transfers of one envelope after which a holder is not asked for it again. Wrong bytes count as so many."""
 _FILE = re.compile(r"[0-9a-f]{64}(?:\.new|\.given)?")
@@ -52,8 +54,8 @@ class EnvelopeExchange:
         self._archive = archive
         self._me = me
         self._folder = folder.resolve()
-        self._told: dict[Digest, int] = {}
-        """Block at which this seat last said that it has an envelope."""
+        self._told: dict[Digest, tuple[int, int]] = {}
+        """Block at which this seat last said that it has an envelope, and blocks after which it says so again."""
         self._holders: dict[Digest, dict[str, int]] = {}
         """Seats that said they have an envelope, and its size."""
         self._failures: dict[Digest, Counter[str]] = {}
@@ -95,10 +97,13 @@ class EnvelopeExchange:
             draft.replace(file)
         # A gossip process that was started again knows no offer.
         self._gossip.offer(hex0x(envelope), file)
-        if block - self._told.get(envelope, -REPEAT_BLOCKS) >= REPEAT_BLOCKS:
+        last, pause = self._told.get(envelope, (block - 1, 1))
+        if abs(block - last) >= pause:
             body: dict[str, Any] = {"account": self._me, "at": block, "envelope": hex0x(envelope), "size": len(data)}
-            self._gossip.publish(TOPIC, body)
-            self._told[envelope] = block
+            # One that would reach nobody yet is refused, and said in the next block.
+            with contextlib.suppress(Unavailable):
+                self._gossip.publish(TOPIC, body)
+                self._told[envelope] = block, min(2 * pause if envelope in self._told else 1, REPEAT_BLOCKS)
 
     def _collect(self, wanted: frozenset[Digest]) -> None:
         if self._running is not None and not self._running.done.is_set():

@@ -1,6 +1,8 @@
 """Which messages a gossip process takes: origin, rate, size, network, epoch, seats, repetition."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from bytewise.protocol.records.statements import Outcome, Vote
 from bytewise.protocol.units import U8, U16, U256, ZERO_DIGEST, Blob, Digest, hex0x
 from gossip.admission import PER_ROUND, RATES, Admission
 from gossip.messages import MAX_MESSAGE_BYTES, TOPICS, GossipRefused, canonical, read_message, write_message
-from gossip.peers import Peer, PeersFile
+from gossip.peers import Peer, PeersFile, PeersOnDisk, write_peers
 from tests.fixtures.builders import DISPUTES, signer, word
 
 KEY, OTHER, UNKNOWN = ("0x" + f"{n:064x}" for n in (1, 2, 3))
@@ -39,14 +41,18 @@ def message(epoch: int = 5, chain: str = "31337", **body: object) -> bytes:
     return write_message(chain, epoch, body)
 
 
+def admission_of(peers: PeersFile) -> Admission:
+    return Admission(lambda: peers)
+
+
 def reason(data: bytes, topic: str = "hint", key: str = KEY) -> str:
     with pytest.raises(GossipRefused) as refused:
-        Admission(PEERS).admit(topic, key, data, 0.0)
+        admission_of(PEERS).admit(topic, key, data, 0.0)
     return refused.value.reason
 
 
 def test_message_of_a_registered_peer_is_taken() -> None:
-    assert Admission(PEERS).admit("hint", KEY, message(n=1), 0.0).body == {"n": 1}
+    assert admission_of(PEERS).admit("hint", KEY, message(n=1), 0.0).body == {"n": 1}
 
 
 @pytest.mark.parametrize(
@@ -82,7 +88,7 @@ def test_message_is_refused_by_name(data: bytes, topic: str, key: str, why: str)
 
 
 def test_epoch_before_the_active_one_is_taken() -> None:
-    Admission(PEERS).admit("hint", KEY, message(n=1, epoch=4), 0.0)
+    admission_of(PEERS).admit("hint", KEY, message(n=1, epoch=4), 0.0)
 
 
 def test_unregistered_peer_is_refused_before_its_bytes_are_parsed() -> None:
@@ -92,7 +98,7 @@ def test_unregistered_peer_is_refused_before_its_bytes_are_parsed() -> None:
 @pytest.mark.parametrize("topic", TOPICS)
 def test_rate_of_one_peer_leaves_room_for_another(topic: str) -> None:
     seats = PeersFile("31337", 5, PEERS.peers, {DISPUTE: (ACCOUNT, SECOND)}, {ENVELOPE: (ACCOUNT, SECOND)})
-    admission = Admission(seats)
+    admission = admission_of(seats)
     body: dict[str, Any] = {"dispute": DISPUTE, "envelope": ENVELOPE}
     taken = 0
     for number in range(200):
@@ -107,7 +113,7 @@ def test_rate_of_one_peer_leaves_room_for_another(topic: str) -> None:
 
 
 def test_refused_messages_count_against_the_rate() -> None:
-    admission = Admission(PEERS)
+    admission = admission_of(PEERS)
     for _ in range(RATES["hint"].count):
         with pytest.raises(GossipRefused, match="malformed"):
             admission.admit("hint", KEY, b"junk", 0.0)
@@ -116,7 +122,7 @@ def test_refused_messages_count_against_the_rate() -> None:
 
 
 def test_one_peer_says_only_so_much_about_one_round() -> None:
-    admission = Admission(PEERS)
+    admission = admission_of(PEERS)
     for number in range(PER_ROUND):
         admission.admit("root", KEY, message(dispute=DISPUTE, round="1", n=number), 0.0)
     with pytest.raises(GossipRefused, match="one round"):
@@ -125,14 +131,14 @@ def test_one_peer_says_only_so_much_about_one_round() -> None:
 
 
 def test_same_message_is_taken_once() -> None:
-    admission = Admission(PEERS)
+    admission = admission_of(PEERS)
     admission.admit("hint", KEY, message(n=1), 0.0)
     with pytest.raises(GossipRefused, match="seen"):
         admission.admit("hint", OTHER, message(n=1), 0.0)
 
 
 def test_repeated_message_leaves_room_for_new_ones() -> None:
-    admission, repeated = Admission(PEERS), message(dispute=DISPUTE, round="1", n=0)
+    admission, repeated = admission_of(PEERS), message(dispute=DISPUTE, round="1", n=0)
     admission.admit("root", KEY, repeated, 0.0)
     for _ in range(RATES["root"].count):
         with pytest.raises(GossipRefused, match="seen"):
@@ -142,12 +148,36 @@ def test_repeated_message_leaves_room_for_new_ones() -> None:
 
 
 def test_message_refused_for_its_seat_is_taken_once_the_seat_is_known() -> None:
-    admission = Admission(replace(PEERS, disputes={}))
+    known = [replace(PEERS, disputes={})]
+    admission = Admission(lambda: known[-1])
     said = message(dispute=DISPUTE, round="1")
     with pytest.raises(GossipRefused, match="no_seat"):
         admission.admit("root", KEY, said, 0.0)
-    admission.peers = PEERS
+    known.append(PEERS)
     admission.admit("root", KEY, said, 0.0)
+
+
+@pytest.mark.parametrize(("topic", "body"), [("root", {"dispute": DISPUTE, "round": "1"}), ("have", {"envelope": ENVELOPE})])
+def test_seat_is_heard_as_soon_as_peers_file_names_it(tmp_path: Path, topic: str, body: dict[str, Any]) -> None:
+    """The duty process writes the file and speaks in one tick."""
+    file, said = tmp_path / "peers.json", message(**body, account=ACCOUNT)
+    write_peers(file, replace(PEERS, disputes={}, envelopes={}))
+    admission = Admission(PeersOnDisk(file).newest)
+    with pytest.raises(GossipRefused, match="no_seat"):
+        admission.admit(topic, KEY, said, 0.0)
+    write_peers(file, PEERS)
+    admission.admit(topic, KEY, said, 0.0)
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda file: file.write_text("[]")])
+def test_peers_file_that_cannot_be_read_changes_nothing(tmp_path: Path, spoil: Callable[[Path], object]) -> None:
+    file = tmp_path / "peers.json"
+    write_peers(file, PEERS)
+    on_disk = PeersOnDisk(file)
+    spoil(file)
+    assert on_disk.newest() == PEERS
+    write_peers(file, replace(PEERS, epoch=6))
+    assert on_disk.newest().epoch == 6
 
 
 @pytest.mark.parametrize(
@@ -162,12 +192,14 @@ def test_message_refused_for_its_seat_is_taken_once_the_seat_is_known() -> None:
 def test_every_certificate_message_is_taken_as_members_write_it(said: CertificateMessage) -> None:
     peers = PeersFile("31337", 5, (Peer(VOTER.address, KEY),), {hex0x(said.dispute): (VOTER.address,)})
     body = signed_body(DISPUTES, VOTER, said)
-    assert Admission(peers).admit("root", KEY, write_message("31337", 5, body), 0.0).dispute == (DISPUTE, 1)
+    assert admission_of(peers).admit("root", KEY, write_message("31337", 5, body), 0.0).dispute == (DISPUTE, 1)
 
 
 def test_removed_peer_is_refused_at_once() -> None:
-    admission = Admission(PEERS)
-    admission.peers = PeersFile("31337", 5, PEERS.peers[1:])
+    known = [PEERS]
+    admission = Admission(lambda: known[-1])
+    admission.admit("hint", KEY, message(n=0), 0.0)
+    known.append(PeersFile("31337", 5, PEERS.peers[1:]))
     admission.forget_removed()
     with pytest.raises(GossipRefused, match="unregistered"):
         admission.admit("hint", KEY, message(n=1), 0.0)

@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,39 @@ def test_member_votes_on_bytes_of_another_seat_instead_of_unavailable(passing: P
     assert vote is not None and vote.outcome == Outcome.EXECUTED
 
 
+def test_seat_whose_peers_learn_of_the_dispute_later_is_heard_soon(passing: Passing) -> None:
+    """A gossip process refuses what its duty process, a few blocks behind, has not named yet; nothing repeats it but the seat."""
+    passing.bus.known[ME.address] = replace(passing.bus.known[ME.address], envelopes={})
+    passing.other.step(passing.setup.chain.now())
+    assert passing.bus.refusals["no_seat"] == 1 and len(passing.bus.sent) == 1
+    passing.bus.known[ME.address] = passing.bus.known[OTHER]
+    for _ in range(2):
+        passing.setup.chain.pass_time(1)
+        passing.other.step(passing.setup.chain.now())
+    assert len(passing.bus.sent) == 2
+    eventually(passing)
+
+
+def test_seat_repeats_what_it_has_within_bounds(passing: Passing) -> None:
+    for _ in range(3 * REPEAT_BLOCKS):
+        passing.setup.chain.pass_time(1)
+        passing.other.step(passing.setup.chain.now())
+    said = [int(body["at"]) for _, body in passing.bus.sent]
+    assert [after - before for before, after in pairwise(said)] == [1, 2, 4, 8, REPEAT_BLOCKS]
+
+
+def test_statement_that_reached_nobody_is_said_in_the_next_block(passing: Passing) -> None:
+    """The gossip process refuses to publish what none of its peers would get."""
+    named = passing.bus.known[OTHER]
+    passing.bus.known[OTHER] = replace(named, envelopes={})
+    for _ in range(5):
+        passing.step()
+    assert passing.bus.sent == [] and passing.bus.refusals["no_seat"] == 5
+    passing.bus.known[OTHER] = named
+    passing.step()
+    assert len(passing.bus.sent) == 1
+
+
 def test_wrong_bytes_are_not_kept_and_the_next_holder_is_asked(passing: Passing, tmp_path: Path) -> None:
     name, folder = hex0x(passing.envelope), MessageBus.folder_of(tmp_path, LIAR)
     folder.mkdir()
@@ -131,14 +165,16 @@ def test_said_size_out_of_bounds_costs_one_attempt(passing: Passing, size: objec
 def test_who_says_another_has_it_gains_nothing(passing: Passing) -> None:
     for account in (OTHER[:10], "0x" + "99" * 20, ME.address):
         body = {"account": account, "at": 1, "envelope": hex0x(passing.envelope), "size": 1000}
-        passing.bus.clients[LIAR].publish(TOPIC, body)
+        with pytest.raises(TryAgain, match="no_seat"):
+            passing.bus.clients[LIAR].publish(TOPIC, body)
     eventually(passing)
 
 
 def test_who_speaks_for_another_is_not_heard(passing: Passing) -> None:
     """Otherwise a liar's size would make an honest seat a liar."""
     body = {"account": OTHER, "at": 1, "envelope": hex0x(passing.envelope), "size": 1}
-    passing.bus.clients[LIAR].publish(TOPIC, body)
+    with pytest.raises(TryAgain, match="no_seat"):
+        passing.bus.clients[LIAR].publish(TOPIC, body)
     assert passing.bus.refusals["no_seat"] == 1
     eventually(passing)
 
