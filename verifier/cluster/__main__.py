@@ -7,7 +7,8 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 
-from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.service.ending import abandon, is_abandoned
 from bytewise.service.entry_point import Parser, run_entry
 from bytewise.service.schedule import stop_on_signals
 from bytewise.service.settings import library_variables, load_settings
@@ -38,8 +39,12 @@ def _serve(settings: BridgeSettings) -> int:
     agents = RayAgents(settings)
     try:
         serve(settings, agents, stop)
+    except TryAgain:
+        abandon()  # Ray waits for the head that is gone
+        raise
     finally:
-        agents.close()
+        if not is_abandoned():
+            agents.close()
     return 0
 
 

@@ -28,10 +28,11 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 def serve(settings: BridgeSettings, agents: RayAgents, stop: threading.Event) -> None:
-    """Serves conversations until `stop`, each in a thread."""
+    """Serves conversations until `stop`, each in a thread. `TryAgain` once the cluster is lost."""
     with _listen(settings.socket, settings.client_uid) as listening:
         telemetry.log("bridge.started", models=len(settings.models), agents=settings.agents)
         while not stop.is_set():
+            agents.check_head()
             with contextlib.suppress(TimeoutError):
                 peer, _ = listening.accept()
                 peer.settimeout(MESSAGE_TIMEOUT_S)

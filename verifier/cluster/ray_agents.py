@@ -5,6 +5,7 @@ call behind; the answer of such a call is dropped, and the agent takes no job be
 """
 
 import itertools
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,9 @@ POLL_S = 0.2
 """Seconds between two looks at a call that runs, and at agents that start."""
 LOOK_S = 2.0
 """Seconds between two questions whether a free agent still has its enclave: Ray may have started it again."""
+LOST_S = 10.0
+"""Seconds without an answer of the head node after which the cluster is lost: another head knows neither this driver nor its
+agents."""
 NAMESPACE = "bytewise"
 REMEMBERED = 100
 """Receipts that the bridge remembers of each agent."""
@@ -87,6 +91,7 @@ class RayAgents:
         self._changed = threading.Condition()
         self._fences = itertools.count(1)
         self._stopped = False
+        self._head_seen = self._head_asked = monotonic_s()
         try:
             ray.init(
                 address=settings.address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False,
@@ -138,6 +143,23 @@ class RayAgents:
             free = [each for each in ready if not each.is_leased and each.call is None]
             problems = tuple(filter(None, map(self._problem, self._settings.models))) if models else ()
             return ClusterState(len(self._agents), len(ready), len(free), problems)
+
+    def check_head(self) -> None:
+        """Asks now and then whether the head node is there. `TryAgain` once the cluster is lost."""
+        now = monotonic_s()
+        if now < self._head_asked + LOOK_S:
+            return
+        host, _, port = self._settings.address.rpartition(":")
+        try:
+            # Ray itself would wait for a head that is gone, for a minute.
+            socket.create_connection((host.strip("[]"), int(port)), timeout=1.0).close()
+            self._head_seen = now
+        except OSError:
+            pass
+        self._head_asked = monotonic_s()
+        if now > self._head_seen + LOST_S or not self._keeper.is_alive():
+            do = "its head node went away: start it, join the machines again, then start the bridge"
+            raise TryAgain(f"Ray at {self._settings.address}", do)
 
     def close(self) -> None:
         """Leaves the cluster, which ends the agents."""

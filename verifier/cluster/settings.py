@@ -36,6 +36,8 @@ class BridgeSettings:
     def __post_init__(self) -> None:
         if not self.models or self.agents < 1 or self.prepare_timeout_s <= 0:
             raise ConfigurationError("models, agents, prepare_timeout_s", "name a model, and at least one agent and second")
+        if not self.address.rpartition(":")[2].isdecimal():
+            raise ConfigurationError("address", "write host:port of the Ray head node")
         if not self.enclave_sockets.startswith("/"):
             raise ConfigurationError("enclave_sockets", "write an absolute path, for example /run/bytewise/{model}-*.sock")
 

@@ -14,6 +14,7 @@ import pytest
 
 from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.jobs import JobFailed, JobResult, Prepared, RunJob
 from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.units import U8, ZERO_DIGEST, Blob, Digest
@@ -26,6 +27,7 @@ from enclave.session import JobContext
 from tests.fixtures.builders import CHAIN_ID, MODEL, word
 from tests.fixtures.cluster.ray_in_memory import PREPARE_S, bridge_in_memory
 from tests.fixtures.committee.seated_member import SeatedMember
+from tests.fixtures.kms.release_network import wait_until
 from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.verifier_fixture import NETWORK, VerifierFixture
 from verifier.cluster.agent import FENCE_BYTES, Agent
@@ -185,6 +187,19 @@ def test_job_that_one_agent_failed_goes_to_another(setup: VerifierFixture, hosti
             with SeatedMember(setup, pool=pool) as member:
                 assert voted(member, dispute) is Outcome.EXECUTED
                 assert len(hostile.tickets) == 1
+
+
+def test_own_enclave_votes_after_the_cluster_lost_its_head(setup: VerifierFixture) -> None:
+    dispute, lost = disputed(setup), list[TryAgain]()
+    with b.short_folder() as folder, enclave(setup, folder / "agent-0.sock"):
+        with bridge_in_memory(folder, [Agent], lost=lost) as path:
+            wait_until(lambda: lost, timeout_s=20)
+            assert "its head node went away: start it" in str(lost[0])
+            with pytest.raises(EnclaveAway, match="bridge"):
+                ClusterClient(path, PREPARE_S).prepare(word("r"), MODEL)
+            pool = EnclavePool([setup.enclave], [ClusterClient(path, PREPARE_S)], monotonic=lambda: setup.chain.timestamp)
+            with SeatedMember(setup, pool=pool) as member:
+                assert voted(member, dispute) is Outcome.EXECUTED
 
 
 def test_silent_agent_leaves_half_of_the_time_to_the_own_enclave(setup: VerifierFixture) -> None:
