@@ -42,6 +42,8 @@ class SharesToErase:
     """Accounts that held these shares, by index from 1."""
     threshold: int
     """Number of these shares that open an envelope."""
+    disputable: bool = False
+    """Whether a dispute may still need the epoch's key. Then a shard keeps its share in force, also in a compromised epoch."""
 
     @property
     def ended(self) -> bool:
@@ -67,12 +69,12 @@ class JudgedStatement:
 
 
 def shares_to_erase(
-    contracts: Contracts, epoch: int, on_chain: EpochOnChain, dealt: Sequence[DealtShares]
+    contracts: Contracts, epoch: int, on_chain: EpochOnChain, dealt: Sequence[DealtShares], disputable: bool = False
 ) -> tuple[SharesToErase, ...]:
     """Each version of the shares that must be erased: every version before the one in force, and in an ended epoch also that one.
 
-    `dealt`: every version, as the chain recorded it. `ConfigurationError` if the chain has no such epoch, or if no version of it
-    must be erased; `TryAgain` if a version is missing.
+    `dealt`: every version, as the chain recorded it. `disputable`: as of `SharesToErase`. `ConfigurationError` if the chain has
+    no such epoch, or if no version of it must be erased; `TryAgain` if a version is missing.
     """
     name = f"key epoch {epoch}"
     if on_chain.state is EpochState.NONE:
@@ -84,7 +86,9 @@ def shares_to_erase(
         shown = ", ".join(str(each.version) for each in dealt) or "none"
         raise TryAgain("chain", f"of {on_chain.version + 1} versions of the shares of {name} the node shows {shown}")
     return tuple(
-        SharesToErase(contracts, epoch, on_chain, each.version, tuple(holder.address for holder in each.holders), each.threshold)
+        SharesToErase(
+            contracts, epoch, on_chain, each.version, tuple(holder.address for holder in each.holders), each.threshold, disputable
+        )
         for each in dealt
         if ended or each.version < on_chain.version
     )
@@ -115,9 +119,10 @@ def _why_irrelevant(shard: Address, said: Erasure, wanted: SharesToErase) -> str
     # A statement about an earlier version does not count: the shard may have received a share since then.
     if said.version != on_chain.version:
         return f"is about version {said.version}, and the chain has {on_chain.version}"
-    if said.kept == ZERO_DIGEST or (not wanted.ended and said.kept == digests.keccak256(on_chain.commitments)):
+    may_keep = not wanted.ended or (wanted.disputable and wanted.version < on_chain.version)
+    if said.kept == ZERO_DIGEST or (may_keep and said.kept == digests.keccak256(on_chain.commitments)):
         return ""
-    return "keeps its share of the epoch" if wanted.ended else "keeps other shares than the chain means"
+    return "keeps other shares than the chain means" if may_keep else "keeps its share of the epoch"
 
 
 _NOT_MEANT = (

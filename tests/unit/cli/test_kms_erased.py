@@ -160,6 +160,15 @@ def test_at_the_end_of_an_epoch_only_shards_without_shares_count(world: World, s
         assert counted(wanted, said(world, 1), said(world, 2, kept=ZERO_DIGEST)) == [2]
 
 
+def test_shares_in_force_may_be_kept_while_a_dispute_needs_them(world: World) -> None:
+    """A compromised epoch serves open disputes: a shard keeps its share in force, and says that it erased those before."""
+    compromised, both = on_chain(world, EpochState.COMPROMISED), (dealt(world, 0), dealt(world, 1))
+    earlier, newest = shares_to_erase(CONTRACTS, 1, compromised, both, disputable=True)
+    statements = said(world, 1), said(world, 2, kept=ZERO_DIGEST)
+    assert counted(earlier, *statements) == [1, 2] and counted(newest, *statements) == [2]
+    assert counted(earlier, said(world, 1, kept=Digest(b"\x01" * 32))) == []
+
+
 def test_former_holders_confirm_erasure_under_their_own_threshold(world: World) -> None:
     """The key moved to one of the three and to another, then to others with a higher threshold."""
     other = [LocalSigner(bytes([each]) * 32) for each in (81, 82, 83)]
