@@ -16,7 +16,7 @@ from bytewise.protocol.errors.actors import NoAgreement, SignerAway, TryAgain
 from bytewise.protocol.errors.branches import Bug
 from bytewise.protocol.errors.records import UnknownEnvironment
 from bytewise.protocol.evidence.appraisal_policy import policy_digest
-from bytewise.protocol.jobs import RunJob
+from bytewise.protocol.jobs import JobResult, RunJob
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, audit_commitment
 from bytewise.protocol.signing import Domain, Preimage, typed_digest, verify_signature
@@ -250,9 +250,16 @@ def test_nothing_is_audited_or_posted_after_a_compromise(tmp_path: Path) -> None
         node.tick()
     assert len(audits.audits(PENDING)) == 1 and setup.enclave.jobs == 0
     setup.chain.open_for_audits.add(1)
-    run_until(setup, node, pool, lambda: setup.enclave.jobs == 1)
-    setup.chain.open_for_audits.clear()
-    run_until(setup, node, pool, lambda: not pool.busy())
+    judge = setup.enclave.run
+
+    def judge_and_compromise(job: RunJob) -> JobResult:
+        found = judge(job)
+        setup.chain.open_for_audits.clear()
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(setup.enclave, "run", judge_and_compromise)
+        run_until(setup, node, pool, lambda: bool(audits.audits(SIGNED)) and not pool.busy())
     pool.stop()
     assert len(audits.audits(SIGNED)) == 1 and setup.sender.of("audit") == []
 
