@@ -83,7 +83,7 @@ class DashboardProcess:
 
     def run(self) -> int:
         """Serves and indexes until `stop`; the exit code."""
-        metrics.CONFIG_INFO.labels(network=str(self._network.chain_id), role="dashboard").set(1)
+        metrics.CONFIG_INFO.labels(network=str(self._network.chain_id), role="dashboard", strategy="").set(1)
         with serve_metrics(self._settings.metrics, Actor.DASHBOARD, self.readiness), HttpThread(self.app(), self._settings):
             jobs = [PeriodicJob("self_check", self.check, float(self._settings.db.check_s))]
             jobs += [] if self._logs is None else [self._logs.job()]

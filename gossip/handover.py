@@ -125,6 +125,18 @@ class Taken:
     body: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """A gossip process at one moment."""
+
+    process: str
+    """Name that each start makes anew."""
+    connected: int
+    """Peers to which it is connected."""
+    refusals: dict[str, int]
+    """Messages, requests and connections that it refused since its start, by reason."""
+
+
 class HandOverClient:
     """The duty process's side. Every call raises `GossipRefused` if the gossip process is away, or refuses."""
 
@@ -156,6 +168,12 @@ class HandOverClient:
         """Writes the bytes that a peer sends for an envelope into a file. The caller checks their hash."""
         request = {"call": "fetch", "envelope": envelope, "size": size, "account": account, "file": str(file)}
         self._call(request, FETCH_TIMEOUT_S)
+
+    def state(self) -> ProcessState:
+        """What the gossip process says about itself."""
+        answer = self._call({"call": "state"})
+        refusals = {str(reason): int(count) for reason, count in answer["refusals"].items()}
+        return ProcessState(str(answer["process"]), int(answer["connected"]), refusals)
 
     def _call(self, request: dict[str, Any], timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
         try:

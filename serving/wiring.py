@@ -296,7 +296,7 @@ class Operator:
         head.add_checks(self._readiness)
         add_storage_checks(self._readiness, database, lease)
         self._readiness.add("signer", operator.check)
-        metrics.CONFIG_INFO.labels(network=str(network.chain_id), role="operator").set(1)
+        metrics.CONFIG_INFO.labels(network=str(network.chain_id), role="operator", strategy="").set(1)
         fresh_s = max(FRESH_S, FRESH_TICKS * settings.chain.poll_s)
         deps = PipelineDeps(
             engine=self._wrap(engine), tokenizer=tokenizer, operator=operator, gateway=gateway,

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from bytewise.protocol.errors.actors import TryAgain
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
-from gossip.handover import HandOverClient
+from gossip.handover import HandOverClient, ProcessState
 from gossip.messages import TOPICS, GossipRefused
 
 MAX_KEPT = 4096
@@ -25,6 +25,8 @@ class GossipClient:
         self._handover = HandOverClient(socket)
         self._kept: dict[str, deque[dict[str, Any]]] = {topic: deque(maxlen=MAX_KEPT) for topic in TOPICS}
         self._is_away = False
+        self._seen: ProcessState | None = None
+        """State of the gossip process when it was asked last."""
         self._not_before = 0.0
         """Monotonic time before which a hung process is not called again: several parts call it in each tick."""
 
@@ -32,6 +34,7 @@ class GossipClient:
         """Hands a body to the gossip process. `TryAgain` if that is away or refuses."""
         with self._answering():
             self._handover.publish(topic, body)
+        metrics.GOSSIP_MESSAGES.labels(topic=topic, direction="out").inc()
 
     def take(self, topic: str) -> Sequence[dict[str, Any]]:
         """The bodies on a topic that arrived since the last call. `TryAgain` if the gossip process is away, which is logged
@@ -40,6 +43,7 @@ class GossipClient:
             while taken := self._handover.take():
                 for each in taken:
                     self._kept[each.topic].append(each.body)
+                    metrics.GOSSIP_MESSAGES.labels(topic=each.topic, direction="in").inc()
         if self._is_away:
             telemetry.log("gossip.returned")
         self._is_away = False
@@ -58,6 +62,21 @@ class GossipClient:
             self._handover.fetch(envelope, size, account, file)
         except GossipRefused as error:
             raise TryAgain("gossip", str(error)) from None
+
+    def observe(self) -> None:
+        """Sets the metrics of the gossip process. It has none of its own."""
+        try:
+            with self._answering():
+                state = self._handover.state()
+        except TryAgain:
+            metrics.GOSSIP_PEERS.set(0)
+            return
+        metrics.GOSSIP_PEERS.set(state.connected)
+        # A restarted process counts from 0 again.
+        before = self._seen.refusals if self._seen is not None and self._seen.process == state.process else {}
+        for reason, count in state.refusals.items():
+            metrics.GOSSIP_DROPPED.labels(reason=reason).inc(max(count - before.get(reason, 0), 0))
+        self._seen = state
 
     @contextlib.contextmanager
     def _answering(self) -> Iterator[None]:

@@ -21,7 +21,7 @@ from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.records.statements import GossipIdentity
 from bytewise.protocol.signing import Domain, Signer, typed_digest, typed_preimage, verify_signature
 from bytewise.protocol.units import U64, Address, Blob, digest, hex0x, unhex
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.service.readiness import Check, ReadinessRegistry
 from bytewise.storage.archive import Archive
 from gossip.peers import Peer, PeersFile, possession_of, write_peers
@@ -127,6 +127,7 @@ class PeersWriter:
         valid = [each for each in found if each.identity.not_after >= now]
         self._peers = tuple(Peer(each.identity.who, hex0x(each.identity.peer_key), each.addresses) for each in valid)
         self._check, self._read_at = identities_check(found, now), snapshot.number
+        metrics.GOSSIP_REGISTERED.set(sum(each.account != self._signer.address for each in self._peers))
 
 
 def identities_check(identities: Sequence[IdentityFile], now: int) -> Check:

@@ -118,7 +118,9 @@ class NodeObserver:
             self._policy = snapshot.policy
         if self._role in JUDGES:
             is_enough = snapshot.me.stake_wei >= params.money.min_verifier_stake
-            self._readiness.record([measurement_check(self._own_measurement(snapshot), self._me, is_enough)])
+            registered = self._own_measurement(snapshot)
+            metrics.MEASUREMENT_ALLOWED.set(math.nan if registered is None else registered.is_allowed)
+            self._readiness.record([measurement_check(registered, self._me, is_enough)])
 
     def _own_measurement(self, snapshot: Snapshot) -> RegisteredMeasurement | None:
         """The registered measurement, read again after a while and after each registration."""

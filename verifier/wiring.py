@@ -339,6 +339,8 @@ class NodeContext:
 
         def observe(snapshot: Snapshot) -> None:
             self.horizon.note(snapshot)
+            if self.gossip is not None:
+                self.gossip.observe()
             observer.observe(snapshot)
 
         return observe
@@ -348,7 +350,8 @@ class NodeContext:
         settings, head = self.settings, ChainHead(self.clock, chain_id=int(self.network.chain_id))
         add_storage_checks(self.readiness, self.database, self.lease)
         self.readiness.add("signer", self.signer.check)
-        metrics.CONFIG_INFO.labels(network=str(self.network.chain_id), role=settings.role.value).set(1)
+        strategy = settings.policy.strategy if settings.watches else ""
+        metrics.CONFIG_INFO.labels(network=str(self.network.chain_id), role=settings.role.value, strategy=strategy).set(1)
         max_fee_wei, me = 0 if settings.observes else self.policy.max_fee_wei, self.signer.address
         if settings.role not in JUDGES:
             budget_wei = settings.demand_policy.budget_wei

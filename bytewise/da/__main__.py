@@ -40,7 +40,7 @@ def _serve(config: Path) -> int:
     with serve_metrics(settings.metrics, Actor.DA, readiness):
         store = build_app(settings, SystemClock())
         watch_disk(readiness, settings.directory)
-        metrics.CONFIG_INFO.labels(network="", role="da").set(1)
+        metrics.CONFIG_INFO.labels(network="", role="da", strategy="").set(1)
         server_config = uvicorn.Config(
             store, host=settings.host, port=settings.port, log_config=None, access_log=False,
             timeout_graceful_shutdown=_DRAIN_S, h11_max_incomplete_event_size=64 * 1024,

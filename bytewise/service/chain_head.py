@@ -31,6 +31,8 @@ class ChainHead:
         """The process decides from this block; `timestamp` in Unix seconds."""
         metrics.HEAD_BLOCK.set(number)
         metrics.HEAD_TIMESTAMP.set(timestamp)
+        if not self._is_test_chain:
+            metrics.CLOCK_OFFSET.labels(source="chain").set(timestamp - self._clock.now())
         with self._lock:
             self._timestamp = timestamp
 

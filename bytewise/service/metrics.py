@@ -119,8 +119,10 @@ def _histogram(name: str, text: str, actors: frozenset[Actor], buckets: Sequence
 
 UP = _gauge("bytewise_up", "1 while the process serves its metrics.", EVERY)
 BUILD_INFO = _gauge("bytewise_build_info", "Always 1; the labels name the version.", EVERY, version=(), python=())
-CONFIG_INFO = _gauge("bytewise_config_info", "Always 1; the labels name the chain id of the network and the role.", EVERY,
-                     network=(), role=())  # fmt: skip
+CONFIG_INFO = _gauge(
+    "bytewise_config_info", "Always 1; the labels name the chain id of the network, the role, and a watchtower's strategy.",
+    EVERY, network=(), role=(), strategy=(),
+)  # fmt: skip
 READY = _gauge("bytewise_readiness", "1 if the check passes, else 0 (`/readyz` has value, threshold and advice).", EVERY,
                check=())  # fmt: skip
 LOOP_SUCCESS = _gauge("bytewise_loop_last_success_timestamp_seconds",
@@ -139,11 +141,20 @@ RPC_REQUESTS = _counter(
     "bytewise_rpc_requests_total", "JSON-RPC requests; `provider` is the place of the endpoint in the settings, from 0.",
     READERS, provider=(), method=(), result=("ok", "failed"),
 )  # fmt: skip
-RPC_SECONDS = _histogram("bytewise_rpc_request_seconds", "Duration of a JSON-RPC request.", READERS, _CALL_S, provider=())
+RPC_SECONDS = _histogram("bytewise_rpc_request_seconds", "Duration of a JSON-RPC request.", READERS, _CALL_S, provider=(),
+                         method=())  # fmt: skip
+RPC_USING_FALLBACK = _gauge(
+    "bytewise_rpc_using_fallback", "1 while the endpoint fails and others answer in its place, else 0; not set for a single one.",
+    READERS, provider=(),
+)  # fmt: skip
 PROVIDER_DISAGREEMENTS = _counter("bytewise_chain_provider_disagreements_total",
                                   "Answers of an endpoint that differ from those of a quorum.", READERS, provider=())  # fmt: skip
 HEAD_BLOCK = _gauge("bytewise_chain_head_block", "Number of the block from which the process last decided.", READERS)
 HEAD_TIMESTAMP = _gauge("bytewise_chain_head_timestamp_seconds", "Time of that block, Unix seconds.", SENDERS)
+CLOCK_OFFSET = _gauge(
+    "bytewise_clock_offset_seconds", "Seconds by which that block was dated after this machine's clock when it was read; below "
+    "0 if it is older, as it should be. Not set on a test chain.", SENDERS, source=("chain",),
+)  # fmt: skip
 PARAMS_VERSION = _gauge("bytewise_params_version", "Version of the parameters that is in force.", SENDERS)
 INDEXED_BLOCK = _gauge("bytewise_indexer_last_block", "Last block whose batches are known.", FOLLOWERS)
 REORG_DEPTH = _histogram("bytewise_chain_reorg_depth_blocks", "Blocks that left the chain in one reorganisation.", FOLLOWERS,
@@ -163,8 +174,9 @@ DA_REQUESTS = _counter(
 )  # fmt: skip
 DA_SECONDS = _histogram("bytewise_da_request_seconds", "Duration of a request to a DA proxy.", SENDERS, _CALL_S,
                         op=("put", "get"))  # fmt: skip
-SIGNER_SECONDS = _histogram("bytewise_signer_request_seconds", "Duration of a request to the remote signer.", SENDERS, _CALL_S,
-                            outcome=("ok", "away", "refused"))  # fmt: skip
+SIGNER_REQUESTS = _counter("bytewise_signer_requests_total", "Requests to the remote signer.", SENDERS,
+                           result=("ok", "away", "refused"))  # fmt: skip
+SIGNER_SECONDS = _histogram("bytewise_signer_seconds", "Duration of a request to the remote signer.", SENDERS, _CALL_S)
 DA_BYTES = _counter("bytewise_da_bytes_total", "Bytes stored at or read from DA.", SENDERS, op=("put", "get"))
 STORE_REQUESTS = _counter("bytewise_da_store_requests_total", "Blobs that the DA store took or gave.", DA_STORE,
                           op=("put", "get"))  # fmt: skip
@@ -176,6 +188,10 @@ AUDITS_DRAWN = _counter("bytewise_audits_drawn_total", "Light audits for which t
 AUDITS = _counter("bytewise_audits_total", "Light audits that were signed, by result, or that failed.", JUDGES,
                   outcome=("match", "mismatch", "none", "failed"))  # fmt: skip
 AUDIT_QUEUE = _gauge("bytewise_audit_queue_length", "Drawn audits without a result.", JUDGES)
+AUDIT_COVERAGE = _gauge(
+    "bytewise_audit_coverage_ratio", "Share of the drawn audits with a signed result, of those whose time ended in the last day; "
+    "no number without one.", JUDGES,
+)  # fmt: skip
 REPLAYS = _counter(
     "bytewise_replay_total", "Jobs of the enclave, by kind and by what it found; `failed` found nothing.", JUDGES,
     kind=("audit", "vote"), outcome=("executed", "invalid", "cannot_execute", "unavailable", "no_key", "failed"),
@@ -193,6 +209,14 @@ COLLATERAL_EXPIRES = _gauge(
     "bytewise_collateral_expires_timestamp_seconds", "When the evidence of the enclave's hardware expires.",
     JUDGES,
 )  # fmt: skip
+ATTESTATIONS = _counter("bytewise_attestation_total", "Evidence of the own enclaves, by what the appraisal policy said.", JUDGES,
+                        result=("accepted", "refused"))  # fmt: skip
+ATTESTATION_AGE = _gauge("bytewise_attestation_age_seconds", "Time since the policy last accepted evidence of an own enclave; no "
+                         "number before that.", JUDGES)  # fmt: skip
+MEASUREMENT_ALLOWED = _gauge(
+    "bytewise_registered_measurement_allowed", "1 if the network allows the measurement with which the account joined its pool, "
+    "else 0; no number without a pool.", JUDGES,
+)  # fmt: skip
 UNFENCED_JOBS = _counter("bytewise_unfenced_jobs_total", "Jobs of an enclave that lacks a fence of confinement.", JUDGES)
 
 # --- disputes and duties ---
@@ -205,6 +229,14 @@ DISPUTE_DEADLINE = _gauge(
 )  # fmt: skip
 DISPUTE_STAGE = _gauge("bytewise_dispute_stage_seconds", "Length of the stage that ends at that deadline.", MEMBER,
                        stage=("commit", "reveal"))  # fmt: skip
+OWN_DISPUTES = _counter(
+    "bytewise_own_disputes_total", "Disputes that the account opened and that became final, by verdict. `upheld` cost its bond.",
+    WATCHTOWER, verdict=("upheld", "overturned", "invalid", "unavailable", "draw", "refunded"),
+)  # fmt: skip
+BONDS = _gauge(
+    "bytewise_bonds_wei", "Bonds of the account's disputes: open or not won in the budget's period (`open`), or decided and not "
+    "on the chain yet (`ordered`).", WATCHTOWER, state=("open", "ordered"),
+)  # fmt: skip
 DUTIES = _counter("bytewise_duties_total", "Duties that ended.", SENDERS, kind=("vote", "certify", "appeal"),
                   result=("done", "missed", "declined"))  # fmt: skip
 DUTIES_PENDING = _gauge("bytewise_duties_pending", "Duties that are open.", SENDERS)
@@ -217,6 +249,15 @@ PROTECT_REFUSALS = _counter(
     "bytewise_protect_refusals_total", "Votes that the protection table refused (`second_vote`) or lacks (`missing`).", MEMBER,
     kind=("second_vote", "missing"),
 )  # fmt: skip
+PROTECT_RECORDS = _gauge("bytewise_protect_records", "Votes in the protection table.", MEMBER)
+GOSSIP_PEERS = _gauge("bytewise_gossip_peers", "Peers to which the gossip process is connected; 0 while it is away.", DUTY)
+GOSSIP_REGISTERED = _gauge("bytewise_gossip_registered_peers", "Other accounts whose gossip identity is in force.", DUTY)
+GOSSIP_MESSAGES = _counter(
+    "bytewise_gossip_messages_total", "Messages that were handed to the gossip process, or taken from it.", DUTY,
+    topic=("hint", "root", "have"), direction=("out", "in"),
+)  # fmt: skip
+GOSSIP_DROPPED = _counter("bytewise_gossip_dropped_total", "Messages, requests and connections that the gossip process refused.",
+                          DUTY, reason=())  # fmt: skip
 GOSSIP_REFUSED = _counter(
     "bytewise_gossip_refused_total", "Messages of other members that were refused: badly signed, of no seat, or other than the "
     "sender's commitment.", MEMBER, error=(),
@@ -291,6 +332,11 @@ DISPUTES_TO_APPEAL = _counter("bytewise_disputes_to_appeal_total", "Verdicts aga
 INDEX_DIFFERENCES = _gauge("bytewise_index_differences", "Rows of the index that differ from the contracts' views, at most 20.",
                            INDEXERS)  # fmt: skip
 INDEX_EVENTS = _counter("bytewise_index_events_total", "Events of contracts that were added to the index.", INDEXERS)
+VERDICTS = _counter(
+    "bytewise_verdicts_total", "Final verdicts that were added to the index; one that a reorganisation repeats counts again.",
+    INDEXERS, verdict=("upheld", "overturned", "invalid", "unavailable", "draw", "refunded"),
+)  # fmt: skip
+SLASHED = _counter("bytewise_slashed_wei_total", "Stake that was taken, in events that were added to the index.", INDEXERS)
 PAGES_SERVED = _counter("bytewise_pages_total", "Answers of pages and API, by status.", DASHBOARD,
                         status=("2xx", "3xx", "4xx", "5xx"))  # fmt: skip
 STREAMS_OPEN = _gauge("bytewise_event_streams", "Event streams that are open.", DASHBOARD)
@@ -320,6 +366,9 @@ DELETED = _counter(
 BACKUP_TIME = _gauge("bytewise_backup_timestamp_seconds", "Time of the node's newest backup, Unix seconds; 0 without one.",
                      SENDERS)  # fmt: skip
 BACKUP_INTERVAL = _gauge("bytewise_backup_interval_seconds", "Time between two backups, as the settings have it.", SENDERS)
+LOG_ENTRIES = _gauge("bytewise_log_entries", "Entries of the journal.", SENDERS)
+CHECKPOINT_TIME = _gauge("bytewise_log_checkpoint_timestamp_seconds", "Time of the journal's newest signed checkpoint, Unix "
+                         "seconds; not set without one.", SENDERS)  # fmt: skip
 JOURNAL_CONTINUED = _gauge(
     "bytewise_journal_continued", "1 if the journal continued its signed checkpoints at the last look, else 0; not set without "
     "`[checkpoints]`.", SENDERS,

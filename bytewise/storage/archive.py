@@ -4,10 +4,11 @@ audits.
 All records except ciphertext can be rebuilt from chain and DA. DA deletes ciphertext after its retention, so it is archived.
 """
 
+import math
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from sqlalchemy import Engine, Row, delete, select, tuple_, update
+from sqlalchemy import Engine, Row, delete, func, select, tuple_, update
 
 from bytewise.ports import Clock
 from bytewise.protocol import digests, encoding
@@ -188,6 +189,16 @@ class LightAudits:
     def audits(self, state: str | None = None) -> tuple[LightAudit, ...]:
         """Audits, most urgent first; of one state, if given."""
         return self._select(*(() if state is None else (LightAuditRow.state == state,)))
+
+    def coverage(self, since: int, until: int) -> float:
+        """Share of the audits with a signed result, of those with a deadline after `since` and up to `until`; no number if there
+        is none."""
+        query = select(func.count(), func.count(LightAuditRow.result)).where(
+            LightAuditRow.deadline > since, LightAuditRow.deadline <= until
+        )
+        with read_transaction(self._engine) as connection:
+            drawn, signed = connection.execute(query).one()
+        return float(signed / drawn) if drawn else math.nan
 
     def mark(self, receipt_id: Digest, state: str, detail: str = "") -> None:
         """Sets the state."""

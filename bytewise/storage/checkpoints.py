@@ -121,12 +121,14 @@ class CheckpointKeeper:
             leaves, newest = self._journal.leaves(), self._folder.newest()
             if newest is not None:
                 verify_continued(leaves, [newest])
+                metrics.CHECKPOINT_TIME.set(newest.checkpoint.at)
                 if newest.checkpoint.size == len(leaves):
                     return None
             if not leaves:
                 return None
             signed = self._keys.sign(len(leaves), root_of(leaves), self._clock.now())
             self._folder.add(signed, self._settings.most)
+            metrics.CHECKPOINT_TIME.set(signed.checkpoint.at)
             return signed
 
     def newest(self) -> SignedCheckpoint | None:

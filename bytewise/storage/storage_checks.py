@@ -2,15 +2,16 @@
 
 from pathlib import Path
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, func, select
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service import metrics
 from bytewise.service.disk import watch_disk
 from bytewise.service.readiness import Check, ReadinessRegistry
-from bytewise.storage.engine import HEAD, check_revision
+from bytewise.storage.engine import HEAD, check_revision, read_transaction
 from bytewise.storage.health import database_health
 from bytewise.storage.nonce_lease import NonceLease
+from bytewise.storage.tables import JournalRow, ProtectedVoteRow
 
 
 def add_storage_checks(readiness: ReadinessRegistry, engine: Engine, lease: NonceLease) -> None:
@@ -24,15 +25,25 @@ def add_storage_checks(readiness: ReadinessRegistry, engine: Engine, lease: Nonc
 
 
 def database_check(engine: Engine) -> Check:
-    """Whether the database answers and has the schema of this program. Sets the metric of its size."""
+    """Whether the database answers and has the schema of this program. Sets the metrics of its size and of its tables."""
     do = "Start the database, restore its newest copy, or migrate it (`python -m bytewise.storage migrate`)."
     threshold = f"revision {HEAD}"
     try:
         found = check_revision(engine)
         metrics.DB_SIZE.set(database_health(engine).size_bytes)
+        _count_rows(engine)
     except ConfigurationError as error:
         return Check("database", False, str(error), threshold, do)
     return Check("database", True, f"revision {found}", threshold, do)
+
+
+def _count_rows(engine: Engine) -> None:
+    """Sets the number of journal entries, which have consecutive numbers, and of protected votes."""
+    with read_transaction(engine) as connection:
+        newest = connection.execute(select(func.max(JournalRow.number))).scalar_one()
+        votes = connection.execute(select(func.count()).select_from(ProtectedVoteRow)).scalar_one()
+    metrics.LOG_ENTRIES.set(0 if newest is None else newest + 1)
+    metrics.PROTECT_RECORDS.set(votes)
 
 
 def lease_check(lease: NonceLease) -> Check:

@@ -84,7 +84,7 @@ class NodeHTTPProvider(HTTPProvider):
             result = "ok"
         finally:
             metrics.RPC_REQUESTS.labels(provider=str(self.place), method=method, result=result).inc()
-            metrics.RPC_SECONDS.labels(provider=str(self.place)).observe(monotonic_s() - began)
+            metrics.RPC_SECONDS.labels(provider=str(self.place), method=method).observe(monotonic_s() - began)
 
     def _said(self, batch: list[dict[str, Any]]) -> Any:
         body = json.dumps(batch).encode()

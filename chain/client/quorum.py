@@ -58,6 +58,7 @@ class EndpointBackoff:
             self.took_s = self._now() - began
             self._failures += 1
             self._until = self._now() + min(FIRST_BACKOFF_S * 2.0 ** min(self._failures - 1, 10), LONGEST_BACKOFF_S)
+            metrics.RPC_USING_FALLBACK.labels(provider=str(self.place)).set(1)
             telemetry.log_error("chain.endpoint_failed", error, endpoint=self.place)
             raise
         self._answered(began)
@@ -66,6 +67,7 @@ class EndpointBackoff:
     def _answered(self, began: float) -> None:
         self.took_s = self._now() - began
         self._failures, self._until = 0, 0.0
+        metrics.RPC_USING_FALLBACK.labels(provider=str(self.place)).set(0)
 
 
 class EndpointAnswer(NamedTuple, Generic[T]):

@@ -75,19 +75,20 @@ class RemoteSigner:
         return self._measured(self._find)
 
     def _measured(self, ask: Callable[[float], T]) -> T:
-        began, outcome = monotonic_s(), "ok"
+        began, result = monotonic_s(), "ok"
         if began < self._not_before:
             raise SignerAway(self.name, "it did not sign a moment ago")
         try:
             return ask(began + self._timeout_s)
         except SignerAway:
-            outcome, self._not_before = "away", monotonic_s() + PAUSE_S
+            result, self._not_before = "away", monotonic_s() + PAUSE_S
             raise
         except SignerRefused:
-            outcome = "refused"
+            result = "refused"
             raise
         finally:
-            metrics.SIGNER_SECONDS.labels(outcome=outcome).observe(monotonic_s() - began)
+            metrics.SIGNER_REQUESTS.labels(result=result).inc()
+            metrics.SIGNER_SECONDS.observe(monotonic_s() - began)
 
     def _sign(self, preimage: Preimage, until: float) -> Blob:
         # A signer names a key by its public key, not by its account.

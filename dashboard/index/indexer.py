@@ -9,6 +9,7 @@ from typing import NamedTuple
 from bytewise.ports import Clock
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.errors.branches import Unavailable
+from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import Digest
 from bytewise.service import metrics, telemetry
 from bytewise.storage.index.store import Finality, IndexedBlock, IndexedEvent, IndexWriter
@@ -159,10 +160,19 @@ class Indexer:
             for event in events:
                 block.facts.block = event.block
                 HANDLERS.apply(Moment(block.facts, event, times[event.block]))
+        for event in events:
+            _count(event)
 
     def _note(self, finality: Finality, head: ChainHeader) -> None:
         self._store.note(finality, head.number, self._clock.now())
         metrics.HEAD_BLOCK.set(head.number)
+
+
+def _count(event: ChainEvent) -> None:
+    if (event.contract, event.name) == ("Disputes", "Finalized"):
+        metrics.VERDICTS.labels(verdict=Verdict(event.values["verdict"]).name.lower()).inc()
+    elif event.name == "Slashed":
+        metrics.SLASHED.inc(event.values["taken"])
 
 
 def _stored(event: ChainEvent) -> IndexedEvent:

@@ -82,7 +82,7 @@ class Monitor:
 
     def run(self, stop: threading.Event) -> int:
         """Checks until `stop`; the exit code."""
-        metrics.CONFIG_INFO.labels(network=str(self._network.chain_id), role="monitor").set(1)
+        metrics.CONFIG_INFO.labels(network=str(self._network.chain_id), role="monitor", strategy="").set(1)
         with serve_metrics(self._settings.metrics, Actor.MONITOR, self.readiness):
             return run_ticks(lambda: self.note(self.look()), float(self._settings.check_s), stop, name="monitor")
 

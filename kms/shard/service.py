@@ -146,7 +146,7 @@ def serve_shard(
 
 
 def _add_checks(readiness: ReadinessRegistry, settings: ShardSettings, shard: Shard | None, chain_id: int) -> None:
-    metrics.CONFIG_INFO.labels(network=str(chain_id), role="shard").set(1)
+    metrics.CONFIG_INFO.labels(network=str(chain_id), role="shard", strategy="").set(1)
     watch_disk(readiness, settings.folder)
     readiness.add("share", lambda: share_check(None if shard is None else shard.info()))
     readiness.started()

@@ -88,6 +88,7 @@ class Bounties:
         pending = own_order(self._audits.audits(PENDING), self._salt)
         rows = [*pending, *(row for state in (SIGNED, POSTED, OPENED) for row in self._audits.audits(state))]
         metrics.AUDIT_QUEUE.set(sum(row.state == PENDING for row in rows))
+        metrics.AUDIT_COVERAGE.set(self._audits.coverage(snapshot.clock - _DAY, snapshot.clock))
         opened = {row.receipt_id for row in rows if row.state == OPENED}
         self._looked = {receipt: at for receipt, at in self._looked.items() if receipt in opened}
         self._open_epochs = {}

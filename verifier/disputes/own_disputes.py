@@ -6,9 +6,11 @@ from typing import Protocol
 from bytewise.ports import AccountView, BlockView, SnapshotView, TermsView
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.commitments import dispute_id
+from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.decisions.snapshot import Dispute, DisputeOpening, Snapshot
 from bytewise.protocol.units import Address, Digest
+from bytewise.service import metrics
 from verifier.watch.event_follower import EventFollower
 
 
@@ -31,6 +33,8 @@ class OwnDisputes:
         self._opened: dict[Digest, int] = {}
         self._won: set[Digest] = set()
         """Disputes of all accounts that ended with a conviction."""
+        self._final: set[Digest] = set()
+        """Own disputes whose final verdict was counted."""
 
     def follow(self, snapshot: Snapshot) -> None:
         """Reads the disputes opened since the last snapshot. After a reorganisation it reads all openings again. It keeps which
@@ -47,6 +51,13 @@ class OwnDisputes:
             for each in ours:
                 self._opened.setdefault(each, found[each].block if each in found else snapshot.number)
             self._events.mark_read(snapshot.number, snapshot.block_hash)
+        self._count_final(snapshot)
+
+    def _count_final(self, snapshot: Snapshot) -> None:
+        for case in snapshot.disputes:
+            if case.phase is Phase.FINAL and case.id in self._opened and case.id not in self._final:
+                self._final.add(case.id)
+                metrics.OWN_DISPUTES.labels(verdict=case.verdict.name.lower()).inc()
 
     def _note_ended(self, snapshot: Snapshot, found: Mapping[Digest, DisputeOpening]) -> None:
         """Reads own disputes that the snapshot leaves out because they are over: after a start only the first one has them."""

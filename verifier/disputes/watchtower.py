@@ -35,7 +35,7 @@ from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult
 from bytewise.protocol.signing import ALTERNATIVE, Signer, labelled_preimage
 from bytewise.protocol.units import U256, Address, Digest
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 from bytewise.storage.duties import Duties
 from verifier.audits.audit_hints import HintBox
 from verifier.disputes.own_disputes import OwnDisputes
@@ -123,6 +123,8 @@ class Watchtower:
         spending = Spending(self._opened_wei(snapshot), self._ordered)
         decision = decide_proposals(snapshot, proposals, terms, self._disputed, spending, self._policy)
         self._ordered |= {each.receipt_id: each.bond_wei for each in decision.actions}
+        metrics.BONDS.labels(state="open").set(spending.opened_wei)
+        metrics.BONDS.labels(state="ordered").set(sum(self._ordered.values()))
         self._report(decision.refused)
         return decision.actions
 

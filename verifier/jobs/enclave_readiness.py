@@ -9,6 +9,7 @@ force accepts, as far as there is one (ADR-066).
 """
 
 import functools
+import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -85,6 +86,13 @@ class EnclaveReadiness:
         self._last: _EnclaveChecks | None = None
         self.last_model: Digest | None = None
         """Model of the enclave when it answered last; None if it never did."""
+        self._accepted_at = -math.inf
+        """Monotonic time at which the policy last accepted evidence."""
+
+    @property
+    def evidence_age_s(self) -> float:
+        """Seconds since the policy last accepted evidence of this enclave; infinite if it never did."""
+        return self._monotonic() - self._accepted_at
 
     def add_checks(self, readiness: ReadinessRegistry) -> None:
         """Adds the three checks."""
@@ -155,7 +163,10 @@ class EnclaveReadiness:
         try:
             found = verify_evidence(self._policy, status.evidence, status_report_data(nonce), self._clock.now(), self._chain_id)
         except (EvidenceRefused, Unavailable) as error:
+            metrics.ATTESTATIONS.labels(result="refused").inc()
             return Check("measurement", False, str(error), _APPROVED, _MEASUREMENT_DO), None
+        metrics.ATTESTATIONS.labels(result="accepted").inc()
+        self._accepted_at = self._monotonic()
         value = f"0x{found.claims.measurement.hex()[:8]}, {found.assurance}, {found.claims.status.value}"
         expires_at = None if found.claims.simulated else found.claims.expires_at
         if expires_at is not None:
@@ -250,6 +261,13 @@ def add_enclave_checks(readiness: ReadinessRegistry, states: Sequence[EnclaveRea
     """Adds the checks of a node's enclaves. Of several it is enough that one passes a check: the others come or go."""
     for name in CHECKS:
         readiness.add(name, functools.partial(_best, name, states))
+    metrics.ATTESTATION_AGE.set_function(lambda: evidence_age_s(states))
+
+
+def evidence_age_s(states: Sequence[EnclaveReadiness]) -> float:
+    """Age in seconds of the newest evidence of a node's enclaves that was accepted; no number if there is none."""
+    age_s = min(each.evidence_age_s for each in states)
+    return age_s if math.isfinite(age_s) else math.nan
 
 
 def _best(name: str, states: Sequence[EnclaveReadiness]) -> Check:

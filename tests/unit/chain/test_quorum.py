@@ -15,6 +15,7 @@ from tests.fixtures.chain.anvil import CHAIN_ID
 from tests.fixtures.chain.devnet import signer, word
 from tests.fixtures.chain.lying_endpoints import gone, lies
 from tests.fixtures.chain.quorum_fixture import ACCOUNT, LIES, WORD, QuorumFixture, standing
+from tests.fixtures.metric_values import value_of
 
 
 @pytest.fixture(scope="module")
@@ -81,14 +82,21 @@ def test_unavailable_quorum_is_named_by_endpoints_and_recovers(square: QuorumFix
 def test_dead_endpoint_is_asked_once_per_backoff(square: QuorumFixture) -> None:
     dead = square.endpoints[1]
     dead.change = gone
+    asked = value_of("bytewise_rpc_request_seconds_count", provider="0", method="eth_getBlockByNumber")
     square.chain.head()
+    assert [value_of("bytewise_rpc_using_fallback", provider=place) for place in "012"] == [0, 1, 0]
+    assert value_of("bytewise_rpc_request_seconds_count", provider="0", method="eth_getBlockByNumber") > asked
     tries = dead.asked.total()
     for _ in range(20):
         square.chain.head()
     assert dead.asked.total() == tries
     square.clock.seconds += FIRST_BACKOFF_S
     square.chain.head()
-    assert dead.asked.total() > tries
+    assert dead.asked.total() > tries and value_of("bytewise_rpc_using_fallback", provider="1") == 1
+    dead.change = None
+    square.clock.seconds += 2 * FIRST_BACKOFF_S
+    square.chain.head()
+    assert value_of("bytewise_rpc_using_fallback", provider="1") == 0, "it serves again, although two would suffice"
 
 
 def test_backoff_grows_and_ends_with_an_answer(square: QuorumFixture) -> None:

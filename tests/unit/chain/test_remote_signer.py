@@ -23,6 +23,7 @@ from chain.sending.remote_signer import ATTEMPTS, MAX_ANSWER_BYTES
 from chain.sending.transactions import TransactionCall, sign
 from tests.fixtures.builders import ANCHOR, CHAIN_ID, signer, word
 from tests.fixtures.chain.signer_service import Change, SignerFiles, make_signer_files, public_key, running_signer
+from tests.fixtures.metric_values import value_of
 from tests.fixtures.verifier.verifier_fixture import NETWORK, WORLD
 
 KEY, OTHER = signer("account"), signer("other")
@@ -43,6 +44,7 @@ def url(files: SignerFiles) -> Iterator[str]:
 
 def test_transactions_and_typed_data_are_those_of_a_local_key(files: SignerFiles, url: str) -> None:
     remote, client = open_signer(files.section(url, KEY.address), NETWORK), ChainClient("http://127.0.0.1:1", CHAIN_ID, 1.0)
+    before, timed = value_of("bytewise_signer_requests_total", result="ok"), value_of("bytewise_signer_seconds_count")
     assert remote.address == KEY.address and remote.check().ok
     to, fees = NETWORK.addresses.receipt_anchor, Fees(3 * 10**9, 10**9)
     for nonce in (0, 1, 128):
@@ -51,6 +53,8 @@ def test_transactions_and_typed_data_are_those_of_a_local_key(files: SignerFiles
     receipt = WORLD.answered(3).receipt
     for preimage in (typed_preimage(ANCHOR, receipt), SALT):
         assert remote.sign_preimage(preimage) == KEY.sign_preimage(preimage)
+    assert value_of("bytewise_signer_requests_total", result="ok") >= before + 5
+    assert value_of("bytewise_signer_seconds_count") >= timed + 5
 
 
 def lies(files: SignerFiles, change: Change) -> str:
@@ -142,8 +146,10 @@ def test_hanging_signer_is_unavailable_after_its_time(files: SignerFiles) -> Non
 
 def test_signer_that_is_away_is_unavailable(files: SignerFiles) -> None:
     account = open_signer(files.section("https://127.0.0.1:1", KEY.address), NETWORK)
+    before = value_of("bytewise_signer_requests_total", result="away")
     with pytest.raises(SignerAway, match=r"127\.0\.0\.1:1 does not sign: ConnectError"):
         account.sign_preimage(SALT)
+    assert value_of("bytewise_signer_requests_total", result="away") == before + 1
 
 
 def test_neither_end_accepts_a_foreign_certificate(files: SignerFiles, url: str, tmp_path: Path) -> None:

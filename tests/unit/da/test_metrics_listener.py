@@ -49,7 +49,7 @@ def test_store_serves_its_metrics_and_is_healthy(tmp_path: Path) -> None:
         with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
             text = answer.read().decode()
     assert 'bytewise_da_store_requests_total{op="put"} 0.0\n' in text and 'bytewise_readiness{check="disk"} 1.0\n' in text
-    assert 'bytewise_config_info{network="",role="da"} 1.0\n' in text and "bytewise_account_balance_wei" not in text
+    assert 'bytewise_config_info{network="",role="da",strategy=""} 1.0\n' in text and "bytewise_account_balance_wei" not in text
 
 
 @pytest.mark.parametrize("port", ["taken", "70000"])

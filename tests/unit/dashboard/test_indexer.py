@@ -16,6 +16,7 @@ from dashboard.index.fold import RULES
 from dashboard.index.source import ChainEvent
 from tests.fixtures.dashboard.indexed import MEMORY, Indexed
 from tests.fixtures.dashboard.memory_chain import FINAL_DEPTH, MemoryChain
+from tests.fixtures.metric_values import value_of
 
 NewDatabase = Callable[[], str]
 OWN = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -120,6 +121,23 @@ def test_index_is_the_same_whatever_statement_fails(new_database: NewDatabase) -
     fresh = Indexed(new_database(), chain)
     fresh.follow()
     assert made.writer.dump() == fresh.writer.dump()
+
+
+def test_verdicts_and_slashed_stake_are_counted(new_database: NewDatabase) -> None:
+    chain = MemoryChain(11)
+    chain.extend(200)
+    verdicts, slashed = value_of("bytewise_verdicts_total", verdict="overturned"), value_of("bytewise_slashed_wei_total")
+    made = Indexed(new_database(), chain)
+    made.follow()
+    found = chain.events(0, 10_000, frozenset())
+    final = [each for each in found if each.name == "Finalized"]
+    taken = [int(each.values["taken"]) for each in found if each.name == "Slashed"]
+    assert final and taken
+    assert value_of("bytewise_verdicts_total", verdict="overturned") == verdicts + len(final)
+    assert value_of("bytewise_slashed_wei_total") == slashed + sum(taken)
+    made.follow()
+    assert value_of("bytewise_slashed_wei_total") == slashed + sum(taken), "a block counts once"
+    made.engine.dispose()
 
 
 def test_restarted_indexer_goes_on(new_database: NewDatabase) -> None:

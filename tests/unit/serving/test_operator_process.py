@@ -228,8 +228,9 @@ def test_models_version_and_unknown_routes_answer(operator: Operator, client: op
 def test_operator_serves_its_metrics_and_is_ready(operator: Operator, client: openai.OpenAI) -> None:
     ask(client, "Count me.", max_tokens=3)
     metrics = httpx2.get(f"{operator.metrics_url}/metrics", timeout=60.0).text
-    assert 'bytewise_config_info{network="31337",role="operator"} 1.0' in metrics
-    for name in ("receipts_signed_total", "chain_head_block", "account_balance_wei", "db_size_bytes", "answer_seconds_count"):
+    assert 'bytewise_config_info{network="31337",role="operator",strategy=""} 1.0' in metrics
+    for name in ("receipts_signed_total", "chain_head_block", "account_balance_wei", "db_size_bytes", "answer_seconds_count",
+                 "log_entries"):  # fmt: skip
         assert float(re.findall(rf"^bytewise_{name} (.+)$", metrics, re.MULTILINE)[0]) > 0, name
     ready = httpx2.get(f"{operator.metrics_url}/readyz", timeout=60.0)
     names = {each["name"] for each in ready.json()["checks"]}

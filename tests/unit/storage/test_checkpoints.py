@@ -47,6 +47,8 @@ def test_one_checkpoint_for_each_state_of_the_journal(
         assert made is not None and all(signed_by(KEYS.public, made))
         assert (made.checkpoint.size, made.checkpoint.at) == (number + 1, clock.now())
         assert keeper.make() is None and folder.newest() == made
+        assert value_of("bytewise_log_checkpoint_timestamp_seconds") == clock.now()
+        clock.seconds += 60
     assert [each.checkpoint.size for each in folder.all()] == [2, 3], "only the newest two are kept"
     verify_continued(journal.leaves(), folder.all())
 

@@ -6,15 +6,19 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from bytewise.protocol.units import Blob
 from bytewise.service import disk
 from bytewise.service.disk import watch_disk
 from bytewise.service.readiness import ReadinessRegistry
 from bytewise.storage.engine import open_database
+from bytewise.storage.journal import Journal
 from bytewise.storage.nonce_lease import NonceLease, hold_lease
+from bytewise.storage.protection import Protection
 from bytewise.storage.storage_checks import add_storage_checks, database_check, lease_check, sending_check
 from tests.fixtures.metric_values import value_of
+from tests.fixtures.storage.children import JOURNAL_KEY
 from tests.fixtures.storage.hand_clock import HandClock
-from tests.fixtures.storage.stored_records import ACCOUNT
+from tests.fixtures.storage.stored_records import ACCOUNT, vote
 
 
 def lease(engine: Engine, clock: HandClock) -> NonceLease:
@@ -45,8 +49,16 @@ def test_stopped_sending_is_reported_with_its_reason(engine: Engine, clock: Hand
     assert not found.ok and found.value == "nonce 7 was used by somebody else" and "resume" in found.advice
 
 
-def test_database_of_this_program_is_ready_and_measured(engine: Engine) -> None:
+def test_database_of_this_program_is_ready_and_measured(engine: Engine, clock: HandClock) -> None:
     assert database_check(engine).ok and value_of("bytewise_db_size_bytes") > 1000
+    assert (value_of("bytewise_log_entries"), value_of("bytewise_protect_records")) == (0, 0)
+    journal = Journal(engine, JOURNAL_KEY, clock)
+    for number in range(3):
+        journal.append("intent", b"", {"number": number})
+    for round_number in (1, 2, 2):
+        Protection(engine, clock).sign_once(vote(round_number=round_number), Blob(b""))
+    assert database_check(engine).ok
+    assert (value_of("bytewise_log_entries"), value_of("bytewise_protect_records")) == (3, 2)
 
 
 def test_database_without_schema_is_not_ready(tmp_path: Path) -> None:

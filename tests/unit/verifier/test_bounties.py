@@ -1,5 +1,6 @@
 """From a signed result to its bounty: what the chain shows counts, and what had to wait is asked for again."""
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.records.statements import audit_commitment
 from bytewise.storage.archive import LightAudits
+from tests.fixtures.builders import word
+from tests.fixtures.metric_values import value_of
 from tests.fixtures.verifier.audit_node import node_of, run, run_until
 from tests.fixtures.verifier.verifier_fixture import ME, WINDOW_S, VerifierFixture
 from verifier.audits import bounties
@@ -58,6 +61,25 @@ def test_shown_audit_looks_for_agreement_every_ten_seconds_and_at_the_end(
     setup.chain.agreed = 2
     pass_blocks(setup, node, 1, 3)
     assert [row.state for row in audits.audits()] != ["FAILED"] and len(setup.sender.of("bounty")) == 1
+
+
+def test_coverage_is_that_of_audits_whose_time_ended_today(tmp_path: Path) -> None:
+    setup = VerifierFixture(tmp_path)
+    setup.anchor(setup.signed(1))
+    node, audits, pool = node_of(setup)
+    node.tick()
+    assert math.isnan(value_of("bytewise_audit_coverage_ratio")), "no audit was due"
+    run(setup, node, pool, 1)
+    setup.chain.pass_time(WINDOW_S + 1)
+    node.tick()
+    assert value_of("bytewise_audit_coverage_ratio") == 1
+    clock = setup.chain.now().clock
+    for number, deadline in enumerate((clock - 1, clock - 100_000, clock + 1_000)):
+        audits.add(word("missed", number), deadline)
+    pass_blocks(setup, node, 1)
+    assert value_of("bytewise_audit_coverage_ratio") == 0.5, "only one of them ended today, without a result"
+    pass_blocks(setup, node, 1)
+    pool.stop()
 
 
 def claiming(tmp_path: Path, count: int = 1) -> tuple[VerifierFixture, Node, LightAudits, EnclavePool]:

@@ -1,5 +1,6 @@
 """Whether the enclave is there and approved: asked over a real job socket, judged by a real policy."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tests.fixtures.metric_values import value_of
 from tests.fixtures.verifier import enclave_in_memory as b
 from verifier.jobs import enclave_readiness
 from verifier.jobs.enclave_client import EnclaveClient
-from verifier.jobs.enclave_readiness import EnclaveReadiness
+from verifier.jobs.enclave_readiness import EnclaveReadiness, add_enclave_checks
 
 
 @pytest.fixture
@@ -68,11 +69,20 @@ def policy(place: Path, entry: str = b.ENTRY) -> bytes:
 def test_approved_enclave_is_ready(enclave: Path, place: Path) -> None:
     source = Counted(enclave)
     readiness = source.readiness()
+    add_enclave_checks(ReadinessRegistry(), [readiness, Counted(enclave).readiness()])
     assert checks(readiness)[1].value == "the appraisal policy was not read yet"
+    assert math.isnan(value_of("bytewise_attestation_age_seconds"))
+    accepted = value_of("bytewise_attestation_total", result="accepted")
     readiness.note_policy(policy(place))
     there, approved = checks(readiness)
     assert there.ok and there.value == f"model 0x{MODEL.hex()[:8]}, all fences" and value_of("bytewise_enclave_up") == 1
     assert approved.ok and approved.value.startswith("0x") and ", simulated, " in approved.value
+    assert value_of("bytewise_attestation_total", result="accepted") == accepted + 1
+    source.now = 100.0
+    assert value_of("bytewise_attestation_age_seconds") == 100, "that of the newest evidence"
+    source.now = enclave_readiness.EVERY_S
+    checks(readiness)
+    assert value_of("bytewise_attestation_age_seconds") == 0
 
 
 def test_collateral_must_last_a_week_and_only_that_of_hardware(enclave: Path, place: Path) -> None:
@@ -96,7 +106,9 @@ def test_collateral_must_last_a_week_and_only_that_of_hardware(enclave: Path, pl
 def test_enclave_of_another_measurement_is_not_approved(enclave: Path, place: Path) -> None:
     readiness = Counted(enclave).readiness()
     readiness.note_policy(policy(place, "enclave.server"))
+    refused = value_of("bytewise_attestation_total", result="refused")
     there, approved = checks(readiness)
+    assert value_of("bytewise_attestation_total", result="refused") == refused + 1
     assert (
         there.ok and not approved.ok and "is not trusted as verifier-enclave" in approved.value and "release" in approved.advice
     )

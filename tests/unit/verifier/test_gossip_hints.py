@@ -46,6 +46,33 @@ def test_wrong_hints_are_counted_and_the_next_one_is_taken(bus: MessageBus) -> N
     assert value_of("bytewise_hints_refused_total", reason="CommitmentMismatch") == before + 1
 
 
+def test_gossip_process_is_shown_by_the_metrics_of_its_node(bus: MessageBus) -> None:
+    client, labels = bus.clients[TOWER], {"topic": "hint"}
+    dropped, sent, taken = (
+        value_of("bytewise_gossip_dropped_total", reason="seen"),
+        value_of("bytewise_gossip_messages_total", direction="out", **labels),
+        value_of("bytewise_gossip_messages_total", direction="in", **labels),
+    )
+    client.observe()
+    assert value_of("bytewise_gossip_peers") == 1
+    for _ in range(3):
+        bus.clients[VOTER].publish("hint", {"n": 1})
+    assert len(client.take("hint")) == 1
+    for _ in range(2):
+        client.observe()
+    assert value_of("bytewise_gossip_dropped_total", reason="seen") == dropped + 2, "what was counted is not counted again"
+    assert value_of("bytewise_gossip_messages_total", direction="out", **labels) == sent + 3
+    assert value_of("bytewise_gossip_messages_total", direction="in", **labels) == taken + 1
+    bus.cut.add(VOTER)
+    client.observe()
+    assert value_of("bytewise_gossip_peers") == 0
+    bus.cut.clear()
+    client.observe()
+    bus.close()
+    client.observe()
+    assert value_of("bytewise_gossip_peers") == 0, "the process is away"
+
+
 def test_node_goes_on_without_its_gossip_process() -> None:
     class Away:
         def publish(self, topic: str, body: dict[str, Any]) -> None:

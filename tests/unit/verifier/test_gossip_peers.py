@@ -15,6 +15,7 @@ from bytewise.service.readiness import ReadinessRegistry
 from gossip.peers import possession_of, read_peers
 from tests.fixtures.builders import DISPUTES
 from tests.fixtures.builders import signer as signer_of
+from tests.fixtures.metric_values import value_of
 from tests.fixtures.snapshot_builders import holdings, snapshot
 from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, VerifierFixture
 from verifier.gossip_peers import (
@@ -154,6 +155,7 @@ def test_check_fails_weeks_before_an_identity_expires(tmp_path: Path, capsys: py
         (check,) = (each for each in readiness.checks() if each.name == "gossip_identities")
         assert check.ok is ok and (ok or OPERATOR.address in check.value)
         assert len(read_peers(tmp_path / "peers.json").peers) == peers
+        assert value_of("bytewise_gossip_registered_peers") == peers - 1, "without this account"
     printed = capsys.readouterr().err
     assert printed.count("gossip.identity_written") == 2, "the own identity is renewed while the process runs"
     assert printed.count("check.failed") == 1

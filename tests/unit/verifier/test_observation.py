@@ -74,6 +74,9 @@ def test_node_with_stake_registration_and_balance_is_ready() -> None:
     assert value_of("bytewise_account_balance_wei") == ETHER and value_of("bytewise_account_stake_wei") == 10 * ETHER
     assert value_of("bytewise_params_version") == rich().params_version
     assert (value_of("bytewise_chain_head_block"), value_of("bytewise_chain_head_timestamp_seconds")) == (BLOCK, NOW + 7)
+    assert value_of("bytewise_clock_offset_seconds", source="chain") == 7
+    ChainHead(HandClock(NOW), chain_id=31337).note(BLOCK, NOW + 500)
+    assert value_of("bytewise_clock_offset_seconds", source="chain") == 7, "a test chain dates its blocks as it is told"
 
 
 @pytest.mark.parametrize(
@@ -99,6 +102,7 @@ def test_measurement_that_the_network_withdrew_is_no_readiness() -> None:
         node.observe(rich())
     found = failing(registry)["registered_measurement"]
     assert "not allowed" in found.value and "register --measurement" in found.advice and chain.registered_reads == 1
+    assert value_of("bytewise_registered_measurement_allowed") == 0, "BytewiseVersionUnsupported fires"
     chain.registered = RegisteredMeasurement(word("another"), True, 0)
     node.observe(rich(joined_at=BLOCK))
     assert f"refresh {ME}" in failing(registry)["registered_measurement"].advice, "read again after a registration"
@@ -107,6 +111,10 @@ def test_measurement_that_the_network_withdrew_is_no_readiness() -> None:
     chain.registered = RegisteredMeasurement(word("another"), True, 1)
     node.observe(dataclasses.replace(rich(joined_at=BLOCK), number=BLOCK + MEASUREMENT_BLOCKS))
     assert failing(registry) == {} and chain.registered_reads == 3
+    assert value_of("bytewise_registered_measurement_allowed") == 1
+    chain.registered = None
+    node.observe(dataclasses.replace(rich(joined_at=BLOCK), number=BLOCK + 2 * MEASUREMENT_BLOCKS))
+    assert math.isnan(value_of("bytewise_registered_measurement_allowed")), "it left its pool"
 
 
 def test_watchtower_needs_its_bonds_and_no_stake() -> None:

@@ -20,6 +20,7 @@ from bytewise.protocol.units import Digest
 from bytewise.service.settings import load_settings
 from tests.fixtures import bad_strategies
 from tests.fixtures.builders import ANCHOR, DISPUTES, signer
+from tests.fixtures.metric_values import value_of
 from tests.fixtures.verifier.node_file import node_file
 from tests.fixtures.verifier.verifier_fixture import NETWORK, PARAMS, WINDOW_S, VerifierFixture
 from tests.fixtures.verifier.watchtower_fixture import EVERYBODY, KEY, hint, post
@@ -69,14 +70,20 @@ def disputed(actions: tuple[Action, ...]) -> list[Digest]:
     return [each.receipt_id for each in actions if isinstance(each, OpenDispute)]
 
 
+def bonds() -> tuple[float, float]:
+    return value_of("bytewise_bonds_wei", state="open"), value_of("bytewise_bonds_wei", state="ordered")
+
+
 def test_budget_bounds_disputes_on_their_way_and_on_the_chain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scene = Scene(tmp_path, bad_strategies.EveryReceipt(), 3, budget_wei=2 * BOND)
     first = disputed(scene.step())
     assert len(first) == 2 and refusals(capsys) == ["budget"]
+    assert bonds() == (0, 2 * BOND)
     assert disputed(scene.step()) == first and refusals(capsys) == [], "ordered again, and said once"
     by_id = {receipt_id(ANCHOR, each.receipt): each for each in scene.signed}
     scene.open(by_id[first[0]])
     assert disputed(scene.step()) == first[1:], "the bond on the chain counts"
+    assert bonds() == (BOND, BOND)
     scene.tower = scene.started(Strategist(LocalStrategy(bad_strategies.EveryReceipt())))
     assert len(disputed(scene.step())) == 1, "a restart resets nothing"
 
@@ -88,10 +95,13 @@ def test_won_dispute_frees_its_part_of_the_budget(tmp_path: Path) -> None:
     scene.open(by_id.pop(first))
     assert scene.step() == ()
     (case,) = scene.setup.chain.disputes
+    lost = value_of("bytewise_own_disputes_total", verdict="upheld")
+    assert scene.step() == () and value_of("bytewise_own_disputes_total", verdict="upheld") == lost, "it is not final"
     for verdict, found in ((Verdict.UPHELD, []), (Verdict.OVERTURNED, list(by_id))):
         scene.setup.chain.disputes = [replace(case, ended=True, phase=Phase.FINAL, verdict=verdict)]
         assert disputed(scene.step()) == found
         assert unwon_wei(scene.setup.chain, TOWER.address, 0, scene.setup.chain.number) == (0 if found else BOND)
+        assert value_of("bytewise_own_disputes_total", verdict="upheld") == lost + 1, "counted once"
 
 
 def test_budget_counts_only_its_blocks(tmp_path: Path) -> None:
