@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import prometheus_client.parser
 import promql_parser
 import pytest
 import yaml
 
-from bytewise.service.metrics import DECLARED
+from bytewise.service.metrics import DECLARED, Actor
 from dashboard.monitor.findings import Severity
 from dashboard.monitor.invariants import INVARIANTS
 from tests.fixtures import promql
@@ -69,6 +70,25 @@ def test_every_metric_that_a_runbook_names_exists() -> None:
 @pytest.mark.parametrize("expression", ["bytewise_moon_phase > 0", 'bytewise_da_bytes_total{url="a"} > 0', "moon > 0"])
 def test_unknown_metric_or_label_is_found(expression: str) -> None:
     assert len(unknown(expression)) == 1
+
+
+def test_no_alert_fires_on_a_process_that_does_nothing_yet() -> None:
+    """Every figure as it is when a process of any actor starts: counters are 0, and unknown gauges are no number."""
+    program = "import sys; from bytewise.service import metrics; sys.stdout.buffer.write(metrics.exposition(sys.argv[1]))"
+    for actor in Actor:
+        command = [sys.executable, "-c", program, actor.value]
+        text = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+        store = [
+            promql.Series(
+                frozenset((sample.labels | {promql.NAME: sample.name, "instance": "n1"}).items()),
+                tuple((float(at), sample.value) for at in range(0, 2 * 86_400 + 1, 300)),
+            )
+            for family in prometheus_client.parser.text_string_to_metric_families(text)
+            for sample in family.samples
+        ]
+        assert len(store) > 10, actor
+        fires = [name for name, rule in RULES.items() if promql.evaluate(promql_parser.parse(rule["expr"]), store, 2 * 86_400.0)]
+        assert fires == [], actor
 
 
 def test_each_alert_is_tested_silent_firing_and_resolved() -> None:

@@ -87,6 +87,14 @@ OVERVIEW = Dashboard(
             Panel("DA requests", "Requests per second, by result.", "ops",
                   {"{{instance}} {{op}} {{status}}": "rate(bytewise_da_requests_total[5m])"}),
         ),
+        "Verdicts and reserves": (
+            Panel("Verdicts", "Final verdicts per day, as a monitor or a dashboard indexes them.", "short",
+                  {"{{instance}} {{verdict}}": "increase(bytewise_verdicts_total[1d])"}),
+            Panel("Slashed stake", "Stake that was taken within a day, in ETH.", "none",
+                  {"{{instance}}": "increase(bytewise_slashed_wei_total[1d]) / 1e18"}),
+            Panel("Endpoints that fail", "Chain endpoints in whose place others answer.", "short",
+                  {"{{instance}} {{provider}}": "bytewise_rpc_using_fallback == 1"}, "table"),
+        ),
         "Key shards and operators": (
             Panel("Shards ready", "Shards whose share is in force, and how many are needed.", "short",
                   {"{{instance}} ready": "bytewise_kms_shards_ready", "{{instance}} needed": "bytewise_kms_threshold"}),
@@ -138,6 +146,14 @@ NODE = Dashboard(
             Panel("Waiting", "Jobs, drawn audits and data that wait.", "short",
                   {"jobs": f"bytewise_jobs_waiting{_ONE}", "audits": f"bytewise_audit_queue_length{_ONE}",
                    "lists and envelopes": f"bytewise_fetch_backlog{_ONE}"}),
+        ),
+        "Evidence, audits and gossip": (
+            Panel("Age of the evidence", "Seconds since the policy last accepted evidence of an own enclave.", "s",
+                  {"age": f"bytewise_attestation_age_seconds{_ONE}"}),
+            Panel("Audit coverage", "Share of the drawn audits of the last day that have a result.", "percentunit",
+                  {"coverage": f"bytewise_audit_coverage_ratio{_ONE}"}),
+            Panel("Gossip peers", "Peers that are connected, and those that are registered.", "short",
+                  {"connected": f"bytewise_gossip_peers{_ONE}", "registered": f"bytewise_gossip_registered_peers{_ONE}"}),
         ),
         "Errors": (
             Panel("Errors in the log", "Lines about an error per minute, by event.", "short",
