@@ -54,7 +54,12 @@ def test_shown_audit_looks_for_agreement_every_ten_seconds_and_at_the_end(
     node.tick()
     pool.stop()
     looks: list[int] = []
-    monkeypatch.setattr(setup.chain, "agreeing", lambda *read: looks.append(setup.chain.timestamp) or setup.chain.agreed)
+
+    def agreeing(*_: object) -> int:
+        looks.append(setup.chain.timestamp)
+        return setup.chain.agreed
+
+    monkeypatch.setattr(setup.chain, "agreeing", agreeing)
     pass_blocks(setup, node, 1, 60)
     assert 5 <= len(looks) <= 7 and {after - before for before, after in pairwise(looks)} == {bounties.LOOK_S}
     pass_blocks(setup, node, 1, bounties.STAGE_LIMITS[bounties.OPENED].seconds - 61)
