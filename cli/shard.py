@@ -144,6 +144,8 @@ finality = "finalized"
 coordinator = {coordinator}
 # Plans, by digest, that may give shares of its keys to other shards. Look at a plan (`bytewise key reshare --plan`) before.
 # approved_plans = ["0x..."]
+# Days after which it reminds you to have the shares dealt again (`bytewise key reshare`); 0: never.
+# refresh_days = 180
 
 # Who approves appraisal policies, and how many of them must.
 {governance}

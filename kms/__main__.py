@@ -88,8 +88,8 @@ def _serve(config: Path) -> int:
     settings = load_settings(ShardSettings, config, "shard")
     network = read_network(settings.network_file)
     reader = _reader(settings, network)
-    view = ChainKeyView(reader, accounts.address_of(settings.folder))
-    return serve_shard(settings, network.contracts, view, _simulator, ChainCeremonyView(reader))
+    view, ceremonies = ChainKeyView(reader, accounts.address_of(settings.folder)), ChainCeremonyView(reader)
+    return serve_shard(settings, network.contracts, view, _simulator, ceremonies, ceremonies.dealt_at)
 
 
 def _simulator(platform_file: Path) -> Quoter:

@@ -127,6 +127,9 @@ class ShardSettings:
     ceremonies."""
     approved_plans: tuple[Digest, ...] = ()
     """Digests of the ceremony plans that may give shares of this shard's keys to shards that the chain does not name."""
+    refresh_days: int = 180
+    """Days after which the shares in force should be dealt again; 0: never. The shard only reminds: log event `share.refresh_due`
+    and check `share_age` of `bytewise doctor` and `bytewise status`."""
     release_shares: bool = False
     """Whether the shard serves key epochs whose key enclaves rebuild (ADR-038): it gives them its share."""
     storage_key_file: Path | None = None
@@ -147,6 +150,8 @@ class ShardSettings:
             raise ConfigurationError("shard", f"finality {self.finality}")
         if self.production and self.finality != "finalized":
             raise ConfigurationError("shard", f"finality {self.finality} in production")
+        if self.refresh_days < 0:
+            raise ConfigurationError("refresh_days", f"{self.refresh_days}: 0 or more days")
         if self.production and not self.policy_governors:
             raise ConfigurationError("shard", "no policy_governors in production")
         try:

@@ -33,6 +33,7 @@ from chain.reads import records
 from chain.reads.epoch_endpoints import epoch_on_chain, pinned_epoch
 from chain.reads.records import Membership, MoneyTotals, PoolMember, PoolState, RegistryItem, RestakedTotals
 from chain.reads.restaking import RestakingReader
+from chain.reads.share_history import share_history
 
 
 class KeyEpochReader(RestakingReader):
@@ -79,6 +80,13 @@ class KeyEpochReader(RestakingReader):
         return bool(
             self.client.call("KeyEpochs", self.network.addresses.key_epochs, "isOpenForAudits", epoch, block=at_number(block))
         )
+
+    def shares_dealt_at(self, epoch: int, block: int) -> int | None:
+        """Unix seconds of the block that put the newest shares of an ACTIVE key epoch in force; None in any other state. It reads
+        the events of `KeyEpochs` since the deployment."""
+        if self.epoch_state(epoch, block) is not EpochState.ACTIVE:
+            return None
+        return int(share_history(self.client, self.network, epoch, block)[-1].since)
 
     def is_open_for_disputes(self, epoch: int, block: int) -> bool:
         """Whether a dispute may still need the key of an epoch at a block; False if there is no such epoch."""

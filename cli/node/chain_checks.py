@@ -18,7 +18,7 @@ from bytewise.storage.protection import Protection
 from chain.client.rpc import LOGS_PER_CALL_BLOCKS, ChainClient, at_number
 from chain.deployment.lengths import finality_s, measured_block_s
 from cli.node.roles import JUDGES, NodeRole
-from cli.node.shard_checks import policy, share
+from cli.node.shard_checks import policy, share, share_age
 from cli.node.view import CheckOfNode, NodeView
 from cli.output import ether
 from serving.chain_view import ChainReadiness
@@ -271,5 +271,5 @@ def checks_of(role: NodeRole) -> tuple[CheckOfNode, ...]:
     staked = (registration, stake) if role in (*JUDGES, NodeRole.OPERATOR) else ()
     paying = (balance,) if role not in (NodeRole.MONITOR, NodeRole.SHARD) else ()
     judging = (registered_measurement, key_shards, vote_time, protection) if role in JUDGES else ()
-    own = {NodeRole.OPERATOR: (serving,), NodeRole.SHARD: (share, policy)}.get(role, ())
+    own = {NodeRole.OPERATOR: (serving,), NodeRole.SHARD: (share, policy, share_age)}.get(role, ())
     return (*EVERYBODY, *staked, *paying, *judging, *own)

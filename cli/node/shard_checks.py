@@ -2,6 +2,7 @@
 
 import ssl
 from http import HTTPStatus
+from typing import Any
 
 import httpx2
 
@@ -10,10 +11,12 @@ from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.keys.epochs import EpochState, ShardInfo
 from bytewise.protocol.units import hex0x
+from bytewise.service.clock import SystemClock
 from bytewise.service.readiness import Check
 from bytewise.tee.policy import read_policy
 from cli.node.view import NodeView
 from kms.settings import ShardSettings
+from kms.shard.refresh import refresh_in_s, share_age_check
 from kms.storage import keyring
 from kms.storage.sealing import open_sealer
 
@@ -93,6 +96,22 @@ def policy(view: NodeView) -> Check:
     named = view.reader.snapshot(view.account, view.head).policy if final is None else final
     value = f"{hex0x(own)[:18]}…" + ("" if own == named else f", the chain names {hex0x(named)[:18]}…")
     return Check("policy", own == named, value, threshold, advice)
+
+
+def share_age(view: NodeView) -> Check:
+    """Whether the shares in force are young enough; people deal them again."""
+    return share_age_check(_settings(view), lambda epoch: view.reader.shares_dealt_at(epoch, view.head), SystemClock().now())
+
+
+def next_refresh(view: NodeView) -> list[dict[str, Any]]:
+    """The next time at which the shares should be dealt again, as an entry of what is due; none if that is past or never."""
+    settings = _settings(view)
+    if not settings.refresh_days or not settings.epoch_file.exists():
+        return []
+    epoch = keyring.load_document(settings.epoch_file).record.epoch
+    since = view.reader.shares_dealt_at(epoch, view.head)
+    left = 0 if since is None else refresh_in_s(settings, since, SystemClock().now())
+    return [{"kind": "refresh", "subject": f"epoch {epoch}", "in_s": left}] if left > 0 else []
 
 
 def _settings(view: NodeView) -> ShardSettings:

@@ -122,7 +122,7 @@ def _seats(view: NodeView, snapshot: Snapshot) -> list[dict[str, Any]]:
 
 def _of_database(view: NodeView, problems: list[Check], now: int) -> dict[str, Any]:
     if view.role is NodeRole.SHARD:
-        return {"did": {}, "due": []}
+        return {"did": {}, "due": _due_of_shard(view, problems)}
     try:
         clock = SystemClock()
         lease = NonceLease(view.database, clock, view.network.chain_id, view.account)
@@ -140,6 +140,18 @@ def _of_database(view: NodeView, problems: list[Check], now: int) -> dict[str, A
     due += sorted((each.deadline, "audit", hex0x(each.receipt_id)) for each in audits if each.state == "PENDING")
     listed = [{"kind": kind, "subject": subject, "in_s": deadline - now} for deadline, kind, subject in due if deadline > now]
     return {"did": did, "due": listed}
+
+
+def _due_of_shard(view: NodeView, problems: list[Check]) -> list[dict[str, Any]]:
+    """When the shares should be dealt again. Shares that are too old, or a chain that does not tell, are a problem."""
+    found = checked(shard_checks.share_age, view)
+    if not found.ok:
+        problems.append(found)
+        return []
+    try:
+        return shard_checks.next_refresh(view)
+    except BytewiseError:  # it answered a moment ago
+        return []
 
 
 def _of_attention(view: NodeView) -> dict[str, Any]:

@@ -53,6 +53,10 @@ class KeyChain(AuditDrawChain, Protocol):
         """Whether a dispute may still need the key of an epoch."""
         ...
 
+    def shares_dealt_at(self, epoch: int, block: int) -> int | None:
+        """Unix seconds of the block that put the newest shares of an ACTIVE key epoch in force; None in any other state."""
+        ...
+
 
 class ChainCeremonyView:
     """`CeremonyView` over the chain client."""
@@ -67,6 +71,10 @@ class ChainCeremonyView:
     def is_open_for_disputes(self, epoch: int) -> bool:
         """Whether a dispute may still need the key of the epoch, at the newest final block."""
         return self._chain.is_open_for_disputes(epoch, self._chain.head())
+
+    def dealt_at(self, epoch: int) -> int | None:
+        """When the newest shares of an ACTIVE epoch came in force, as of the newest final block, unix seconds; else None."""
+        return self._chain.shares_dealt_at(epoch, self._chain.head())
 
 
 class ChainKeyView:

@@ -35,6 +35,7 @@ from kms.shard.api import build_app, serve
 from kms.shard.chain_view import KeyView
 from kms.shard.listener import ChannelServer
 from kms.shard.process_hardening import harden_process
+from kms.shard.refresh import DealtAt, refresh_reminder
 from kms.shard.release import Shard
 from kms.storage import accounts, folder_lock, keyring
 from kms.storage.folder_lock import ShareReporter, ignore_share
@@ -105,12 +106,11 @@ def build_participant(settings: ShardSettings, contracts: Contracts, view: Cerem
 
 
 def serve_shard(
-    settings: ShardSettings, contracts: Contracts, view: KeyView, simulator: Simulator, ceremonies: CeremonyView | None = None
-) -> int:
-    """Serves until SIGTERM or SIGINT; returns the exit code. `simulator`: makes the quoter of a simulated run.
-
-    The function hardens the process first, however it was started.
-    """
+    settings: ShardSettings, contracts: Contracts, view: KeyView, simulator: Simulator, ceremonies: CeremonyView | None = None,
+    dealt_at: DealtAt | None = None,
+) -> int:  # fmt: skip
+    """Hardens the process, however it was started, and serves until SIGTERM or SIGINT; returns the exit code. `simulator`: makes
+    the quoter of a simulated run. `dealt_at`: when the shares in force were dealt, for a reminder to deal them again."""
     harden_process()
     # uvicorn raises the signal again after its shutdown. With this handler the process then exits with code 0.
     stop_on_signals()
@@ -134,6 +134,8 @@ def serve_shard(
             )
         else:
             stack.callback(open_channels(settings, shard, contracts.chain_id, simulator, clock).close)
+        if dealt_at is not None and settings.refresh_days:
+            stack.enter_context(refresh_reminder(settings, dealt_at, SystemClock()))
         _add_checks(readiness, settings, shard, contracts.chain_id)
         serve(
             build_app(shard, participant),

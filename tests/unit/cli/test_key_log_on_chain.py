@@ -79,6 +79,8 @@ def test_log_is_read_under_the_shares_of_its_time_if_chain_and_book_agree(site: 
     ]
     assert (first.version, second.version, second.since) == (0, 1, client.head().timestamp)
     assert share_history(client, book, 1, chain.head()) == book.dealt
+    assert chain.shares_dealt_at(1, chain.head()) == second.since > first.since and chain.shares_dealt_at(2, chain.head()) is None
+    assert chain.shares_dealt_at(1, client.head().number - 1) == first.since
     # Everything that the old holders released is of before: our clock says that enough time has passed.
     monkeypatch.setattr(SystemClock, "now", lambda _: second.since + LATE_S)
     assert_same_report(site, case, book, heirs)
