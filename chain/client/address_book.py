@@ -16,7 +16,7 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import Address, Digest
 from bytewise.service.files import replace_file, shown_name
 from chain.client.access import Chain
-from chain.client.artifacts import View
+from chain.client.artifacts import CONTRACTS, View, interface
 
 # Check that contracts refer to each other as the address book says.
 
@@ -198,6 +198,18 @@ def code_hashes(client: Chain, where: Sequence[Address]) -> tuple[CodeHash, ...]
             )
         found.append(CodeHash(at, Digest(keccak256(code))))
     return tuple(found)
+
+
+def contracts_of_other_releases(client: Chain, network: Network) -> list[str]:
+    """Contracts of the book, by the names of its fields, whose code is not what this release has compiled
+    (`chain.client.artifacts`)."""
+    compiled = {field_of(name): interface(name) for name in CONTRACTS}
+    if network.stake is StakeSource.EIGENLAYER:
+        compiled["stake_vault"] = interface("EigenLayerStake")
+    compiled |= dict.fromkeys(("short_timelock", "long_timelock"), interface("TimelockController"))
+    named = contracts(network)
+    codes = client.codes(list(named.values()))
+    return [name for name, code in zip(named, codes, strict=True) if not compiled[name.partition(" ")[0]].creates(code)]
 
 
 def verify_code(client: Chain, network: Network) -> Network:

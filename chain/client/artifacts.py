@@ -5,6 +5,7 @@ text. Contracts do not check a `string`, so bytes that are no UTF-8 become surro
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -107,6 +108,12 @@ class Reason(NamedTuple):
             return cls(entry["name"], {})
 
 
+_PREFIX = 4
+"""Bytes of runtime code that come before any immutable value."""
+_IMMUTABLE = re.compile(b"\x7f(\x00{32})")
+"""Place of an immutable value in creation code: PUSH32 and zeros, which the constructor replaces. A constant zero is PUSH0."""
+
+
 class Interface:
     """One contract's ABI and creation code."""
 
@@ -120,6 +127,18 @@ class Interface:
         self.functions = {entry["name"]: entry for entry in entries if entry["type"] == "function"}
         self.events = {_hash(entry): entry for entry in entries if entry["type"] == "event"}
         self.errors = {_hash(entry)[:4]: entry for entry in (*entries, *_BUILT_IN) if entry["type"] == "error"}
+
+    def creates(self, code: bytes) -> bool:
+        """Whether the creation code leaves this runtime code on the chain, with any immutable values."""
+        at = self.bytecode.find(code[:_PREFIX])
+        while code and at >= 0:
+            blank = bytearray(part := self.bytecode[at : at + len(code)])
+            for place in _IMMUTABLE.finditer(part):
+                blank[slice(*place.span(1))] = code[slice(*place.span(1))]
+            if blank == code:
+                return True
+            at = self.bytecode.find(code[:_PREFIX], at + 1)
+        return False
 
     def call(self, function: str, *arguments: Any) -> bytes:
         """Calldata. `MalformedValue` for arguments outside their types."""

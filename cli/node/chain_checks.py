@@ -13,8 +13,10 @@ from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
 from bytewise.protocol.units import ZERO_DIGEST, hex0x
 from bytewise.service.chain_head import MAX_AHEAD_S
 from bytewise.service.clock import SystemClock, monotonic_s
+from bytewise.service.installation import package_version
 from bytewise.service.readiness import Check
 from bytewise.storage.protection import Protection
+from chain.client.address_book import contracts_of_other_releases
 from chain.client.rpc import LOGS_PER_CALL_BLOCKS, ChainClient, at_number
 from chain.deployment.lengths import finality_s, measured_block_s
 from cli.node.roles import JUDGES, NodeRole
@@ -53,6 +55,19 @@ def contract_code(view: NodeView) -> Check:
     return Check(
         "contract_code", True, f"{addresses} contracts as the book says", "every code hash of the address book",
         "Take the address book from the network's deployer again.",
+    )  # fmt: skip
+
+
+def contract_release(view: NodeView) -> Check:
+    """Whether the contracts are those with which this release was built. The chain names no version of this program: it knows its
+    contracts, and the measurements of enclaves."""
+    version, book = package_version(), view.reader.network
+    other = contracts_of_other_releases(view.chain, book)
+    found = f"{len(book.code) - len(other)} of {len(book.code)} contracts are of release {version}"
+    return Check(
+        "contract_release", not other, found + (f", not {', '.join(other)}" if other else ""),
+        "all contracts as this release was built with them",
+        "Install the release that the network's deployer names (docs/guide/upgrade-a-node.md).",
     )  # fmt: skip
 
 
@@ -263,7 +278,7 @@ def _params(view: NodeView) -> ParamSet:
 
 GATES = (chain_id, contract_code)
 """The gates: if one fails, the other checks of the chain are not run."""
-EVERYBODY = (head_age, node_agreement, node_count, log_range, old_state, round_trip, clock)
+EVERYBODY = (contract_release, head_age, node_agreement, node_count, log_range, old_state, round_trip, clock)
 
 
 def checks_of(role: NodeRole) -> tuple[CheckOfNode, ...]:

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -23,7 +23,14 @@ CHECK_S = 60.0
 """Longest time of one check, in seconds: enough to hash a large model."""
 
 
-def doctor(config: NodeConfigOption = Path(SETTINGS), output: OutputOption = OutputFormat.TABLE) -> None:
+WebhookOption = Annotated[
+    str | None, typer.Option("--webhook", metavar="URL", help="Also connect to this receiver of alerts; nothing is sent.")
+]
+
+
+def doctor(
+    config: NodeConfigOption = Path(SETTINGS), webhook: WebhookOption = None, output: OutputOption = OutputFormat.TABLE
+) -> None:
     """Check everything that this node needs: chain, contracts, account, stake, enclave, model, DA, database, disk.
 
     The command sends and changes nothing, so it may run at any time, also beside the node. Each check shows the value found, the
@@ -39,7 +46,7 @@ def doctor(config: NodeConfigOption = Path(SETTINGS), output: OutputOption = Out
     view = NodeView(config)
     console = Console()
     found: list[Check] = []
-    for check in run_checks(view):
+    for check in run_checks(view, webhook):
         found.append(check)
         if output is OutputFormat.TABLE:
             _print(console, check)
@@ -48,12 +55,16 @@ def doctor(config: NodeConfigOption = Path(SETTINGS), output: OutputOption = Out
     raise typer.Exit(Exit.NOT_READY if failed else Exit.OK)
 
 
-def run_checks(view: "NodeView") -> "Iterator[Check]":
-    """Yields the result of each check of a node as the check ends. If a gate fails, the checks that depend on it are not run."""
+def run_checks(view: "NodeView", webhook: str | None = None) -> "Iterator[Check]":
+    """Yields the result of each check of a node as the check ends. If a gate fails, the checks that depend on it are not run.
+    `webhook`: a receiver of alerts to check, too.
+    """
     from bytewise.service.readiness import Check
     from cli.node import chain_checks, host_checks
 
     _ = view.settings, view.enclave  # every wrong setting is reported, and the command ends
+    if webhook is not None:
+        yield host_checks.webhook_check(webhook)
     yield from (checked(each, view) for each in host_checks.local_checks(view))
     gate = ""
     for function in (*chain_checks.GATES, *chain_checks.checks_of(view.role), *host_checks.chain_bound_checks(view)):

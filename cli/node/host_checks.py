@@ -5,14 +5,17 @@ import ctypes
 import secrets
 import shutil
 import socket
+import ssl
 import struct
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import httpx2
 
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.signing import SIGNER_TEST, labelled_preimage, preimage_digest, recover
 from bytewise.protocol.units import Digest, hex0x
@@ -322,6 +325,56 @@ def ports(view: NodeView) -> Check:
     return Check("ports", is_met, value, "free, or used by this node", "End the program that has the port, or name another port.")
 
 
+def metrics_page(view: NodeView) -> Check:
+    """Whether the running node answers a scrape of its metrics. Nothing answers before the start."""
+    at, threshold = view.settings.metrics, "a page of metrics while the node runs"
+    advice = "End the program that has the port of section [metrics], or name another port; `bytewise run` serves the page."
+    if at is None or _can_bind(at.host, at.port):
+        found = (
+            "no section [metrics]: nobody can watch this node" if at is None else f"not served now, {at.host}:{at.port} is free"
+        )
+        return Check("metrics", True, found, threshold, advice)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(at.host, at.host)
+    url = f"http://{f'[{host}]' if ':' in host else host}:{at.port}/metrics"
+    try:
+        answer = httpx2.get(url, timeout=CALL_S, trust_env=False)
+        is_page = answer.status_code == HTTPStatus.OK and "\nbytewise_up 1.0\n" in answer.text
+        found = (
+            f"{sum(map(_is_series, answer.text.splitlines()))} series" if is_page else f"no page of metrics: {answer.status_code}"
+        )
+    except httpx2.HTTPError as error:
+        is_page, found = False, type(error).__name__
+    return Check("metrics", is_page, f"{url}: {found}", threshold, advice)
+
+
+def _is_series(line: str) -> bool:
+    return line.startswith("bytewise_")
+
+
+def webhook_check(url: str) -> Check:
+    """Whether the receiver of alerts takes a connection, with TLS for https. Nothing is sent: a test alert would call people."""
+    try:
+        parts = urlsplit(url)
+        usual = {"http": 80, "https": 443}[parts.scheme]
+        port = parts.port or usual
+    except (ValueError, KeyError):
+        raise ConfigurationError("--webhook", "is no http or https address") from None
+    if not parts.hostname:
+        raise ConfigurationError("--webhook", "has no host")
+    found, is_met = f"{parts.hostname}:{port}", True
+    try:
+        with socket.create_connection((parts.hostname, port), timeout=CALL_S) as peer:
+            if parts.scheme == "https":
+                with ssl.create_default_context().wrap_socket(peer, server_hostname=parts.hostname) as channel:
+                    found += f", {channel.version()}"
+    except OSError as error:
+        is_met, found = False, f"{found}: {getattr(error, 'verify_message', '') or error.strerror or type(error).__name__}"
+    return Check(
+        "webhook", is_met, found, "a connection, with a valid certificate for https",
+        "Correct the address in Alertmanager's settings, or start the receiver; `amtool alert add` sends it a test.",
+    )  # fmt: skip
+
+
 def _is_running(view: NodeView) -> bool:
     """Whether a process of this node runs: it answers as this shard, or holds the lease of the account. A monitor has neither,
     so its ports count as its own."""
@@ -347,7 +400,7 @@ def _listeners(view: NodeView) -> Iterator[tuple[str, int]]:
 
 
 def _can_bind(host: str, port: int) -> bool:
-    with socket.socket() as probe:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
@@ -371,7 +424,7 @@ def local_checks(view: NodeView) -> tuple[CheckOfNode, ...]:
     serves = role in (NodeRole.SHARD, NodeRole.OPERATOR)
     return (
         *((signer, lease) if sends else ()), *((shard_account,) if role is NodeRole.SHARD else ()),
-        *((certificate,) if serves else ()), database, disk, time_service, memory, ports,
+        *((certificate,) if serves else ()), database, disk, time_service, memory, ports, metrics_page,
         *((backup_age,) if isinstance(view.settings, NodeSettings | OperatorSettings) and view.settings.backup else ()),
         *((da,) if sends else ()), *((enclave_answers,) if role in JUDGES else ()),
         *((cluster_answers,) if _has_bridge(view) else ()),

@@ -1,6 +1,9 @@
 """Checks of `bytewise doctor` and `status` that one role has: an operator that may serve, a shard with the share in force."""
 
+import http.server
+import re
 import socket
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,9 +12,13 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.units import Digest
 from bytewise.service.clock import SystemClock
+from bytewise.service.listener import serve_metrics
+from bytewise.service.metrics import Actor
+from bytewise.service.readiness import ReadinessRegistry
 from bytewise.storage.engine import open_database
 from bytewise.storage.nonce_lease import NonceLease
 from cli.demo.site import free_ports
@@ -126,6 +133,38 @@ def test_port_of_another_program_fails_unless_the_node_runs(operator: NodeView) 
         lease = NonceLease(open_database(made.db.location), SystemClock(), operator.network.chain_id, operator.account)
         lease.acquire()
         assert host_checks.ports(operator).ok
+
+
+def test_metrics_are_scraped_from_the_running_node_only(operator: NodeView) -> None:
+    made: Any = operator.settings
+    before = host_checks.metrics_page(operator)
+    assert before.ok and f":{made.metrics.port} is free" in before.value
+    with serve_metrics(made.metrics, Actor.OPERATOR, ReadinessRegistry()):
+        found = host_checks.metrics_page(operator)
+        assert found.ok and re.search(r"/metrics: [0-9]{2,} series$", found.value), found
+    with http.server.HTTPServer((made.metrics.host, made.metrics.port), http.server.BaseHTTPRequestHandler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        found = host_checks.metrics_page(operator)
+        other.shutdown()
+    assert not found.ok and "no page of metrics: 501" in found.value and "another port" in found.advice
+    unserved: Any = SimpleNamespace(settings=replace(made, metrics=None))
+    assert host_checks.metrics_page(unserved).ok and "nobody can watch" in host_checks.metrics_page(unserved).value
+
+
+def test_webhook_is_connected_to_and_gets_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as receiver:
+        port = receiver.getsockname()[1]
+        found = host_checks.webhook_check(f"http://127.0.0.1:{port}/secret-path")
+        with receiver.accept()[0] as peer:
+            assert found.ok and peer.recv(99) == b"" and "secret" not in str(found)
+        thread = threading.Thread(target=lambda: receiver.accept()[0].sendall(b"HTTP/1.1 400 no TLS"), daemon=True)
+        thread.start()
+        found = host_checks.webhook_check(f"https://127.0.0.1:{port}/secret-path")
+        assert not found.ok and f"127.0.0.1:{port}: " in found.value and "Alertmanager" in found.advice
+    assert "refused" in host_checks.webhook_check(f"http://127.0.0.1:{port}").value
+    for wrong in ("ftp://a", "ftp://a:21", "http://", "https://a:99999", "a"):
+        with pytest.raises(ConfigurationError, match="--webhook"):
+            host_checks.webhook_check(wrong)
 
 
 @pytest.mark.parametrize(
