@@ -81,7 +81,7 @@ NO_AMX := -mno-amx-tile -mno-amx-int8 -mno-amx-bf16
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF $(if $(shell grep -swm 1 amx_int8 $(CPUINFO)), \
 	-DCMAKE_C_FLAGS='$(NO_AMX)' -DCMAKE_CXX_FLAGS='$(NO_AMX)')
 
-.PHONY: help install demo test test-ray compiled check quick changed fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check bench-scale campaign networks units static soak-determinism soak-kms soak-contracts soak-node prove slither compose compose-test gossip-venv test-gossip clean contracts
+.PHONY: help install demo test test-ray compiled check quick changed fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check bench-scale campaign networks units static soak-determinism soak-kms soak-contracts soak-node soak-node-short prove slither compose compose-test gossip-venv test-gossip clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -136,6 +136,8 @@ check: install ## format, lint, types, layers, generated files, contracts, then 
 	@$(PY) $(CONTRACTS)/tools/reverts.py
 	@$(FORGE) test --no-match-path 'test/gas/*'
 	@PATH="$(NODE_BIN):$$PATH" $(PY) -m bench.chain --check
+	@echo '==> a network under faults, alone: its judge measures the load'
+	@$(MAKE) --no-print-directory soak-node-short
 	@echo '==> tests'
 	@$(MAKE) --no-print-directory --jobs=3 networks campaign compiled
 	@$(MAKE) --no-print-directory units
@@ -292,6 +294,12 @@ soak-contracts: install ## a million calls of everybody on all contracts, then p
 soak-node: install $(if $(DATABASE),$(POSTGRES_READY)) $(if $(WITH_GOSSIP),$(GOSSIP_READY)) ## a network under traffic, frauds and faults; what must hold is read from the chain; writes bench/results/soak-node.json (HOURS=2, or SECONDS=300; SEED=1, DATABASE=postgresql+psycopg://…, WITH_GOSSIP=1)
 	@$(PY) -m bench.soak_node $(if $(HOURS),--hours $(HOURS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(DATABASE),--database $(DATABASE)) $(if $(WITH_GOSSIP),--gossip $(GOSSIP)/bin/python) $(ARGS)
+
+# Nine faults that need nothing but this machine: SIGKILL of members and a shard, lies and cuts of RPC, reorganisations, errors of DA.
+soak-node-short: install ## `soak-node` for 90 seconds with nine faults; every check of the judge; `make check` runs it
+	@mkdir -p build
+	@$(PY) -m bench.soak_node --seconds 90 --seed 8 --out build/soak-node-short.json --only kill-member kill-enclave kill-shard \
+		kill-operator kill-watchtower rpc-lie rpc-drop reorganisation da-error
 
 slither: install $(ANALYSERS_READY) ## known mistakes in the contracts; what is found is explained in docs/evidence/contracts-analysis.md
 	@cd $(CONTRACTS) && PATH="$(CURDIR)/$(ANALYSERS)/bin:$(NODE_BIN):$(FORGE_BIN):$$PATH" FOUNDRY_PROFILE=campaign \

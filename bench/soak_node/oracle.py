@@ -301,6 +301,12 @@ def money(history: History) -> list[str]:
     return wrong
 
 
+def emptiness(receipts: int, frauds: int, faults: int) -> list[str]:
+    """What never happened, by counts: without it the other checks say nothing."""
+    counts = {"receipt was anchored": receipts, "fraud was planted": frauds, "fault was injected": faults}
+    return [f"no {what}" for what, count in counts.items() if not count]
+
+
 def overloads(loads: Sequence[tuple[float, float]], cores: int, step_s: float) -> list[Incident]:
     """Times in which the machine had too much work; `loads` are (second, load of the last minute)."""
     return [Incident(OVERLOADED, ALL, max(0.0, t - step_s), t + step_s) for t, load in loads if load > OVERLOAD * cores]

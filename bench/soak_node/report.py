@@ -62,6 +62,9 @@ class Judgement:
             "memory and descriptors": [wrong for life in self.lives for wrong in life.wrong()],
             "databases": [f"{name} grows {ratio} times as fast per receipt" for name, ratio in self.growth.items()
                           if ratio > flatness.GROWTH],
+            "emptiness": oracle.emptiness(
+                len(self.receipts), lines_of(campaign.network.planted), sum(campaign.injector.injected.values())
+            ),
             "end": [f"dispute {each.hex()[:8]} did not end in {LONGEST_DRAIN_S:.0f} s" for each in waiting],
         }  # fmt: skip
         return {name: lines[:LINES_KEPT] for name, lines in found.items()}

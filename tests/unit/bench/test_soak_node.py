@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from bench.soak_node import flatness, oracle
+from bench.soak_node.__main__ import RESULTS, arguments
 from bench.soak_node.campaign import Head, Record
 from bench.soak_node.faults import Incident
 from bench.soak_node.flatness import Sample
@@ -97,7 +98,28 @@ def test_what_the_machine_lacks_is_left_out() -> None:
     assert {each.kind for each in schedule(1, 300, chosen=frozenset({"kill-gossip"}))} == {"kill-gossip"}
 
 
+def test_short_run_of_make_check_has_the_same_faults_on_any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs alone, because the judge measures the load, and does not replace the committed figures."""
+    text = (ROOT / "Makefile").read_text()
+    recipe, check = (text.partition(f"\n{verb}:")[2].partition("\n\n")[0] for verb in ("soak-node-short", "check"))
+    words = recipe.replace("\\\n", " ").partition("-m bench.soak_node ")[2].split()
+    monkeypatch.setattr(sys, "argv", ["soak_node", *words])
+    options = arguments()
+    chosen, lacking = frozenset(options.only), frozenset(each.needs for each in KINDS.values() if each.needs)
+    faults = list(schedule(options.seed, options.seconds, lacking, chosen))
+    assert 75 <= options.seconds <= 90 and len(faults) == 9
+    assert faults == list(schedule(options.seed, options.seconds, chosen=chosen))
+    assert {"kill-member", "kill-shard", "rpc-lie", "reorganisation", "da-error"} <= {each.kind for each in faults}
+    assert options.out != RESULTS
+    assert [each for each in check.splitlines() if "soak" in each] == ["\t@$(MAKE) --no-print-directory soak-node-short"]
+
+
 # The judge.
+
+
+def test_run_in_which_nothing_happened_is_found() -> None:
+    assert oracle.emptiness(9, 3, 9) == [] and len(oracle.emptiness(0, 0, 0)) == 3
+    assert oracle.emptiness(9, 0, 9) == ["no fraud was planted"]
 
 
 def test_one_commitment_sent_again_is_one_vote() -> None:
