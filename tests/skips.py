@@ -2,8 +2,9 @@
 
 `tests/expected_skips.txt` has one test per line, or one function or module for all its tests; lines under `[without NAME]` count
 only where the environment variable NAME is unset. Those under `[without compiler]` count where the C engine is not built and
-could not be, those under `[without promtool]` or another of `PROGRAMS` where that program is not installed. A test that stops
-running is then a failure, never a smaller number that nobody reads.
+could not be, those under `[without promtool]` or another of `PROGRAMS` where that program is not installed, and those under
+`[without mount]` where no file system can be mounted. A test that stops running is then a failure, never a smaller number that
+nobody reads.
 """
 
 import os
@@ -40,12 +41,20 @@ def differences(skipped: frozenset[str], expected: frozenset[str]) -> list[str]:
     return unexpected + [f"in expected_skips.txt, but not skipped: {name}" for name in unused]
 
 
+def may_mount() -> bool:
+    """Whether this process has CAP_SYS_ADMIN, with which it may mount a file system."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff:"))
+    return bool(int(line.split()[1], 16) >> 21 & 1)
+
+
 def surroundings() -> frozenset[str]:
-    """Names of the set environment variables, `compiler` where the C engine is built or could be, and installed `PROGRAMS`."""
+    """Names of the set environment variables, `compiler` where the C engine is built or could be, `mount`, and installed
+    `PROGRAMS`."""
     library = (EXPECTED.parents[1] / "bytewise/inference/native").glob("_engine*.so")
     command = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
     # A compiler without an engine is no excuse: then the build is broken.
     found = {"compiler"} if any(library) or shutil.which(command) else set()
+    found |= {"mount"} if may_mount() else set()
     return frozenset(os.environ) | found | {program for program in PROGRAMS if shutil.which(program)}
 
 

@@ -253,6 +253,7 @@ class _Renewer(threading.Thread):
         self._lease = lease
         self._stop_process = stop
         self._over = threading.Event()
+        self._failed = ""
 
     def run(self) -> None:
         """Renews until `end`. Stops the process as soon as another process may hold the lease."""
@@ -278,9 +279,13 @@ class _Renewer(threading.Thread):
     def _renew(self) -> None:
         try:
             self._lease.renew()
+            self._failed = ""
         except Unavailable as error:
-            # The database is busy or away. The next renewal shows whether another process took the lease meanwhile.
-            telemetry.log_error("nonce_lease.renewal_failed", error)
+            # The database is busy, full or away. The next renewal shows whether another process took the lease meanwhile. Each
+            # reason is logged once: a disk may be full for hours.
+            if self._failed != str(error):
+                self._failed = str(error)
+                telemetry.log_error("nonce_lease.renewal_failed", error)
 
 
 def _leave_note(lease: NonceLease) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, select, update
 
-from bytewise.protocol.errors.actors import KeyInUse, LeaseLost, LeaseTaken
+from bytewise.protocol.errors.actors import KeyInUse, LeaseLost, LeaseTaken, TryAgain
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import read_transaction, write_transaction
@@ -54,6 +54,25 @@ def test_lease_is_renewed_while_its_process_is_busy(engine: Engine, clock: HandC
             with pytest.raises(LeaseTaken):
                 lease(engine, clock).acquire()
     assert lease(engine, clock).acquire() > 0, "and it is given back at the end"
+
+
+def test_renewal_that_fails_for_one_reason_is_logged_once(
+    engine: Engine, clock: HandClock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As on a full disk, for hours. After a renewal that succeeded, the same reason is new."""
+    mine, tries = lease(engine, clock), list[int]()
+    renew = mine.renew
+
+    def renew_where_there_is_room() -> int:
+        tries.append(len(tries))
+        if tries[-1] in (0, 1, 2, 4):
+            raise TryAgain("database", "database or disk is full")
+        return renew()
+
+    monkeypatch.setattr(mine, "renew", renew_where_there_is_room)
+    with hold_lease(mine, threading.Event()):
+        until(lambda: len(tries) > 5)
+    assert capsys.readouterr().err.count('"nonce_lease.renewal_failed"') == 2
 
 
 def test_process_that_lost_its_lease_ends_without_voting_or_retaking_it(engine: Engine, clock: HandClock) -> None:
