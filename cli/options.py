@@ -28,7 +28,12 @@ ReceiptArgument = Annotated[
 FromOption = Annotated[
     str | None, typer.Option("--from", help="Account that will sign elsewhere, 0x-hex: the call is tried in its name.")
 ]
-KeyOption = Annotated[Path | None, typer.Option("--key", help="Or: key file of that account, 0x-hex, readable by you alone.")]
+KeyOption = Annotated[
+    Path | None, typer.Option("--key", help="Or: key file of that account, hex or keystore, readable by you alone.")
+]
+PasswordFileOption = Annotated[
+    Path | None, typer.Option("--password-file", help="Where --key is a keystore: file with its password; else you are asked.")
+]
 DevnetOption = Annotated[int | None, typer.Option("--devnet-account", min=0, help="Or: this account of anvil.")]
 SendOption = Annotated[bool, typer.Option("--send", help="Sign with --key and send; without it nothing is sent.")]
 NodeConfigOption = Annotated[Path, typer.Option("--config", help="Settings file of the node (`bytewise init` writes it).")]
@@ -46,6 +51,7 @@ class CallOptions(NamedTuple):
     rpc: RpcOption = RPC_URLS
     sender: FromOption = None
     key: KeyOption = None
+    password_file: PasswordFileOption = None
     devnet_account: DevnetOption = None
     send: SendOption = False
     output: OutputOption = OutputFormat.TABLE

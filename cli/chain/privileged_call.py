@@ -10,6 +10,7 @@ from bytewise.protocol.errors.actors import ConfigurationError, RpcRefused
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Address, hex0x
+from cli.node.password import asked_password
 from cli.options import CallOptions
 from cli.output import OutputFormat, printable
 
@@ -60,7 +61,7 @@ def call_context(asked: CallOptions) -> CallContext:
     if sum(each is not None for each in (asked.sender, key, account)) > 1:
         raise ConfigurationError("account", "give one of --from, --key and --devnet-account")
     book = read_network(asked.network)
-    signer = signer_of(book.chain_id, key, account) if (key, account) != (None, None) else None
+    signer = signer_of(book.chain_id, key, account, asked.password_file) if (key, account) != (None, None) else None
     if asked.send and signer is None:
         raise ConfigurationError("--send", "needs the key of who sends: --key FILE")
     client = chain_of(asked.rpc, book.chain_id)
@@ -136,14 +137,16 @@ def send_creation(of: CallContext, contract: str, code: bytes, nonce: int, more:
         print(printable(f"{name} {value}"))
 
 
-def signer_of(chain_id: int, key: Path | None, devnet_account: int | None) -> "LocalSigner":
-    """The key of a file, or of an account of anvil. `ConfigurationError` if neither or both are given."""
+def signer_of(chain_id: int, key: Path | None, devnet_account: int | None, password_file: Path | None = None) -> "LocalSigner":
+    """The key of a file, or of an account of anvil. `ConfigurationError` if neither or both are given. The password of a keystore
+    is in its file, or a person types it."""
+    from bytewise.service.secret import read_secret
     from chain.sending.keys import devnet_signer, load_signer
 
     if (key is None) == (devnet_account is None):
         raise ConfigurationError("key", "give --key or --devnet-account, one of them")
     if key is not None:
-        return load_signer(key)
+        return load_signer(key, asked_password(key, None) if password_file is None else read_secret(password_file))
     assert devnet_account is not None, "one of the two is given"
     return devnet_signer(chain_id, devnet_account)
 

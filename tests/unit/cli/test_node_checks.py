@@ -28,6 +28,7 @@ from chain.client.address_book import read_network, write_network
 from chain.deployment.calls import measured
 from chain.deployment.deploy import set_measurement
 from chain.deployment.params import DEVNET, ETHER
+from chain.deployment.plan import DEVNET_SHAPE
 from chain.reads.reader import SnapshotReader
 from chain.reads.records import Membership
 from chain.sending.keys import open_signer, save_signer
@@ -400,6 +401,9 @@ def test_operator_needs_gas_a_full_batch_and_the_dearest_appeal() -> None:
     assert chain_checks.worst_case_wei(view) == required == OPERATOR_GAS * FEE_WEI + anchoring_wei + dearest
     assert price_wei > 0 and chain_checks.balance(seen(NodeRole.OPERATOR, balance_wei=required)).ok
     assert not chain_checks.balance(seen(NodeRole.OPERATOR, balance_wei=required - 1)).ok
+    # The figure of docs/guide/run-an-operator.md.
+    default_wei = SignerSettings(key_file=Path("account.key")).max_fee_wei
+    assert round(operator_required_wei(DEVNET, DEVNET_SHAPE.least_price_wei, default_wei) / ETHER, 4) == 1.0621
 
 
 @pytest.mark.parametrize(

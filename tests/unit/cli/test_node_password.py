@@ -13,6 +13,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import PREFIX, child_environment
 from cli.__main__ import main
+from cli.chain.privileged_call import signer_of
 from cli.node import run, supervisor
 from cli.node.roles import NodeRole
 from cli.node.supervisor import PasswordPipe
@@ -88,3 +89,20 @@ def test_operator_reads_the_pipe_with_its_password_once(tmp_path: Path) -> None:
     os.close(reader)
     said = ended.stdout + ended.stderr
     assert "operator.failed" in said and "the password is wrong" not in said, said
+
+
+def test_call_is_signed_with_a_keystore_and_its_password_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As guardian or curator of a network, whose keystore no settings name."""
+    prepare(tmp_path)
+    assert init(tmp_path, NodeRole.WATCHTOWER) == Exit.OK
+    node = tmp_path / "node"
+    keystore, password = node / "account.json", node / "account.password"
+    account = NodeView(node / "bytewise.toml").account
+    assert signer_of(31337, keystore, None, password).address == account
+    with pytest.raises(ConfigurationError, match="no terminal"):
+        signer_of(31337, keystore, None)
+    typed(monkeypatch, password.read_text())
+    assert signer_of(31337, keystore, None).address == account
+    password.write_text("wrong")
+    with pytest.raises(ConfigurationError, match="the password is wrong"):
+        signer_of(31337, keystore, None, password)
