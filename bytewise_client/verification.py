@@ -19,7 +19,7 @@ from bytewise_client.checks import Conclusion, ReceiptCheck, Rerun, Seen, Texts
 from bytewise_client.connection import Connection
 from bytewise_client.receipt_search import Found, SearchProgress, find_receipt
 from bytewise_client.saved_answer import Choice, SavedAnswer
-from bytewise_client.shown_members import compare_answer, compare_choice, compare_rest, expected_answer
+from bytewise_client.shown_members import Comparison, compare_answer, compare_choice, compare_rest, expected_answer
 
 _NO_TEXT = ReceiptCheck("shown answer", checks.UNKNOWN, "the file has only the opening: no shown text to compare")
 
@@ -125,7 +125,8 @@ class _Verifier(NamedTuple):
         if search.found is None and not search.unread and standing.dispute is None:
             return Seen(identifier, [], missing)
         if search.found is None:
-            return Seen(identifier, [], checks.without_list(standing, missing, None), standing)
+            uncompared = Comparison(unchecked=["choices"]) if self._shows_choices(choice) else None
+            return Seen(identifier, [], checks.without_list(standing, missing, None, uncompared), standing)
         seen = self._check(search.found, choice, Seen(identifier, [], missing, standing))
         opened = next((each.result == checks.PASS for each in seen.checks if each.name == "opening"), None)
         points = checks.completeness(self.connection, search.found, standing, opened, seen.outcome)
@@ -133,6 +134,10 @@ class _Verifier(NamedTuple):
         if search.found.is_listed or seen.end.exit is Exit.MISMATCH:
             return seen
         return seen._replace(end=checks.without_list(standing, missing, seen.outcome, seen.shown))
+
+    def _shows_choices(self, choice: Choice | None) -> bool:
+        shown = [None if self.saved is None else self.saved.shown, None if choice is None else choice.shown]
+        return any("choices" in each for each in shown if each is not None)
 
     def _check(self, found: Found, choice: Choice | None, seen: Seen) -> Seen:
         """Checks a receipt that was found; `seen` has its state on the chain."""
@@ -178,6 +183,8 @@ class _Verifier(NamedTuple):
         shown = compare_answer(choice.shown, expected, f"answers[{choice.place}]" if is_several else "")
         if is_several and choice.payload is not None:
             shown.merge(compare_choice(self.saved.shown, choice.place, expected))
+        elif is_several and "choices" in self.saved.shown:
+            shown.unchecked.append(f"choices[{choice.place}]")
         if is_several and not self.is_whole:
             shown.unchecked.append("what the file has beside this choice")
         seen.checks.append(checks.check_shown(shown, words is not None))

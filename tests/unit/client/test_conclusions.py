@@ -1,5 +1,6 @@
 """What `bytewise verify` concludes from what it has seen, without a network."""
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -11,12 +12,15 @@ from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import TryAgain
-from bytewise.protocol.records.receipt import Mode, SignedReceipt
+from bytewise.protocol.records.answer import completion, several
+from bytewise.protocol.records.receipt import Mode, SignedReceipt, receipt_id
 from bytewise.protocol.records.statements import Verdict
-from bytewise.protocol.units import U8, U64
+from bytewise.protocol.units import U8, U64, Digest
+from bytewise_client import checks, verification
 from bytewise_client.checks import ReceiptCheck, Rerun, Standing, conclude, public_checks, without_list
 from bytewise_client.connection import Accept, Connection
-from bytewise_client.receipt_search import Found
+from bytewise_client.receipt_search import Found, Search
+from bytewise_client.saved_answer import parse_answer
 from bytewise_client.shown_members import Comparison
 from tests.fixtures.builders import ANCHOR, NOW
 from tests.fixtures.snapshot_builders import case
@@ -70,10 +74,10 @@ def _seen(entry: SignedReceipt, blob: bytes) -> dict[str, ReceiptCheck]:
 def test_lapse_that_the_chain_accepts_decides_no_conclusion(changes: dict[str, Any]) -> None:
     seen = checked(**changes)
     assert seen["record"].result == "WARN" and "R-" in seen["record"].detail
-    checks = list(seen.values())
-    assert conclude(checks, UNDISPUTED, SAME_BYTES, None).word == "VERIFIED"
-    assert conclude(checks, UNDISPUTED._replace(dispute=UPHELD), None, None).word == "UPHELD"
-    assert conclude(checks, UNDISPUTED, None, None).word == "INCONCLUSIVE"
+    all_checks = list(seen.values())
+    assert conclude(all_checks, UNDISPUTED, SAME_BYTES, None).word == "VERIFIED"
+    assert conclude(all_checks, UNDISPUTED._replace(dispute=UPHELD), None, None).word == "UPHELD"
+    assert conclude(all_checks, UNDISPUTED, None, None).word == "INCONCLUSIVE"
 
 
 def test_defect_of_a_late_receipt_decides_the_conclusion() -> None:
@@ -98,3 +102,70 @@ def test_verdicts_of_others_do_not_cover_an_uncompared_text() -> None:
     assert all("was not compared" in end.reason for end in ends)
     assert conclude([], audited, None, None).exit == conclude([], audited, None, Comparison(unchecked=["service_tier"])).exit == 0
     assert without_list(audited._replace(dispute=UPHELD), ends[0], None, None).exit == 0
+
+
+class OpenedModel:
+    """A model whose re-execution always gives the same bytes (`Model` and `VerifyTokenizer`)."""
+
+    def text(self, token_ids: tuple[int, ...], stop_strings: tuple[str, ...] = ()) -> str:
+        return bytes(token_ids).decode(errors="replace")
+
+    text_with_control = text
+
+    @property
+    def tokenizer(self) -> Any:
+        return self
+
+    def rerun(self, _receipt: Any, _payload: Any) -> Rerun:
+        return SAME_BYTES
+
+
+def whole_answer(seq: int) -> dict[str, Any]:
+    """An answer as its client gets it."""
+    request = WORLD.request(seq)
+    truth = WORLD.engine.generate(request)
+    signed = WORLD.sign(WORLD.receipt(seq, request, truth))
+    payload = WORLD.payload(request, truth.output)
+    words: Any = OpenedModel()
+    return completion(receipt_id(ANCHOR, signed.receipt), signed, payload, WORLD.environment, words, "")
+
+
+def named_only(seq: int) -> dict[str, Any]:
+    return {"receipt": {"receipt_id": whole_answer(seq)["receipt"]["receipt_id"]}}
+
+
+LIE = {"index": 1, "message": {"role": "assistant", "content": "a lie"}}
+
+
+@pytest.mark.parametrize("is_found", [True, False])
+@pytest.mark.parametrize(
+    ("file", "named"),
+    [
+        ({"choices": [LIE], "answers": [named_only(1)]}, 1),
+        ({**several([whole_answer(1), whole_answer(2)]), "answers": [whole_answer(1), named_only(2)]}, 2),
+        ({"choices": [LIE], **named_only(1)}, 1),
+    ],
+)
+def test_file_with_an_uncompared_choice_is_not_verified(
+    monkeypatch: pytest.MonkeyPatch, file: dict[str, Any], named: int, is_found: bool
+) -> None:
+    """Whatever the chain says about the receipt that the file names."""
+    header, listed = WORLD.batch((WORLD.answered(1), WORLD.answered(2)))
+    receipts = verify_batch(ANCHOR, header, encode(listed), WORLD.environment, frozenset({1})).receipts
+    lists = {receipt_id(ANCHOR, each.signed.receipt): Found(header, each, WORLD.environment, 1) for each in receipts}
+
+    def find_receipt(_connection: Connection, identifier: Digest, *_: object) -> Search:
+        return Search(lists[identifier] if is_found else None, () if is_found else (TryAgain("da", "is away"),), (), 1)
+
+    nothing: Any = None
+    monkeypatch.setattr(verification, "find_receipt", find_receipt)
+    monkeypatch.setattr(checks, "chain_standing", lambda *_: UNDISPUTED._replace(dispute=UPHELD))
+    monkeypatch.setattr(checks, "completeness", lambda *_: None)
+    monkeypatch.setattr(checks, "public_checks", lambda *_: [])
+    saved, identifier = parse_answer(json.dumps(file).encode()), list(lists)[named - 1]
+    found = verification.verify_answer(nothing, saved, lambda _: OpenedModel())
+    code = 3 if is_found else 5
+    assert found.end.exit == code and "was not compared" in found.end.reason, found.end
+    alone = verification.verify_receipt(nothing, identifier, saved, lambda _: OpenedModel())
+    assert alone.end.exit == code and "was not compared" in alone.end.reason, alone.end
+    assert verification.verify_receipt(nothing, identifier).end.word == "UPHELD"
