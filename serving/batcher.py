@@ -1,9 +1,9 @@
 """Brings signed receipts to the chain in batches: list to DA, header to `ReceiptAnchor` (design section 5).
 
-There is one open batch at a time, because the contract requires first_seq = last_seq + 1. The header is stored before it is sent,
-so that after a crash the same header is sent again. The chain, not the store, decides whether a batch is anchored. A batch with a
-receipt that can no longer be posted is discarded once none of its transactions can be mined; the next batch skips that number.
-`BatchDuties` answers demands about anchored batches and releases their collateral.
+One batch is sent at a time, because the contract requires first_seq = last_seq + 1. The header is stored before it is sent, so
+that the same header is sent again after a crash or a reorganisation. The chain, not the store, decides whether a batch is
+anchored. A batch with a receipt that can no longer be posted is discarded once none of its transactions can be mined; the next
+batch skips that number. `BatchDuties` answers demands about anchored batches and releases their collateral.
 """
 
 import itertools
@@ -325,30 +325,38 @@ class Batcher:
         self.receipt_store.forget_answers(oldest_kept)
 
     def _finish_anchored(self, readiness: Readiness) -> None:
-        header = self.receipt_store.open_batch()
-        if header is not None and readiness.last_seq >= header.first_seq + header.count - 1:
+        """Makes the store's batches those of the chain: a reorganisation may have taken batches back, and their transactions may
+        revert in the new blocks."""
+        reopened = self.receipt_store.reopen(readiness.last_seq)
+        if reopened:
+            telemetry.log("batch.reopened", batches=reopened, last_seq=readiness.last_seq, block=readiness.number)
+        for header in self.receipt_store.open_batches():
+            if readiness.last_seq < header.first_seq + header.count - 1:
+                break
             self.receipt_store.anchored(header.first_seq)
             metrics.BATCHES_ANCHORED.inc()
             telemetry.log("batch.anchored", first_seq=header.first_seq, count=header.count, block=readiness.number)
 
     def _publish(self, readiness: Readiness) -> None:
-        """Sends the stored batch that is not anchored yet. If it is too late and cannot be mined any more, it sends a new batch
-        instead."""
-        header = self.receipt_store.open_batch()
-        if header is not None:
+        """Sends the oldest stored batch that is not anchored. The sender posts no header twice, so a batch that only a lagging
+        node does not show is safe. If the batch is too late and no open one can be mined any more, a new batch is sent."""
+        opened = self.receipt_store.open_batches()
+        if opened:
+            header = opened[0]
             until = self._sendable(header, readiness)
             if until is None or readiness.timestamp <= until.at:
                 self._send(header, readiness, until)
                 return
             # Never have two batches with one first number: the chain could take either, but the store has the list of only one.
-            if not self.sender.withdraw_batch(header):
+            if not all(self.sender.withdraw_batch(each) for each in opened):
                 telemetry.log("batch.expired", first_seq=header.first_seq, why=until.why)
                 return
-            self.receipt_store.discard(header)
-            telemetry.log("batch.discarded", first_seq=header.first_seq, why=until.why)
-        header = self._build(readiness)
-        if header is not None:
-            self._send(header, readiness, self._sendable(header, readiness))
+            for each in reversed(opened):
+                self.receipt_store.discard(each)
+                telemetry.log("batch.discarded", first_seq=each.first_seq, why=until.why)
+        built = self._build(readiness)
+        if built is not None:
+            self._send(built, readiness, self._sendable(built, readiness))
 
     def _send(self, header: BatchHeader, readiness: Readiness, until: SendLimit | None) -> None:
         self.sender.anchor(header, FEE_MARGIN * header.count * readiness.price_wei, until.at if until else 0)

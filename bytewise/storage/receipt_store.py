@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Engine, delete, insert, select, update
+from sqlalchemy import Connection, Engine, delete, func, insert, select, update
 
 from bytewise.ports import Clock
 from bytewise.protocol import encoding
@@ -195,7 +195,7 @@ class ReceiptStore:
 
     def discard(self, header: BatchHeader) -> None:
         """Deletes a batch that cannot be mined any more, so that its receipts can be put into another. `StoreCorrupt` if it is
-        not the newest batch, or is anchored."""
+        no such batch, or is anchored. Later batches are discarded before."""
         first = header.first_seq
         same = (OwnBatchRow.first_seq == first, OwnBatchRow.header == encoding.encode(header), OwnBatchRow.state == BUILT)
         with write_transaction(self._engine) as connection:
@@ -206,12 +206,17 @@ class ReceiptStore:
             )
 
     def open_batch(self) -> BatchHeader | None:
-        """The batch that was built and is not known to be anchored. It is the newest one, because the next is built only after it
-        is anchored."""
-        query = select(OwnBatchRow.header, OwnBatchRow.state).order_by(OwnBatchRow.first_seq.desc()).limit(1)
+        """The oldest batch that was built and is not known to be anchored."""
+        return next(iter(self.open_batches(1)), None)
+
+    def open_batches(self, limit: int | None = None) -> tuple[BatchHeader, ...]:
+        """The batches that were built and are not known to be anchored, oldest first: all, or at most `limit`. They are the
+        newest ones. There is more than one only after a reorganisation took batches back (`reopen`)."""
+        row = OwnBatchRow
+        anchored = select(row.first_seq).where(row.state == ANCHORED).order_by(row.first_seq.desc()).limit(1).scalar_subquery()
+        query = select(row.header).where(row.first_seq > func.coalesce(anchored, 0)).order_by(row.first_seq).limit(limit)
         with read_transaction(self._engine) as connection:
-            row = connection.execute(query).one_or_none()
-        return encoding.decode(BatchHeader, row.header) if row is not None and row.state == BUILT else None
+            return tuple(encoding.decode(BatchHeader, raw) for raw in connection.execute(query).scalars())
 
     def list_data(self, first_seq: int) -> bytes | None:
         """The list bytes of an own batch."""
@@ -224,6 +229,12 @@ class ReceiptStore:
         change = update(OwnBatchRow).where(OwnBatchRow.first_seq == first_seq).values(state=ANCHORED)
         with write_transaction(self._engine) as connection:
             connection.execute(change)
+
+    def reopen(self, last_seq: int) -> int:
+        """Marks the batches behind this number, which the chain does not show any more, as not anchored. Returns how many."""
+        taken_back = update(OwnBatchRow).where(OwnBatchRow.first_seq > last_seq, OwnBatchRow.state == ANCHORED)
+        with write_transaction(self._engine) as connection:
+            return int(connection.execute(taken_back.values(state=BUILT)).rowcount)
 
     def _issue_one(self, connection: Connection, key: Digest, each: IssuedReceipt) -> None:
         seq, now, expected = each.signed.receipt.seq, self._clock.now(), self._next(connection)

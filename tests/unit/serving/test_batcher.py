@@ -328,15 +328,44 @@ def test_a_number_without_a_receipt_is_skipped(scene: BatchScene, lost: list[int
 
 
 def test_receipt_signed_while_a_batch_is_built_is_not_lost(scene: BatchScene) -> None:
-    """And a reorganisation that takes a batch back leaves no gap behind the receipt store's own."""
     scene.issue(2)
     scene.batcher().tick()
     scene.last_seq = 2
-    scene.batcher().tick()
     scene.issue(1)
-    scene.last_seq = 0
     scene.batcher().tick()
     assert kinds(scene, scene.sent[-1]) == [(3, "Receipt")]
+
+
+def test_batches_that_a_reorganisation_took_back_are_sent_again_in_order(scene: BatchScene) -> None:
+    scene.issue(5)
+    for last_seq in (0, 3, 5):
+        scene.last_seq = last_seq
+        scene.batcher().tick()
+    first, second = scene.sent
+    assert scene.receipt_store.open_batch() is None
+    scene.issue(1)
+    for last_seq in (0, 0, 3, 5):
+        scene.last_seq = last_seq
+        scene.batcher().tick()
+    assert scene.sent[2:5] == [first, first, second] and kinds(scene, scene.sent[5]) == [(6, "Receipt")]
+    assert scene.sent[5:] == [scene.receipt_store.open_batch()]
+
+
+def test_batches_that_were_taken_back_for_too_long_are_built_anew(scene: BatchScene) -> None:
+    scene.issue(3)
+    scene.issue(2, ttl_s=2 * TTL_S)
+    for last_seq in (0, 3, 5):
+        scene.last_seq = last_seq
+        scene.batcher().tick()
+    scene.last_seq, scene.timestamp, scene.on_its_way = 0, NOW + TTL_S, True
+    scene.batcher().tick()
+    assert len(scene.sent) == 2 and scene.receipt_store.open_batch() == scene.sent[0], "both may still be mined"
+    scene.on_its_way = False
+    scene.batcher().tick()
+    assert kinds(scene, scene.sent[2]) == [(seq, "EmptyLeaf") for seq in (1, 2, 3)]
+    scene.last_seq = 3
+    scene.batcher().tick()
+    assert kinds(scene, scene.sent[3]) == [(4, "Receipt"), (5, "Receipt")]
 
 
 def test_every_skipped_number_is_in_the_journal_with_its_reason(scene: BatchScene) -> None:

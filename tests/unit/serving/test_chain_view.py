@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -232,3 +233,28 @@ def test_number_two_of_three_is_late_and_the_third_is_anchored(tmp_path: Path) -
         members = verify_list(network.anchor_domain, header, decode(ReceiptList, scene.get(header.locator)))
         assert [type(each.signed.record).__name__ for each in members] == ["Receipt", "EmptyLeaf", "Receipt"]
         assert view.read().last_seq == 3 and scene.receipt_store.open_batch() is None
+
+
+def test_batch_that_a_lagging_node_does_not_show_is_not_sent_twice(tmp_path: Path) -> None:
+    migrate(f"sqlite:///{tmp_path / 'db'}")
+    with running_anvil() as anvil:
+        network = deployed(anvil)
+        scene = BatchScene(tmp_path, timestamp=anvil.client.head().timestamp)
+        operator, chain = sender(anvil, network, OPERATOR, tmp_path), reader(anvil, network)
+        view = ChainReadiness(chain, OPERATOR.address, ENVIRONMENT.digest, MODEL, MAX_FEE_WEI)
+        scene.domain = network.anchor_domain
+        scene.issue(2)
+        batcher, before = dataclasses.replace(scene.batcher(), chain=view, sender=operator), view.read()
+        batcher.tick()
+        pump(anvil, [operator])
+        batcher.tick()
+        assert view.read().last_seq == 2 and scene.receipt_store.open_batch() is None
+        nonce = anvil.client.nonce(OPERATOR.address)
+        lagging = SimpleNamespace(read=lambda: before, anchorable_for=view.anchorable_for)
+        for _ in range(3):
+            dataclasses.replace(batcher, chain=lagging).tick()
+            pump(anvil, [operator])
+        assert scene.receipt_store.open_batch() is not None
+        batcher.tick()
+        assert scene.receipt_store.open_batch() is None and anvil.client.nonce(OPERATOR.address) == nonce
+        assert [row.state for row in operator.transactions.outbox.all()] == [OutboxState.CONFIRMED]
