@@ -23,6 +23,10 @@ MAX_FILES = 4096
 MAX_FILE_BYTES = 32 * 1024
 """A receipt with its locator takes a few kilobytes."""
 
+MAX_PROMISE_S = 7 * 86_400
+"""Most seconds from the time of a file to the `anchorBy` of its receipt. The contract does not bound `anchorBy`, and no anchor
+can be demanded before it."""
+
 
 class _File(NamedTuple):
     """Identity of a file. A changed file is read again, because it may have been read while it was being copied."""
@@ -30,6 +34,11 @@ class _File(NamedTuple):
     name: str
     changed_ns: int
     size: int
+
+    @property
+    def changed_at(self) -> int:
+        """When the file was changed, Unix seconds."""
+        return self.changed_ns // 10**9
 
 
 class ReceiptInbox:
@@ -47,17 +56,18 @@ class ReceiptInbox:
         """All receipts in the folder, each with the operator's valid signature."""
         names = sorted(path.name for path in self._folder.glob("*.json"))[:MAX_FILES]
         files = [file for file in map(self._stat, names) if file is not None]
-        self._read = {file: self._read[file] if file in self._read else self._open(file.name) for file in files}
+        self._read = {file: self._read[file] if file in self._read else self._open(file) for file in files}
         return dict(found for found in self._read.values() if found is not None)
 
     def prune(self, before: int) -> int:
         """Deletes the files of receipts that had to be anchored before a Unix second, and unreadable files of that age.
 
-        Returns how many. Nobody can dispute, demand or report such a receipt any more.
+        Returns how many. Nobody can dispute, demand or report such a receipt any more. A receipt that promises more than
+        `MAX_PROMISE_S` goes as if it promised only so much.
         """
         gone = 0
         for file, found in list(self._read.items()):
-            at = found[1].receipt.anchor_by if found is not None else file.changed_ns // 10**9
+            at = file.changed_at if found is None else min(found[1].receipt.anchor_by, file.changed_at + MAX_PROMISE_S)
             if at < before and self._stat(file.name) == file:
                 (self._folder / file.name).unlink(missing_ok=True)
                 gone += 1
@@ -70,7 +80,8 @@ class ReceiptInbox:
             return None
         return _File(name, found.st_mtime_ns, found.st_size)
 
-    def _open(self, name: str) -> tuple[Digest, SignedReceipt] | None:
+    def _open(self, stored: _File) -> tuple[Digest, SignedReceipt] | None:
+        name = stored.name
         try:
             with (self._folder / name).open("rb") as file:
                 data = file.read(MAX_FILE_BYTES + 1)
@@ -85,4 +96,7 @@ class ReceiptInbox:
             telemetry.log_error("inbox.refused", fault, file=name)
             return None
         telemetry.log("inbox.accepted", file=name, receipt=found[0])
+        anchor_by = signed.receipt.anchor_by
+        if anchor_by > stored.changed_at + MAX_PROMISE_S:
+            telemetry.log("inbox.promise_too_late", file=name, receipt=found[0], anchor_by=anchor_by)
         return found

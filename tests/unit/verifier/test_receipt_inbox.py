@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,14 +11,15 @@ from sqlalchemy import Engine
 
 from bytewise.protocol.encoding import to_json
 from bytewise.protocol.records.receipt import SignedReceipt
+from bytewise.protocol.units import U64
 from bytewise.service.housekeeping import HousekeepingSettings
 from bytewise.storage.engine import open_database
 from bytewise.storage.housekeeper import housekeeping_job
 from bytewise.storage.retention import Horizon
 from tests.fixtures.builders import ANCHOR
 from tests.fixtures.metric_values import value_of
-from tests.fixtures.verifier.verifier_fixture import VerifierFixture
-from verifier.watch.receipt_inbox import ReceiptInbox
+from tests.fixtures.verifier.verifier_fixture import WORLD, VerifierFixture
+from verifier.watch.receipt_inbox import MAX_PROMISE_S, ReceiptInbox
 
 DISPUTE_S, STAKE_S = 1_000, 2_000
 
@@ -34,6 +36,7 @@ def folder(tmp_path: Path, signed: SignedReceipt) -> Path:
     made = tmp_path / "inbox"
     made.mkdir()
     (made / "receipt.json").write_text(json.dumps(to_json(signed)))
+    os.utime(made / "receipt.json", (signed.receipt.issued_at,) * 2)
     (made / "broken.json").write_text("{")
     (made / "notes.txt").write_text("mine")
     return made
@@ -50,6 +53,21 @@ def test_receipt_goes_once_nothing_can_be_done_with_it(folder: Path, signed: Sig
     assert inbox.prune(at) == 0 and len(names(folder)) == 3
     assert inbox.prune(at + 1) == 2 and names(folder) == ["notes.txt"]
     assert inbox.receipts() == {} and inbox.prune(at + 1) == 0
+
+
+def test_promise_without_bound_is_logged_once_and_not_kept_for_ever(
+    folder: Path, signed: SignedReceipt, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "broken.json").unlink()
+    endless = WORLD.sign(replace(signed.receipt, anchor_by=U64(2**64 - 1)))
+    (folder / "receipt.json").write_text(json.dumps(to_json(endless)))
+    at = int(signed.receipt.issued_at)
+    os.utime(folder / "receipt.json", (at, at))
+    inbox = ReceiptInbox(folder, ANCHOR)
+    assert [len(inbox.receipts()) for _ in range(2)] == [1, 1]
+    assert capfd.readouterr().err.count("inbox.promise_too_late") == 1
+    assert inbox.prune(at + MAX_PROMISE_S) == 0
+    assert inbox.prune(at + MAX_PROMISE_S + 1) == 1 and names(folder) == ["notes.txt"]
 
 
 def test_file_that_changed_since_it_was_read_stays(folder: Path, signed: SignedReceipt) -> None:
