@@ -17,6 +17,7 @@ from bytewise.protocol.errors.records import ClientSignatureBad, PlaintextNotCan
 from bytewise.protocol.records.compare import Divergence, DivergenceClass
 from bytewise.protocol.records.opening import verify_opening
 from bytewise.protocol.records.preflight import Preflight, PreflightSubject, preflight
+from bytewise.protocol.records.receipt import SignedReceipt, verify_receipt
 from bytewise.protocol.records.seal import Payload, envelope_hash, pad
 from bytewise.protocol.records.statements import AuditOutcome, Verdict
 from bytewise.protocol.suites import kind_of
@@ -283,6 +284,26 @@ def not_found(search: Search) -> Conclusion:
     if search.faulty:
         reason = f"no list that fits its batch has this receipt; {len(search.faulty)} lists do not fit ({search.faulty[0]})"
     return Conclusion("NOT FOUND", Exit.NOT_FOUND, reason)
+
+
+def with_promise(connection: Connection, signed: SignedReceipt, identifier: Digest, head: int, missing: Conclusion) -> Conclusion:
+    """The conclusion for a receipt of a file that no list has. It names an `anchorBy` that is later than the longest delay of the
+    network: the contract does not bound `anchorBy`, and no anchor can be demanded before it."""
+    receipt = signed.receipt
+    try:
+        if verify_receipt(connection.network.anchor_domain, signed) != identifier:
+            return missing
+    except Fault:
+        return missing
+    snapshot = connection.reader.snapshot(ZERO_ADDRESS, head)
+    longest = connection.reader.params(snapshot.params_version, head).times.max_anchor_delay
+    if receipt.anchor_by <= min(receipt.issued_at, snapshot.timestamp) + longest:
+        return missing
+    why = (
+        f"its anchorBy, {receipt.anchor_by}, is more than maxAnchorDelay ({longest} s) after its issuedAt or the chain's time: "
+        "no anchor can be demanded before it, so until then the receipt binds nothing"
+    )
+    return missing._replace(reason=f"{missing.reason}; {why}")
 
 
 def _mismatch(outcome: Rerun) -> str:

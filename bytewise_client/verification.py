@@ -122,6 +122,8 @@ class _Verifier(NamedTuple):
         """Finds a receipt and checks it. If no list has it, uses the chain alone."""
         search = find_receipt(self.connection, identifier, self.progress, None if choice is None else choice.signed)
         standing, missing = checks.chain_standing(self.connection, search, identifier), checks.not_found(search)
+        if choice is not None and choice.signed is not None and (search.found is None or not search.found.is_listed):
+            missing = checks.with_promise(self.connection, choice.signed, identifier, search.head, missing)
         if search.found is None and not search.unread and standing.dispute is None:
             return Seen(identifier, [], missing)
         if search.found is None:

@@ -12,7 +12,7 @@ from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import TryAgain
-from bytewise.protocol.records.answer import completion, several
+from bytewise.protocol.records.answer import completion, receipt_members, several
 from bytewise.protocol.records.receipt import Mode, SignedReceipt, receipt_id
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import U8, U64, Digest
@@ -32,6 +32,7 @@ UPHELD = case(phase=Phase.FINAL, verdict=Verdict.UPHELD)
 UNDISPUTED = Standing(True, "", None, {"match": 0, "mismatch": 0}, "")
 SAME_BYTES = Rerun(None, "", "", ())
 LOCATOR = "eigenda:standard:0x02ab"
+DELAY_S = 60
 
 
 def checked(locator: str = LOCATOR, blob: bytes = b"", named: bytes = b"", **changes: Any) -> dict[str, ReceiptCheck]:
@@ -137,6 +138,16 @@ def named_only(seq: int) -> dict[str, Any]:
 LIE = {"index": 1, "message": {"role": "assistant", "content": "a lie"}}
 
 
+def connection_at(timestamp: int) -> Connection:
+    """A connection to a chain that has this time and a longest anchoring delay."""
+    reader: Any = SimpleNamespace(
+        snapshot=lambda *_: SimpleNamespace(timestamp=timestamp, params_version=1),
+        params=lambda *_: SimpleNamespace(times=SimpleNamespace(max_anchor_delay=DELAY_S)),
+    )
+    nothing: Any = None
+    return Connection(NETWORK, reader, nothing, nothing, nothing)
+
+
 @pytest.mark.parametrize("is_found", [True, False])
 @pytest.mark.parametrize(
     ("file", "named"),
@@ -157,15 +168,37 @@ def test_file_with_an_uncompared_choice_is_not_verified(
     def find_receipt(_connection: Connection, identifier: Digest, *_: object) -> Search:
         return Search(lists[identifier] if is_found else None, () if is_found else (TryAgain("da", "is away"),), (), 1)
 
-    nothing: Any = None
     monkeypatch.setattr(verification, "find_receipt", find_receipt)
     monkeypatch.setattr(checks, "chain_standing", lambda *_: UNDISPUTED._replace(dispute=UPHELD))
     monkeypatch.setattr(checks, "completeness", lambda *_: None)
     monkeypatch.setattr(checks, "public_checks", lambda *_: [])
     saved, identifier = parse_answer(json.dumps(file).encode()), list(lists)[named - 1]
-    found = verification.verify_answer(nothing, saved, lambda _: OpenedModel())
+    found = verification.verify_answer(connection_at(NOW), saved, lambda _: OpenedModel())
     code = 3 if is_found else 5
     assert found.end.exit == code and "was not compared" in found.end.reason, found.end
-    alone = verification.verify_receipt(nothing, identifier, saved, lambda _: OpenedModel())
+    alone = verification.verify_receipt(connection_at(NOW), identifier, saved, lambda _: OpenedModel())
     assert alone.end.exit == code and "was not compared" in alone.end.reason, alone.end
-    assert verification.verify_receipt(nothing, identifier).end.word == "UPHELD"
+    assert verification.verify_receipt(connection_at(NOW), identifier).end.word == "UPHELD"
+
+
+@pytest.mark.parametrize(
+    ("issued_at", "anchor_by", "is_named"),
+    [
+        (NOW, NOW + DELAY_S, False), (NOW, NOW + DELAY_S + 1, True), (NOW, 2**64 - 1, True),
+        (NOW - 5, NOW + DELAY_S - 4, True), (NOW + 50, NOW + 50 + DELAY_S, True), (2**64 - 1, 2**64 - 1, True),
+    ],
+)  # fmt: skip
+def test_promise_beyond_the_longest_delay_is_named(
+    monkeypatch: pytest.MonkeyPatch, issued_at: int, anchor_by: int, is_named: bool
+) -> None:
+    request = WORLD.request(1)
+    receipt = WORLD.receipt(1, request, WORLD.engine.generate(request), issued_at=U64(issued_at), anchor_by=U64(anchor_by))
+    file = {"receipt": receipt_members(receipt_id(ANCHOR, receipt), WORLD.sign(receipt))}
+    monkeypatch.setattr(verification, "find_receipt", lambda *_: Search(None, (), (), 1))
+    monkeypatch.setattr(checks, "chain_standing", lambda *_: UNDISPUTED)
+    found = verification.verify_answer(connection_at(NOW), parse_answer(json.dumps(file).encode()))
+    assert found.end.exit == 4 and ("anchorBy" in found.end.reason) == is_named, found.end
+    assert not is_named or f"anchorBy, {anchor_by}," in found.end.reason
+    file["receipt"]["signed"]["signature"] = "0x" + "ab" * 65
+    forged = verification.verify_answer(connection_at(NOW), parse_answer(json.dumps(file).encode()))
+    assert "anchorBy" not in forged.end.reason, "and nothing is said about an operator that did not sign it"
