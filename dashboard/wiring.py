@@ -30,7 +30,7 @@ from dashboard.capsules import CapsuleShelf
 from dashboard.chain_view import ChainEvents, ChainState
 from dashboard.index.fold import RULES
 from dashboard.index.indexer import Indexer
-from dashboard.index.self_check import differences
+from dashboard.index.self_check import differences, record_life
 from dashboard.release_logs import ReleaseLogShelf
 from dashboard.settings import DashboardSettings
 from dashboard.web.answers import DashboardSite
@@ -112,8 +112,9 @@ class DashboardProcess:
             at = index.state()
             if at.number < 0:
                 return
-            found = differences(ChainState(self._client, self._network, at.hash), index)
-        self._writer.note_check(at.number, found)
+            state = ChainState(self._client, self._network, at.hash)
+            found, life = differences(state, index), record_life(state, index)
+        self._writer.note_check(at.number, found, life)
         metrics.INDEX_DIFFERENCES.set(len(found))
         for line in found:
             telemetry.log("index.differs", row=line)

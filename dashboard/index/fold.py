@@ -10,7 +10,7 @@ from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, hex0x
 from bytewise.storage.index.store import FactWriter
 from dashboard.index.source import ChainEvent
 
-RULES = 5
+RULES = 6
 """Version of these rules and of the tables. An index of another version is refused, because its facts may differ.
 
 Raise this number with every change of either."""

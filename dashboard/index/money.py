@@ -101,7 +101,14 @@ def _on_stake(*events: str) -> Callable[[Handler], Handler]:
 @_on_stake("Deposited", "Synced")
 def stake_set(at: Moment, v: Mapping[str, Any]) -> None:
     """Stake that counts, as the contract says it."""
-    at.facts.put(StakeFact, v["account"], active=v["stake"])
+    synced = at.block if at.event.name == "Synced" else None
+    at.facts.put(StakeFact, v["account"], active=v["stake"], synced_block=synced)
+
+
+def is_lapsed(stake: Mapping[str, Any], life: int | None, block: int) -> bool:
+    """Whether a record of stake at EigenLayer is too old to count at a block. `life` in blocks; None: not known."""
+    synced = stake["synced_block"]
+    return life is not None and synced is not None and block - synced > life
 
 
 @_on_stake("UnbondRequested")

@@ -31,7 +31,7 @@ from bytewise.storage.index.tables import (
 )
 from dashboard.index.clock import clock_at
 from dashboard.index.fold import plain
-from dashboard.index.money import BURNED, CREDITS, POTS, TREASURY
+from dashboard.index.money import BURNED, CREDITS, POTS, TREASURY, is_lapsed
 from dashboard.index.receipts import BatchWindows
 from dashboard.index.registry import NO_END
 from dashboard.index.source import StateSource
@@ -210,8 +210,25 @@ def _demands_of(state: StateSource, index: IndexSnapshot, rows: Sequence[Row]) -
             yield from _differ(f"demand 0x{row['subject'].hex()}", pairs)
 
 
+def record_life(state: StateSource, index: IndexSnapshot) -> int | None:
+    """Blocks for which a record of stake at EigenLayer counts (`EigenLayerStake.stakeOf`); None while the index has none, and -1
+    while a dispute may last longer than the stake answers for: then no record counts."""
+    if not any(row["synced_block"] is not None for row in index.all(StakeFact)):
+        return None
+    if state.view("Params", "longestLive") > state.view("EigenLayerStake", "LONGEST"):
+        return -1
+    return int(state.view("EigenLayerStake", "MAX_AGE"))
+
+
+def _counted_stakes(state: StateSource, index: IndexSnapshot) -> dict[str, int]:
+    """Stake that counts by account: no event says that a record has lapsed."""
+    life, number = record_life(state, index), index.state().number
+    return {row["account"]: 0 if is_lapsed(row, life, number) else row["active"] for row in index.all(StakeFact)}
+
+
 def _accounts(state: StateSource, index: IndexSnapshot) -> Iterator[str]:
     stakes = {row["account"]: row for row in index.all(StakeFact)}
+    counted = _counted_stakes(state, index)
     owed = {row["account"]: row for row in index.all(CreditFact)}
     operators = {row["account"]: row for row in index.all(OperatorFact)}
     for page in _pages(sorted({*stakes, *owed, *operators})):
@@ -222,7 +239,7 @@ def _accounts(state: StateSource, index: IndexSnapshot) -> Iterator[str]:
             yield from _differ(
                 f"account {who}",
                 {
-                    "stake": (stake["active"] if stake else 0, view["stake"]),
+                    "stake": (counted.get(who, 0), view["stake"]),
                     "locked stake": (stake["locked"] if stake else 0, view["locked"]),
                     "collateral": (stake["collateral"] if stake else 0, view["collateral"]),
                     "credit": (credit["owed"] if credit else 0, view["credit"]),

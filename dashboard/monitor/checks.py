@@ -215,7 +215,7 @@ def _silence(seen: Observation, operator: str) -> tuple[str, tuple[type[BatchFac
     """Why the operator's silence is unusual, and its last batch; None if it is not. Who has no stake any more has left."""
     stake = seen.scene.index.find(StakeFact, operator)
     newest = seen.scene.index.page(BatchFact, "id", True, LAST_BATCHES, operator=operator).rows
-    if stake is None or not stake["active"] or not newest:
+    if not seen.scene.stake_of(stake) or not newest:
         return None
     last = newest[0]["started_at"]
     # Counted back from its last batch, so that a silence does not end by lasting.

@@ -25,7 +25,7 @@ from chain.client.address_book import read_network, verify_code
 from dashboard.chain_view import ChainEvents, ChainState
 from dashboard.index.fold import RULES
 from dashboard.index.indexer import Indexer
-from dashboard.index.self_check import differences
+from dashboard.index.self_check import differences, record_life
 from dashboard.monitor.findings import InvariantResult, InvariantState
 from dashboard.monitor.invariants import INVARIANTS, all_unknown, evaluate
 from dashboard.monitor.money import read_money
@@ -143,8 +143,9 @@ class Monitor:
             at = index.state()
             if at.number < 0:
                 return
-            found = differences(ChainState(self._client, self._network, at.hash), index)
-        self._writer.note_check(at.number, found)
+            state = ChainState(self._client, self._network, at.hash)
+            found, life = differences(state, index), record_life(state, index)
+        self._writer.note_check(at.number, found, life)
         metrics.INDEX_DIFFERENCES.set(len(found))
         # A difference is looked at again at once: it may be the answer of one node to one question.
         self._check_due_s = monotonic_s() + (0 if found else self._settings.db.check_s)

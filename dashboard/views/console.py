@@ -113,9 +113,8 @@ def question(scene: Scene, query: Mapping[str, str]) -> ConsoleQuestion | None:
 
 def _live_stakes(scene: Scene) -> tuple[int, ...]:
     members = {row["account"] for row in scene.index.all(VerifierFact) if row["pool"] is not None}
-    return tuple(row["active"] for row in scene.index.all(StakeFact) if row["account"] in members and row["active"])[
-        :MAX_VERIFIERS
-    ]
+    stakes = (scene.stake_of(row) for row in scene.index.all(StakeFact) if row["account"] in members)
+    return tuple(each for each in stakes if each)[:MAX_VERIFIERS]
 
 
 def with_changes(p: ParamSet, query: Mapping[str, str]) -> ParamSet:

@@ -24,6 +24,8 @@ class OperatorSummary(Record):
     registered_block: int
     suspended_until: Time | None
     stake: Amount
+    stake_lapsed: bool
+    """Whether its stake at EigenLayer does not count: its record is too old, or disputes may outlast it."""
     locked: Amount
     collateral: Amount
     batches: int
@@ -50,6 +52,8 @@ class VerifierSummary(Record):
     measurement: str | None
     joined_block: int
     stake: Amount
+    stake_lapsed: bool
+    """Whether its stake at EigenLayer does not count: its record is too old, or disputes may outlast it."""
     units: int
     share_bps: int
     """Share of all units of its pool, in 1/10,000."""

@@ -174,7 +174,8 @@ def _operator(scene: Scene, row: Row) -> OperatorSummary:
     convicted = [each for each in cases if each["ended"] and Verdict(each["verdict"]) in CONVICTIONS]
     return OperatorSummary(
         operator=scene.party(account), endpoint=row["endpoint"], registered_block=row["registered_block"],
-        suspended_until=scene.deadline(row["suspended_until"] or 0), stake=amount(stake.get("active", 0)),
+        suspended_until=scene.deadline(row["suspended_until"] or 0), stake=amount(scene.stake_of(staked)),
+        stake_lapsed=scene.is_lapsed(staked),
         locked=amount(stake.get("locked", 0)), collateral=amount(stake.get("collateral", 0)), batches=len(own),
         receipts=sum(each["receipts"] for each in own), convictions=len(convicted),
         upheld=sum(each["ended"] and each["verdict"] == Verdict.UPHELD for each in cases),
@@ -222,7 +223,8 @@ def _verifier(scene: Scene, row: Row, units: int, share_bps: int, share_block: i
     ends: Mapping[Any, int] = {code: sum(seat["outcome"] == code for seat in seats) for code in SeatOutcome}
     return VerifierSummary(
         verifier=scene.party(account), pool=hex_or_none(row["pool"]), platform_id=hex_or_none(row["platform_id"]),
-        measurement=hex_or_none(row["measurement"]), joined_block=row["joined_block"], stake=amount(stake.get("active", 0)),
+        measurement=hex_or_none(row["measurement"]), joined_block=row["joined_block"], stake=amount(scene.stake_of(staked)),
+        stake_lapsed=scene.is_lapsed(staked),
         units=units, share_bps=share_bps, rounds=len({(seat["dispute"], seat["round"]) for seat in seats}), seats=len(seats),
         right=ends[SeatOutcome.RIGHT], worked=ends[SeatOutcome.WORKED], wrong=ends[SeatOutcome.WRONG],
         not_revealed=ends[SeatOutcome.NOT_REVEALED], absent=ends[SeatOutcome.ABSENT],

@@ -8,6 +8,7 @@ from bytewise.protocol.units import hex0x
 from bytewise.storage.index.reader import IndexSnapshot, Row, StoredEvent
 from bytewise.storage.index.tables import KeyEpochFact, SettingFact
 from dashboard.index.clock import clock_at, is_paused, wall_time
+from dashboard.index.money import is_lapsed
 from dashboard.views.records import Amount, BlockName, EventLine, FinalityState, IndexMeta, Party, Time
 from dashboard.views.words import ASSURANCES, event_words
 
@@ -56,6 +57,14 @@ class Scene:
     def deadline(self, protocol_time: int) -> Time | None:
         """A deadline of the protocol clock in wall time, if no further pause comes; None for zero."""
         return time_of(wall_time(self._pauses, protocol_time)) if protocol_time else None
+
+    def is_lapsed(self, stake: Row | None) -> bool:
+        """Whether a record of stake at EigenLayer is too old to count."""
+        return stake is not None and is_lapsed(stake, self.state.record_life, self.state.number)
+
+    def stake_of(self, stake: Row | None) -> int:
+        """Stake of an account that counts, in wei."""
+        return 0 if stake is None or self.is_lapsed(stake) else int(stake["active"])
 
     def finality(self, block: int) -> FinalityState:
         """How final a change of this block is."""

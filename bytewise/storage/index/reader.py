@@ -32,6 +32,8 @@ class IndexState(NamedTuple):
     """Block of the last self-check; 0 before the first."""
     differences: tuple[str, ...]
     """What the last self-check found."""
+    record_life: int | None
+    """Blocks for which a record of stake at EigenLayer counts; None if no self-check has read it, -1 if none counts."""
 
 
 class StoredEvent(NamedTuple):
@@ -76,6 +78,7 @@ class IndexSnapshot:
             int(meta.get("chain_id", 0)), number if self._at is None or row is None else self._at, Digest(hash_), timestamp,
             int(meta.get("safe", 0)), int(meta.get("finalized", 0)), int(meta.get("head", -1)), int(meta.get("seen_at", 0)),
             int(meta.get("checked_block", 0)), tuple(line for line in meta.get("differences", "").splitlines() if line),
+            int(meta["record_life"]) if "record_life" in meta else None,
         )  # fmt: skip
 
     def find(self, table: type[Fact], *key: Any) -> Row | None:

@@ -282,10 +282,11 @@ class IndexWriter:
             self._cache = {}
             raise
 
-    def note_check(self, block: int, differences: Sequence[str]) -> None:
-        """Notes what a comparison with the contracts found."""
+    def note_check(self, block: int, differences: Sequence[str], record_life: int | None = None) -> None:
+        """Notes what a comparison with the contracts found, and for how many blocks a record of stake at EigenLayer counts."""
+        noted = {"checked_block": str(block), "differences": "\n".join(differences)}
         with write_transaction(self._engine) as connection:
-            _note(connection, {"checked_block": str(block), "differences": "\n".join(differences)})
+            _note(connection, noted if record_life is None else noted | {"record_life": str(record_life)})
 
     def note(self, finality: Finality, head: int, seen_at: int) -> None:
         """Notes finality and the newest block of the node, and forgets blocks without events below the finalized one."""

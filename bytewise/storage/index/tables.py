@@ -340,6 +340,9 @@ class StakeFact(Fact):
     __tablename__ = "stake"
     account: Mapped[Account] = mapped_column(primary_key=True)
     active: Mapped[Wei]
+    """As its last event says it."""
+    synced_block: Mapped[Int64 | None]
+    """At EigenLayer: block of that event. The record counts for so many blocks after it (`IndexState.record_life`)."""
     locked: Mapped[Wei]
     collateral: Mapped[Wei]
     obliged: Mapped[Wei]

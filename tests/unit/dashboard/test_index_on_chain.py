@@ -12,20 +12,25 @@ from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.errors.actors import RpcRefused, TryAgain
 from bytewise.protocol.records.receipt import list_subject
 from bytewise.protocol.records.statements import Verdict
-from bytewise.storage.index.tables import BatchFact, DemandFact, DisputeFact, SeatFact
+from bytewise.storage.index.tables import BatchFact, DemandFact, DisputeFact, OperatorFact, SeatFact, VerifierFact
 from chain.capsule.trie import trie_of_list
+from chain.client.artifacts import interface
 from chain.client.blocks import encode_receipt
 from chain.client.rpc import ChainClient, hex_bytes
 from chain.deployment import deploy
 from chain.deployment.calls import call_of
 from chain.deployment.params import DEVNET
-from chain.sending.transactions import send_all
-from dashboard.chain_view import ChainEvents
+from chain.sending.transactions import TransactionCall, send_all
+from dashboard.chain_view import ChainEvents, ChainState
 from dashboard.index.receipts import EXPIRED
+from dashboard.index.self_check import differences, record_life
 from dashboard.index.source import ChainEvent
+from dashboard.views import parties
+from dashboard.views.scene import Scene
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
-from tests.fixtures.chain.devnet import CHALLENGER, GUARDIAN, OPERATORS, VERIFIERS, mine, word
+from tests.fixtures.chain.devnet import CHALLENGER, GUARDIAN, OPERATORS, STAKE_WEI, VERIFIERS, deployed, mine, word
 from tests.fixtures.chain.devnet import batch as receipts_of
+from tests.fixtures.chain.fake_eigenlayer import MAX_AGE
 from tests.fixtures.court.claimed_receipts import claimed
 from tests.fixtures.court.session import DisputeFixture
 from tests.fixtures.dashboard.indexed import (
@@ -162,6 +167,38 @@ def test_money_of_a_conviction_sums_to_the_wei(overturned: tuple[Anvil, Network]
     shares = row["to_challenger"] + row["to_appellant"] + row["to_operator"] + row["to_verifiers"]
     assert put_in == shares + row["repaid"] + row["burned"] > 0
     assert sum(seat["pay"] for seat in seats) == row["to_verifiers"] and row["penalties"] > 0
+
+
+class _LongerDisputes(ChainState):
+    """A node that says that the longest dispute outlasts what the stake answers for."""
+
+    def view(self, contract: str, function: str, *arguments: Any) -> Any:
+        """Result of a view."""
+        return 2**40 if function == "longestLive" else super().view(contract, function, *arguments)
+
+
+def test_lapsed_record_of_restaked_ether_is_no_difference(anvil: Anvil, tmp_path: Path) -> None:
+    """The contract says 0 for a record that is older than `MAX_AGE` blocks, and no event says so."""
+    network = deployed(anvil, at_eigenlayer=True)
+    code, young = interface("EigenLayerStake"), VERIFIERS[0].address
+    mine(anvil, MAX_AGE + 1)
+    sync = TransactionCall(CHALLENGER, network.addresses.stake_vault, code.call("sync", young), 0, 1_000_000)
+    send_all(anvil.client, [sync], 60)
+    made = index_of(anvil.client, network, tmp_path)
+    assert found_differences(made, anvil.client, network) == []
+    with made.reader.snapshot() as snapshot:
+        state = ChainState(anvil.client, network, snapshot.state().hash)
+        made.writer.note_check(snapshot.state().number, [], record_life(state, snapshot))
+        longer = _LongerDisputes(anvil.client, network, snapshot.state().hash)
+        assert record_life(longer, snapshot) == -1
+        (line,) = differences(longer, snapshot)
+        assert line == f"account {young}: stake is 0 in the index, {STAKE_WEI} on the chain"
+    with made.reader.snapshot() as snapshot:
+        scene = Scene(snapshot, {}, 0, 60, "0")
+        shown = {each.verifier.account: each for each in parties.verifiers(scene, snapshot.all(VerifierFact))}
+        (operator, _) = parties.operators(scene, snapshot.all(OperatorFact))
+    assert (shown.pop(young).stake.wei, operator.stake.wei, operator.stake_lapsed) == (str(STAKE_WEI), "0", True)
+    assert {(each.stake.wei, each.stake_lapsed) for each in shown.values()} == {("0", True)}
 
 
 def test_removed_log_of_each_kind_is_found(overturned: tuple[Anvil, Network], tmp_path: Path) -> None:

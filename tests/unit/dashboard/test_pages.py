@@ -173,8 +173,8 @@ def test_spreadsheet_computes_no_cell_of_an_operator() -> None:
     zero = amount(0)
     row = OperatorSummary(
         operator=Party(account="0x1", name=None), endpoint="=HYPERLINK(1)", registered_block=1, suspended_until=None, stake=zero,
-        locked=zero, collateral=zero, batches=0, receipts=0, convictions=0, upheld=0, open_disputes=0, demands_lost=0,
-        demands_answered=0, equivocations=0, skipped=0, slashed=zero, credit=zero, finality=FinalityState.SAFE,
+        stake_lapsed=False, locked=zero, collateral=zero, batches=0, receipts=0, convictions=0, upheld=0, open_disputes=0,
+        demands_lost=0, demands_answered=0, equivocations=0, skipped=0, slashed=zero, credit=zero, finality=FinalityState.SAFE,
     )  # fmt: skip
     assert "'=HYPERLINK(1)" in csv_of([row]) and ",=" not in csv_of([row])
 

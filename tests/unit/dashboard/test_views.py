@@ -346,8 +346,8 @@ def shown_finality(index: Indexed) -> dict[str, str]:
         (batch,) = parties.batches(scene, snapshot.all(BatchFact))
         receipt = parties.receipt(scene, RECEIPT)
         assert receipt is not None
-        found = {"operator": operator, "verifier": verifier, "batch": batch, "receipt": receipt}
-        return {name: each.finality.value for name, each in found.items()}
+        states = operator.finality, verifier.finality, batch.finality, receipt.finality
+        return dict(zip(("operator", "verifier", "batch", "receipt"), map(str, states), strict=True))
 
 
 SETTLED = {"id": CASE, "round": 1, "from": 0, "perSeat": 1, "holders": MEMBERS, "standings": bytes((1, 1, 1)), "charges": ()}
