@@ -1,26 +1,45 @@
 """A network of 1,000 verifiers and a million receipts a day, computed from parts that are measured: what breaks first.
 
-The draw is the real function, on a sample of receipts. Bytes of the database and calls of the chain are counted at a real node's
-parts with an in-memory chain. Everything else is arithmetic over these figures.
+The draw is the real function, on a sample of receipts. Bytes of the database and reads of the chain are counted at real nodes
+with all their parts, over an in-memory chain: while nothing happens, for a batch, for each verifier that posts about it, and for
+an own audit. Reads of the sender are counted by its code. Everything else is arithmetic over these figures.
 """
 
-import os
+import math
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 from bytewise.protocol.court.sortition import audit_is_drawn
-from bytewise.protocol.units import U64, Address
-from bytewise.storage.archive import LightAudits
+from bytewise.protocol.decisions.demands import DemandPolicy
+from bytewise.protocol.decisions.disputes import MovePolicy
+from bytewise.protocol.decisions.strategies import WatchPolicy
+from bytewise.protocol.records.statements import AuditOutcome, AuditResult
+from bytewise.protocol.units import U8, U64, Address, Digest
+from bytewise.service.sections import ChainSettings
+from chain.deployment.params import changed
+from chain.reads.reader import BATCHES_PER_PAGE
 from tests.fixtures.builders import word
-from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, VerifierFixture
-from verifier.audits.auditor import Auditor
+from tests.fixtures.verifier.audit_node import auditor_of, run_until
+from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, PARAMS, WINDOW_S, MemoryChain, VerifierFixture
+from verifier.audits.bounties import AGREEMENT, OPENED, STAGE_LIMITS
+from verifier.demands.demander import Demander, DemandOptions
+from verifier.disputes.equivocation_reporter import EquivocationReporter
+from verifier.disputes.watchtower import Watchtower
+from verifier.executor import ActionExecutor
 from verifier.jobs.enclave_pool import EnclavePool
+from verifier.node import Node, NodePart
+from verifier.stake.deferred_slashes import DeferredPayments, RefusedSlashes
+from verifier.stake.stake_record import StakeRecorder, StaleWeights
+from verifier.watch.demand_index import DemandIndex
+from verifier.watch.event_counter import SETTLED_BLOCKS
+from verifier.watch.open_windows import SnapshotPages
 
 VERIFIERS, RECEIPTS_A_DAY = 1_000, 1_000_000
-DAY_S = 86_400
+DAY_S, BLOCK_S = 86_400, 12
 SAMPLE = 300
 """Receipts that are drawn for all verifiers."""
 MEASURED = 188
@@ -31,22 +50,50 @@ AUDITORS_WANTED = 3
 """Auditors of a receipt in a network that sets its rate for its size: two must agree for a bounty."""
 JOB_S = 2.0
 """Seconds of one re-execution, as an assumption: an answer of the demo's model takes about as long on one core."""
+WINDOW_ASSUMED_S = DAY_S
+"""Length of a window, as an assumption: so many batches are open at once, and each block's snapshot has them all."""
+POSTERS = 10
+"""Verifiers that post about the measured batch."""
+OWN_AUDITS = 4
+"""Own audits that are followed from the draw to the bounty."""
+REQUESTS = {
+    # `params`, `pool_of` and documents: the reader keeps what it has read once.
+    "params": 0, "pool_of": 0, "environment": 0, "policy_document": 0,
+    # A block and a view.
+    "snapshot": 2,
+    # Pages of open batches, which a block's snapshot takes: their number follows from the length of windows.
+    "anchored": 0,
+    # Of the tests' chain, no reads.
+    "pass_time": 0, "now": 0,
+}  # fmt: skip
+"""Requests to a chain node behind one call of a reader (`chain.reads`), where it is not one."""
+PUMP_READS, PUMPS_A_BLOCK = 3, 2
+"""Requests of the sender for one look at its outbox: own nonce, head, and the block of the last look; it looks before and after a
+block's decisions."""
+TRANSACTION_READS = 8
+"""Requests of the sender for one transaction: state, gas, handing in, its receipt and block twice, and its block once final."""
+TRANSACTIONS_OF_AN_AUDIT = 3
+"""A post, an opening and a claim."""
 
 
 def simulate() -> dict[str, Any]:
     """All figures, and what breaks first with each rate."""
-    node, draw_s = measure_node(), time_of_draw()
+    node, reads, draw_s = measure_node(), measure_reads(), time_of_draw()
     rates = {"preset": PRESET_RATE_BPS, "for_three_auditors": round(10_000 * AUDITORS_WANTED / VERIFIERS)}
     found: dict[str, Any] = {
-        "verifiers": VERIFIERS, "receipts_a_day": RECEIPTS_A_DAY, "job_s_assumed": JOB_S, "node": node,
+        "verifiers": VERIFIERS, "receipts_a_day": RECEIPTS_A_DAY, "job_s_assumed": JOB_S,
+        "window_s_assumed": WINDOW_ASSUMED_S, "poll_s": ChainSettings.__dataclass_fields__["poll_s"].default, "node": node,
+        "reads": reads,
         "draw_microseconds": round(draw_s * 1e6, 2),
         "own_draws_core_s_a_day": round(draw_s * RECEIPTS_A_DAY),
         "all_draws_core_s_a_day": round(draw_s * RECEIPTS_A_DAY * VERIFIERS),
-        "chain_reads_a_second": round(node["chain_reads_a_receipt"] * RECEIPTS_A_DAY / DAY_S, 2),
         "database_gib_a_day": round(node["database_bytes_a_receipt"] * RECEIPTS_A_DAY / 2**30, 2),
     }  # fmt: skip
     found["rates"] = {name: duties(rate) for name, rate in rates.items()}
-    found["breaks_first"] = {name: first_limit(found, each) for name, each in found["rates"].items()}
+    for each in found["rates"].values():
+        each |= reads_of_roles(found, each)
+        each["of_the_limit"] = needs(found, each)
+    found["breaks_first"] = {name: first_limit(each["of_the_limit"]) for name, each in found["rates"].items()}
     return found
 
 
@@ -69,17 +116,47 @@ def duties(rate_bps: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def first_limit(found: dict[str, Any], rate: dict[str, Any]) -> str:
-    """The limit that is exceeded most, in words. Each ratio is a need over what one ordinary node or chain has."""
-    needs = {
+def reads_of_roles(found: dict[str, Any], rate: dict[str, Any]) -> dict[str, Any]:
+    """Chain reads a second of a verifier that audits and of a watchtower, by cause."""
+    reads, batches, audits = found["reads"], RECEIPTS_A_DAY / MEASURED, rate["audits_a_verifier_and_day"]
+    drawn = rate["rate_bps"] / 10_000
+    pages = math.ceil(batches * WINDOW_ASSUMED_S / DAY_S / BATCHES_PER_PAGE)
+    posters = VERIFIERS * (1 - (1 - drawn) ** MEASURED)
+    # An auditor whose receipt nobody else was drawn for looks for another one until the limit of its state.
+    waits = (1 - drawn) ** (VERIFIERS - 1) * STAGE_LIMITS[OPENED].seconds / BLOCK_S
+    causes = {
+        role: {"head": 1 / found["poll_s"], "blocks": (each["a_block"] + pages) / BLOCK_S,
+               "batches": batches * each["a_batch"] / DAY_S}
+        for role, each in reads.items()
+    }  # fmt: skip
+    causes["watchtower"]["posts"] = batches * posters * reads["watchtower"]["a_poster"] / DAY_S
+    causes["verifier"]["own_audits"] = audits * (reads["verifier"]["an_own_audit"] + waits) / DAY_S
+    sent = TRANSACTIONS_OF_AN_AUDIT * audits
+    looks = min(1.0, sent * BLOCK_S / DAY_S) * PUMPS_A_BLOCK * PUMP_READS / BLOCK_S
+    causes["verifier"]["sender"] = sent * TRANSACTION_READS / DAY_S + looks
+    return {
+        f"{role}_reads_a_second": {name: round(value, 2) for name, value in {**each, "all": sum(each.values())}.items()}
+        for role, each in causes.items()
+    }
+
+
+def needs(found: dict[str, Any], rate: dict[str, Any]) -> dict[str, float]:
+    """Each need over what one ordinary node or chain has, the largest first."""
+    ratios = {
         "transactions: audit results on the chain, against 15 a second": rate["audit_posts_a_second"] / 15,
         "re-execution: enclaves of one verifier, against 8": rate["enclaves_a_verifier"] / 8,
-        "chain reads of one verifier, against 25 a second of a paid endpoint": found["chain_reads_a_second"] / 25,
+        "chain reads of one verifier, against 25 a second of a paid endpoint": rate["verifier_reads_a_second"]["all"] / 25,
+        "chain reads of one watchtower, against 25 a second of a paid endpoint": rate["watchtower_reads_a_second"]["all"] / 25,
         "database growth of one verifier, against 10 GiB a day": found["database_gib_a_day"] / 10,
         "draws of one core": found["own_draws_core_s_a_day"] / DAY_S,
     }
-    name, ratio = max(needs.items(), key=lambda each: each[1])
-    return f"{name}: {ratio:.2f} of the limit"
+    return {name: round(ratio, 2) for name, ratio in sorted(ratios.items(), key=lambda each: -each[1])}
+
+
+def first_limit(ratios: dict[str, float]) -> str:
+    """The limit that is exceeded most, in words."""
+    name = max(ratios, key=lambda each: ratios[each])
+    return f"{name}: {ratios[name]:.2f} of the limit"
 
 
 def time_of_draw() -> float:
@@ -92,42 +169,179 @@ def time_of_draw() -> float:
 
 
 def measure_node() -> dict[str, Any]:
-    """What one receipt costs a node that is drawn for none: bytes in its database, and calls of the chain."""
+    """What one receipt costs a node that is drawn for none: bytes in its database."""
     with tempfile.TemporaryDirectory() as name:
         setup = VerifierFixture(Path(name))
         entries = [setup.signed(seq) for seq in range(1, MEASURED + 1)]
         before = _bytes(setup)
         setup.anchor(*entries, first_seq=U64(1))
-        counting = Counting(setup.chain)
-        auditor = Auditor(
-            counting, NETWORK, setup.records, LightAudits(setup.database, setup.clock), setup.journal, ME,
-            EnclavePool([]), os.urandom, 5,
-        )  # fmt: skip
+        auditor, _ = auditor_of(setup, EnclavePool([]))
         setup.records.step(setup.chain.pass_time(3, blocks=3))
         auditor.step(setup.chain.now())
         assert len(setup.archive.receipts()) == MEASURED
-        grown = _bytes(setup) - before
-        reads = {name: round(count / MEASURED, 3) for name, count in sorted(counting.calls.items())}
-        return {
-            "receipts": MEASURED, "database_bytes_a_receipt": round(grown / MEASURED),
-            "port_calls_a_receipt": reads,
-            # `params` and `pool_of` come from documents that the reader keeps; these two go to the chain node each time.
-            "chain_reads_a_receipt": round(sum(reads.get(each, 0.0) for each in ("stake_at", "block_hash")), 3),
-        }  # fmt: skip
+        return {"receipts": MEASURED, "database_bytes_a_receipt": round((_bytes(setup) - before) / MEASURED)}
+
+
+def measure_reads(receipts: int = MEASURED, posters: int = POSTERS) -> dict[str, dict[str, float]]:
+    """Requests to the chain of a verifier's node and of a watchtower's: of each block in which nothing happens, and what a batch
+    adds over its window; for a watchtower also each verifier that posts about it, for a verifier each own audit."""
+    found: dict[str, dict[str, float]] = {}
+    for role, build in (("verifier", _verifier), ("watchtower", _watchtower)):
+        with tempfile.TemporaryDirectory() as name:
+            watched = build(Path(name))
+            a_block = watched.of_blocks(2 * SETTLED_BLOCKS) / (2 * SETTLED_BLOCKS)
+            a_batch = watched.of_batch(receipts, int(role == "watchtower")) - a_block * WATCHED_BLOCKS
+            found[role] = {"a_block": round(a_block, 3), "a_batch": round(a_batch, 2)}
+            if role == "watchtower":
+                posted = watched.of_batch(receipts, posters + 1) - a_block * WATCHED_BLOCKS
+                found[role]["a_poster"] = round((posted - a_batch) / posters, 2)
+    with tempfile.TemporaryDirectory() as name:
+        found["verifier"]["an_own_audit"] = round(_of_own_audits(Path(name), found["verifier"]["a_block"]), 2)
+    return found
+
+
+WATCHED_BLOCKS = SETTLED_BLOCKS
+"""Blocks from a batch to some time after its window: as many as there are between two looks at what changes rarely."""
+assert WATCHED_BLOCKS * BLOCK_S > WINDOW_S
+
+
+class Watched(NamedTuple):
+    """A node with all its parts, and the counter of what it reads."""
+
+    setup: VerifierFixture
+    counting: "Counting"
+    node: Node
+    pool: EnclavePool
+
+    def of_blocks(self, count: int) -> int:
+        """Requests for so many blocks, one look for each, without the looks that find no new block. The looks themselves are left
+        out: they are counted by the time between them."""
+        self.node.tick()
+        before = self.counting.requests()
+        for _ in range(count):
+            self.setup.chain.pass_time(BLOCK_S)
+            self.node.tick()
+        return self.counting.requests() - before - count
+
+    def of_batch(self, receipts: int, posters: int) -> int:
+        """Requests from a new batch to the end of its window. So many verifiers post about each of its receipts."""
+        chain, first = self.setup.chain, len(self.setup.archive.receipts()) + 1
+        entries = [self.setup.signed(seq) for seq in range(first, first + receipts)]
+        self.setup.anchor(*entries, first_seq=U64(first), anchored_at=U64(chain.timestamp), block=U64(chain.number + 1))
+        known = {each.receipt_id for each in self.setup.archive.receipts()}
+        read = blocks = 0
+        new: list[Digest] = []
+        while len(new) < receipts:
+            # A tick fetches and checks for some seconds at most.
+            read, blocks = read + self.of_blocks(1), blocks + 1
+            new = [each.receipt_id for each in self.setup.archive.receipts() if each.receipt_id not in known]
+        for number in range(posters):
+            who = Address(f"0x{word('poster', number).hex()[:40]}")
+            chain.posted += [
+                (chain.number + 1, AuditResult(each, who, U8(AuditOutcome.MATCH), word("answer"), U64(chain.timestamp)))
+                for each in new
+            ]
+        return read + self.of_blocks(WATCHED_BLOCKS - blocks)
+
+
+def _verifier(folder: Path, has_enclave: bool = False) -> Watched:
+    """A node that audits: all receipts, or without an enclave none, for which it only draws."""
+    setup, counting = _counted(folder)
+    counting.inner.parameters = changed(PARAMS, {"shares": {"audit_rate_bps": 10_000 * has_enclave}})
+    pool = EnclavePool([setup.enclave] if has_enclave else [], monotonic=lambda: setup.chain.timestamp)
+    auditor, _ = auditor_of(setup, pool)
+    executor = ActionExecutor(setup.sender, setup.journal, auditor, None, None)
+    return Watched(setup, counting, _node(setup, executor, [auditor], 0, pool, auditor), pool)
+
+
+def _watchtower(folder: Path) -> Watched:
+    """A node that checks every receipt, and disputes and demands where it must."""
+    setup, counting = _counted(folder)
+    tower = Watchtower(setup.chain, NETWORK, setup.records, ME, WatchPolicy())
+    reporter = EquivocationReporter(setup.chain, 1, ME.address, setup.leaves, setup.archive)
+    executor = ActionExecutor(setup.sender, setup.journal, None, tower, None, None, reporter)
+    pool = EnclavePool([])
+    return Watched(setup, counting, _node(setup, executor, [tower, reporter], DemandPolicy().budget_wei, pool, None), pool)
+
+
+def _counted(folder: Path) -> tuple[VerifierFixture, "Counting"]:
+    setup = VerifierFixture(folder)
+    counting = Counting(setup.chain)
+    setup.chain = cast(MemoryChain, counting)
+    setup.reopen()  # its parts read through the counter from now on
+    return setup, counting
+
+
+def _node(
+    setup: VerifierFixture, executor: ActionExecutor, parts: list[NodePart], demand_budget_wei: int, pool: EnclavePool,
+    auditor: Any,
+) -> Node:  # fmt: skip
+    """The node with these parts, and with those that every node has, in the order of `verifier.wiring`."""
+    chain, me, moves = setup.chain, ME.address, MovePolicy()
+    policy = DemandPolicy(budget_wei=demand_budget_wei)
+    book = DemandIndex(chain, 1, policy.budget_s)
+    means = DemandOptions(me, policy, moves, disputes=demand_budget_wei > 0)
+    common: list[NodePart] = [
+        Demander(chain, NETWORK, setup.records, setup.store, means, book),
+        StakeRecorder(chain, 1, me),
+        StaleWeights(chain, me, moves),
+        RefusedSlashes(chain, 1, moves),
+        DeferredPayments(chain, 1, me, moves),
+    ]
+    pages = SnapshotPages(chain, me, 1, book)
+    return Node(chain, setup.sender, pages, setup.records, executor, moves, [*parts, *common], pool, auditor)
+
+
+def _of_own_audits(folder: Path, a_block: float) -> float:
+    """Requests for one own audit from the draw to the bounty, where each transaction is in the next block and another verifier
+    shows the same."""
+    watched = _verifier(folder, has_enclave=True)
+    setup, sent, sender = watched.setup, OWN_AUDITS, watched.setup.sender
+    watched.of_blocks(1)  # a node that starts reads more
+    place = {"anchored_at": U64(setup.chain.timestamp), "block": U64(setup.chain.number + 1)}
+    setup.anchor(*(setup.signed(seq) for seq in range(1, sent + 1)), first_seq=U64(1), **place)
+    setup.chain.pass_time(BLOCK_S, blocks=3)
+    first, before = setup.chain.number, watched.counting.calls.copy()
+    for verb in ("audit", "opening", "bounty"):
+        run_until(setup, watched.node, watched.pool, _are_sent(sender.of, verb, sent))
+        if verb == "audit":
+            setup.chain.pass_time(WINDOW_S)
+            watched.counting.inner.agreed = AGREEMENT
+    watched.pool.stop()
+    calls = watched.counting.calls - before
+    blocks = setup.chain.number - first
+    return (_requests(calls - Counter(head=calls["head"])) - a_block * blocks) / sent
+
+
+def _are_sent(of: Callable[[str], Any], verb: str, count: int) -> Callable[[], bool]:
+    return lambda: len(of(verb)) >= count
 
 
 class Counting:
     """A chain that counts the calls of its views."""
 
-    def __init__(self, chain: object) -> None:
-        self._chain = chain
+    def __init__(self, chain: MemoryChain) -> None:
+        self.inner = chain
         self.calls: Counter[str] = Counter()
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._chain, name)
-        if callable(found):
+        found = getattr(self.inner, name)
+        if not callable(found):
+            return found
+
+        def counted(*arguments: Any, **named: Any) -> Any:
             self.calls[name] += 1
-        return found
+            return found(*arguments, **named)
+
+        return counted
+
+    def requests(self) -> int:
+        """Requests to a chain node behind the calls so far."""
+        return _requests(self.calls)
+
+
+def _requests(calls: Counter[str]) -> int:
+    return sum(count * REQUESTS.get(name, 1) for name, count in calls.items())
 
 
 def _bytes(setup: VerifierFixture) -> int:
