@@ -291,7 +291,7 @@ def test_answer_too_large_to_be_decoded_is_refused_unsigned(queue: QueueFixture,
 
 def test_choice_that_is_larger_than_the_first_is_refused_at_the_limit(queue: QueueFixture) -> None:
     ask = read_chat_request(LEAST | {"seed": 0, "n": 8})
-    first, _ = make_request(ask, OFFER, StubTokenizer(), OPERATOR, os.urandom, NOW)  # type: ignore[arg-type]
+    first, _ = make_request(ask, OFFER, StubTokenizer(), OPERATOR, os.urandom, NOW)
     exact = replace(OFFER.environment.limits, max_request_bytes=len(encoding.encode(first)))
     offer = replace(OFFER, environment=replace(OFFER.environment, limits=exact))
     assert len(make_choices(first, 1, OPERATOR, os.urandom, offer.environment)) == 1
