@@ -48,8 +48,9 @@ _MEANING = {
 def report_page(report: CapsuleReport) -> str:
     """The page. Order: conclusion, what it rests on, what it does not show, facts, votes, releases, journals, checks."""
     end = conclude(report)
-    opened = [_votes(report), _releases(report), _journals(report)]
-    sections = [_facts(report, end.word), *opened, _checks(report), _completeness(report)]
+    # Nothing that a capsule says is shown as proven while one of its proofs does not hold.
+    opened = [] if end.word == "INVALID" else [_facts(report), _votes(report), _releases(report), _journals(report)]
+    sections = [*opened, _checks(report), _completeness(report)]
     running = _running(report, end.word)
     body = [
         f"<header><h1>Evidence capsule: {_text(end.word)}</h1>{running}"
@@ -81,10 +82,10 @@ def _list(title: str, lines: Sequence[str]) -> str:
     return f"<section><h2>{_text(title)}</h2><ul>{items}</ul></section>" if lines else ""
 
 
-def _facts(report: CapsuleReport, word: str) -> str:
-    """What the proofs give, with what the capsule claims. Nothing while a proof does not hold."""
+def _facts(report: CapsuleReport) -> str:
+    """What the proofs give, with what the capsule claims."""
     capsule, facts = report.capsule, report.facts
-    if capsule is None or facts is None or word == "INVALID":
+    if capsule is None or facts is None:
         return ""
     claim, receipt = capsule.claim, capsule.receipt
     rows = [

@@ -177,7 +177,8 @@ class GossipNode:
         raise GossipRefused("malformed", f"no call {str(request['call'])[:40]!r}")
 
     async def _publish(self, name: str, data: bytes) -> None:
-        """`GossipRefused` for a message that nobody would get: the duty process may say it again. Repetition is no failure."""
+        """`GossipRefused` for a message that nobody would get: what an envelope's seat says is said again, certificates and
+        hints are not. Repetition is no failure."""
         if not self._pubsub.peer_topics.get(name):
             raise GossipRefused("no_peers", "no peer listens yet")
         self._refused_here[data] = None

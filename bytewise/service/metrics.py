@@ -211,8 +211,8 @@ COLLATERAL_EXPIRES = _gauge(
 )  # fmt: skip
 ATTESTATIONS = _counter("bytewise_attestation_total", "Evidence of the own enclaves, by what the appraisal policy said.", JUDGES,
                         result=("accepted", "refused"))  # fmt: skip
-ATTESTATION_AGE = _gauge("bytewise_attestation_age_seconds", "Time since the policy last accepted evidence of an own enclave; no "
-                         "number before that.", JUDGES)  # fmt: skip
+ATTESTATION_AGE = _gauge("bytewise_attestation_age_seconds", "Time since the policy last accepted evidence of an own enclave, or "
+                         "since the start if it never did.", JUDGES)  # fmt: skip
 MEASUREMENT_ALLOWED = _gauge(
     "bytewise_registered_measurement_allowed", "1 if the network allows the measurement with which the account joined its pool, "
     "else 0; no number without a pool.", JUDGES,

@@ -19,7 +19,7 @@ from bytewise.protocol.decisions.snapshot import (
     Seat,
     Snapshot,
 )
-from bytewise.protocol.errors.actors import ChainReverted
+from bytewise.protocol.errors.actors import ChainReverted, TryAgain
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import EpochOnChain, EpochState, ReleaseView
 from bytewise.protocol.records.receipt import BatchHeader, SignedLeaf, SignedReceipt
@@ -86,7 +86,12 @@ class KeyEpochReader(RestakingReader):
         the events of `KeyEpochs` since the deployment."""
         if self.epoch_state(epoch, block) is not EpochState.ACTIVE:
             return None
-        return int(share_history(self.client, self.network, epoch, block)[-1].since)
+        history = share_history(self.client, self.network, epoch, block)
+        if not history:
+            raise TryAgain(
+                "chain", f"does not show when the shares of key epoch {epoch} were dealt; use a node that keeps all events"
+            )
+        return int(history[-1].since)
 
     def is_open_for_disputes(self, epoch: int, block: int) -> bool:
         """Whether a dispute may still need the key of an epoch at a block; False if there is no such epoch."""

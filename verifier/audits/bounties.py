@@ -87,12 +87,13 @@ class Bounties:
         """Reads the chain's state of each audit, and returns the audits that need a step."""
         pending = own_order(self._audits.audits(PENDING), self._salt)
         rows = [*pending, *(row for state in (SIGNED, POSTED, OPENED) for row in self._audits.audits(state))]
-        metrics.AUDIT_QUEUE.set(sum(row.state == PENDING for row in rows))
         metrics.AUDIT_COVERAGE.set(self._audits.coverage(snapshot.clock - _DAY, snapshot.clock))
         opened = {row.receipt_id for row in rows if row.state == OPENED}
         self._looked = {receipt: at for receipt, at in self._looked.items() if receipt in opened}
         self._open_epochs = {}
         due = [self._duty(row, snapshot) for row in rows]
+        waiting = (duty is None or duty.is_open for row, duty in zip(rows, due, strict=True) if row.state == PENDING)
+        metrics.AUDIT_QUEUE.set(sum(waiting))
         claims = [self._duty(row, snapshot) for row in self._claimable(snapshot)]
         return [duty for duty in due if duty is not None and not duty.agreed] + [duty for duty in claims if duty is not None]
 

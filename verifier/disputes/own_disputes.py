@@ -34,7 +34,8 @@ class OwnDisputes:
         self._won: set[Digest] = set()
         """Disputes of all accounts that ended with a conviction."""
         self._final: set[Digest] = set()
-        """Own disputes whose final verdict was counted."""
+        """Own disputes whose final verdict was seen."""
+        self._has_begun = False
 
     def follow(self, snapshot: Snapshot) -> None:
         """Reads the disputes opened since the last snapshot. After a reorganisation it reads all openings again. It keeps which
@@ -54,10 +55,13 @@ class OwnDisputes:
         self._count_final(snapshot)
 
     def _count_final(self, snapshot: Snapshot) -> None:
+        """Counts verdicts that become final while this process runs. The first snapshot also has those of before its start."""
         for case in snapshot.disputes:
             if case.phase is Phase.FINAL and case.id in self._opened and case.id not in self._final:
                 self._final.add(case.id)
-                metrics.OWN_DISPUTES.labels(verdict=case.verdict.name.lower()).inc()
+                if self._has_begun:
+                    metrics.OWN_DISPUTES.labels(verdict=case.verdict.name.lower()).inc()
+        self._has_begun = True
 
     def _note_ended(self, snapshot: Snapshot, found: Mapping[Digest, DisputeOpening]) -> None:
         """Reads own disputes that the snapshot leaves out because they are over: after a start only the first one has them."""

@@ -9,7 +9,6 @@ force accepts, as far as there is one (ADR-066).
 """
 
 import functools
-import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
@@ -86,12 +85,12 @@ class EnclaveReadiness:
         self._last: _EnclaveChecks | None = None
         self.last_model: Digest | None = None
         """Model of the enclave when it answered last; None if it never did."""
-        self._accepted_at = -math.inf
-        """Monotonic time at which the policy last accepted evidence."""
+        self._accepted_at = monotonic()
+        """Monotonic time at which the policy last accepted evidence, at first that of the start."""
 
     @property
     def evidence_age_s(self) -> float:
-        """Seconds since the policy last accepted evidence of this enclave; infinite if it never did."""
+        """Seconds since the policy last accepted evidence of this enclave, or since the start if it never did."""
         return self._monotonic() - self._accepted_at
 
     def add_checks(self, readiness: ReadinessRegistry) -> None:
@@ -265,9 +264,8 @@ def add_enclave_checks(readiness: ReadinessRegistry, states: Sequence[EnclaveRea
 
 
 def evidence_age_s(states: Sequence[EnclaveReadiness]) -> float:
-    """Age in seconds of the newest evidence of a node's enclaves that was accepted; no number if there is none."""
-    age_s = min(each.evidence_age_s for each in states)
-    return age_s if math.isfinite(age_s) else math.nan
+    """Seconds since evidence of any enclave of a node was accepted, or since the start if none was."""
+    return min(each.evidence_age_s for each in states)
 
 
 def _best(name: str, states: Sequence[EnclaveReadiness]) -> Check:

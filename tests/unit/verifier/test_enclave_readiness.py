@@ -1,6 +1,5 @@
 """Whether the enclave is there and approved: asked over a real job socket, judged by a real policy."""
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,18 +68,19 @@ def policy(place: Path, entry: str = b.ENTRY) -> bytes:
 def test_approved_enclave_is_ready(enclave: Path, place: Path) -> None:
     source = Counted(enclave)
     readiness = source.readiness()
-    add_enclave_checks(ReadinessRegistry(), [readiness, Counted(enclave).readiness()])
+    add_enclave_checks(ReadinessRegistry(), [readiness, source.readiness()])
     assert checks(readiness)[1].value == "the appraisal policy was not read yet"
-    assert math.isnan(value_of("bytewise_attestation_age_seconds"))
+    source.now = 50.0
+    assert value_of("bytewise_attestation_age_seconds") == 50, "since the start, so that an enclave never accepted is noticed"
     accepted = value_of("bytewise_attestation_total", result="accepted")
     readiness.note_policy(policy(place))
     there, approved = checks(readiness)
     assert there.ok and there.value == f"model 0x{MODEL.hex()[:8]}, all fences" and value_of("bytewise_enclave_up") == 1
     assert approved.ok and approved.value.startswith("0x") and ", simulated, " in approved.value
     assert value_of("bytewise_attestation_total", result="accepted") == accepted + 1
-    source.now = 100.0
+    source.now = 150.0
     assert value_of("bytewise_attestation_age_seconds") == 100, "that of the newest evidence"
-    source.now = enclave_readiness.EVERY_S
+    source.now = 50.0 + enclave_readiness.EVERY_S
     checks(readiness)
     assert value_of("bytewise_attestation_age_seconds") == 0
 

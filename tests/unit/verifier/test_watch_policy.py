@@ -102,6 +102,10 @@ def test_won_dispute_frees_its_part_of_the_budget(tmp_path: Path) -> None:
         assert disputed(scene.step()) == found
         assert unwon_wei(scene.setup.chain, TOWER.address, 0, scene.setup.chain.number) == (0 if found else BOND)
         assert value_of("bytewise_own_disputes_total", verdict="upheld") == lost + 1, "counted once"
+    scene.setup.chain.disputes = [replace(case, ended=True, phase=Phase.FINAL, verdict=Verdict.UPHELD)]
+    scene.tower = scene.started(Strategist(LocalStrategy(bad_strategies.EveryReceipt())))
+    scene.step()
+    assert value_of("bytewise_own_disputes_total", verdict="upheld") == lost + 1, "a restart counts no old verdict again"
 
 
 def test_budget_counts_only_its_blocks(tmp_path: Path) -> None:

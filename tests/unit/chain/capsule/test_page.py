@@ -300,7 +300,9 @@ def test_facts_of_an_invalid_capsule_are_not_shown(page: Browser, tmp_path: Path
     data = encode(document)
     report = verify_capsule(data, made.trust)
     assert report.facts is not None and conclude(report).word == "INVALID"
-    for rows in (rows_of(page, tmp_path / "false.capsule.json", data, "INVALID"), printed_rows(data, made.trust)):
+    shown, printed = rows_of(page, tmp_path / "false.capsule.json", data, "INVALID"), printed_rows(data, made.trust)
+    assert "<h2>Votes" not in report_page(report), "as on the page"
+    for rows in (shown, printed):
         assert len(rows) > 5 and [row for row in rows if row[0] in ("Verdict", "Accepted for good", "Claimed output")] == []
     assert ["Verdict", verdict] in printed_rows(made.data, made.trust)
     assert ["Verdict", verdict] in rows_of(page, tmp_path / "true.capsule.json", made.data, "UNVERIFIABLE")
