@@ -54,9 +54,8 @@ def erased(
     client = chain_of(rpc, book.chain_id)
     reader = SnapshotReader(client, verify_code(client, book))
     block = reader.head()
-    found = reader.epoch_on_chain(epochs[0], block)
     dealt, disputable = share_history(client, book, epochs[0], block), reader.is_open_for_disputes(epochs[0], block)
-    wanted = shares_to_erase(book.contracts, epochs[0], found, dealt, disputable)
+    wanted = shares_to_erase(book.contracts, epochs[0], reader.epoch_on_chain(epochs[0], block), dealt, disputable)
     judged = [_best(each, wanted) for each in said]
     counts = [count_statements([judge_statement(each, shares) for each in said], shares) for shares in wanted]
     lines, summed = list(map(statement_line, files, judged)), _summed(wanted, counts)

@@ -112,8 +112,7 @@ def fill(engine: Engine, seed: int) -> None:
         lambda: {"is_void": rng.random() < 0.3},
     )])  # fmt: skip
     add(engine, DemandFact, [row for number in range(30) for row in versions(
-        {"subject": digest(300 + number), "kind": rng.randrange(1, 4), "operator": rng.choice(OPERATORS),
-         "opened_block": block()},
+        {"subject": digest(number + 99), "kind": rng.randrange(1, 4), "operator": rng.choice(OPERATORS), "opened_block": block()},
         lambda: {"state": rng.choice(list(DemandState)[1:])},
     )])  # fmt: skip
     add(engine, ReportFact, [row for number in range(9) for row in versions(
