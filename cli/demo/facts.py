@@ -95,7 +95,7 @@ def judge(
     return {
         **_answers(answers),
         **_labels(status, answers),
-        **_audits(status, checked, answers, {d["receipt"] for d in spite}),
+        **_audits(status, checked, answers),
         **_frauds(frauds, status, answers, accounts),
         **_spite(spite, status, accounts),
         **_killed(disputes, fates, accounts),
@@ -127,16 +127,15 @@ def _labels(status: dict[str, Any], answers: list[Answer]) -> dict[str, bool]:
     }
 
 
-def _audits(status: dict[str, Any], checked: dict[str, int], answers: list[Answer], spited: set[str]) -> dict[str, bool]:
+def _audits(status: dict[str, Any], checked: dict[str, int], answers: list[Answer]) -> dict[str, bool]:
     anchored = sum(batch["count"] for batch in status["batches"])
-    # Nobody may post an audit of a receipt that is disputed, and spite may come before the first audit.
-    unposted = {r["receipt"] for r in status["receipts"] if not sum(r["audits"].values())} - spited
+    posted = [sum(r["audits"].values()) for r in status["receipts"]]
     honest = {answer.receipt_id for answer in answers if answer.operator == "honest"}
     good = [r for r in status["receipts"] if r["receipt"] in honest]
     return {
         f"{QUESTIONS} receipts are anchored, without gap or repetition": anchored == QUESTIONS,
         "every verifier checked every receipt": set(checked) == set(VERIFIERS) and set(checked.values()) == {QUESTIONS},
-        "light audits are posted on every receipt": len(status["receipts"]) == QUESTIONS and not unposted,
+        "light audits are posted on every receipt": len(posted) == QUESTIONS and min(posted, default=0) > 0,
         "no honest receipt has a mismatching audit": bool(good) and all(not r["audits"]["mismatch"] for r in good),
         "every window is over": bool(status["batches"]) and all(batch["window_over"] for batch in status["batches"]),
     }

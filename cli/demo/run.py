@@ -268,6 +268,8 @@ class Demo:
         self.book: Book | None = None
         self.accounts: dict[str, Address] = {}
         self.fates = Fates()
+        self._victim = ""
+        """The receipt that is to be disputed out of spite; empty before its answer, and once its challenger is started."""
         self._lock = threading.Lock()
 
     def run(self) -> facts.Report:
@@ -333,12 +335,18 @@ class Demo:
                 f"the {operator} operator answered {answer.completion_tokens} tokens, receipt {answer.receipt_id[:10]}: “{said}”"
             )
             if number == 1 and operator == "honest":
-                self._frivolous(answer.receipt_id)
+                self._victim = answer.receipt_id
+                self.screen.say(f"somebody will dispute the honest receipt {answer.receipt_id[:10]} out of spite")
         client.close()
 
-    def _frivolous(self, receipt_id: str) -> None:
-        actors.start_challenger(self.site, self.network, receipt_id)
-        self.screen.say(f"somebody will dispute the honest receipt {receipt_id[:10]} out of spite")
+    def _spite(self, reader: SnapshotReader, block: int) -> None:
+        """Starts the frivolous challenger once an audit of its receipt is posted: nobody may post one of a disputed receipt."""
+        if not self._victim:
+            return
+        posted = {hex0x(each.result.receipt_id) for each in reader.audits(int(reader.network.deploy_block), block)}
+        if self._victim in posted or not self.options.audits:
+            actors.start_challenger(self.site, self.network, self._victim)
+            self._victim = ""
 
     def _watch(self, reader: SnapshotReader, director: Director, built: Built, asking: list[Any]) -> None:
         names = {account: name for name, account in built.accounts.items()}
@@ -350,6 +358,7 @@ class Demo:
         def settled() -> bool:
             try:
                 snapshot, anchored, left_s = read(reader.head())
+                self._spite(reader, snapshot.number)
             except Unavailable:
                 return False
             happened = director.step(snapshot)
@@ -357,7 +366,7 @@ class Demo:
                 self.screen.say(happened)
             self._tell(snapshot, names, seen)
             self.screen.show(snapshot, names, left_s)
-            final = all(map(is_over, snapshot.disputes))
+            final = not self._victim and all(map(is_over, snapshot.disputes))
             asked = all(each.done() for each in asking) and anchored >= len(self.answers)
             return (asked and final and left_s < 0) or self.screen.elapsed_s > end
 
