@@ -15,8 +15,8 @@ import {TestChains} from "../libraries/TestChains.sol";
 ///
 ///      NONE -openEpoch-> PENDING -confirm (the shards), activate-> ACTIVE -drain, or the next activate-> DRAINING -retire-> RETIRED
 ///
-///      and from any of them -compromise-> COMPROMISED. `reshare` gives the key of a PENDING or ACTIVE epoch other shares, by consent
-///      of a threshold of those who have them. No money moves. Invariants (docs/reference/contracts.md, section 6):
+///      and from any of them -compromise-> COMPROMISED. `reshare` gives the key of a PENDING, ACTIVE or DRAINING epoch other shares,
+///      by consent of a threshold of those who have them. No money moves. Invariants (docs/reference/contracts.md, section 6):
 ///
 ///      I30 DRAINED: A batch of an epoch is taken while it is ACTIVE and for `maxAnchorDelay` after.
 ///      I32 VOUCHED: No shares are in force but those that their holders signed for, and no epoch comes back.
