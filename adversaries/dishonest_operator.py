@@ -1,6 +1,6 @@
 """An operator that cheats on its first four receipts: an altered token, another artifact, a forged trace, another text.
 
-`python -m adversaries.dishonest_operator --config FILE --other ARTIFACT`: the same settings file as `bytewise operator run`.
+`python -m adversaries.dishonest_operator --config FILE --other ARTIFACT` takes the same settings file as `bytewise operator run`.
 With `--every N` it cheats on every Nth answer for ever, one kind after the other. With `--planted FILE` it writes each fraud to
 FILE before it answers, one JSON object a line, so that a test knows which receipts are false.
 """
@@ -28,22 +28,23 @@ from serving.wiring import run
 
 
 class AltersOneToken:
-    """Gives the true answer with one token in the middle changed. The trace root stays that of the true computation."""
+    """Engine that returns the true answer with one token in the middle changed. The trace root stays that of the true
+    computation."""
 
     def __init__(self, honest: Engine) -> None:
         self._honest = honest
 
     def generate(self, request: Request) -> Generated:
-        """The true answer with its middle token replaced by the next id."""
+        """Returns the true answer with its middle token replaced by a neighbouring id."""
         return false_answer(FraudKind.TOKEN, request, self._honest.generate(request))
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
-        """As the honest engine."""
+        """Verifies as the honest engine does."""
         return self._honest.verify(request, claimed, out_hash)
 
 
 class RunsAnotherArtifact:
-    """Always runs a cheaper model than the receipt names: tokens and trace are those of the other artifact."""
+    """Engine that always runs a cheaper model than the receipt names. Tokens and trace are those of the other artifact."""
 
     def __init__(self, honest: Engine, other: Engine, other_id: Digest) -> None:
         self._honest = honest
@@ -51,48 +52,48 @@ class RunsAnotherArtifact:
         self._other_id = other_id
 
     def generate(self, request: Request) -> Generated:
-        """The answer of the other artifact, under the name of the promised one."""
+        """Returns the answer of the other artifact as if the promised artifact had given it."""
         given = self._other.generate(replace(request, model_id=self._other_id))
         return replace(given, output=output_for(request, given.output.token_ids, given.output.finish_reason))
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
-        """As the honest engine."""
+        """Verifies as the honest engine does."""
         return self._honest.verify(request, claimed, out_hash)
 
 
 class ForgesTheTrace:
-    """Gives true tokens with a trace that was not computed, like a cached or guessed answer."""
+    """Engine that returns true tokens with a trace that was not computed, like a cached or guessed answer."""
 
     def __init__(self, honest: Engine) -> None:
         self._honest = honest
 
     def generate(self, request: Request) -> Generated:
-        """The true answer with one forged leaf."""
+        """Returns the true answer with one forged trace leaf."""
         return false_answer(FraudKind.TRACE, request, self._honest.generate(request))
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
-        """As the honest engine."""
+        """Verifies as the honest engine does."""
         return self._honest.verify(request, claimed, out_hash)
 
 
 class ShowsAnotherText:
-    """Runs the model, but shows, seals and signs another text. `outHash` stays that of the true answer."""
+    """Engine that runs the model, but shows, seals and signs another text. `outHash` stays that of the true answer."""
 
     def __init__(self, honest: Engine) -> None:
         self._honest = honest
 
     def generate(self, request: Request) -> Generated:
-        """An altered answer with the `out_hash` of the true one."""
+        """Returns an altered answer with the `out_hash` of the true answer."""
         return false_answer(FraudKind.TEXT, request, self._honest.generate(request))
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
-        """As the honest engine."""
+        """Verifies as the honest engine does."""
         return self._honest.verify(request, claimed, out_hash)
 
 
 class CheatsInTurn:
-    """Commits one fraud of each kind in the first requests, then gives honest answers. With `every` it cheats for ever, once in
-    so many answers."""
+    """Engine that commits one fraud of each kind in the first requests, then gives honest answers. If `every` is N, it cheats on
+    every Nth answer for ever."""
 
     def __init__(self, honest: Engine, frauds: tuple[Engine, ...], every: int = 0, planted: Path | None = None) -> None:
         self._honest = honest
@@ -102,7 +103,7 @@ class CheatsInTurn:
         self._answers = 0
 
     def generate(self, request: Request) -> Generated:
-        """The answer of the next fraud, or an honest one."""
+        """Returns the answer of the next fraud if it is time to cheat, otherwise an honest answer."""
         cheats = self._turns and self._answers % max(self._every, 1) == 0
         answer = (self._turns[0] if cheats else self._honest).generate(request)
         # A failed request does not count, because the client sends it again.
@@ -122,12 +123,12 @@ class CheatsInTurn:
             os.fsync(file.fileno())
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
-        """As the honest engine."""
+        """Verifies as the honest engine does."""
         return self._honest.verify(request, claimed, out_hash)
 
 
 def main() -> int:
-    """Serves dishonestly until terminated."""
+    """Serves dishonest answers until the process is terminated."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", required=True, type=Path, help="settings of the operator")
     parser.add_argument("--other", required=True, type=Path, help="artifact that runs under the promised one's name")

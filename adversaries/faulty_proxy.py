@@ -1,12 +1,12 @@
 """A proxy in front of a chain node and a DA store whose connections fail on order: slow, cut, refused, stale, lying.
 
-`python -m adversaries.faulty_proxy --chain URL --da URL --port N --record FILE`. An actor uses `http://127.0.0.1:N/rpc/<name>`
-as its RPC, and `http://127.0.0.1:N/da/<name>` as its DA store. A name is any path without a query, so one actor may have several
+`python -m adversaries.faulty_proxy --chain URL --da URL --port N --record FILE`. An actor uses `http://127.0.0.1:N/rpc/<name>` as
+its RPC, and `http://127.0.0.1:N/da/<name>` as its DA store. A name is any path without a query, so one actor may have several
 endpoints. `POST /control` with `{"endpoint": e, "fault": f, "value": v}` orders a fault for every endpoint whose path begins with
 e, and `"fault": ""` ends it. `GET /control` counts the requests that each fault met.
 
-Every transaction that an actor hands in is written to FILE before it is forwarded, one JSON object a line: what an actor signed
-is known even if no block ever has it.
+The proxy writes every transaction that an actor sends to FILE before it forwards the transaction, one JSON object a line. So a
+test knows what an actor signed even if no block contains it.
 """
 
 import argparse
@@ -39,22 +39,22 @@ FAULTS = {
     "withhold": "every blob is unknown (DA only)",
     "corrupt": "one byte of every blob is another (DA only)",
 }
-"""What may be ordered."""
+"""Faults that may be ordered, with their meanings. VALUE is `value` in the order."""
 
 
 class Order(NamedTuple):
-    """A fault of an endpoint."""
+    """A fault that was ordered for an endpoint."""
 
     fault: str
-    """A key of `FAULTS`."""
+    """Kind of the fault, a key of `FAULTS`."""
     value: float
-    """Seconds of `lag`."""
+    """Delay in seconds; used by `lag` only."""
     head: int
-    """Newest block when it was ordered; for `stale`."""
+    """Newest block when the fault was ordered; used by `stale` only."""
 
 
 class FaultyProxy(ThreadingHTTPServer):
-    """Forwards requests, and has the faults that were ordered."""
+    """HTTP server that forwards requests and applies the faults that were ordered."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -68,7 +68,8 @@ class FaultyProxy(ThreadingHTTPServer):
         self._record = record.open("a")
 
     def order_of(self, endpoint: str) -> Order | None:
-        """The fault of an endpoint now; the order with the longest path counts."""
+        """Returns the fault that an endpoint has now, and counts the request for it. Returns None without a fault. If several
+        orders fit, the order with the longest path counts."""
         with self.lock:
             found = [each for each in self.orders if endpoint.startswith(each)]
             if not found:
@@ -78,7 +79,7 @@ class FaultyProxy(ThreadingHTTPServer):
             return order
 
     def take(self, order: dict[str, Any]) -> None:
-        """Begins or ends a fault."""
+        """Begins the fault of an order, or ends the endpoint's fault if the order names none."""
         head = self._head() if order["fault"] == "stale" else 0
         with self.lock:
             self.orders.pop(order["endpoint"], None)
@@ -86,7 +87,7 @@ class FaultyProxy(ThreadingHTTPServer):
                 self.orders[order["endpoint"]] = Order(order["fault"], float(order.get("value", 0)), head)
 
     def write_down(self, endpoint: str, calls: list[dict[str, Any]]) -> None:
-        """Records the transactions of a request."""
+        """Writes the transactions of a request to the record file."""
         raw = [each["params"][0] for each in calls if each.get("method") == BROADCAST]
         with self.lock:
             for each in raw:
@@ -101,26 +102,26 @@ class FaultyProxy(ThreadingHTTPServer):
 
 
 class FaultyConnection(BaseHTTPRequestHandler):
-    """One connection of one actor."""
+    """Handler of one connection of one actor."""
 
     protocol_version = "HTTP/1.1"
     server: FaultyProxy
     _connections: dict[str, http.client.HTTPConnection]
 
     def setup(self) -> None:
-        """Has no connection to an upstream yet."""
+        """Prepares the connection. Connections to upstreams are opened with the first request."""
         super().setup()
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connections = {}
 
     def finish(self) -> None:
-        """Closes the connections to upstreams with this one."""
+        """Closes this connection and its connections to upstreams."""
         super().finish()
         for each in self._connections.values():
             each.close()
 
     def do_POST(self) -> None:
-        """JSON-RPC, a new blob, or an order."""
+        """Handles a JSON-RPC request, a new blob, or an order for a fault."""
         length = int(self.headers.get("Content-Length", "0"))
         if length > MAX_BODY_BYTES:
             return self._answer(413, b"{}")
@@ -131,20 +132,20 @@ class FaultyConnection(BaseHTTPRequestHandler):
         return self._serve("POST", body)
 
     def do_GET(self) -> None:
-        """A blob, or how many requests each fault met."""
+        """Returns a blob, or the number of requests that each fault met."""
         if self.path == "/control":
             with self.server.lock:
                 return self._answer(200, json.dumps(self.server.met).encode())
         return self._serve("GET", b"")
 
     def log_message(self, *args: Any) -> None:
-        """Silent: the actors' own logs say it all."""
+        """Writes nothing, because the actors have their own logs."""
 
     def _serve(self, method: str, body: bytes) -> None:
         kind, name, rest = [*self.path.lstrip("/").split("/", 2), "", ""][:3]
         if kind not in self.server.upstreams:
             return self._answer(404, b"{}")
-        # Endpoints of one actor are told apart by a number after its name; a DA call has its own path there.
+        # In an RPC path a number after the name tells the endpoints of one actor apart. In a DA path the call follows the name.
         endpoint = f"{kind}/{name}" + (f"/{rest}" if kind == "rpc" and rest else "")
         asked = json.loads(body) if kind == "rpc" else None
         if asked is not None:
@@ -163,7 +164,7 @@ class FaultyConnection(BaseHTTPRequestHandler):
         return self._answer(status, answer)
 
     def _fails(self, order: Order) -> bool:
-        """Whether the fault is the answer."""
+        """Applies the fault. Returns whether the request is answered or cut by this, so that it must not be forwarded."""
         match order.fault:
             case "lag":
                 threading.Event().wait(order.value)
@@ -207,7 +208,7 @@ class FaultyConnection(BaseHTTPRequestHandler):
 
 
 def _frozen(asked: Any, head: int) -> Any:
-    """The request, with the newest block named by the number that it had."""
+    """Returns the request with `latest` and `pending` replaced by `head`, the newest block when the fault was ordered."""
     if isinstance(asked, list):
         return [_frozen(each, head) for each in asked]
     params = [hex(head) if each in ("latest", "pending") else each for each in asked.get("params", [])]
@@ -215,7 +216,7 @@ def _frozen(asked: Any, head: int) -> Any:
 
 
 def _altered(order: Order, kind: str, method: str, asked: Any, answer: bytes) -> bytes:
-    """What a stale or lying endpoint makes of an answer."""
+    """Returns an answer as a stale, lying or corrupt endpoint changes it."""
     if kind == "da":
         if order.fault != "corrupt" or method != "GET" or not answer:
             return answer
@@ -233,7 +234,7 @@ def _altered(order: Order, kind: str, method: str, asked: Any, answer: bytes) ->
 
 
 def _older(method: str, params: list[Any], result: Any, head: int) -> Any:
-    """The result of a node that has no block after `head`."""
+    """Returns the result of a node that has no block after `head`."""
     if method == "eth_blockNumber":
         return hex(head)
     if method == "eth_getLogs":
@@ -243,7 +244,7 @@ def _older(method: str, params: list[Any], result: Any, head: int) -> Any:
 
 
 def _false(method: str, params: list[Any], result: Any, head: int) -> Any:
-    """A lie in the shape of the true result."""
+    """Returns a false result in the shape of the true result."""
     match method:
         case "eth_getLogs":
             return result[:-1]
@@ -264,7 +265,7 @@ def _authority(url: str) -> tuple[str, int]:
 
 
 def main() -> None:
-    """Serves until terminated."""
+    """Serves until the process is terminated."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--chain", required=True, help="URL of the real node")
     parser.add_argument("--da", required=True, help="URL of the real store")

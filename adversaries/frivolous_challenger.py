@@ -1,6 +1,6 @@
 """A watchtower that disputes one honest receipt without any evidence, and loses its bond.
 
-`python -m adversaries.frivolous_challenger --config FILE RECEIPT_ID`: the same settings file as `bytewise verifier run`.
+`python -m adversaries.frivolous_challenger --config FILE RECEIPT_ID` takes the same settings file as `bytewise verifier run`.
 """
 
 import argparse
@@ -19,12 +19,12 @@ from verifier.wiring import NodeContext, run
 
 
 class FrivolousChallenger(Watchtower):
-    """Opens one dispute as soon as the receipt is anchored."""
+    """Watchtower that disputes the receipt `victim` as soon as it sees the receipt anchored."""
 
     victim: Digest
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Opens the dispute, unless the receipt is disputed already or not seen yet."""
+        """Returns the action to open the dispute, or no action if the receipt is disputed already or not seen yet."""
         disputed = any(case.receipt_id == self.victim for case in snapshot.disputes)
         if disputed or self._records.find(self.victim) is None:
             return ()
@@ -32,7 +32,7 @@ class FrivolousChallenger(Watchtower):
 
 
 def main() -> int:
-    """Runs until terminated."""
+    """Runs the watchtower until the process is terminated."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", required=True, type=Path, help="settings of a watchtower")
     parser.add_argument("receipt", help="id of the honest receipt, 0x-hex")

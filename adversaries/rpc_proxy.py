@@ -1,8 +1,8 @@
-"""A chain node that forwards a transaction and drops the answer, so that a sender can be killed at the worst moment.
+"""A proxy for a chain node that forwards a transaction and drops the answer, so that a sender can be killed at the worst moment.
 
-`python -m adversaries.rpc_proxy --upstream URL --port N`. Members use `http://127.0.0.1:N/<member>` as their RPC. The director
-posts `{"member": m, "needle": hex}` to `/control`: the next `eth_sendRawTransaction` of that member whose bytes contain the
-needle is forwarded to the chain and not answered. `GET /control` lists the caught transactions.
+`python -m adversaries.rpc_proxy --upstream URL --port N`. Members use `http://127.0.0.1:N/<member>` as their RPC. The demo's
+director posts `{"member": m, "needle": hex}` to `/control`. Then the next `eth_sendRawTransaction` of that member whose bytes
+contain the needle is forwarded to the chain and not answered. `GET /control` lists the caught transactions.
 """
 
 import argparse
@@ -20,7 +20,7 @@ MAX_BODY_BYTES = 8 * 2**20
 
 
 class RpcProxy(ThreadingHTTPServer):
-    """Forwards JSON-RPC, and drops the answers that the director asked it to drop."""
+    """HTTP server that forwards JSON-RPC, and drops the answers that the director ordered it to drop."""
 
     daemon_threads = True
 
@@ -33,7 +33,7 @@ class RpcProxy(ThreadingHTTPServer):
         self.lock = threading.Lock()
 
     def holds(self, member: str, body: bytes) -> bool:
-        """Whether the answer to this call must be dropped. Each needle catches one call."""
+        """Returns whether the answer to this call must be dropped. Each needle is used up by the first call that contains it."""
         with self.lock:
             needle = self.needles.get(member)
             if needle is None or b"eth_sendRawTransaction" not in body or needle.encode() not in body:
@@ -43,14 +43,14 @@ class RpcProxy(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One connection of one member."""
+    """Handler of one connection of one member."""
 
     protocol_version = "HTTP/1.1"
     server: RpcProxy
     _connection: http.client.HTTPConnection | None = None
 
     def do_POST(self) -> None:
-        """JSON-RPC of a member, or an order of the director."""
+        """Handles a JSON-RPC request of a member, or an order of the director."""
         length = int(self.headers.get("Content-Length", "0"))
         if length > MAX_BODY_BYTES:
             return self._answer(413, b"{}")
@@ -72,12 +72,12 @@ class Handler(BaseHTTPRequestHandler):
         return self._answer(status, answer)
 
     def do_GET(self) -> None:
-        """The transactions caught so far."""
+        """Returns the transactions caught so far."""
         with self.server.lock:
             self._answer(200, json.dumps(self.server.caught).encode())
 
     def log_message(self, *args: Any) -> None:
-        """Writes nothing: the node has its own log."""
+        """Writes nothing, because the node has its own log."""
 
     def _forward(self, body: bytes) -> tuple[int, bytes]:
         for fresh in (False, True):
@@ -100,7 +100,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Serves until terminated."""
+    """Serves until the process is terminated."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--upstream", required=True, help="URL of the real node")
     parser.add_argument("--port", required=True, type=int, help="loopback port to listen on")

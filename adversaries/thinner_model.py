@@ -1,6 +1,6 @@
 """Makes a checkpoint without its last decoder layer, which a dishonest operator serves to save the computation of that layer.
 
-`python -m adversaries.thinner_model CHECKPOINT OUT`: tokenizer, template and all other weights stay the same.
+`python -m adversaries.thinner_model CHECKPOINT OUT` keeps tokenizer, template and all other weights as they are.
 """
 
 import argparse
@@ -14,7 +14,7 @@ WEIGHTS = "model.safetensors"
 
 
 def thin(checkpoint: Path, out: Path) -> None:
-    """Writes the thinner checkpoint to `out`, which must not exist. Only checkpoints of one weights file."""
+    """Writes the thinner checkpoint to `out`, which must not exist. It works only for a checkpoint with a single weights file."""
     shutil.copytree(checkpoint, out, ignore=shutil.ignore_patterns("*.md", "*.txt", "LICENCE"))
     config: dict[str, Any] = json.loads((checkpoint / "config.json").read_bytes())
     config["num_hidden_layers"] -= 1
@@ -24,7 +24,7 @@ def thin(checkpoint: Path, out: Path) -> None:
 
 
 def without(data: bytes, prefix: str) -> bytes:
-    """A safetensors file without the tensors whose names begin with this prefix.
+    """Returns a safetensors file without the tensors whose names begin with `prefix`.
 
     The file is 8 bytes of length, a JSON header with the offsets of each tensor, and the tensors' bytes.
     """

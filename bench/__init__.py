@@ -1,1 +1,2 @@
-"""Measurements of this machine. `python -m bench` prints generation against verification, over prompt and answer."""
+"""Measurements on this machine. `python -m bench` compares the time of generation and verification by prompt and answer
+length."""

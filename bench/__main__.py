@@ -1,6 +1,6 @@
-"""Generation against verification on this machine: a table over prompt and answer length, never one number (design section 6).
+"""Compares the time of generation and verification on this machine, as a table by prompt and answer length (design section 6).
 
-Ours alone, on any artifact; `make bench-inference` compares with other engines.
+It measures our engine alone, on any artifact. `make bench-inference` compares with other engines.
 """
 
 import argparse
@@ -20,7 +20,7 @@ ANSWERS = (16, 64, 128)
 
 
 def measure(ours: Ours, prompt: list[int], count: int) -> tuple[float, float]:
-    """Seconds to generate the answer to a prompt, and to verify it by one pass."""
+    """Returns the seconds to generate the answer to a prompt, and the seconds to verify the answer by one pass."""
     start = time.perf_counter()
     ours.generate(prompt, count)
     between = time.perf_counter()
@@ -29,7 +29,7 @@ def measure(ours: Ours, prompt: list[int], count: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Makes a small model (or takes an artifact), measures, prints the table."""
+    """Makes a small model or takes an artifact, measures, and prints the table."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--artifact", type=Path, help="artifact folder; without it a small model is made")
     parser.add_argument("--path", choices=KINDS, default="auto", help="default: the engine's own choice")

@@ -1,7 +1,7 @@
-"""Gas of the contracts: `make bench-chain`; writes `bench/results/gas.json` and a plot of draws.
+"""Measures the gas of the contracts. `make bench-chain` writes `bench/results/gas.json` and a plot of draws.
 
-Every figure is what the receipt of a transaction would say: storage cold, 21,000 and calldata included
-(`chain/contracts/test/gas/`). They depend on nothing but the code, so `--check` compares without tolerance.
+Every figure is the gas that a transaction's receipt would show: storage cold, 21,000 and calldata included
+(`chain/contracts/test/gas/`). The figures depend on nothing but the code, so `--check` compares them without tolerance.
 """
 
 import argparse
@@ -36,15 +36,15 @@ TARGETS = {
     "deposit": 45_000,
     "eigenlayer_adapter": 15_000,
 }
-"""What a prototype of the whole reached (disputes and `open`), or one of the part alone; `docs/reference/contracts.md` says what
-stands in the way."""
+"""Targets in gas. A target is what a prototype reached: of the whole system for disputes and `open`, of the part alone for all
+others. `docs/reference/contracts.md` explains why some are missed."""
 
 CAP = 16_777_216
-"""Gas of the largest transaction (EIP-7825)."""
+"""Most gas of one transaction (EIP-7825)."""
 
 
 def measured(output: str) -> dict[str, int]:
-    """The figures that forge printed, by name; the largest where a name comes several times."""
+    """Returns the figures that forge printed, by name. If a name occurs several times, the largest figure counts."""
     found: dict[str, int] = {}
     for name, value in re.findall(r"^\s*([a-z][a-z0-9_]*): (\d+)\s*$", output, re.MULTILINE):
         found[name] = max(int(value), found.get(name, 0))
@@ -52,7 +52,7 @@ def measured(output: str) -> dict[str, int]:
 
 
 def run() -> dict[str, int]:
-    """Runs the gas tests and gives their figures; ends the program where they fail."""
+    """Runs the gas tests and returns their figures. Raises `SystemExit` if they fail."""
     command = [FORGE, "test", "--match-path", "test/gas/*", "-vv"]
     done = subprocess.run(command, cwd=CONTRACTS, capture_output=True, text=True)
     if done.returncode:
@@ -61,18 +61,19 @@ def run() -> dict[str, int]:
 
 
 def differences(have: dict[str, int], want: dict[str, int]) -> list[str]:
-    """One line for each figure that is new, gone or another."""
+    """Returns one line for each figure that is new, missing or changed."""
     names = sorted(have.keys() | want.keys())
     return [f"{name}: {want.get(name)} committed, {have.get(name)} now" for name in names if have.get(name) != want.get(name)]
 
 
 def over(figures: dict[str, int]) -> list[str]:
-    """One line for each figure above its target."""
+    """Returns one line for each figure above its target."""
     return [f"{name}: {figures[name]}, target {most}" for name, most in TARGETS.items() if figures.get(name, 0) > most]
 
 
 def main() -> int:
-    """Measures; writes, or compares with what is committed: then 1 if anything differs. A target that is missed fails nothing."""
+    """Measures and writes the figures. With `--check` it compares them with the committed figures instead, and returns 1 if any
+    differs. A missed target is only printed."""
     parser = argparse.ArgumentParser(prog="make bench-chain", description=__doc__.split("\n\n")[0])
     parser.add_argument("--check", action="store_true", help="compare with the committed figures, write nothing")
     options = parser.parse_args()

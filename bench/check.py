@@ -1,7 +1,7 @@
-"""Checking batches without decryption: receipts that one core checks per second, by the size of their batch.
+"""Measures how many receipts one core checks per second without decryption, by the size of their batch.
 
-`make bench-check` writes `bench/results/check.json`. All sizes, and beside them nothing but the recovery of the same signatures,
-take turns in one run; processor time of the one thread is counted, so that what else the machine does falls on none of them.
+`make bench-check` writes `bench/results/check.json`. All sizes take turns in one run, and with them the bare recovery of the same
+signatures. Only processor time of the one thread counts, so that other work of the machine distorts no figure.
 """
 
 import argparse
@@ -26,17 +26,18 @@ from verifier.watch.batch_check import verify_batch
 
 RESULTS = Path("bench/results/check.json")
 SIZES = (16, 64, 188)
-"""Receipts of a batch: of a quiet hour, as most operators set it, and the most that parameters can allow (`ParamLaw`)."""
+"""Sizes of batches in receipts: of a quiet hour, as most operators set it, and the largest that parameters can allow
+(`ParamLaw`)."""
 ROUNDS = 30
 TARGET = 3000
-"""Receipts a second and core, at every size."""
+"""Receipts that one core must check per second, at every size."""
 LOCATOR = "eigenda:standard:0x" + "5a" * 300
-"""About as long as a certificate of the DA layer."""
+"""Locator that is about as long as one with a certificate of the DA layer."""
 WORLD = World()
 
 
 def main() -> None:
-    """Measures all sizes, prints the figures, writes them."""
+    """Measures all sizes, prints the figures and writes them."""
     parser = argparse.ArgumentParser(prog="bench.check", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="how often each batch is checked")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -49,7 +50,7 @@ def main() -> None:
 
 
 def measure(rounds: int) -> dict[str, Any]:
-    """Seconds of each round, and what follows from them."""
+    """Returns the processor seconds of each round, and the figures that follow from them."""
     entries = [signed(seq) for seq in range(1, max(SIZES) + 1)]
     works = {str(size): check(entries[:size]) for size in SIZES} | {"recovery": recovery(entries)}
     seconds: dict[str, list[float]] = {name: [] for name in works}
@@ -64,8 +65,8 @@ def measure(rounds: int) -> dict[str, Any]:
 
 
 def summary(seconds: dict[str, list[float]]) -> list[dict[str, float]]:
-    """Of each size: microseconds a receipt, receipts a second, and ratios to the smallest batch and to bare recovery, which are
-    medians over the rounds."""
+    """Returns for each size the microseconds per receipt, the receipts per second, and the ratios to the smallest batch and to
+    bare recovery. Every figure is a median over the rounds."""
     each = {
         name: [second / (max(SIZES) if name == "recovery" else int(name)) for second in taken] for name, taken in seconds.items()
     }
@@ -86,25 +87,25 @@ def summary(seconds: dict[str, list[float]]) -> list[dict[str, float]]:
 
 
 def signed(seq: int) -> SignedReceipt:
-    """A receipt as an operator signs it."""
+    """Returns the receipt with number `seq`, as an operator signs it."""
     return WORLD.sign(replace(WORLD.answered(seq).receipt, envelope_hash=word("envelope", seq)), LOCATOR)
 
 
 def check(entries: list[SignedReceipt]) -> Callable[[], object]:
-    """The check of these as one batch, from its bytes to the proofs."""
+    """Returns a function that checks these receipts as one batch, from its bytes to the proofs."""
     header, listed = WORLD.batch(tuple(entries))
     data = encode(listed)
     return lambda: verify_batch(ANCHOR, header, data, WORLD.environment, frozenset({1}))
 
 
 def recovery(entries: list[SignedReceipt]) -> Callable[[], object]:
-    """Recovers the account of each signature: what no check can do without."""
+    """Returns a function that recovers the account of each signature, which is a part of every check."""
     pairs = [(receipt_id(ANCHOR, each.receipt), each.signature) for each in entries]
     return lambda: [recover(*pair) for pair in pairs]
 
 
 def show(found: dict[str, Any]) -> None:
-    """Prints the figures."""
+    """Prints the figures as a table."""
     table = Table(
         title=f"checking batches, one core: {found['machine']['processor']}, {' '.join(found['machine']['instructions'])}"
     )

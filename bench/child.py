@@ -12,11 +12,11 @@ from bench.worker import Claim
 
 
 class ChildFailed(Exception):
-    """An engine ended or said something that is no answer."""
+    """Error of an engine that ended, or whose answer cannot be used."""
 
 
 class Child:
-    """One engine. A context manager: the process ends with it."""
+    """One engine in a child process. It is a context manager that kills the process at the end."""
 
     def __init__(self, name: str, command: Sequence[str | Path]) -> None:
         """Starts `command`, which must call `worker.serve`, and waits until it is loaded."""
@@ -36,23 +36,23 @@ class Child:
         self._errors.close()
 
     def generate(self, prompt: Sequence[int], count: int) -> float:
-        """Seconds for `count` tokens after the prompt, prefill included."""
+        """Returns the seconds for `count` tokens after the prompt, prefill included."""
         reply = self._ask("generate", prompt=prompt, count=count)
         if len(reply["tokens"]) != count:
             raise ChildFailed(f"{self.name} gave {len(reply['tokens'])} tokens, not {count}: its time means nothing")
         return float(reply["seconds"])
 
     def judge(self, claims: Sequence[Claim], together: bool = False) -> float:
-        """Seconds to verify (ours) or prefill (peers) the tokens of the claims, one by one or in one batch."""
+        """Returns the seconds to verify (our engine) or prefill (peers) the tokens of the claims, one by one or in one batch."""
         return float(self._ask("judge", claims=claims, together=together)["seconds"])
 
     def logits(self, tokens: Sequence[int]) -> list[float]:
-        """Logits after the last token."""
+        """Returns the logits after the last token."""
         values: list[float] = self._ask("logits", tokens=tokens)["logits"]
         return values
 
     def memory(self) -> int:
-        """Most bytes ever resident, less those of the imported libraries."""
+        """Returns the peak of resident memory in bytes, without that of the imported libraries."""
         return int(self._ask("memory")["memory"])
 
     def _ask(self, do: str, **arguments: Any) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Child:
         try:
             print(json.dumps({"do": do, **arguments}), file=self._process.stdin, flush=True)
         except BrokenPipeError:
-            pass  # It has ended: reading says so, with what it printed.
+            pass  # The process has ended. `_answer` reports that, with its output.
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Start time of the command line: processor time of every help page and of `version`.
+"""Measures the start time of the command line: the processor time of every help page and of `version`.
 
-python -m bench.cli            # writes bench/results/cli.json
+`python -m bench.cli` writes `bench/results/cli.json`.
 """
 
 import json
@@ -16,20 +16,21 @@ from cli.tree import TREE, Noun, verbs
 
 RESULTS = Path("bench/results/cli.json")
 RUNS = 3
-"""Of each command; the median counts."""
+"""Runs of each command. The median of their times counts."""
 LIMIT_S = 0.5
-"""Processor time of each that is allowed."""
+"""Most processor time of a command, in seconds."""
 
 
 def commands() -> list[list[str]]:
-    """What is measured: the versions, and the help page of the program, of each noun and of each verb."""
+    """Returns the arguments of all measured commands: versions, and the help page of the program, of each noun and of each
+    verb."""
     nouns = [name for name, entry in TREE.entries.items() if isinstance(entry, Noun)]
     pages = [*([noun, "--help"] for noun in nouns), *([*words, "--help"] for words, _ in verbs())]
     return [["--help"], ["--version"], ["version"], *pages]
 
 
 def processor_s(arguments: list[str]) -> float:
-    """Processor time of one run, system time included."""
+    """Returns the processor time of one run in seconds, system time included."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     environment = {"PATH": os.environ["PATH"], "TERM": "dumb"}
     subprocess.run([sys.executable, "-m", "cli", *arguments], check=True, stdout=subprocess.DEVNULL, env=environment)
@@ -38,7 +39,7 @@ def processor_s(arguments: list[str]) -> float:
 
 
 def main() -> int:
-    """Measures all commands in turns, writes the results and prints them; 1 if one takes too long."""
+    """Measures all commands in turns, writes the results and prints them. Returns 1 if a command takes longer than `LIMIT_S`."""
     taken: dict[str, list[float]] = {" ".join(each): [] for each in commands()}
     for _ in range(RUNS):
         for each in commands():

@@ -1,4 +1,4 @@
-"""Commands of the compared engines, and the files that they read, made once under `build/bench/`."""
+"""Commands that start the compared engines, and the files that the engines read, made once under `build/bench/`."""
 
 import subprocess
 import sys
@@ -15,13 +15,14 @@ LLAMACPP, FLOAT32, BFLOAT16 = "llama.cpp-q8_0", "transformers-fp32", "transforme
 
 ROOT = Path("build/bench")
 PEER_PYTHON = Path("build/bench-venv/bin/python")
-"""Python of the virtual environment of `bench/peers.txt`, which `make bench-inference` makes."""
+"""Python of the virtual environment with the packages of `bench/peers.txt`, which `make bench-inference` makes."""
 
 Command = list[str | Path]
 
 
 def commands(shape: Shape, threads: int, context: int, progress: Callable[[str], None]) -> dict[str, Command]:
-    """How to start each engine on the weights of one model."""
+    """Returns the command that starts each engine on the weights of one model. Makes the files of the model if they are
+    missing."""
     progress("checkpoint")
     checkpoint = models.checkpoint(ROOT, shape)
     progress("artifact")
@@ -39,7 +40,7 @@ def commands(shape: Shape, threads: int, context: int, progress: Callable[[str],
 
 
 def artifact(shape: Shape) -> Path:
-    """Folder of our artifact of a model."""
+    """Returns the folder of our artifact of a model. Makes the artifact if it is missing."""
     checkpoint = models.checkpoint(ROOT, shape)
     return models.cached(ROOT, f"artifact-{shape.name}", [checkpoint.name, FORMAT], lambda path: _convert(checkpoint, path))
 

@@ -1,6 +1,6 @@
-"""One fuzz target under atheris, in its own process (see `bench.soak_fuzz`). libFuzzer ends it, so its counts are in a file.
+"""Runs one fuzz target under atheris in its own process. libFuzzer ends the process, so the counts are in a file.
 
-python -m bench.fuzz_worker NAME COUNTS FOLDER [libFuzzer's options]
+Usage, by `bench.soak_fuzz`: python -m bench.fuzz_worker NAME COUNTS FOLDER [libFuzzer's options]
 """
 
 import mmap
@@ -15,13 +15,13 @@ with atheris.instrument_imports(include=["bytewise.protocol", "bytewise.tee", "k
     from tests.fuzz.targets import TARGETS
 
 COUNTS = struct.Struct("<QQQ")
-"""Inputs so far, those that were taken, nanoseconds of processor time of the slowest."""
+"""Format of the counts: inputs so far, accepted inputs, and processor time of the slowest input in nanoseconds."""
 LIMIT_NS = 10 * 10**9
-"""Of processor time: other programs on the machine are no finding."""
+"""Most processor time of one input, in nanoseconds. It is not wall time, so other programs on the machine cause no finding."""
 
 
 def main() -> None:
-    """Runs libFuzzer, which does not return."""
+    """Runs libFuzzer, which ends the process."""
     name, counts, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     one, corpus = TARGETS[name](folder / "world")
     seeds = folder / "corpus"

@@ -42,11 +42,11 @@ NOTES = {
     "audit_claim": "a member of the largest batch, a dispute that convicted it, a first credit",
     "anchor_after_the_longest_silence": "the price falls from the dearest there is to a wei: some 310 steps, reckoned twice",
 }
-"""What each figure pays for, in the order of the page; figures that are not named here come behind them."""
+"""What each figure pays for, in the order of the page. Figures without a note come after them."""
 
 
 def rendered(gas: dict[str, int], targets: dict[str, int]) -> str:
-    """The table: what has a note in the order of the notes, then the rest by name."""
+    """Returns the table as Markdown: first the figures with a note, in the order of the notes, then all others."""
     named = [name for name in NOTES if name in gas]
     lines = ["| what | gas | target | what it pays for |", "|---|---|---|---|"]
     for name in named + [name for name in gas if name not in NOTES]:
@@ -56,7 +56,7 @@ def rendered(gas: dict[str, int], targets: dict[str, int]) -> str:
 
 
 def placed(page: str, table: str) -> str:
-    """The page with this table between its marks. ValueError if it has no marks."""
+    """Returns the page with this table between its marks. Raises `ValueError` if the page has no marks."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):

@@ -1,4 +1,4 @@
-"""Eight gossip processes on this machine: delivery, floods, junk, partition, kills, replay. `make test-gossip` runs it.
+"""Tests eight gossip processes on this machine: delivery, floods, junk, partition, kills, replay. `make test-gossip` runs it.
 
 Writes `bench/results/gossip.json`. Every figure is of real libp2p processes on loopback, each read through its hand-over as a
 duty process reads it. The program fails if a message of an unregistered peer or of another epoch arrives, if a flood gets
@@ -34,19 +34,19 @@ UNLIMITED = (
     "import gossip.admission as a; a.RATES.update({t: a.Rate(10**9, 1.0) for t in a.RATES}); "
     "from gossip.__main__ import main; raise SystemExit(main())"
 )
-"""A process that does not limit itself, as a dishonest member would run it."""
+"""Program of a process that does not limit itself, as a dishonest member would run it."""
 DRIPPING = "import gossip.envelopes as e; e.PIECE_BYTES = 1; from gossip.__main__ import main; raise SystemExit(main())"
-"""A process that gives an envelope byte by byte, so that a transfer never ends."""
+"""Program of a process that sends an envelope byte by byte, so that a transfer never ends."""
 JUNK_BYTES = 2 * 2**20
 
 ENVELOPE, ENVELOPE_BYTES = "0x" + "ee" * 32, 600_000
-"""An envelope of three pieces."""
+"""Id and bytes of an envelope of three pieces."""
 REFUSED = b"refused"
-"""Reason of a transfer that the other side, or the size of a piece, ended."""
+"""Reason of a transfer that the other side refused, or that ended because of the size of a piece."""
 
 
 class GossipPeer:
-    """One process with its folder and its hand-over."""
+    """One gossip process with its folder and its hand-over."""
 
     def __init__(self, python: Path, folder: Path, number: int) -> None:
         self.python, self.folder, self.number = python, folder / str(number), number
@@ -60,7 +60,7 @@ class GossipPeer:
         self.client = HandOverClient(self.folder / "s")
 
     def know(self, peers: Sequence["GossipPeer"], epoch: int = 1, seats: Sequence["GossipPeer"] = ()) -> None:
-        """Writes its `peers.json`; `seats` may pass each other the envelope."""
+        """Writes the `peers.json` of this process. The accounts of `seats` may pass the envelope to each other."""
         passed = {ENVELOPE: tuple(each.account for each in seats)} if seats else {}
         found = PeersFile(CHAIN, epoch, tuple(each.peer for each in peers), envelopes=passed)
         write_peers(self.folder / "peers.json", found)
@@ -97,7 +97,7 @@ class GossipPeer:
 
 
 def main() -> int:
-    """Runs all parts, prints and writes the figures; 1 if something that must hold does not."""
+    """Runs all parts, prints and writes the figures. Returns 1 if something that must hold does not hold."""
     parser = argparse.ArgumentParser(prog="bench.gossip", description=__doc__)
     parser.add_argument("--python", type=Path, default=Path("build/gossip-venv/bin/python"))
     parser.add_argument("--quick", action="store_true", help="fewer messages and kills")
@@ -127,7 +127,7 @@ def main() -> int:
 
 @contextmanager
 def network(python: Path) -> Iterator[list[GossipPeer]]:
-    """Eight processes that know and reach each other."""
+    """Context manager that runs eight processes, which know and reach each other."""
     folder = Path(tempfile.mkdtemp(prefix="gossip-"))
     peers = [GossipPeer(python, folder, number) for number in range(COUNT)]
     try:
@@ -143,7 +143,8 @@ def network(python: Path) -> Iterator[list[GossipPeer]]:
 
 
 def joined(peers: Sequence[GossipPeer], count: int) -> float:
-    """Seconds until each process has so many connections, and the mesh a moment more to form."""
+    """Waits until each process has `count` connections, and three seconds more for the mesh to form. Returns the seconds of the
+    first wait."""
     begin = time.monotonic()
     _until(
         lambda: all(each.connected() == count for each in peers), 240,
@@ -155,7 +156,7 @@ def joined(peers: Sequence[GossipPeer], count: int) -> float:
 
 
 def delivery(peers: Sequence[GossipPeer], rounds: int) -> dict[str, Any]:
-    """Messages at the rate that limits allow, and how long each took to each other process."""
+    """Sends messages at the rate that the limits allow. Returns how many arrived, and how long they took. All must arrive."""
     sent, delays = 0, list[float]()
     for _ in range(rounds):
         for number in range(RATES[HINT].count - 2):
@@ -176,7 +177,7 @@ def delivery(peers: Sequence[GossipPeer], rounds: int) -> dict[str, Any]:
 
 
 def unregistered_flood(peers: Sequence[GossipPeer], python: Path) -> dict[str, Any]:
-    """A process that nobody registered dials everybody and publishes as fast as it can."""
+    """Lets a process that nobody registered dial all others and publish as fast as it can. None of its messages may arrive."""
     other = GossipPeer(python, peers[0].folder.parent, COUNT)
     other.know([*peers, other])
     other.start(["-c", UNLIMITED])
@@ -189,7 +190,7 @@ def unregistered_flood(peers: Sequence[GossipPeer], python: Path) -> dict[str, A
 
 
 def member_flood(peers: Sequence[GossipPeer]) -> dict[str, Any]:
-    """A registered member without limits of its own: the others cap it, and hear each other."""
+    """Lets a registered member publish without limits of its own. The other members must cap it and still hear each other."""
     liar, honest_peers = peers[-1], peers[:-1]
     liar.stop()
     liar.start(["-c", UNLIMITED])
@@ -204,7 +205,8 @@ def member_flood(peers: Sequence[GossipPeer]) -> dict[str, Any]:
 
 
 def junk(peers: Sequence[GossipPeer]) -> dict[str, Any]:
-    """Bytes that are no protocol, and connections that say nothing."""
+    """Sends bytes that are no protocol, and opens connections that send nothing. Memory must stay flat, and honest messages
+    arrive."""
     before = peers[0].state()["rss"]
     idle = [socket.create_connection(("127.0.0.1", peers[0].port), 5) for _ in range(50)]
     for _ in range(5):
@@ -221,7 +223,8 @@ def junk(peers: Sequence[GossipPeer]) -> dict[str, Any]:
 
 
 def partition(peers: Sequence[GossipPeer]) -> dict[str, Any]:
-    """Two halves that do not know each other, then do again. What was said meanwhile is not repeated; what follows arrives."""
+    """Splits the processes into two halves that do not know each other, then joins them. Messages from that time are not
+    repeated, but later messages must arrive."""
     halves = peers[: COUNT // 2], peers[COUNT // 2 :]
     for half in halves:
         for each in half:
@@ -243,7 +246,8 @@ def partition(peers: Sequence[GossipPeer]) -> dict[str, Any]:
 
 
 def first_statement(peers: Sequence[GossipPeer]) -> dict[str, Any]:
-    """A seat says that it has an envelope in the block in which all learn of its dispute, while a dead member is dialled."""
+    """Lets a seat state that it has an envelope in the block in which all learn of its dispute, while a dead member is dialled.
+    All others must hear the statement."""
     dead, alive = peers[-1], peers[:-1]
     dead.stop()
     joined(alive, COUNT - 2)
@@ -262,8 +266,8 @@ def first_statement(peers: Sequence[GossipPeer]) -> dict[str, Any]:
 
 
 def envelope(peers: Sequence[GossipPeer]) -> dict[str, Any]:
-    """A seat gives an envelope to another. Nothing is given to an account without a seat, or where the envelope is not. A seat
-    that gives single bytes is refused."""
+    """Lets a seat give an envelope to another seat. Transfers must be refused to an account without a seat, from a seat without
+    the envelope, and from a seat that sends single bytes."""
     giver, taker, stranger, dripper = peers[:4]
     dripper.stop()
     dripper.start(["-c", DRIPPING])
@@ -291,7 +295,7 @@ def envelope(peers: Sequence[GossipPeer]) -> dict[str, Any]:
 
 
 def _given(taker: GossipPeer, giver: GossipPeer) -> bytes:
-    """The bytes that one got of another, or the reason of the refusal."""
+    """Returns the bytes that `taker` got from `giver`, or the reason of the refusal."""
     file = taker.folder / "envelopes" / "given"
     try:
         taker.client.fetch(ENVELOPE, ENVELOPE_BYTES, giver.account, file)
@@ -301,7 +305,7 @@ def _given(taker: GossipPeer, giver: GossipPeer) -> bytes:
 
 
 def kills(peers: Sequence[GossipPeer], times: int) -> dict[str, Any]:
-    """Three of eight are killed and start again."""
+    """Kills three of eight processes and starts them again, `times` times. After each time all honest messages must arrive."""
     seconds, shares = list[float](), list[float]()
     for _ in range(times):
         for each in peers[:3]:
@@ -315,7 +319,7 @@ def kills(peers: Sequence[GossipPeer], times: int) -> dict[str, Any]:
 
 
 def replay(peers: Sequence[GossipPeer]) -> dict[str, Any]:
-    """A member that says what was said under an old epoch."""
+    """Lets a member publish under an old epoch. The other members must refuse the message."""
     old = peers[0]
     for each in peers[1:]:
         each.know(peers, epoch=5)
@@ -329,7 +333,8 @@ def replay(peers: Sequence[GossipPeer]) -> dict[str, Any]:
 
 
 def _honest(peers: Sequence[GossipPeer]) -> dict[str, Any]:
-    """One message of each process: the share that arrived, and how many of a flood did, at most, at one process."""
+    """Lets each process publish one message. Returns the share of deliveries that arrived, and the most messages of a flood that
+    one process got."""
     mark = time.monotonic_ns()
     time.sleep(RATES[HINT].seconds + 0.5)
     for each in peers:
@@ -346,7 +351,7 @@ def _honest(peers: Sequence[GossipPeer]) -> dict[str, Any]:
 
 
 def _flood(peer: GossipPeer, seconds: float) -> int:
-    """Publishes up to 500 messages a second; how many."""
+    """Publishes up to 500 messages a second for `seconds`. Returns how many were published."""
     sent, begin = 0, time.monotonic()
     while time.monotonic() - begin < seconds:
         try:

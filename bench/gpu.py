@@ -1,7 +1,7 @@
-"""Byte equality and speed on a GPU: `python -m bench.gpu` writes `bench/results/gpu.json`. It has never run on a GPU.
+"""Checks byte equality and measures speed on a GPU: `python -m bench.gpu` writes `bench/results/gpu.json`. It never ran on a GPU.
 
-First every way to multiply proves itself on the card (known answers, golden vectors, known models), then one whole model is
-answered on processor and card and the hashes are compared; only then time is taken, in turn with `transformers` in bfloat16.
+First every backend must pass its known answers, golden vectors and known models on the card. Then processor and card answer with
+one whole model, and their hashes are compared. Only after that speed is measured, in turns with `transformers` in bfloat16.
 """
 
 import argparse
@@ -32,33 +32,34 @@ RESULT = Path("bench/results/gpu.json")
 
 
 class Hashing(Ours):
-    """Our engine, which also gives away what a receipt would sign."""
+    """Our engine, with a method that returns the hash which a receipt would sign."""
 
     def out_hash(self, prompt: Sequence[int], count: int) -> Digest:
-        """Hash of tokens and trace of the greedy answer."""
+        """Returns the hash of tokens and trace of the greedy answer."""
         return self._engine.generate(self.request(prompt, count)).out_hash
 
 
 class OnCuda(Transformers):
-    """The peer with everything on the card; reading a token waits for it, so that time is that of the work."""
+    """The peer with everything on the card. Reading a token waits for the card, so that the time includes the work."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "bfloat16", 1)
         self._model = self._model.to("cuda")
 
     def generate(self, prompt: Sequence[int], count: int) -> list[int]:
-        """Greedy."""
+        """Generates `count` tokens greedily."""
         with torch.device("cuda"):
             return super().generate(prompt, count)
 
     def logits(self, tokens: Sequence[int]) -> Sequence[float]:
-        """Logits after the last token."""
+        """Returns the logits after the last token."""
         with torch.device("cuda"):
             return super().logits(tokens)
 
 
 def exactness(path: Path) -> dict[str, str]:
-    """What each backend's known answers, vectors and known models say on the current card: `exact`, or what differs."""
+    """Checks known answers, vectors and known models of each backend on the current card. Returns by backend `exact`, or what
+    differs."""
     model, said = artifact.load(path), {}
     for backend in CUDA_BACKENDS:
         try:
@@ -71,12 +72,13 @@ def exactness(path: Path) -> dict[str, str]:
 
 
 def same_hashes(one: Hashing, other: Hashing, prompt: Sequence[int], count: int) -> bool:
-    """Whether two engines give one out_hash, trace included, for one greedy request."""
+    """Returns whether two engines give the same `out_hash`, trace included, for one greedy request."""
     return one.out_hash(prompt, count) == other.out_hash(prompt, count)
 
 
 def measure(ours: Engine, peer: Engine, prompt: Sequence[int], answer: int, rounds: int) -> dict[str, float]:
-    """Ratios larger than 1 where we are ahead, and tokens per second; each work ran once before it counts."""
+    """Returns ratios, which are above 1 where our engine is faster, and tokens per second. Each work runs once before it is
+    measured."""
 
     def timed(work: Callable[[], object]) -> Callable[[], float]:
         def seconds() -> float:
@@ -109,7 +111,7 @@ def measure(ours: Engine, peer: Engine, prompt: Sequence[int], answer: int, roun
 
 
 def main() -> int:
-    """Measures on the current card; exit code 69 (EX_UNAVAILABLE) without one."""
+    """Measures on the current card. Returns exit code 69 (EX_UNAVAILABLE) if there is no card."""
     parser = argparse.ArgumentParser(prog="bench.gpu", description=__doc__)
     parser.add_argument("--checkpoint", type=Path, help="checkpoint folder of the peer; with --artifact, made from it")
     parser.add_argument("--artifact", type=Path)

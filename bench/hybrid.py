@@ -1,7 +1,7 @@
-"""Cost of the hybrid suite compared with the plain one: envelope bytes; time to seal, check, answer as a shard, and open.
+"""Measures the cost of the hybrid suite against the plain one: envelope bytes; time to seal, check, answer as a shard, and open.
 
-`make bench-kms` writes `bench/results/hybrid.json`. Both suites take turns within one run, each call after the other, and
-processor time is counted, not the clock: what else the machine does falls on neither.
+`make bench-kms` writes `bench/results/hybrid.json`. Both suites take turns within one run, call by call. Processor time counts
+and not the clock, so that other work of the machine distorts neither suite.
 """
 
 import argparse
@@ -37,7 +37,7 @@ NAMES = {SUITE_P256: "plain", SUITE_HYBRID: "hybrid"}
 
 
 class Epoch(NamedTuple):
-    """One key epoch with all its secrets: a benchmark is every party."""
+    """One key epoch with all its secrets, because the benchmark plays every party."""
 
     number: int
     public_key: Any
@@ -47,7 +47,7 @@ class Epoch(NamedTuple):
 
 
 def make_epochs(threshold: int, count: int) -> tuple[Epoch, Epoch]:
-    """A plain and a hybrid epoch of the same size."""
+    """Returns a plain and a hybrid epoch with the same threshold and number of shards."""
     shares, commitments = split(random_scalar(os.urandom), threshold, count, os.urandom)
     seeds = {index: os.urandom(hpke.KEM_SEED_BYTES) for index in shares}
     to = Recipients(threshold, tuple(hpke.kem_key(seed) for seed in seeds.values()))
@@ -56,7 +56,8 @@ def make_epochs(threshold: int, count: int) -> tuple[Epoch, Epoch]:
 
 
 def exchange(epoch: Epoch, threshold: int, plaintext: bytes) -> tuple[int, dict[str, float]]:
-    """Bytes of one envelope and seconds of each step: of the sender, of one shard (two), of the enclave with t answers."""
+    """Seals, checks, answers and opens one envelope. Returns its bytes and the seconds of each step: "seal" by the sender,
+    "check" and "answer" by one shard, "open" by the enclave with t answers."""
     seconds: dict[str, float] = {}
     data = _timed(seconds, "seal", lambda: seal_padded(plaintext, epoch.public_key, CONTEXT, epoch.number, os.urandom, epoch.to))
     envelope = _timed(seconds, "check", lambda: verify_envelope(data, CONTEXT, RECEIPT, suite_of(epoch.number)))
@@ -69,7 +70,7 @@ def exchange(epoch: Epoch, threshold: int, plaintext: bytes) -> tuple[int, dict[
 
 
 def measure(threshold: int, count: int, payload: int, rounds: int) -> dict[str, Any]:
-    """Medians of both suites, and what the second half adds."""
+    """Returns the medians of both suites, and the ratios of the hybrid suite to the plain one."""
     epochs, plaintext = make_epochs(threshold, count), bytes(payload)
     sizes: dict[int, int] = {}
     seconds: dict[int, list[dict[str, float]]] = {each.number: [] for each in epochs}
@@ -87,7 +88,7 @@ def measure(threshold: int, count: int, payload: int, rounds: int) -> dict[str, 
 
 
 def main() -> None:
-    """Measures, prints the table, writes the figures."""
+    """Measures, prints the table and writes the figures."""
     parser = argparse.ArgumentParser(prog="bench.hybrid", description=__doc__)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--out", type=Path, default=RESULTS)

@@ -1,6 +1,7 @@
-"""Rate of the dashboard's indexer over synthetic events of a chain in memory: python -m bench.index [--events 100000]
+"""Measures the rate of the dashboard's indexer over synthetic events of a chain in memory: python -m bench.index [--events
+100000]
 
-The figure has no network and no node in it: it is what decoding leaves to do, facts and database included.
+The figure contains no network and no chain node. It covers everything after decoding, with facts and database.
 """
 
 import argparse
@@ -15,11 +16,11 @@ from tests.fixtures.dashboard.memory_chain import MemoryChain
 
 RESULTS = Path(__file__).parent / "results" / "index.json"
 EVENTS_PER_BLOCK = 1.2
-"""As `MemoryChain` makes them, on average."""
+"""Average number of events in a block of `MemoryChain`."""
 
 
 def measure(events: int) -> dict[str, object]:
-    """Indexes about so many events, all of final blocks, and one fork of 64 blocks at the end."""
+    """Indexes about `events` events, all of final blocks, and one fork of 64 blocks at the end. Returns the figures."""
     machine = describe()
     chain = MemoryChain(1)
     chain.extend(int(events / EVENTS_PER_BLOCK))
@@ -42,7 +43,7 @@ def measure(events: int) -> dict[str, object]:
 
 
 def main() -> None:
-    """Measures, prints and writes the figure."""
+    """Measures, prints and writes the figures."""
     parser = argparse.ArgumentParser(prog="bench.index", description=__doc__)
     parser.add_argument("--events", type=int, default=100_000)
     found = measure(parser.parse_args().events)

@@ -1,7 +1,9 @@
-"""Speed of exact inference against its peers, all in one run: `make bench-inference` writes `bench/results/inference-*.json`.
+"""Measures the speed of exact inference and of its peers in one run: `make bench-inference` writes
+`bench/results/inference-*.json`.
 
-Every engine is a process of its own with the same weights, the same token ids and the same number of threads; they take turns,
-and a ratio is the median over the rounds of one turn against another. Nothing else should run: busy cores make noise of it all.
+Every engine is a process of its own with the same weights, the same token ids and the same number of threads. The engines take
+turns, and a ratio is the median of the ratios of all rounds. Nothing else should run on the machine, because busy cores make
+every figure noise.
 """
 
 import argparse
@@ -30,7 +32,7 @@ QUICK_RESULTS = engines.ROOT / "quick.json"
 
 
 def main() -> None:
-    """Measures both models, writes the results and the plot, prints keys and targets."""
+    """Measures both models, writes the results and the plot, and prints keys and targets."""
     parser = argparse.ArgumentParser(prog="bench.inference", description=__doc__)
     parser.add_argument("--quick", action="store_true", help=f"small counts, to try a change; written to {QUICK_RESULTS}")
     parser.add_argument("--threads", type=int, default=2, help="threads of each engine (default 2)")
@@ -50,12 +52,12 @@ def main() -> None:
 
 
 def results_of(instruction_set: str) -> Path:
-    """Where the figures of one instruction set are: a run replaces those of its own set only."""
+    """Returns the file with the figures of one instruction set. A run replaces the figures of its own set only."""
     return RESULTS / f"inference-{instruction_set}.json"
 
 
 def run(effort: Effort, threads: int, progress: Progress) -> dict[str, Any]:
-    """Everything that is published, as one object."""
+    """Measures everything that is published and returns it as one object."""
     described = machine.describe() | {"threads": threads, "clock": os.environ.get(CLOCK, "wall")}
     losses = _losses(progress)
     found = {shape.name: _model(shape, effort, threads, progress) for shape in (SMALL, LARGE)}
@@ -68,7 +70,7 @@ def run(effort: Effort, threads: int, progress: Progress) -> dict[str, Any]:
 
 
 def _losses(progress: Progress) -> dict[str, Any]:
-    # No matter of speed, and the same whenever it is measured: `make bench-perplexity` may have done it.
+    # Perplexity does not depend on speed and is always the same, so results of `make bench-perplexity` are used if they exist.
     if perplexity.RESULTS.exists():
         found: dict[str, Any] = json.loads(perplexity.RESULTS.read_text())
         return found

@@ -1,7 +1,7 @@
-"""Key release on this machine, with real shard processes, a real chain and attested channels, and its curve arithmetic alone.
+"""Measures key release on this machine with real shard processes, chain and attested channels, and its curve arithmetic alone.
 
-`make bench-kms` writes `bench/results/kms.json`. Releases and bare arithmetic are timed in turns in one run, so that their ratio
-holds on a machine that does other things too. Client, shards and chain share its cores.
+`make bench-kms` writes `bench/results/kms.json`. Releases and bare arithmetic take turns in one run, so that their ratio also
+holds on a machine that does other work. Client, shards and chain share the cores of the machine.
 """
 
 import argparse
@@ -35,20 +35,21 @@ from tests.fixtures.kms.chain_network import OnChain, put_on_chain, serving
 
 RESULTS = Path("bench/results/kms.json")
 SETS = ((3, 5), (5, 9))
-"""Thresholds, and shards that run."""
+"""Thresholds, and numbers of shards that run."""
 ROUNDS = 200
 CHANNELS = 2
-"""Kept-open channels to the one shard whose rate is measured: one is answered while the other is read."""
+"""Channels that stay open to the one shard whose rate is measured. There are two, so that the shard answers on one while the
+answer on the other is read."""
 FLIGHT = 192
-"""Requests on each of them."""
+"""Requests on each of these channels."""
 HANDSHAKES = 100
-"""Channels that are opened one after the other to see what one costs a shard."""
+"""Channels that are opened one after the other, to measure what one costs a shard."""
 TIMEOUT_S = 30.0
 TARGETS = {"release_less_handshakes_over_floor": 2.0, "releases_per_second_per_shard": 30.0, "shard_memory_mb": 200.0}
 
 
 class Rig(NamedTuple):
-    """A network whose shards serve, and the right to one receipt in it."""
+    """A network whose shards serve, and a job with the right to open one receipt."""
 
     net: OnChain
     processes: "dict[int, subprocess.Popen[bytes]]"
@@ -58,7 +59,7 @@ class Rig(NamedTuple):
 
 @contextmanager
 def rig(folder: Path, threshold: int, count: int) -> Iterator[Rig]:
-    """So many shards, each a process, on a chain of its own, with a dispute that is drawn."""
+    """Context manager that runs `count` shard processes on a chain of its own, with a dispute whose committee is drawn."""
     with running_anvil() as anvil:
         net = put_on_chain(anvil, folder, threshold, count)
         dispute, member = net.dispute()
@@ -70,7 +71,7 @@ def rig(folder: Path, threshold: int, count: int) -> Iterator[Rig]:
 
 
 def main() -> None:
-    """Measures both sets of shards, prints the figures, writes them."""
+    """Measures both sets of shards, prints the figures and writes them."""
     parser = argparse.ArgumentParser(prog="bench.kms", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="releases of each kind")
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -87,7 +88,8 @@ def main() -> None:
 
 
 def figures(made: Rig, name: str, rounds: int) -> dict[str, float]:
-    """Latency of whole releases, of the arithmetic in them, and of as many attested handshakes, in turns."""
+    """Returns the latency of whole releases, of their arithmetic alone, and of as many attested handshakes. The three take
+    turns."""
     source = ShardKeySource(made.net.world.quoter)
     parts: dict[str, Callable[[], object]] = {
         "release": lambda: source.open(made.job, made.net.world.secret),
@@ -107,7 +109,8 @@ def figures(made: Rig, name: str, rounds: int) -> dict[str, float]:
 
 
 def one_shard(made: Rig) -> dict[str, float]:
-    """What one shard process gives over kept-open channels, what that and a handshake cost it, and what it reads of the chain."""
+    """Returns the rate of one shard process over open channels, the processor time of a release and of a handshake, and the time
+    of the shard's chain reads."""
     process = psutil.Process(made.processes[1].pid)
     before = cpu_seconds(process)
     seconds, released = flights(made), FLIGHT * CHANNELS
@@ -132,7 +135,7 @@ def one_shard(made: Rig) -> dict[str, float]:
 
 
 def in_turns(parts: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each part in each round; one round before is not counted."""
+    """Runs the parts in turns and returns the seconds of each part in each round. One round before these is not counted."""
     taken: dict[str, list[float]] = {name: [] for name in parts}
     for number in range(rounds + 1):
         for name, work in parts.items():
@@ -144,13 +147,13 @@ def in_turns(parts: dict[str, Callable[[], object]], rounds: int) -> dict[str, l
 
 
 def percentile(seconds: Sequence[float], share: float) -> float:
-    """Milliseconds that this share of the measurements did not exceed."""
+    """Returns the milliseconds that this share of the measurements did not exceed."""
     ordered = sorted(seconds)
     return round(1000 * ordered[math.ceil(share * len(ordered)) - 1], 2)
 
 
 def handshakes(made: Rig) -> None:
-    """A channel to each of as many shards as open, at once: what a release does before it asks."""
+    """Opens and closes channels to as many shards as a release needs, all at once, as a release does before its requests."""
     shards = made.job.epoch.shards[: made.job.epoch.threshold]
     with ThreadPoolExecutor(len(shards)) as threads:
         for done in [threads.submit(handshake, made, shard) for shard in shards]:
@@ -158,17 +161,17 @@ def handshakes(made: Rig) -> None:
 
 
 def handshake(made: Rig, shard: ShardRecord) -> None:
-    """One attested channel, opened and closed."""
+    """Opens and closes one attested channel."""
     opened(made, shard).close()
 
 
 def opened(made: Rig, shard: ShardRecord) -> Channel:
-    """An enclave's channel to a shard."""
+    """Returns an open channel from an enclave to a shard."""
     return open_channel(shard, made.net.world.enclave(shard.index), made.net.world.public, TIMEOUT_S)
 
 
 def flights(made: Rig) -> float:
-    """Seconds in which the first shard answered all requests on every channel."""
+    """Returns the seconds in which the first shard answered all requests on all channels."""
     with ThreadPoolExecutor(CHANNELS) as threads:
         ready = threading.Barrier(CHANNELS)
         done = [threads.submit(_flight, made, ready) for _ in range(CHANNELS)]
@@ -190,13 +193,13 @@ def _flight(made: Rig, ready: threading.Barrier) -> tuple[float, float]:
 
 
 def cpu_seconds(process: psutil.Process) -> float:
-    """Processor time of a process since its start."""
+    """Returns the processor time of a process since its start, in seconds."""
     times = process.cpu_times()
     return float(times.user + times.system)
 
 
 def resident(pid: int) -> float:
-    """Resident memory of a process, MB."""
+    """Returns the resident memory of a process in MB."""
     return float(psutil.Process(pid).memory_info().rss) / 1e6
 
 

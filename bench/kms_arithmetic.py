@@ -1,8 +1,8 @@
-"""The elliptic-curve arithmetic of one key release, alone in this process: the part that no implementation can avoid.
+"""Runs the elliptic-curve arithmetic of one key release alone in this process: the part that no implementation can avoid.
 
-Counted are envelope proofs, partial decapsulations with their proofs, the sealing of partials to the enclave and interpolation,
-on both sides, one after the other, with the very functions that shards and enclaves call. Not counted: signatures, quotes, TLS,
-HTTP, the chain, the database.
+It includes envelope proofs, partial decapsulations with their proofs, the sealing of partials to the enclave and interpolation.
+Both sides run one after the other, with the functions that shards and enclaves call. It excludes signatures, quotes, TLS, HTTP,
+the chain and the database.
 """
 
 import os
@@ -25,7 +25,7 @@ from kms.storage.keyring import OpenedShare
 
 
 class Arithmetic:
-    """One release: a job, the enclave's transport secret, and the shares that open."""
+    """Arithmetic of one release, from a job, the enclave's transport secret, and as many shares as the threshold."""
 
     def __init__(self, job: RunJob, transport_secret: bytes, shares: Sequence[OpenedShare]) -> None:
         self._job, self._secret, self._shares = job, transport_secret, shares
@@ -34,7 +34,7 @@ class Arithmetic:
         self._records = {record.index: record for record in job.epoch.shards}
 
     def release(self) -> EccPoint:
-        """All of it; the point that opens the envelope."""
+        """Computes a whole release. Returns the point that opens the envelope."""
         envelope, points = self._verified(), {}
         for share in self._shares:
             points[share.index] = self._opened(self._records[share.index], envelope, self.answer(share))
@@ -42,7 +42,7 @@ class Arithmetic:
         return combine(points)
 
     def answer(self, share: OpenedShare) -> Blob:
-        """A shard's part of it: its partial, sealed to the enclave."""
+        """Computes a shard's part of a release. Returns the shard's partial, sealed to the enclave."""
         envelope, ticket = self._verified(), self._job.ticket
         partial = prove_partial(share.index, share.scalar(), decode_point(envelope.enc), ticket.receipt_id, os.urandom)
         return hpke.seal_to_transport(self._public, self._info(self._records[share.index]), encode(partial))

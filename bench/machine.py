@@ -1,4 +1,4 @@
-"""The machine of a measurement: its description, and how fast it reads memory and multiplies, which bounds every engine."""
+"""Describes the machine of a measurement, and measures how fast it reads memory and multiplies, which bounds every engine."""
 
 import datetime
 import os
@@ -13,25 +13,25 @@ import torch
 from bench.worker import clock
 
 READ_BYTES = 512 * 2**20
-"""Larger than any cache."""
+"""Bytes that are read to measure the memory, more than any cache holds."""
 
 SQUARE = 1536
-"""Rows and columns of the matrices that are multiplied: large enough for the full rate."""
+"""Rows and columns of the matrices that are multiplied, large enough for the full rate."""
 
 KINDS = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8")
 """Instruction sets that decide the speed of matrix products."""
 
 SETS = {"amx": "amx_int8", "avx512-vnni": "avx512_vnni", "avx512": "avx512f", "avx2": "avx2"}
-"""Names of the sets by which speeds are published, the fastest first, and the flag of each."""
+"""Name of each instruction set for which speeds are published, the fastest first, with the flag that shows the set."""
 
 
 def instruction_set(instructions: Sequence[str]) -> str:
-    """The fastest set among the flags of `describe`, or `other`."""
+    """Returns the fastest set among the flags of `describe`, or `other`."""
     return next((name for name, flag in SETS.items() if flag in instructions), "other")
 
 
 def describe() -> dict[str, Any]:
-    """Processor, memory, versions, date and load: no name of the machine, no path."""
+    """Returns processor, memory, versions, date and load. The result contains no name of the machine and no path."""
     processor = Path("/proc/cpuinfo").read_text()
     pairs = (line.partition(":") for line in processor.splitlines())
     fields = {name.strip(): value.strip() for name, _, value in pairs}
@@ -50,11 +50,11 @@ def describe() -> dict[str, Any]:
 
 
 def roof(threads: int) -> dict[str, float]:
-    """Bytes read per second and exact multiplications of a 15-bit activation with an 8-bit weight per second, at most.
+    """Returns upper bounds: bytes read per second, and exact products of a 15-bit activation and an 8-bit weight per second.
 
-    The first is a sum over memory. The second is twice the rate of float32 products in the vendor's own library: an instruction
-    that multiplies 16-bit integers holds twice as many as one for floats (AVX2), and so does the one for bytes once two limbs are
-    counted (AVX-512 VNNI).
+    The first is measured by a sum over memory. The second is twice the rate of float32 products in the vendor's own library. An
+    instruction that multiplies 16-bit integers holds twice as many as one for floats (AVX2). The same is true of the instruction
+    for bytes if two limbs are counted (AVX-512 VNNI).
     """
     torch.set_num_threads(threads)
     memory = torch.ones(READ_BYTES // 4)
@@ -64,7 +64,7 @@ def roof(threads: int) -> dict[str, float]:
 
 
 def _best(work: Callable[[], object], times: int = 7) -> float:
-    # Seconds of the fastest but one: a roof is what the machine can do, not what it does beside others.
+    # Returns the seconds of the second fastest run. A roof is what the machine can do, not what it does beside other work.
     seconds, now = [], clock()
     for _ in range(times):
         start = now()

@@ -1,6 +1,6 @@
 """Models for speed measurements: random weights from a seed, as a `transformers` checkpoint, our artifact and a GGUF file.
 
-Speed does not depend on what the weights say, so none need be downloaded. Everything is cached under `build/bench/`.
+Speed does not depend on the values of the weights, so no model has to be downloaded. Everything is cached under `build/bench/`.
 """
 
 import hashlib
@@ -19,18 +19,18 @@ from torch import Tensor
 from bytewise.inference.convert.make import BEGIN, CHAT_TEMPLATE, END, SPECIAL_TOKENS, tokenizer
 
 LAST = "model.norm.weight"
-"""The tensor after which no other comes."""
+"""Name of the last tensor of a checkpoint."""
 
 SHARD_BYTES = 256 * 2**20
-"""Tensors of one file of a checkpoint, about."""
+"""Approximate bytes of the tensors in one file of a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A Llama of some size."""
+    """Sizes of one Llama model."""
 
     name: str
-    """Name for people: parameters in millions."""
+    """Name of the model, which is its number of parameters in millions."""
     layers: int
     width: int
     intermediate: int
@@ -43,7 +43,7 @@ class Shape:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The `config.json` of `transformers`."""
+        """Content of `config.json` for `transformers`."""
         return {
             "architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16", "hidden_act": "silu",
             "hidden_size": self.width, "intermediate_size": self.intermediate, "num_hidden_layers": self.layers,
@@ -66,22 +66,22 @@ class Shape:
 
     @property
     def body(self) -> int:
-        """Multiplications of one token in the linear layers, without the head; also their weights."""
+        """Multiplications of one token in the linear layers without the head, which is also the number of their weights."""
         return self.layers * sum(rows * columns for rows, columns in self.matrices.values())
 
     @property
     def head(self) -> int:
-        """Multiplications of one token in the output head; also its weights."""
+        """Multiplications of one token in the output head, which is also the number of its weights."""
         return self.vocabulary * self.width
 
     @property
     def parameters(self) -> int:
-        """All weights: linear layers, head, embedding, norms."""
+        """Number of all weights: linear layers, head, embedding, norms."""
         return self.body + 2 * self.head + (2 * self.layers + 1) * self.width
 
     @property
     def cache_bytes_per_token(self) -> int:
-        """Key and value of one token in all layers, 16 bits an element: what exact-1 says of them needs no more."""
+        """Bytes of key and value of one token in all layers, with 16 bits an element. Profile exact-1 needs no more bits."""
         return 2 * 2 * self.layers * self.key_value_heads * (self.width // self.heads)
 
 
@@ -90,7 +90,8 @@ LARGE = Shape("475M", 24, 896, 4864, 14, 2, 65536, 8192)
 
 
 def cached(root: Path, kind: str, key: object, make: Callable[[Path], None]) -> Path:
-    """The file or folder that `make` writes for this key, made at most once; a broken off attempt is made anew."""
+    """Returns the file or folder that `make` writes for this key. It is made at most once, and made anew after an
+    interruption."""
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     path = root / f"{kind}-{digest}"
     if not path.exists():
@@ -104,7 +105,7 @@ def cached(root: Path, kind: str, key: object, make: Callable[[Path], None]) -> 
 
 
 def checkpoint(root: Path, shape: Shape) -> Path:
-    """Folder of the checkpoint, bfloat16 in several files."""
+    """Returns the folder of the checkpoint, in bfloat16 and in several files. Makes the checkpoint if it is missing."""
     return cached(root, f"checkpoint-{shape.name}", asdict(shape), lambda path: _write(path, shape))
 
 
@@ -123,7 +124,7 @@ def _write(path: Path, shape: Shape) -> None:
 
 
 def _write_shards(path: Path, tensors: Iterator[tuple[str, Tensor]]) -> dict[str, str]:
-    # Name of the file that holds each tensor. Only one file's tensors are held in memory.
+    # Returns the name of the file that contains each tensor. Only one file's tensors are in memory at a time.
     where: dict[str, str] = {}
     held: dict[str, Tensor] = {}
     for name, tensor in tensors:

@@ -1,8 +1,9 @@
-"""A network of 1,000 verifiers and a million receipts a day, computed from parts that are measured: what breaks first.
+"""Computes what breaks first in a network of 1,000 verifiers and a million receipts a day, from parts that are measured.
 
 The draw is the real function, on a sample of receipts. Bytes of the database and reads of the chain are counted at real nodes
-with all their parts, over an in-memory chain: while nothing happens, for a batch, for each verifier that posts about it, and for
-an own audit. Reads of the sender are counted by its code. Everything else is arithmetic over these figures.
+with all their parts, over an in-memory chain. Reads are counted while nothing happens, for a batch, for each verifier that posts
+about the batch, and for an audit by the node itself. Reads of the transaction sender are counted in its code. Everything else is
+arithmetic over these figures.
 """
 
 import math
@@ -41,21 +42,22 @@ from verifier.watch.open_windows import SnapshotPages
 VERIFIERS, RECEIPTS_A_DAY = 1_000, 1_000_000
 DAY_S, BLOCK_S = 86_400, 12
 SAMPLE = 300
-"""Receipts that are drawn for all verifiers."""
+"""Number of receipts in the sample, for which the draw of all verifiers is computed."""
 MEASURED = 188
-"""Receipts of the batch at which a node is measured: the most that parameters allow."""
+"""Receipts of the batch at which a node is measured, the most that parameters allow."""
 PRESET_RATE_BPS = 9_000
-"""Chance of a seat in the preset of `chain deploy`, meant for a few verifiers."""
+"""Audit rate of the preset of `chain deploy`, as chance of a seat in 1/10,000. It is meant for a few verifiers."""
 AUDITORS_WANTED = 3
-"""Auditors of a receipt in a network that sets its rate for its size: two must agree for a bounty."""
+"""Auditors of a receipt in a network whose audit rate fits its size. Two of them must agree for a bounty."""
 JOB_S = 2.0
-"""Seconds of one re-execution, as an assumption: an answer of the demo's model takes about as long on one core."""
+"""Assumed seconds of one re-execution. One core needs about as long for an answer of the demo's model."""
 WINDOW_ASSUMED_S = DAY_S
-"""Length of a window, as an assumption: so many batches are open at once, and each block's snapshot has them all."""
+"""Assumed length of a challenge window in seconds. All batches of that time are open at once, and each block's snapshot has them
+all."""
 POSTERS = 10
 """Verifiers that post about the measured batch."""
 OWN_AUDITS = 4
-"""Own audits that are followed from the draw to the bounty."""
+"""Audits by the measured node itself that are followed from the draw to the bounty."""
 REQUESTS = {
     # `params`, `pool_of` and documents: the reader keeps what it has read once.
     "params": 0, "pool_of": 0, "environment": 0, "policy_document": 0,
@@ -63,21 +65,22 @@ REQUESTS = {
     "snapshot": 2,
     # Pages of open batches, which a block's snapshot takes: their number follows from the length of windows.
     "anchored": 0,
-    # Of the tests' chain, no reads.
+    # Methods of the tests' chain that read nothing.
     "pass_time": 0, "now": 0,
 }  # fmt: skip
-"""Requests to a chain node behind one call of a reader (`chain.reads`), where it is not one."""
+"""Requests to a chain node behind one call of a reader method (`chain.reads`). A method that is not listed makes one request."""
 PUMP_READS, PUMPS_A_BLOCK = 3, 2
-"""Requests of the sender for one look at its outbox: own nonce, head, and the block of the last look; it looks before and after a
-block's decisions."""
+"""Requests of the sender for one look at its outbox: its nonce, the head, and the block of the last look. It looks twice a block,
+before and after the decisions."""
 TRANSACTION_READS = 8
-"""Requests of the sender for one transaction: state, gas, handing in, its receipt and block twice, and its block once final."""
+"""Requests of the sender for one transaction: state, gas, submission, its receipt and block twice, and its block once when it is
+final."""
 TRANSACTIONS_OF_AN_AUDIT = 3
-"""A post, an opening and a claim."""
+"""Transactions of one audit: a post, an opening and a claim."""
 
 
 def simulate() -> dict[str, Any]:
-    """All figures, and what breaks first with each rate."""
+    """Returns all figures, and what breaks first at each audit rate."""
     node, reads, draw_s = measure_node(), measure_reads(), time_of_draw()
     rates = {"preset": PRESET_RATE_BPS, "for_three_auditors": round(10_000 * AUDITORS_WANTED / VERIFIERS)}
     found: dict[str, Any] = {
@@ -98,7 +101,7 @@ def simulate() -> dict[str, Any]:
 
 
 def duties(rate_bps: int) -> dict[str, Any]:
-    """Audits of each verifier with this rate, one seat each, from the real draw over a sample."""
+    """Returns the audits of each verifier at this rate, with one seat for each, from the real draw over a sample."""
     names = [Address(f"0x{word('verifier', number).hex()[:40]}") for number in range(VERIFIERS)]
     audits: Counter[Address] = Counter()
     auditors: list[int] = []
@@ -117,12 +120,12 @@ def duties(rate_bps: int) -> dict[str, Any]:
 
 
 def reads_of_roles(found: dict[str, Any], rate: dict[str, Any]) -> dict[str, Any]:
-    """Chain reads a second of a verifier that audits and of a watchtower, by cause."""
+    """Returns the chain reads per second of a verifier that audits and of a watchtower, by cause."""
     reads, batches, audits = found["reads"], RECEIPTS_A_DAY / MEASURED, rate["audits_a_verifier_and_day"]
     drawn = rate["rate_bps"] / 10_000
     pages = math.ceil(batches * WINDOW_ASSUMED_S / DAY_S / BATCHES_PER_PAGE)
     posters = VERIFIERS * (1 - (1 - drawn) ** MEASURED)
-    # An auditor whose receipt nobody else was drawn for looks for another one until the limit of its state.
+    # If nobody else was drawn for a receipt, its auditor looks for another auditor until the time limit of the audit's state.
     waits = (1 - drawn) ** (VERIFIERS - 1) * STAGE_LIMITS[OPENED].seconds / BLOCK_S
     causes = {
         role: {"head": 1 / found["poll_s"], "blocks": (each["a_block"] + pages) / BLOCK_S,
@@ -141,7 +144,7 @@ def reads_of_roles(found: dict[str, Any], rate: dict[str, Any]) -> dict[str, Any
 
 
 def needs(found: dict[str, Any], rate: dict[str, Any]) -> dict[str, float]:
-    """Each need over what one ordinary node or chain has, the largest first."""
+    """Returns each need as a ratio to what one ordinary node or chain has, the largest ratio first."""
     ratios = {
         "transactions: audit results on the chain, against 15 a second": rate["audit_posts_a_second"] / 15,
         "re-execution: enclaves of one verifier, against 8": rate["enclaves_a_verifier"] / 8,
@@ -154,13 +157,13 @@ def needs(found: dict[str, Any], rate: dict[str, Any]) -> dict[str, float]:
 
 
 def first_limit(ratios: dict[str, float]) -> str:
-    """The limit that is exceeded most, in words."""
+    """Returns a sentence about the limit that is exceeded most."""
     name = max(ratios, key=lambda each: ratios[each])
     return f"{name}: {ratios[name]:.2f} of the limit"
 
 
 def time_of_draw() -> float:
-    """Processor seconds of one draw."""
+    """Returns the processor seconds of one draw."""
     beacon, receipt, who = word("beacon"), word("receipt"), Address("0x" + "11" * 20)
     start = time.thread_time()
     for _ in range(5_000):
@@ -169,7 +172,7 @@ def time_of_draw() -> float:
 
 
 def measure_node() -> dict[str, Any]:
-    """What one receipt costs a node that is drawn for none: bytes in its database."""
+    """Returns the bytes that one receipt adds to the database of a node that is not drawn to audit it."""
     with tempfile.TemporaryDirectory() as name:
         setup = VerifierFixture(Path(name))
         entries = [setup.signed(seq) for seq in range(1, MEASURED + 1)]
@@ -183,8 +186,9 @@ def measure_node() -> dict[str, Any]:
 
 
 def measure_reads(receipts: int = MEASURED, posters: int = POSTERS) -> dict[str, dict[str, float]]:
-    """Requests to the chain of a verifier's node and of a watchtower's: of each block in which nothing happens, and what a batch
-    adds over its window; for a watchtower also each verifier that posts about it, for a verifier each own audit."""
+    """Counts chain requests of a verifier's node and of a watchtower's. Returns those of a block in which nothing happens, and
+    those that a batch adds over its window. A watchtower also gets a figure for each verifier that posts about the batch, a
+    verifier for each audit of its own."""
     found: dict[str, dict[str, float]] = {}
     for role, build in (("verifier", _verifier), ("watchtower", _watchtower)):
         with tempfile.TemporaryDirectory() as name:
@@ -201,12 +205,12 @@ def measure_reads(receipts: int = MEASURED, posters: int = POSTERS) -> dict[str,
 
 
 WATCHED_BLOCKS = SETTLED_BLOCKS
-"""Blocks from a batch to some time after its window: as many as there are between two looks at what changes rarely."""
+"""Blocks from a batch to some time after its window. They are as many as lie between two reads of values that rarely change."""
 assert WATCHED_BLOCKS * BLOCK_S > WINDOW_S
 
 
 class Watched(NamedTuple):
-    """A node with all its parts, and the counter of what it reads."""
+    """A node with all its parts, and the counter of its chain reads."""
 
     setup: VerifierFixture
     counting: "Counting"
@@ -214,8 +218,8 @@ class Watched(NamedTuple):
     pool: EnclavePool
 
     def of_blocks(self, count: int) -> int:
-        """Requests for so many blocks, one look for each, without the looks that find no new block. The looks themselves are left
-        out: they are counted by the time between them."""
+        """Returns the requests for `count` blocks, with one look at the chain for each. The looks themselves are not included,
+        because their number depends on time and not on blocks."""
         self.node.tick()
         before = self.counting.requests()
         for _ in range(count):
@@ -224,7 +228,8 @@ class Watched(NamedTuple):
         return self.counting.requests() - before - count
 
     def of_batch(self, receipts: int, posters: int) -> int:
-        """Requests from a new batch to the end of its window. So many verifiers post about each of its receipts."""
+        """Anchors a batch and returns the requests from then to the end of its window. `posters` verifiers post about each of its
+        receipts."""
         chain, first = self.setup.chain, len(self.setup.archive.receipts()) + 1
         entries = [self.setup.signed(seq) for seq in range(first, first + receipts)]
         self.setup.anchor(*entries, first_seq=U64(first), anchored_at=U64(chain.timestamp), block=U64(chain.number + 1))
@@ -245,7 +250,7 @@ class Watched(NamedTuple):
 
 
 def _verifier(folder: Path, has_enclave: bool = False) -> Watched:
-    """A node that audits: all receipts, or without an enclave none, for which it only draws."""
+    """Returns a node that audits: all receipts with an enclave, and without an enclave none, so that it only draws."""
     setup, counting = _counted(folder)
     counting.inner.parameters = changed(PARAMS, {"shares": {"audit_rate_bps": 10_000 * has_enclave}})
     pool = EnclavePool([setup.enclave] if has_enclave else [], monotonic=lambda: setup.chain.timestamp)
@@ -255,7 +260,7 @@ def _verifier(folder: Path, has_enclave: bool = False) -> Watched:
 
 
 def _watchtower(folder: Path) -> Watched:
-    """A node that checks every receipt, and disputes and demands where it must."""
+    """Returns a node that checks every receipt, and disputes and demands where it must."""
     setup, counting = _counted(folder)
     tower = Watchtower(setup.chain, NETWORK, setup.records, ME, WatchPolicy())
     reporter = EquivocationReporter(setup.chain, 1, ME.address, setup.leaves, setup.archive)
@@ -276,7 +281,7 @@ def _node(
     setup: VerifierFixture, executor: ActionExecutor, parts: list[NodePart], demand_budget_wei: int, pool: EnclavePool,
     auditor: Any,
 ) -> Node:  # fmt: skip
-    """The node with these parts, and with those that every node has, in the order of `verifier.wiring`."""
+    """Returns the node with these parts and with those that every node has, in the order of `verifier.wiring`."""
     chain, me, moves = setup.chain, ME.address, MovePolicy()
     policy = DemandPolicy(budget_wei=demand_budget_wei)
     book = DemandIndex(chain, 1, policy.budget_s)
@@ -293,8 +298,8 @@ def _node(
 
 
 def _of_own_audits(folder: Path, a_block: float) -> float:
-    """Requests for one own audit from the draw to the bounty, where each transaction is in the next block and another verifier
-    shows the same."""
+    """Returns the requests for one audit by the node itself, from the draw to the bounty. Each transaction is in the next block,
+    and another verifier finds the same."""
     watched = _verifier(folder, has_enclave=True)
     setup, sent, sender = watched.setup, OWN_AUDITS, watched.setup.sender
     watched.of_blocks(1)  # a node that starts reads more
@@ -318,7 +323,7 @@ def _are_sent(of: Callable[[str], Any], verb: str, count: int) -> Callable[[], b
 
 
 class Counting:
-    """A chain that counts the calls of its views."""
+    """Wrapper of a chain that counts the calls of its methods."""
 
     def __init__(self, chain: MemoryChain) -> None:
         self.inner = chain
@@ -336,7 +341,7 @@ class Counting:
         return counted
 
     def requests(self) -> int:
-        """Requests to a chain node behind the calls so far."""
+        """Returns the requests to a chain node behind all calls so far."""
         return _requests(self.calls)
 
 

@@ -1,8 +1,8 @@
-"""A whole network on a plain key epoch and then on a hybrid one: the facts that were read back, and the cost.
+"""Runs a whole network on a hybrid key epoch and then on a plain one, and compares the facts that were read back and the cost.
 
-Each is the demo (`bytewise demo --keys`): a ceremony of three shard processes, two operators, five enclaves, three frauds, and
-all facts read from the chain at the end. Time goes by the clock of a network that waits for blocks and windows; the sum of
-processor time of all its processes is the better figure.
+Each run is the demo (`bytewise demo --keys`): a ceremony of three shard processes, two operators, five enclaves, three frauds,
+and all facts read from the chain at the end. Wall time includes waits for blocks and windows. So the sum of processor time of all
+processes is the better figure.
 """
 
 import argparse
@@ -25,12 +25,13 @@ ROOT = Path(__file__).parents[1]
 RESULTS = Path("bench/results/networks.json")
 KINDS = ("hybrid", "plain")
 SAMPLE_S = 5.0
-"""Between looks at what the machine does, other work included."""
+"""Seconds between two samples of the load of the machine, other work included."""
 COSTS = ("wall_s", "processor_s", "peak_pss_mb", "da_bytes")
 
 
 def measure(keys: str) -> dict[str, Any]:
-    """One run; `CalledProcessError` if not every fact was read back."""
+    """Runs the demo once with this kind of keys and returns its figures. Raises `CalledProcessError` if not every fact was read
+    back."""
     before, load = _processor_s(), []
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
@@ -62,7 +63,7 @@ def measure(keys: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Runs both, prints their ratio, writes the figures."""
+    """Runs both networks, prints the ratios of their costs and writes the figures."""
     parser = argparse.ArgumentParser(prog="bench.networks", description=__doc__)
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
@@ -75,7 +76,7 @@ def main() -> None:
 
 
 def _processor_s() -> float:
-    # Of all children that have ended, and of theirs.
+    # Processor time of all child processes that have ended, and of their own children.
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

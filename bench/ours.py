@@ -16,11 +16,12 @@ from bytewise.protocol.records.request import REQUEST_VERSION, DecodePolicy, Req
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, Decimal, Digest
 
 KINDS = ("auto", "native", "torch", "torch-alone")
-"""The engine's own choice, the C engine, the torch path, or that without any product of the C engine's."""
+"""Paths that can be measured: the engine's own choice, the C engine, the torch path, or the torch path without any matrix product
+of the C engine."""
 
 
 class Ours:
-    """An artifact in `ExactEngine`: what is measured is the product, with traces, hashes and checks."""
+    """An artifact in `ExactEngine`. The whole product is measured, with traces, hashes and checks."""
 
     def __init__(self, path: Path, kind: str, threads: int) -> None:
         self._artifact, self._threads = artifact.load(path), threads
@@ -36,7 +37,7 @@ class Ours:
         self.name = self._engine.backend
 
     def request(self, prompt: Sequence[int], count: int) -> Request:
-        """Greedy, `count` tokens, no stop."""
+        """Returns a greedy request for `count` tokens, without a stop."""
         decode = DecodePolicy(count, Decimal("0"), Decimal("1"), 0, ())
         return Request(
             version=REQUEST_VERSION, model_id=self._artifact.model_id, model_name=self._artifact.name,
@@ -47,19 +48,20 @@ class Ours:
         )  # fmt: skip
 
     def generate(self, prompt: Sequence[int], count: int) -> Sequence[int]:
-        """The answer, kept as a claim."""
+        """Generates an answer, keeps it as a claim for `judge`, and returns its tokens."""
         generated = self._engine.generate(self.request(prompt, count))
         self._made[tuple(prompt), count] = generated
         return generated.output.token_ids
 
     def prepare(self, claims: Sequence[Claim]) -> None:
-        """Generates what was not yet: a claim to verify must be true."""
+        """Generates the answers of claims that were not generated yet, because a claim must be true to be verified in full."""
         for prompt, count in claims:
             if (tuple(prompt), count) not in self._made:
                 self.generate(prompt, count)
 
     def judge(self, claims: Sequence[Claim], together: bool) -> None:
-        """Verifies the claims, in one batch or one by one; every one must match, else its time means nothing."""
+        """Verifies the claims, in one batch or one by one. Raises `SystemExit` if a claim does not match, because its time would
+        mean nothing."""
         given = []
         for prompt, count in claims:
             made = self._made[tuple(prompt), count]
@@ -71,8 +73,8 @@ class Ours:
                     raise SystemExit("the engine contradicts itself: a measurement of it means nothing")
 
     def logits(self, tokens: Sequence[int]) -> Sequence[float]:
-        """Logits after the last token."""
-        path = self._engine.path  # No verb of the engine gives logits away, and a second path would be measured as its memory.
+        """Returns the logits after the last token."""
+        path = self._engine.path  # The engine has no method for logits. A second path would count as its memory.
         with fixed(self._threads):
             [[row]] = path.teacher_force(path.cache(1, len(tokens)), [tokens], [len(tokens) - 1], len(tokens))
         assert row.logits is not None, "the logits are not finite"
@@ -81,7 +83,7 @@ class Ours:
 
 
 def main(arguments: list[str]) -> None:
-    """Serves."""
+    """Serves the engine to the parent process."""
     path, kind, threads = arguments
     serve(lambda: Ours(Path(path), kind, int(threads)))
 

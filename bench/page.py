@@ -1,4 +1,4 @@
-"""The tables of `docs/evidence/speed.md`, written from the committed figures between their marks: `python -m bench.page`."""
+"""Writes the tables of `docs/evidence/speed.md` from the committed figures, between their marks: `python -m bench.page`."""
 
 import json
 import re
@@ -13,22 +13,23 @@ from bench.machine import SETS
 PAGE = Path("docs/evidence/speed.md")
 
 Results = Mapping[str, Mapping[str, Any]]
-"""What one run measured, by the instruction set of its machine."""
+"""Figures of one run each, by the instruction set of its machine."""
 
 
 def main() -> None:
-    """Rewrites the page."""
+    """Rewrites the tables of the page."""
     PAGE.write_text(written(PAGE.read_text(), committed()))
 
 
 def committed() -> Results:
-    """The figures of every instruction set that was measured, the slowest first."""
+    """Returns the committed figures by instruction set, the slowest set first."""
     files = {name: results_of(name) for name in reversed(SETS)}
     return {name: json.loads(file.read_text()) for name, file in files.items() if file.exists()}
 
 
 def written(page: str, results: Results) -> str:
-    """The page with each part between `<!-- NAME -->` and `<!-- /NAME -->` made again; `ValueError` where one has no marks."""
+    """Returns the page with each part between `<!-- NAME -->` and `<!-- /NAME -->` made again. Raises `ValueError` if the page
+    does not have a part exactly once."""
     for name, make in PARTS.items():
         marked = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
         if len(marked.findall(page)) != 1:
@@ -105,7 +106,7 @@ def _batches(results: Results) -> str:
 
 
 PARTS: dict[str, Callable[[Results], str]] = {"keys": _keys, "against": _against, "growth": _growth, "batches": _batches}
-"""Parts of the page by the name of their marks."""
+"""Functions that make the parts of the page, by the name of their marks."""
 
 
 if __name__ == "__main__":

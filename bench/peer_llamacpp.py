@@ -1,4 +1,4 @@
-"""llama.cpp as a peer: writes a GGUF file of a checkpoint, or serves one. Runs in the virtual environment of `bench/peers.txt`.
+"""Runs llama.cpp as a peer: writes a GGUF file of a checkpoint, or serves one. It needs the environment of `bench/peers.txt`.
 
 `python -m bench.peer_llamacpp convert CHECKPOINT OUT.gguf` or `python -m bench.peer_llamacpp serve FILE.gguf THREADS CONTEXT`.
 """
@@ -21,13 +21,15 @@ NAMES = {
     "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
 }  # fmt: skip
-"""Name of a tensor in `transformers` (of a layer: after its number) and in GGUF."""
+"""Names of tensors in `transformers` and in GGUF. For a tensor of a layer, it is the part of the name after the layer's
+number."""
 
 Floats = NDArray[np.float32]
 
 
 def convert(checkpoint: Path, out: Path) -> None:
-    """Writes the checkpoint of a Llama with Q8_0 matrices and no tokenizer: the peer is asked in token ids."""
+    """Writes the checkpoint of a Llama as GGUF, with Q8_0 matrices. The file has no tokenizer, because requests to the peer are
+    token ids."""
     config = json.loads((checkpoint / "config.json").read_text())
     writer = gguf.GGUFWriter(out, "llama")
     writer.add_context_length(config["max_position_embeddings"])
@@ -85,7 +87,7 @@ def _tensors(checkpoint: Path) -> Iterator[tuple[str, Floats]]:
 
 
 class LlamaCpp:
-    """A GGUF file in llama.cpp through its C functions: no time is spent in the Python wrapper's own layers."""
+    """A GGUF file in llama.cpp, called through its C functions, so that the Python wrapper's own layers cost no time."""
 
     def __init__(self, path: Path, threads: int, context: int) -> None:
         llama_cpp.llama_backend_init()
@@ -101,7 +103,7 @@ class LlamaCpp:
         self._step = int(settings.n_batch)
 
     def _feed(self, tokens: Sequence[int]) -> Floats:
-        # Logits of the last token only: what llama.cpp computes by itself.
+        # Returns the logits of the last token only, as llama.cpp computes them by default.
         for start in range(0, len(tokens), self._step):
             part = tokens[start : start + self._step]
             array = (llama_cpp.llama_token * len(part))(*part)
@@ -115,28 +117,28 @@ class LlamaCpp:
         return self._feed(tokens)
 
     def generate(self, prompt: Sequence[int], count: int) -> list[int]:
-        """Greedy."""
+        """Generates `count` tokens greedily."""
         tokens = [int(self._start(prompt).argmax())]
         while len(tokens) < count:
             tokens.append(int(self._feed(tokens[-1:]).argmax()))
         return tokens
 
     def prepare(self, claims: Sequence[Claim]) -> None:
-        """Nothing: what is prefilled does not depend on an answer."""
+        """Does nothing, because a prefill does not depend on an answer."""
 
     def judge(self, claims: Sequence[Claim], together: bool) -> None:
-        """Prefill of as many tokens as a verifier feeds: prompt and answer without its last token."""
+        """Prefills as many tokens as a verifier feeds: prompt and answer without its last token."""
         assert not together, "one sequence at a time"
         for prompt, count in claims:
             self._start([*prompt, *[prompt[0]] * (count - 1)])
 
     def logits(self, tokens: Sequence[int]) -> Sequence[float]:
-        """Logits after the last token."""
+        """Returns the logits after the last token."""
         return list(self._start(tokens))
 
 
 def main(arguments: list[str]) -> None:
-    """Converts or serves."""
+    """Converts a checkpoint or serves a file, as the arguments say."""
     match arguments:
         case ["convert", checkpoint, out]:
             convert(Path(checkpoint), Path(out))

@@ -1,7 +1,7 @@
-"""Cost of rounding: perplexity of the lighthouse model on held-out text, in floats and in our integers.
+"""Measures the cost of rounding: perplexity of the lighthouse model on held-out text, in floats and in our integers.
 
 The same tokens in the same windows go through `transformers` in float32 and bfloat16 and through our 8-bit and 16-bit artifacts.
-Losses are summed in float64 from each one's logits. `make bench-perplexity` writes `bench/results/perplexity.json`.
+Losses are summed in float64 from the logits of each mode. `make bench-perplexity` writes `bench/results/perplexity.json`.
 """
 
 import argparse
@@ -28,18 +28,18 @@ from bytewise.inference.determinism import fixed
 MODEL = Path("models/lighthouse")
 RESULTS = Path("bench/results/perplexity.json")
 WINDOW = 512
-"""Tokens of a window: what the model was trained on."""
+"""Tokens of a window, the length on which the model was trained."""
 BARS = {"w8": 0.005, "w16": 0.0005}
-"""By how much the perplexity may grow over float32's, relatively."""
+"""Most by which the perplexity of a mode may exceed that of float32, as a fraction."""
 
 say = Console(stderr=True).print
 Logits = Callable[[list[int]], Tensor]
-"""Logits [T, V] of the T tokens of a window."""
+"""A function that returns the logits [T, V] of the T tokens of a window."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One way to run the model over all windows."""
+    """Result of one way to run the model over all windows."""
 
     loss: float
     """Mean negative log-likelihood of a token, in nats."""
@@ -48,7 +48,8 @@ class Score:
 
 
 def measure(windows: int | None = None) -> dict[str, Any]:
-    """Perplexity of each mode over the first `windows` windows of the held-out text (all without it), and the differences."""
+    """Returns the perplexity of each mode over the first `windows` windows of the held-out text, and the differences. None means
+    all windows."""
     rows = list(held_out())[:windows]
     modes: dict[str, Callable[[], Logits]] = {
         "float32": lambda: floats(torch.float32), "bfloat16": lambda: floats(torch.bfloat16),
@@ -62,7 +63,8 @@ def measure(windows: int | None = None) -> dict[str, Any]:
 
 
 def compare(scores: dict[str, Score], tokens: int) -> dict[str, Any]:
-    """The table: perplexity, its relative growth over float32's, and how often the likeliest token is float32's."""
+    """Returns the table: perplexity, its relative growth over float32, and how often the likeliest token is the same as in
+    float32."""
     reference = scores["float32"]
     table = {}
     for name, found in scores.items():
@@ -78,7 +80,7 @@ def compare(scores: dict[str, Score], tokens: int) -> dict[str, Any]:
 
 
 def score(logits: Logits, windows: list[list[int]]) -> Score:
-    """Loss of every token but the first of each window, given those before it in the window."""
+    """Returns the loss over all tokens but the first of each window, given the tokens before it in the window."""
     total, count, greedy = 0.0, 0, []
     for window in windows:
         found = logits(window)[:-1].to(torch.float64)
@@ -90,7 +92,7 @@ def score(logits: Logits, windows: list[list[int]]) -> Score:
 
 
 def held_out() -> Iterator[list[int]]:
-    """The held-out text in windows that do not overlap; what is left at the end is dropped."""
+    """Yields the held-out text in windows that do not overlap. Drops the tokens at the end that fill no window."""
     tokenizer = Tokenizer.from_file(str(MODEL / "tokenizer.json"))
     ids = tokenizer.encode((MODEL / "held-out.txt").read_text(encoding="utf-8"), add_special_tokens=False).ids
     for start in range(0, len(ids) - WINDOW + 1, WINDOW):
@@ -98,7 +100,7 @@ def held_out() -> Iterator[list[int]]:
 
 
 def floats(dtype: torch.dtype) -> Logits:
-    """The shipped weights in `transformers`."""
+    """Returns the logits function of the shipped weights in `transformers`."""
     model = LlamaForCausalLM.from_pretrained(MODEL, dtype=dtype).eval()
 
     def logits(window: list[int]) -> Tensor:
@@ -110,7 +112,7 @@ def floats(dtype: torch.dtype) -> Logits:
 
 
 def ours(bits: int) -> Logits:
-    """The artifact with weights of so many bits, in our integers; the bytes are the same on whichever path."""
+    """Returns the logits function of the artifact with weights of `bits` bits, in our integers. All paths give the same bytes."""
     with tempfile.TemporaryDirectory() as folder:
         convert(MODEL, Path(folder) / "artifact", bits=bits)
         loaded = artifact.load(Path(folder) / "artifact")
@@ -131,7 +133,7 @@ def ours(bits: int) -> Logits:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The table for people."""
+    """Prints the table."""
     table = Table(title=f"{MODEL.name} on {found['tokens']} held-out tokens, in windows of {found['window']}")
     for heading in ("mode", "perplexity", "against float32", "bar", "same likeliest token"):
         table.add_column(heading, justify="right")
@@ -142,7 +144,7 @@ def show(found: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Measures, prints the table, writes the results; exit code 1 if a bar is missed."""
+    """Measures, prints the table and writes the results. Ends with exit code 1 if a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.perplexity", description=(__doc__ or "").split("\n")[0])
     parser.add_argument(
         "--windows", type=int, help=f"only so many windows of {WINDOW} tokens, and no results file (default: all)"

@@ -1,4 +1,4 @@
-"""The plot of a results file: `python -m bench.plot RESULTS.json OUT.png`, in the virtual environment of `bench/peers.txt`."""
+"""Draws the plot of a results file: `python -m bench.plot RESULTS.json OUT.png`, in the environment of `bench/peers.txt`."""
 
 import json
 import sys
@@ -12,12 +12,12 @@ from matplotlib import pyplot  # after the choice of the backend
 
 INK = "#1f2933"
 COLOURS = ("#0b7285", "#e8590c", "#868e96", "#ced4da", "#66a5ad", "#b2d8d8")
-"""By the order in which a results file names the engines: ours, llama.cpp, transformers twice, our torch path twice."""
+"""Colours of the engines in the order of a results file: ours, llama.cpp, transformers twice, our torch path twice."""
 
 
 def draw(results: dict[str, Any], out: Path) -> None:
-    """Four panels: decoding, one pass, verification against generation with its roof, growth with the answer; two where only
-    the keys were measured."""
+    """Draws four panels: decoding, one pass, verification against generation with its roof, and growth with the answer. Draws
+    only the first two if nothing but the keys was measured."""
     pyplot.rcParams.update({"font.size": 9, "text.color": INK, "axes.spines.top": False, "axes.spines.right": False})
     models = results["models"]
     rows = 2 if any(model["growth"] for model in models.values()) else 1

@@ -1,4 +1,5 @@
-"""The plot of `bench/chain.py`: `python -m bench.plot_chain RESULTS.json OUT.png`, given `bench/peers.txt`."""
+"""Draws the plot of `bench/chain.py`: `python -m bench.plot_chain RESULTS.json OUT.png`, in the environment of
+`bench/peers.txt`."""
 
 import json
 import re
@@ -13,7 +14,8 @@ from matplotlib import pyplot  # after the choice of the backend
 
 
 def draw(results: dict[str, Any], out: Path) -> None:
-    """Gas of a draw of 31 seats over the size of the pool: a line is logarithmic growth."""
+    """Draws the gas of a draw of 31 seats by the size of the pool. The size is logarithmic, so a straight line is logarithmic
+    growth."""
     points = sorted(
         (int(found[1]), gas) for name, gas in results["gas"].items() if (found := re.fullmatch(r"draw_31_of_(\d+)", name))
     )

@@ -1,4 +1,5 @@
-"""The plot of `bench/verdict_rules.py`: `python -m bench.plot_verdicts RESULTS.json OUT.png`, given `bench/peers.txt`."""
+"""Draws the plot of `bench/verdict_rules.py`: `python -m bench.plot_verdicts RESULTS.json OUT.png`. It needs
+`bench/peers.txt`."""
 
 import json
 import sys
@@ -12,11 +13,12 @@ from matplotlib import pyplot  # after the choice of the backend
 
 COLOURS = {7: "#66a5ad", 15: "#0b7285", 31: "#1f2933", 63: "#e8590c", 127: "#f4a261"}
 LEAST = 1e-12
-"""What is less is drawn nowhere: nobody waits for it."""
+"""Smallest chance that is drawn. Smaller chances do not matter in practice."""
 
 
 def draw(results: dict[str, Any], out: Path) -> None:
-    """Three panels over hostile stake: an honest operator slashed, with seeds to choose from, and no verdict at all."""
+    """Draws three panels over hostile stake: an honest operator slashed, the same with seeds to choose from, and no verdict at
+    all."""
     pyplot.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
     figure, (slashed, ground, void) = pyplot.subplots(1, 3, figsize=(14, 5), layout="constrained", sharex=True)
     _compare(slashed, results, "honest_slashed", 1)

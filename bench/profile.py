@@ -1,7 +1,7 @@
-"""Time of the C engine by function: `make bench-profile` writes `bench/results/profile.json`. It needs Linux `perf`.
+"""Measures the time of the C engine by function: `make bench-profile` writes `bench/results/profile.json`. Needs Linux `perf`.
 
-Samples of the whole process while it does nothing but generate, or nothing but verify; another library is one
-line. Says what bounds a speed that `make bench-inference` measured, no speed itself.
+It samples the whole process while the process only generates, or only verifies. Each other library is one line. The result shows
+what bounds a speed that `make bench-inference` measured. It is no speed itself.
 """
 
 import argparse
@@ -27,16 +27,16 @@ from bench.workload import PROMPT
 
 RESULTS = Path("bench/results/profile.json")
 ENGINE = "_engine."
-"""What the compiled engine's file is called, from the start: its functions are told apart."""
+"""Beginning of the file name of the compiled engine. Only functions of this file get a line each."""
 
 ANSWER, FREQUENCY, SHOWN = 256, 997, 8
 
 Shares = dict[str, float]
-"""Share of samples by function or library, largest first."""
+"""Share of samples by function or library, the largest first."""
 
 
 def main() -> int:
-    """Profiles both models at both works, writes and prints the shares; 1 without `perf`."""
+    """Profiles generation and verification of both models, writes and prints the shares. Returns 1 without `perf`."""
     parser = argparse.ArgumentParser(prog="bench.profile", description=__doc__)
     parser.add_argument("--seconds", type=float, default=8.0, help="how long each work is sampled (default 8)")
     parser.add_argument("--threads", type=int, default=2, help="threads of the engine (default 2)")
@@ -53,7 +53,8 @@ def main() -> int:
 
 
 def shares(report: str) -> Shares:
-    """Of the output of `perf report --sort dso,symbol` as comma-separated values: the engine's functions, others by library."""
+    """Reads the output of `perf report --sort dso,symbol` as comma-separated values. Returns the shares of the engine's
+    functions, and of other libraries as a whole."""
     samples: Counter[str] = Counter()
     for line in report.splitlines():
         percent, library, symbol, *_ = [field.strip() for field in line.split(",")] + ["", ""]

@@ -1,7 +1,7 @@
-"""Cost of a rebuilt key compared with partials: processor time of one shard's answer, and of an enclave that opens with t shards.
+"""Measures the cost of a rebuilt key against partials: processor time of a shard's answer, and of an opening with t shards.
 
 `make bench-kms` writes `bench/results/rebuilt.json`. Both modes take turns within one run on the same key, shares and transport
-key; processor time is counted, not the clock. Sealing an envelope and checking its proof is the same work in both.
+key. Processor time counts and not the clock. Sealing an envelope and checking its proof is the same work in both modes.
 """
 
 import argparse
@@ -34,7 +34,7 @@ MODES = ("partials", "rebuilt")
 
 
 class Release:
-    """One envelope's ephemeral point, the shares that open it, and the enclave: a benchmark is every party."""
+    """One envelope's ephemeral point, the shares that open it, and the enclave's key, because the benchmark plays every party."""
 
     def __init__(self, threshold: int, count: int) -> None:
         shares, _ = split(random_scalar(os.urandom), threshold, count, os.urandom)
@@ -44,14 +44,14 @@ class Release:
         self.to = TransportKey(*hpke.transport_keypair(os.urandom))
 
     def answer(self, mode: str, index: int) -> Blob:
-        """What one shard sends."""
+        """Returns the answer of one shard, sealed to the enclave."""
         if mode == "rebuilt":
             return hpke.seal_to_transport(self.to.public, INFO, encode_scalar(self.shares[index]))
         partial = prove_partial(index, self.shares[index], self.base, RECEIPT, os.urandom)
         return hpke.seal_to_transport(self.to.public, INFO, encode(partial))
 
     def point(self, mode: str, answers: dict[int, Blob]) -> EccPoint:
-        """The point that opens the envelope, of t answers, each checked."""
+        """Returns the point that opens the envelope, computed from t answers. Each answer is checked."""
         if mode == "rebuilt":
             taken = {i: reconstruction.open_key_share(sealed, self.to, INFO, i, self.keys[i]) for i, sealed in answers.items()}
             return reconstruction.multiply_by_key(self.base, taken)
@@ -60,7 +60,7 @@ class Release:
 
 
 def measure(threshold: int, count: int, rounds: int) -> dict[str, Any]:
-    """Medians of both modes, and what rebuilding costs over them."""
+    """Returns the medians of both modes, and the ratios of rebuilding to partials."""
     seconds: dict[str, list[tuple[float, float]]] = {mode: [] for mode in MODES}
     for turn in range(rounds + 1):
         release, points = Release(threshold, count), []
@@ -82,7 +82,7 @@ def measure(threshold: int, count: int, rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measures, prints the table, writes the figures."""
+    """Measures, prints the table and writes the figures."""
     parser = argparse.ArgumentParser(prog="bench.rebuilt", description=__doc__)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--out", type=Path, default=RESULTS)

@@ -1,7 +1,8 @@
-"""Jobs on many agents of a Ray cluster, and a network of 1,000 verifiers: `make bench-scale` writes `bench/results/scale.json`.
+"""Measures jobs on many agents of a Ray cluster and computes a network of 1,000 verifiers. `make bench-scale` writes
+`bench/results/scale.json`.
 
 Fixed jobs of 200 ms show scheduling, not arithmetic. Real re-execution runs one thread of the engine on each core. Each number of
-agents is measured beside one agent, in turns, so that what else the machine does falls on both.
+agents takes turns with one agent, so that other work of the machine affects both.
 """
 
 import argparse
@@ -37,13 +38,14 @@ AGENTS = (1, 2, 4, 8)
 FIXED_S, FIXED_TARGET = 0.2, 0.95
 REAL_TARGET = 1.8
 ROUNDS, JOBS_OF_AN_AGENT = 3, 40
-"""So many jobs that the last ones, which end one after the other, weigh little."""
+"""Number of rounds, and jobs for each agent in a round. There are so many jobs that the last ones, which end one after the other,
+weigh little."""
 LOOK_S = 0.01
-"""Between two looks for results. A loop without a pause would take a core from the agents, and measure that."""
+"""Seconds between two looks for results. A loop without a pause would take a core from the agents and falsify the figure."""
 
 
 def main() -> None:
-    """Measures, prints and writes."""
+    """Measures, prints and writes the figures."""
     parser = argparse.ArgumentParser(prog="bench.scale", description=__doc__)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
@@ -60,7 +62,7 @@ def main() -> None:
 
 
 def fixed_jobs(rounds: int) -> dict[str, Any]:
-    """Jobs a second with each number of agents, over that of one agent."""
+    """Returns the jobs per second with each number of agents, and their ratios to the rate of one agent."""
     with ray_cluster() as cluster:
         cluster.start_ray(nodes=2, agents_of_a_node=max(AGENTS) // 2)
         command = [sys.executable, "-m", "tests.fixtures.cluster.sleepers", str(cluster.folder), str(max(AGENTS)), str(FIXED_S)]
@@ -73,7 +75,7 @@ def fixed_jobs(rounds: int) -> dict[str, Any]:
 
 
 def re_execution(rounds: int) -> dict[str, Any]:
-    """Real re-execution by one and two agents whose enclaves have a core each."""
+    """Returns the same figures for real re-execution by one and two agents, whose enclaves have one core each."""
     with ray_cluster() as cluster:
         cluster.start_ray(nodes=2, agents_of_a_node=1)
         make_model(cluster.folder / "checkpoint", 1, layers=4, width=128, heads=4, key_value_heads=2, context=256)
@@ -91,7 +93,8 @@ def re_execution(rounds: int) -> dict[str, Any]:
 
 @contextmanager
 def _on_core(core: int) -> Iterator[None]:
-    """What starts meanwhile has this core in all its threads. A process pinned later would keep its other threads as they are."""
+    """Context manager that pins each process started inside to this core, with all its threads. A process that is pinned later
+    would keep its other threads where they are."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:
@@ -101,13 +104,13 @@ def _on_core(core: int) -> Iterator[None]:
 
 
 def _in_turns(cluster: RayCluster, rounds: int, agents: Sequence[int], jobs_of_an_agent: int) -> dict[int, list[float]]:
-    """Jobs a second of each number of agents, one measurement of each in a round."""
+    """Returns the jobs per second of each number of agents, with one measurement of each number in a round."""
     turns = [{count: jobs_a_second(cluster, count, jobs_of_an_agent) for count in agents} for _ in range(rounds)]
     return {count: [turn[count] for turn in turns] for count in agents}
 
 
 def jobs_a_second(cluster: RayCluster, agents: int, jobs_of_an_agent: int) -> float:
-    """Jobs a second of a pool that uses so many agents."""
+    """Returns the jobs per second of a pool that uses `agents` agents."""
     pool = EnclavePool([], [cluster.client() for _ in range(agents)])
     case, count = cluster.case(), agents * jobs_of_an_agent
 

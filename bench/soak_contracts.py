@@ -1,9 +1,10 @@
-"""The campaign over all contracts, planted faults, and random walks beside the model: `make soak-contracts` writes bench/results.
+"""Runs a campaign over all contracts, planted faults, and random walks beside the model: `make soak-contracts`.
 
-First at least a million calls of everybody's actions, rules looked at after each, each run ends with every wei sent home, in
-slices with seeds of their own: what was reached is written after each. Then one campaign for each planted fault of
-`chain/contracts/tools/faults.toml`, which must fail by the check that is there for it, and random walks through disputes beside
-the Python model. Hours.
+It writes `bench/results/contracts_soak.json`. First a campaign makes at least a million calls of all actors' actions. The rules
+are checked after each call, and each run ends when every wei is paid out. The campaign runs in slices, each with its own seed,
+and writes its figures after each slice. Then each planted fault of `chain/contracts/tools/faults.toml` gets a campaign, which
+must fail by the check for this fault. Last, random walks through disputes are compared with the Python model. All of it takes
+hours.
 """
 
 import argparse
@@ -29,25 +30,25 @@ MOVES = (
     *("stay", "open", "rearm", "give up", "draw in part", "draw the last", "commits close", "decide", "decide at last"),
     *("rerun", "escalate", "undecided", "appeal", "appeal ends", "refund", "finalize"),
 )
-"""Rows of the phase table, as `campaign/Table.sol` numbers them."""
+"""Rows of the phase table, in the order in which `campaign/Table.sol` numbers them."""
 
 VERDICTS = ("none", "upheld", "overturned", "invalid", "unavailable", "draw", "refunded")
 COUNTERS = ("moves", "ends", "calls_by_name", "refusals")
 
 
 def error_names() -> dict[str, str]:
-    """Names of the errors of all contracts by selector."""
+    """Returns the names of all contracts' errors, by selector."""
     names = {"0x00000000": "(no reason)", "0x08c379a0": "Error", "0x4e487b71": "Panic"}
     return names | {f"0x{selector.hex()}": entry["name"] for selector, entry in all_errors().items()}
 
 
 def counted(text: str) -> Counter[str]:
-    """`name=count,name=count`."""
+    """Reads counts from text like `name=count,name=count`."""
     return Counter({name: int(count) for name, count in (field.split("=") for field in text.split(",") if field)})
 
 
 def summed(lines: list[str], names: Mapping[str, str]) -> dict[str, Counter[str]]:
-    """What all runs together did: rows of the table, ends of disputes, calls that succeeded, refusals by name."""
+    """Returns sums over all runs: rows of the table, ends of disputes, calls that succeeded, refusals by name."""
     sums = {what: Counter[str]() for what in COUNTERS}
     for line in lines:
         moves, ends, calls, refusals = line.strip().split(";")
@@ -60,7 +61,8 @@ def summed(lines: list[str], names: Mapping[str, str]) -> dict[str, Counter[str]
 
 
 def run_slice(runs: int, depth: int, seed: int) -> tuple[list[str], str]:
-    """One campaign of forge: a line for each run, and the end of its output if a rule broke."""
+    """Runs one campaign of forge. Returns a line for each run, and the end of forge's output if a rule broke, otherwise empty
+    text."""
     log = CONTRACTS / LOG
     log.parent.mkdir(exist_ok=True)
     log.unlink(missing_ok=True)
@@ -79,7 +81,7 @@ def run_slice(runs: int, depth: int, seed: int) -> tuple[list[str], str]:
 
 
 def campaign(options: argparse.Namespace, result: dict[str, Any]) -> None:
-    """Slices until there are as many calls as wanted or a rule broke; `result` is written after each."""
+    """Runs slices until enough calls were made or a rule broke. Writes `result` after each slice."""
     names, start, seed = error_names(), time.monotonic(), options.seed
     sums = {what: Counter[str]() for what in COUNTERS}
     done: dict[str, Any] = {"runs": 0, "depth": options.depth, "calls": 0, "passed": True, "first_seed": options.seed}
@@ -96,7 +98,7 @@ def campaign(options: argparse.Namespace, result: dict[str, Any]) -> None:
 
 
 def faults() -> list[dict[str, Any]]:
-    """Each planted fault that was tried, and what found it."""
+    """Tries each planted fault. Returns for each fault which check found it."""
     found = Path("build/mutants.json")
     found.parent.mkdir(exist_ok=True)
     found.unlink(missing_ok=True)
@@ -105,13 +107,13 @@ def faults() -> list[dict[str, Any]]:
 
 
 def untried(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Planted faults that are missing from what was found: the program stops where it cannot tell which fault it tried."""
+    """Returns the names of planted faults that are not in `found`. The tool ends early if it cannot tell which fault it tried."""
     planted = tomllib.loads((CONTRACTS / "tools" / "faults.toml").read_text())["fault"]
     return [fault["name"] for fault in planted if fault["name"] not in {each["fault"] for each in found}]
 
 
 def walks(number: int) -> dict[str, Any]:
-    """Random walks through disputes on a chain, equal to the model of the court after every step."""
+    """Runs random walks through disputes on a chain. After every step the chain must equal the model of the court."""
     start = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", "tests/unit/chain/test_court_walk.py", f"--court-walks={number}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -120,7 +122,8 @@ def walks(number: int) -> dict[str, Any]:
 
 
 def failures(result: Mapping[str, Any]) -> list[str]:
-    """What is not as it must be: a rule that broke, rows never met, faults not found or not tried, walks that differed."""
+    """Returns one line for each failure: a rule that broke, rows never met, faults not found or not tried, walks that
+    differed."""
     campaign_, found = result.get("campaign", {}), result.get("faults", [])
     wrong = [] if campaign_.get("passed", True) else ["a rule broke"]
     wrong += [f"never met: {name}" for name in MOVES if campaign_ and not campaign_["moves"].get(name)]
@@ -131,7 +134,7 @@ def failures(result: Mapping[str, Any]) -> list[str]:
 
 
 def main() -> int:
-    """Campaign, faults, walks; writes all three, 1 if anything is not as it must be."""
+    """Runs campaign, faults and walks, and writes their results. Returns 1 if anything failed."""
     parser = argparse.ArgumentParser(prog="make soak-contracts", description=__doc__.split("\n\n")[0])
     parser.add_argument("--calls", type=int, default=1_000_000, help="calls of the campaign, 0 for none (default %(default)s)")
     parser.add_argument("--depth", type=int, default=250, help="calls of a run (default %(default)s)")

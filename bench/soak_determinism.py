@@ -1,7 +1,8 @@
 """Determinism soak: many runs of each prompt, which must all give one hash: `make soak-determinism`.
 
-Prompts of five families of models are run again and again under other paths, kernels, backends, threads, chunks, neighbours,
-cached prefixes, and in processes whose libraries are told that the processor lacks instructions. Each prompt must give one hash.
+Prompts for five families of models run again and again under other paths, kernels, backends, threads, chunks, batch neighbours
+and cached prefixes. Some runs are in processes whose libraries assume that the processor lacks newer instructions. Each prompt
+must give one hash.
 """
 
 import argparse
@@ -29,7 +30,7 @@ PROCESSES: tuple[dict[str, str], ...] = (
         "ONEDNN_MAX_CPU_ISA": "SSE41",
     },
 )  # fmt: skip
-"""What is set in the environment of each process; the runs are dealt out to them in turn."""
+"""Environment variables of each process. The processes take the runs in turn."""
 
 
 class Tally:
@@ -41,7 +42,7 @@ class Tally:
         self.drawn: dict[str, Counter[str]] = {}
 
     def add(self, process: int, run: dict[str, Any]) -> None:
-        """One more run."""
+        """Adds one run of a process."""
         self.runs += 1
         self.hashes.setdefault(run.pop("prompt"), set()).add(run.pop("hash"))
         run["way"] = f"{run.pop('path')} {run['way']}"
@@ -49,20 +50,21 @@ class Tally:
             self.drawn.setdefault(name, Counter())[str(value)] += 1
 
     def report(self) -> dict[str, Any]:
-        """What is written."""
+        """Returns the figures that are written to the results file."""
         several = sorted(prompt for prompt, hashes in self.hashes.items() if len(hashes) > 1)
         drawn = {name: dict(sorted(counts.items())) for name, counts in self.drawn.items()}
         return {"runs": self.runs, "prompts": len(self.hashes), "prompts_with_several_hashes": several, "runs_by": drawn}
 
 
 def main() -> int:
-    """Exit code 0 if every prompt gave one hash, 1 if one did not or a process failed."""
+    """Runs the soak and writes the figures. Returns 0 if every prompt gave one hash, and 1 if one did not or if runs are
+    missing."""
     parser = argparse.ArgumentParser(prog="make soak-determinism", description=__doc__.split("\n\n")[1])
     parser.add_argument("--runs", type=int, default=10_000, help=f"how many; each of {PROMPTS} prompts gets its share (10000)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where the figures are written (%(default)s)")
     options = parser.parse_args()
     started, tally, shown = time.monotonic(), Tally(), 0.0
-    # Interrupted, it writes what there is, and says by its exit code that this is not all.
+    # After an interruption it writes the runs so far, and its exit code says that runs are missing.
     with contextlib.suppress(KeyboardInterrupt):
         for process, run in runs(options.runs):
             tally.add(process, run)
@@ -77,7 +79,8 @@ def main() -> int:
 
 
 def runs(count: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """What the processes say, process by process in turn; ends early where one fails, whose error is printed."""
+    """Yields the runs that the processes report, process by process in turn. If a process fails, prints its error and ends
+    early."""
     with tempfile.TemporaryFile("w+") as errors:
         children = [
             subprocess.Popen(

@@ -1,8 +1,9 @@
 """Coverage-guided fuzzing of every decoder of keys and evidence that reads untrusted bytes: part of `make soak-kms`.
 
-Each target of `tests/fuzz` gets a process of atheris (libFuzzer) and its share of the inputs. A decoder must take an input, and
-then say the same bytes again, or refuse it by a named error of ours, within ten seconds of processor time and 2 GB. Any other
-exception, a panic of a library, a hang or a crash is a finding: it ends that target, and the input that caused it is kept.
+Each target of `tests/fuzz` gets a process of atheris (libFuzzer) and its share of the inputs. A decoder must accept an input and
+encode it to the same bytes again, or refuse it by a named error of this project. It must do so within ten seconds of processor
+time and 2 GB. Any other exception, a panic of a library, a hang or a crash is a finding. A finding ends its target, and the input
+that caused it is kept.
 """
 
 import argparse
@@ -23,44 +24,45 @@ from tests.fuzz.targets import TARGETS
 RESULTS = Path(__file__).parent / "results" / "fuzz-kms.json"
 FINDINGS = Path("build/fuzz-findings")
 LIBRARIES = Path("build/fuzz-site")
-"""Where `make` puts atheris: beside the project's own environment, never in it."""
+"""Folder in which `make` installs atheris, outside the project's own environment."""
 INPUTS = 10_000_000
 SHARES = {
     "channel frames": 300, "strict json": 150, "points and scalars": 200, "channel certificate": 100,
     "sealed messages and keys": 60, "gpu claims": 20, "channel hello": 20, "answers of a shard": 20,
     "job messages": 5, "dcap quote": 10, "collateral": 10,
 }  # fmt: skip
-"""Inputs of a target, relative to the others: most go where an input costs microseconds, and every other target gets `LEAST`."""
+"""Weights of targets in the share-out of inputs. Most inputs go to targets where an input costs microseconds. A target that is
+not listed has the weight `LEAST`."""
 LEAST = 1
 HANGS_S, MEMORY_MB, LONGEST_BYTES = 300, 2048, 4096
 COUNTS = struct.Struct("<QQQ")
-"""As `bench.fuzz_worker` has them."""
+"""Format of the counts, the same as in `bench.fuzz_worker`."""
 
 
 def fuzzer_version() -> str:
-    """Of atheris, as it is installed."""
+    """Returns the version of the installed atheris."""
     return next(iter(metadata.distributions(name="atheris", path=[str(LIBRARIES)]))).version
 
 
 class Found(NamedTuple):
-    """What became of one target."""
+    """Result of one target."""
 
     inputs: int
     taken: int
     seconds: int
     slowest_ms: float
     finding: str
-    """Empty, or the last lines of what the process said."""
+    """Last lines of the output of the process if it failed; empty otherwise."""
 
 
 def share(name: str, inputs: int) -> int:
-    """How many inputs a target gets."""
+    """Returns how many of `inputs` a target gets."""
     weights = {each: SHARES.get(each, LEAST) for each in TARGETS}
     return -(-inputs * weights[name] // sum(weights.values()))
 
 
 def fuzz(name: str, runs: int, seed: int) -> Found:
-    """One target in a process of its own."""
+    """Runs one target in a process of its own and returns its result."""
     FINDINGS.mkdir(parents=True, exist_ok=True)
     kept = FINDINGS.resolve() / name.replace(" ", "-")
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as said:
@@ -81,7 +83,7 @@ def fuzz(name: str, runs: int, seed: int) -> Found:
 
 
 def main() -> int:
-    """Exit code 0 if every target had its inputs and none was a finding."""
+    """Fuzzes the targets and writes the figures after each. Returns 1 if there was a finding, otherwise 0."""
     parser = argparse.ArgumentParser(prog="python -m bench.soak_fuzz", description=__doc__.split("\n\n")[1])
     parser.add_argument("--inputs", type=int, default=INPUTS, help="how many, over all targets (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of libFuzzer; 0: another one each time (%(default)s)")
@@ -102,7 +104,7 @@ def main() -> int:
 
 
 def totals(targets: dict[str, Any]) -> dict[str, int]:
-    """Over all targets."""
+    """Returns the sums over all targets."""
     sums = {what: sum(each[what] for each in targets.values()) for what in ("inputs", "taken", "seconds")}
     return {**sums, "findings": sum(bool(each["finding"]) for each in targets.values())}
 

@@ -1,7 +1,8 @@
-"""One process of the soak: runs of the known models under drawn settings; `python -m bench.soak_worker FIRST LAST STEP`.
+"""One process of the determinism soak, which runs the known models: `python -m bench.soak_worker FIRST LAST STEP`.
 
-A run reads a prompt and decodes a few tokens. What may not matter is drawn from the run's number: path, kernel or backend,
-threads, chunk, neighbours and place in the batch, a cached prefix of another conversation. Prints one line of JSON for each run.
+A run reads a prompt and decodes a few tokens. Settings that must not change the result are drawn from the run's number: path,
+kernel or backend, threads, chunk, neighbours and place in the batch, a cached prefix of another conversation. The process prints
+one line of JSON for each run.
 """
 
 import functools
@@ -27,45 +28,45 @@ from bytewise.protocol.records.request import DecodePolicy
 from bytewise.protocol.units import Decimal, Digest
 
 PROMPTS = 500
-"""Different ones; each is run equally often."""
+"""Number of different prompts. Each is run equally often."""
 
 LONGEST = 48
 DECODED = 6
 
-# The first three run on both paths. Two prompts of 29 are for models that only torch has: it is the slow path.
+# The first three models run on both paths. Only two of 29 prompts are for models that torch alone has, because torch is slow.
 MODELS = ["bias and window", "norms of heads, two limbs", "wide scores"] * 9 + ["softcaps", "experts"]
 
 
 class Setting(NamedTuple):
-    """What may not matter to a run."""
+    """Settings of a run that must not change its result."""
 
     path: str
-    """`native` or `torch`."""
+    """Kind of path: `native` or `torch`."""
     way: str
-    """Kernel or backend."""
+    """Name of the kernel or backend."""
     threads: int
-    """Of the path."""
+    """Threads of the path."""
     chunk: int
     """Most tokens of a forward call."""
     neighbours: int
-    """Other prompts in the batch."""
+    """Number of other prompts in the batch."""
     prefix: bool
-    """Whether the cache held another conversation that begins alike; then the prompt is alone."""
+    """Whether the cache held another conversation with the same beginning. Then the prompt is alone in its batch."""
 
 
 class Draws:
-    """Numbers drawn from a name, the same everywhere."""
+    """Pseudorandom numbers that follow from a name, so that they are the same on every machine."""
 
     def __init__(self, name: str) -> None:
         self._numbers = iter(integers(f"soak {name}", 64, 2**30))
 
     def below(self, bound: int) -> int:
-        """The next one, from 0 to bound - 1."""
+        """Returns the next number, from 0 to bound - 1."""
         return abs(next(self._numbers)) % bound
 
 
 def main() -> None:
-    """Every STEP-th run from FIRST to before LAST."""
+    """Performs every STEP-th run from FIRST to before LAST and prints its result."""
     first, last, step = map(int, sys.argv[1:])
     for run in range(first, last, step):
         prompt = run % PROMPTS
@@ -74,7 +75,7 @@ def main() -> None:
 
 
 def setting_of(run: int, model: str) -> Setting:
-    """The settings of a run: one in thirty on torch where the native path has the model."""
+    """Returns the settings of a run. If the native path supports the model, one run in thirty is on torch; otherwise all are."""
     draws = Draws(f"run-{run}")
     native = missing_feature(known_models.KNOWN_MODELS[model].architecture) is None and kernels() and draws.below(30)
     ways = kernels() if native else tuple(backend.name for backend in BACKENDS)
@@ -86,14 +87,14 @@ def setting_of(run: int, model: str) -> Setting:
 
 
 def tokens_of(prompt: int) -> list[int]:
-    """The tokens of a prompt."""
+    """Returns the tokens of a prompt."""
     length = 2 + Draws(f"length-{prompt}").below(LONGEST - 2)
     return [abs(n) for n in integers(f"soak-prompt-{prompt}", length, 63)]
 
 
 @functools.cache
 def path_of(model: str, kind: str, way: str, threads: int) -> AnyPath:
-    """An open path, after the known answers of what it multiplies with."""
+    """Returns an open path whose matrix products have passed their known answers."""
     known = known_models.built_model(model)
     if kind == "torch":
         return Runner(known, exact_backend(way))
@@ -105,13 +106,13 @@ def path_of(model: str, kind: str, way: str, threads: int) -> AnyPath:
 
 @functools.cache
 def exact_backend(name: str) -> Backend:
-    """The backend of that name, once its known answers have passed."""
+    """Returns the backend of that name after its known answers have passed."""
     self_test.verify_operations(backend_named(name))
     return backend_named(name)
 
 
 def perform(run: int, prompt: int, setting: Setting) -> str:
-    """Hash of the prompt's last head row, of the tokens decoded after it, and of their rows."""
+    """Performs a run. Returns a hash of the prompt's last head row, of the tokens decoded after it, and of their rows."""
     with fixed(setting.threads):
         path = path_of(MODELS[prompt % len(MODELS)], setting.path, setting.way, setting.threads)
         cache, row = _with_prefix(path, prompt, setting) if setting.prefix else _in_batch(path, run, prompt, setting)

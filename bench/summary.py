@@ -1,4 +1,4 @@
-"""Converts seconds into the published figures: ratios (above 1 where we are faster), targets, and the hardware bound."""
+"""Converts seconds into the published figures: ratios (above 1 where we are faster), targets, and memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ TARGETS = {
     "generate_over_hf_fp32": 8.0, "generate_over_llamacpp_q8": 1.0, "verify_over_llamacpp_prefill": 1.5,
     "verify_over_hf_prefill": 2.0, "batched_verify_gain_8": 1.3, "torch_path_over_hf_fp32": 1.5,
 }  # fmt: skip
-"""At least so much."""
+"""Smallest value that each of these figures should have."""
 
 CEILINGS = {"memory_over_artifact": 1.3}
-"""At most so much: here less is better."""
+"""Largest value that each of these figures should have, because less is better."""
 
 EXPLAINED = {
     "generate_over_*": "seconds of the peer over ours for the same prompt and number of tokens: with prefill, greedy, no stop",
@@ -34,28 +34,28 @@ EXPLAINED = {
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """All seconds of one model."""
+    """All measured seconds and bytes of one model."""
 
     first: Samples
-    """Prefill of the prompt and one token."""
+    """Seconds for the prefill of the prompt and one token."""
     answer: Samples
-    """Prefill and the whole answer."""
+    """Seconds for the prefill and the whole answer."""
     judged: Samples
-    """One pass over a prompt and a long answer: ours verifies, peers prefill the same tokens."""
+    """Seconds for one pass over a prompt and a long answer. Our engine verifies the answer, peers prefill the same tokens."""
     long: Samples
-    """Ours only: generates that long answer."""
+    """Seconds of our engine to generate that long answer."""
     batches: list[Samples]
-    """Ours only: 8 claims `together` and `one by one`, the shortest claims first."""
+    """Seconds of our engine for 8 claims, `together` and `one by one`, with the shortest claims first."""
     memory: dict[str, int]
-    """Peak bytes of each engine, without its libraries."""
+    """Peak of resident memory of each engine in bytes, without its libraries."""
     artifact_bytes: int
-    """Files of the artifact."""
+    """Bytes of all files of the artifact."""
     cache_bytes: int
-    """Keys and values of the longest sequence that the memory was measured with."""
+    """Bytes of keys and values of the longest sequence with which the memory was measured."""
 
 
 def ratios(measured: Measured) -> dict[str, float]:
-    """The keys of one model."""
+    """Returns the published figures (keys) of one model."""
     keys = {
         "generate_over_hf_fp32": times_faster(measured.answer, NATIVE, FLOAT32),
         "generate_over_hf_bf16": times_faster(measured.answer, NATIVE, BFLOAT16),
@@ -76,7 +76,7 @@ def ratios(measured: Measured) -> dict[str, float]:
 
 
 def speeds(measured: Measured, answer: int, judged: int) -> dict[str, dict[str, float]]:
-    """Tokens per second of each engine: decoding without prefill, and the one pass over `judged` tokens."""
+    """Returns tokens per second of each engine: of decoding without prefill, and of the one pass over `judged` tokens."""
     decode, one_pass = medians(less(measured.answer, measured.first)), medians(measured.judged)
     found = {name: {"decode": round((answer - 1) / decode[name], 2)} for name in decode}
     for name, seconds in one_pass.items():
@@ -85,20 +85,20 @@ def speeds(measured: Measured, answer: int, judged: int) -> dict[str, dict[str, 
 
 
 def worst(models: dict[str, dict[str, float]]) -> dict[str, float]:
-    """Of each key the worst model: the ratio that holds for both."""
+    """Returns for each key the worst figure of all models, which holds for every model."""
     names = next(iter(models.values()))
     return {name: (max if name in CEILINGS else min)(keys[name] for keys in models.values()) for name in names}
 
 
 def targets(keys: dict[str, float]) -> dict[str, dict[str, Any]]:
-    """Each target, what was reached, and whether it is met."""
+    """Returns each target, the value that was reached, and whether the target is met."""
     floors = {name: {"at_least": aim, "reached": keys[name], "met": keys[name] >= aim} for name, aim in TARGETS.items()}
     ceilings = {name: {"at_most": aim, "reached": keys[name], "met": keys[name] <= aim} for name, aim in CEILINGS.items()}
     return floors | ceilings
 
 
 def gains(measured: Measured, sizes: Sequence[tuple[int, int]]) -> list[dict[str, float]]:
-    """What one batch of claims gains, for each size of claim."""
+    """Returns how many times faster one batch of claims is than single claims, for each size of claim."""
     return [
         {"shortest_prompt": prompt, "shortest_answer": answer, "gain": round(times_faster(batch, "together", "one by one"), 3)}
         for (prompt, answer), batch in zip(sizes, measured.batches, strict=True)
@@ -106,12 +106,12 @@ def gains(measured: Measured, sizes: Sequence[tuple[int, int]]) -> list[dict[str
 
 
 def memory(measured: Measured) -> dict[str, Any]:
-    """Bytes: files, cache, and the peak of each engine."""
+    """Returns the bytes of files and cache, and the peak of each engine."""
     return {"artifact": measured.artifact_bytes, "cache": measured.cache_bytes, "peak": measured.memory}
 
 
 def samples(measured: Measured) -> dict[str, Any]:
-    """Every second that was measured, so that anyone may divide again."""
+    """Returns all measured seconds, so that anyone can compute the ratios again."""
     single = {name: getattr(measured, name) for name in ("first", "answer", "judged", "long")}
     return {name: _rounded(value) for name, value in single.items()} | {
         "batches": [_rounded(value) for value in measured.batches]

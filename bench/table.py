@@ -1,4 +1,4 @@
-"""Generation against verification over prompt, answer and batch, with the hardware bound, and how both grow with the answer."""
+"""Builds tables of generation against verification by prompt, answer and batch, with the hardware bound, and of their growth."""
 
 from typing import Any
 
@@ -11,7 +11,8 @@ Row = dict[str, Any]
 
 
 def table(shape: Shape, ours: Child, effort: Effort, roof: dict[str, float], progress: Progress) -> list[Row]:
-    """One row for each prompt, answer and batch. Answers are generated one after another, so a batch costs so many times one."""
+    """Returns one row for each prompt, answer and batch. Answers are generated one after another, so a batch takes the time of
+    one answer times its size."""
     rows = []
     for asked in effort.table:
         for answer in effort.table:
@@ -26,7 +27,8 @@ def table(shape: Shape, ours: Child, effort: Effort, roof: dict[str, float], pro
 
 
 def growth(shape: Shape, ours: Child, peer: Child, effort: Effort, progress: Progress) -> list[Row]:
-    """Seconds for answers of growing length after a short prompt, ours and llama.cpp's in turn, and to verify ours."""
+    """Returns the seconds to generate answers of growing length after a short prompt, and the seconds of one pass over each. Our
+    engine and llama.cpp take turns."""
     rows = []
     for answer in effort.growth:
         tokens = prompt(shape, PROMPT)
@@ -44,7 +46,7 @@ def growth(shape: Shape, ours: Child, peer: Child, effort: Effort, progress: Pro
 
 
 def rounded(row: Row) -> Row:
-    """Four digits are more than any repetition confirms."""
+    """Returns the row with four digits for each figure, because no repetition confirms more."""
     return {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in row.items()}
 
 
@@ -61,10 +63,10 @@ def _with_roof(row: Row, bound: dict[str, float]) -> Row:
 
 
 def bounds(shape: Shape, roof: dict[str, float], asked: int, answer: int) -> dict[str, float]:
-    """Seconds that generation and verification of one claim cannot go below.
+    """Returns the least seconds in which generation and verification of one claim are possible.
 
-    Decoding reads all weights and the cache for each token. A pass multiplies: prefill up to the head of one position,
-    verification up to the heads of all answered ones.
+    Decoding reads all weights and the cache for each token. A pass multiplies: a prefill up to the head of one position, a
+    verification up to the heads of all answered positions.
     """
     decode_bytes = sum(shape.body + shape.head + shape.cache_bytes_per_token * (asked + i) for i in range(1, answer))
     rate = roof["multiplications_per_second"]

@@ -1,4 +1,7 @@
-"""Chances of a dispute under two verdict rules with the deployed quorum and a second round (`docs/evidence/verdict-rules.md`)."""
+"""Computes chances of a dispute under two verdict rules with the deployed quorum and a second round.
+
+`docs/evidence/verdict-rules.md` explains the figures.
+"""
 
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -23,60 +26,60 @@ TAU = (2, 3)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One committee and who may sit in it."""
+    """One committee, and the distribution of the stake from which it is drawn."""
 
     seats: int
-    """Of the first round; a second one has `second(seats)`."""
+    """Seats of the first round. A second round has `second(seats)` seats."""
     hostile: Fraction
-    """Share of all stake that acts as one against the truth."""
+    """Share of all stake that acts as one party against the truth."""
     absent: Fraction
-    """Share of the other stake that never votes, and is known for it."""
+    """Share of the remaining stake that never votes."""
     tries: int = 1
-    """Seeds that the hostile choose among, in each round anew."""
+    """Number of seeds among which the hostile party can choose, in each round again."""
 
     @property
     def people(self) -> Population:
-        """Who holds the stake."""
+        """The same distribution as the model's `Population`."""
         return Population(self.hostile, self.absent, self.tries)
 
 
 def second(seats: int) -> int:
-    """Seats of the larger round."""
+    """Returns the seats of the second, larger round."""
     return 2 * seats + 1
 
 
 def quorum(seats: int) -> int:
-    """Seats that make a verdict, as the tally says."""
+    """Returns the seats that make a verdict, as the tally computes them."""
     return tally(seats, *TAU, (), ZERO_DIGEST, ZERO_DIGEST).quorum
 
 
 def level(seats: int) -> Level:
-    """A committee of this size."""
+    """Returns a committee with this number of seats."""
     return Level(seats, quorum(seats))
 
 
 def tail(seats: int, share: Fraction) -> Fraction:
-    """Chance that at least a quorum of `seats` seats falls to `share` of the stake."""
+    """Returns the chance that at least a quorum of `seats` seats falls to `share` of the stake."""
     return quorum_chance(level(seats), share)
 
 
 def best_of_tries(seats: int, setting: Setting) -> RoundChances:
-    """One round of `seats` seats."""
+    """Returns the chances of one round with `seats` seats, in which the hostile party chooses the best of its seeds."""
     return round_chances(level(seats), setting.people)
 
 
 def paper(setting: Setting) -> DisputeChances:
-    """The paper's rule: one round, and silence convicts."""
+    """Returns the chances under the paper's rule: one round, and silence convicts."""
     return chances_by_paper_rule(level(setting.seats), setting.people)
 
 
 def symmetric(setting: Setting) -> DisputeChances:
-    """Ours: two rounds at most, and only a quorum convicts."""
+    """Returns the chances under our rule: at most two rounds, and only a quorum convicts."""
     return chances_by_quorum((level(setting.seats), level(second(setting.seats))), setting.people)
 
 
 def row(setting: Setting) -> dict[str, Any]:
-    """One setting as it is published."""
+    """Returns one setting with the chances under both rules, as it is published."""
     shares = {"hostile": float(setting.hostile), "absent": float(setting.absent)}
     return {"seats": setting.seats, **shares, "tries": setting.tries} | {
         rule.__name__: {name: float(f"{value:.6g}") for name, value in asdict(rule(setting)).items()}

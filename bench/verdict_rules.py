@@ -1,8 +1,8 @@
-"""Who is harmed under two verdict rules, by hostile stake and committee size: `make bench-verdicts`.
+"""Compares who is harmed under two verdict rules, by hostile stake and committee size: `make bench-verdicts`.
 
-The paper's rule slashes whenever the equal seats stay below the quorum. Ours asks a larger committee unless a quorum says one
-and the same. The figures are binomial tails in exact fractions; a simulation with the network's own draw and tally stands beside
-them. `docs/evidence/verdict-rules.md` says what they mean.
+The paper's rule slashes whenever the seats that confirm the receipt stay below the quorum. Our rule asks a larger committee
+unless a quorum agrees on one finding. The figures are binomial tails in exact fractions. A simulation with the network's own draw
+and tally is published beside them. `docs/evidence/verdict-rules.md` says what they mean.
 """
 
 import argparse
@@ -22,11 +22,11 @@ SEATS = (7, 15, 31, 63, 127)
 HOSTILE = tuple(Fraction(percent, 100) for percent in (5, 10, 15, 20, 25, 30, 33, 35, 40))
 ABSENT = (Fraction(0), Fraction(1, 10))
 TRIES = tuple(2**slots for slots in (0, 3, 5, 8, 10))
-"""Seeds that an attacker may choose among who owns the last 0, 3, 5, 8, 10 slots before the seed's block."""
+"""Numbers of seeds among which an attacker may choose that owns the last 0, 3, 5, 8 or 10 slots before the seed's block."""
 
 
 def figures() -> list[dict[str, Any]]:
-    """Every setting with both rules."""
+    """Returns every setting with the chances under both rules."""
     return [
         row(Setting(seats, hostile, absent, tries))
         for absent in ABSENT for tries in TRIES for seats in SEATS for hostile in HOSTILE
@@ -34,8 +34,8 @@ def figures() -> list[dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]], seats: int = 31) -> str:
-    """Markdown for `docs/evidence/verdict-rules.md`: one committee size, nobody absent, each hostile share with 1 and with 32
-    seeds."""
+    """Returns a Markdown table for `docs/evidence/verdict-rules.md`: one committee size, nobody absent, each hostile share with 1
+    and with 32 seeds."""
     lines = [
         "| hostile stake | seeds to choose from | honest operator slashed, paper | ours | fraud passes, paper | ours |"
         " no verdict, ours | rounds, ours |",
@@ -56,7 +56,7 @@ def table(rows: list[dict[str, Any]], seats: int = 31) -> str:
 
 
 def main() -> None:
-    """Computes, simulates, writes the results and the plot, prints the table."""
+    """Computes, simulates, writes the results and the plot, and prints the table."""
     parser = argparse.ArgumentParser(prog="make bench-verdicts", description=__doc__.split("\n\n")[0])
     parser.add_argument("--trials", type=int, default=400, help="simulated disputes of a setting (default %(default)s)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where the figures are written (%(default)s)")

@@ -1,4 +1,5 @@
-"""Simulated disputes with the network's own draw and tally, to compare with the exact figures of `bench/verdict_chances.py`."""
+"""Simulates disputes with the network's own draw and tally, to compare them with the exact figures of
+`bench/verdict_chances.py`."""
 
 import itertools
 import math
@@ -19,24 +20,24 @@ from bytewise.protocol.units import Address, Digest
 from tests.reference.verdict_rules import RevealedVote, tally
 
 GROUP = 3
-"""Accounts of the hostile, of the absent and of the honest; their stakes are as 1 : 2 : 3."""
+"""Number of accounts in each group: hostile, absent and honest. The stakes in a group are as 1 : 2 : 3."""
 STAKE = 10**22
-"""Wei of everybody together."""
+"""Stake of all accounts together, in wei."""
 TRUTH, LIE, TRACE = (Digest(bytes([value]) * 32) for value in (1, 2, 3))
 TAKEN, STALLED, KEPT = range(3)
-"""Ends of a round, the one that the hostile like best first."""
+"""Ends of a round, in the order in which the hostile party prefers them."""
 SETTINGS = (
     *(Setting(seats, Fraction(n, 100), Fraction(0)) for seats in (7, 31) for n in (5, 10, 15, 20, 25, 30, 33, 35, 40)),
     *(Setting(15, Fraction(n, 100), Fraction(1, 10)) for n in (15, 30, 40)),
     *(Setting(7, Fraction(n, 100), Fraction(0), tries=8) for n in (15, 30, 40)),
 )
-"""What is simulated: a part of the grid, because each vote is hashed as on the network."""
+"""Settings that are simulated. They are only a part of the grid, because each vote is hashed as on the network."""
 
 Votes = list[RevealedVote]
 
 
 class Population:
-    """Who holds which stake, and what they vote."""
+    """Accounts with their stakes, and their votes."""
 
     def __init__(self, setting: Setting) -> None:
         names = (Address(f"0x{i:040x}") for i in itertools.count(1))
@@ -48,7 +49,8 @@ class Population:
         self._absent = {name for name, _ in groups[1]}
 
     def votes(self, seats: Counter[Address]) -> Votes:
-        """Votes of holders with their number of seats: the honest say TRUTH, the hostile all LIE, the absent nothing."""
+        """Returns the votes of the accounts that hold these seats. Honest accounts vote TRUTH, hostile ones LIE, and absent ones
+        do not vote."""
         return [
             RevealedVote(name, count, Outcome.EXECUTED, 0, LIE if name in self._hostile else TRUTH, TRACE, TRACE)
             for name, count in seats.items()
@@ -57,7 +59,7 @@ class Population:
 
 
 class Trial:
-    """The seeds of one dispute: each rule and each claim is judged on the same committees."""
+    """Seeds of one simulated dispute. Each rule and each claim is judged on the same committees."""
 
     def __init__(self, setting: Setting, people: Population, source: random.Random) -> None:
         self._setting, self._people, self._source = setting, people, source
@@ -75,7 +77,7 @@ class Trial:
         return [self._people.votes(Counter(draw_seats(seed, TRACE, number, seats, self._people.stakes))) for seed in seeds]
 
     def ends(self, claim_is_true: bool, paper_rule: bool) -> list[int]:
-        """How each round ended that was needed, the hostile having chosen each round's seed."""
+        """Returns the end of each round that was needed. The hostile party chooses the seed of each round."""
         first = min(end(votes, self._setting.seats, claim_is_true, paper_rule) for votes in self._first)
         if first != STALLED:
             return [first]
@@ -83,7 +85,7 @@ class Trial:
 
 
 def end(votes: Votes, seats: int, claim_is_true: bool, paper_rule: bool) -> int:
-    """Whose round it is, by the network's own tally."""
+    """Returns the end of a round, by the network's own tally."""
     tokens = TRUTH if claim_is_true else LIE
     verdict = tally(seats, *TAU, votes, tokens, out_hash(tokens, TRACE), paper_rule).verdict
     if verdict is Verdict.NONE:
@@ -92,7 +94,7 @@ def end(votes: Votes, seats: int, claim_is_true: bool, paper_rule: bool) -> int:
 
 
 def simulate(setting: Setting, trials: int, seed: int) -> dict[str, DisputeChances]:
-    """Shares of `trials` disputes for each rule; equal seeds give equal results."""
+    """Simulates `trials` disputes and returns the shares of their ends for each rule. Equal seeds give equal results."""
     people, source = Population(setting), random.Random(seed)
     counts = {"paper": Counter[str](), "symmetric": Counter[str]()}
     for _ in range(trials):
@@ -108,7 +110,8 @@ def simulate(setting: Setting, trials: int, seed: int) -> dict[str, DisputeChanc
 
 
 def surprise(trials: int, hits: int, chance: float) -> float:
-    """How unlikely so many hits or so few are at best, for independent trials of that chance: small means disagreement."""
+    """Returns how unlikely it is that independent trials of that chance give at least so many hits, or at most so few. A small
+    value means disagreement."""
     if not 0 < chance < 1:
         return float(hits == round(trials * chance))
     logs = (_log_mass(trials, n, chance) for n in (range(hits, trials + 1) if hits > trials * chance else range(hits + 1)))
@@ -121,7 +124,7 @@ def _log_mass(trials: int, hits: int, chance: float) -> float:
 
 
 def agreement(exact: dict[str, Any], found: dict[str, Any], trials: int) -> float:
-    """The least `surprise` of all figures of a row; a number of rounds counts as the chance of a second one."""
+    """Returns the smallest `surprise` of all figures of a row. The number of rounds counts as the chance of a second round."""
     pairs = (
         (exact[rule][name] - (name == "rounds"), found[rule][name] - (name == "rounds")) for rule in found for name in found[rule]
     )
@@ -129,7 +132,7 @@ def agreement(exact: dict[str, Any], found: dict[str, Any], trials: int) -> floa
 
 
 def simulations(trials: int, progress: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Every simulated setting: the exact row's shares, simulated, and how well they agree."""
+    """Returns every simulated setting: its simulated shares, and how well they agree with the exact shares."""
     return [_published(setting, trials, number, progress) for number, setting in enumerate(SETTINGS)]
 
 

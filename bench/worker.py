@@ -1,6 +1,6 @@
 """Child side of a measurement: one engine, with commands as JSON lines on stdin and answers as JSON lines on stdout.
 
-Standard library only: the peer runs it in a virtual environment that has none of ours.
+It uses the standard library only, because peers run it in a virtual environment without our packages.
 """
 
 import json
@@ -12,37 +12,40 @@ from pathlib import Path
 from typing import Any, Protocol
 
 Claim = tuple[Sequence[int], int]
-"""A prompt and how many tokens of answer."""
+"""A prompt, and the number of tokens of its answer."""
 
 CLOCK = "BYTEWISE_BENCH_CLOCK"
-"""Variable of the environment: `processor` counts the processor time of all threads of an engine, anything else what passes."""
+"""Name of the environment variable for the clock: `processor` counts the processor time of all threads of an engine, any other
+value wall time."""
 
 
 class Engine(Protocol):
-    """What is measured of an engine: greedy, no stop, one sequence at a time unless said otherwise."""
+    """Interface of a measured engine. It decodes greedily and without stop, one sequence at a time unless a method says
+    otherwise."""
 
     name: str
-    """What it calls itself: library, version, kernel."""
+    """Library, version and kernel, as the engine states them."""
 
     def generate(self, prompt: Sequence[int], count: int) -> Sequence[int]:
-        """`count` tokens after the prompt."""
+        """Generates and returns `count` tokens after the prompt."""
         ...
 
     def prepare(self, claims: Sequence[Claim]) -> None:
-        """Makes, unmeasured, what `judge` of these claims needs."""
+        """Makes what `judge` of these claims needs. This work is not measured."""
         ...
 
     def judge(self, claims: Sequence[Claim], together: bool) -> None:
-        """One pass over prompt and answer of each claim: ours verifies it, a peer only prefills the same tokens."""
+        """Makes one pass over prompt and answer of each claim. Our engine verifies the answer, a peer only prefills the same
+        tokens."""
         ...
 
     def logits(self, tokens: Sequence[int]) -> Sequence[float]:
-        """Logits after the last token, to see that all engines run the same model."""
+        """Returns the logits after the last token, which show whether all engines run the same model."""
         ...
 
 
 def peak_bytes() -> int:
-    """Most memory that this process ever had resident (Linux: VmHWM)."""
+    """Returns the most memory in bytes that this process ever had resident (Linux: VmHWM)."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -50,7 +53,8 @@ def peak_bytes() -> int:
 
 
 def serve(load: Callable[[], Engine]) -> None:
-    """Loads an engine and answers until stdin ends. Memory is counted from before `load`: libraries are not the engine's."""
+    """Loads an engine and answers commands until stdin ends. Memory is counted from before `load`, so that imported libraries do
+    not count."""
     # Whatever a library prints must not end up among the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -64,7 +68,7 @@ def serve(load: Callable[[], Engine]) -> None:
 
 
 def clock() -> Callable[[], float]:
-    """The clock that the environment names."""
+    """Returns the clock that the environment variable selects."""
     return time.process_time if os.environ.get(CLOCK) == "processor" else time.perf_counter
 
 

@@ -21,17 +21,18 @@ CLAIMS = 8
 """Claims that are verified in one batch."""
 
 UNJUDGED = {TORCH_ALONE}
-"""Not timed over one long pass: it takes minutes, and no target names it."""
+"""Engines that are not timed over one long pass, because it takes minutes and no target names them."""
 
 ALIKE = 0.99
-"""Least cosine between the logits of two engines that run the same weights: quantisation costs less, a wrong layout far more."""
+"""Smallest cosine between the logits of two engines that run the same weights. Quantisation costs less than this allows, a wrong
+layout far more."""
 
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much is measured."""
+    """Amount of work that is measured."""
 
     rounds: int
     answer: int
@@ -39,36 +40,38 @@ class Effort:
     long: int
     """Tokens of the answer that is verified in one pass."""
     batches: tuple[tuple[int, int], ...]
-    """Shortest prompt and answer of 8 claims; the others are longer by one token each. The first gives the published key."""
+    """Shortest prompt and answer of each batch of 8 claims. Each further claim is longer by one token. The first batch gives the
+    published key."""
     table: tuple[int, ...]
     """Prompt and answer lengths of the table."""
     growth: tuple[int, ...]
-    """Answer lengths up to the longest."""
+    """Answer lengths of the growth table."""
 
     @property
     def context(self) -> int:
-        """Tokens of the longest sequence of all."""
+        """Tokens of the longest sequence of all measurements."""
         return PROMPT + max((self.long, *self.growth))
 
 
 FULL = Effort(3, 32, 256, ((4, 1), (8, 8), (32, 32)), (16, 64, 256), (64, 256, 1024, 4096))
 SHARED = Effort(5, 32, 256, ((4, 1), (8, 8), (32, 32)), (), ())
-"""The keys alone: what is measured once means nothing on a machine that does other things too."""
+"""Work for the keys alone. What is measured only once means nothing on a machine that does other work."""
 QUICK = Effort(1, 16, 32, ((4, 1),), (16,), (64,))
 
 
 def prompt(shape: Shape, length: int, seed: int = 0) -> list[int]:
-    """Random token ids, the same for every engine."""
+    """Returns random token ids, the same for every engine."""
     return [int(token) for token in np.random.Generator(np.random.SFC64(seed)).integers(0, shape.vocabulary, length)]
 
 
 def claims(shape: Shape, shortest: int, answer: int) -> list[Claim]:
-    """Eight claims of which no two are equally long."""
+    """Returns eight claims, of which no two are equally long."""
     return [(prompt(shape, shortest + i, i), answer + i) for i in range(CLAIMS)]
 
 
 def alike(shape: Shape, children: Mapping[str, Child]) -> dict[str, float]:
-    """Cosine of each engine's logits with those of `transformers` float32; `SystemExit` if one runs another model."""
+    """Returns the cosine of each engine's logits with those of `transformers` float32. Raises `SystemExit` if an engine runs
+    another model."""
     tokens = prompt(shape, 16)
     logits = {name: np.asarray(child.logits(tokens)) for name, child in children.items()}
     truth = logits[FLOAT32]
@@ -80,7 +83,7 @@ def alike(shape: Shape, children: Mapping[str, Child]) -> dict[str, float]:
 
 
 def measure(shape: Shape, children: Mapping[str, Child], effort: Effort, artifact: Path, progress: Progress) -> Measured:
-    """Everything that ratios are made of, for one model."""
+    """Makes all measurements from which the ratios of one model are computed."""
     tokens = prompt(shape, PROMPT)
     claim = [(tokens, effort.long)]
     ours = {NATIVE: children[NATIVE]}
@@ -104,7 +107,7 @@ def measure(shape: Shape, children: Mapping[str, Child], effort: Effort, artifac
 
 
 def _warm_up(child: Child, tokens: list[int], effort: Effort, progress: Progress) -> int:
-    # Also what the memory is measured with.
+    # The memory of the engine is measured after this work.
     progress(f"{child.name}: warm-up")
     child.generate(tokens, effort.answer)
     if child.name not in UNJUDGED:

@@ -1,1 +1,1 @@
-"""Code that all actors share. Read `protocol` first, then `ports`; the other folders are adapters."""
+"""Code that all actors share. Read `bytewise.protocol` first, then `bytewise.ports`; the other folders are adapters."""

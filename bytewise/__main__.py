@@ -1,4 +1,8 @@
-"""The `bytewise` command. It is in this package because no other project has one of this name: it checks the others first."""
+"""Entry point of the `bytewise` command.
+
+It checks that the other packages, such as `cli`, are really ours. The check is in this package, because no other project has a
+package with the name `bytewise`.
+"""
 
 import sys
 
@@ -7,7 +11,7 @@ from bytewise.service.installation import check_packages
 
 
 def main() -> int:
-    """Runs `cli`, if it is ours; the exit code."""
+    """Checks the packages, and then runs `cli`. Returns the exit code."""
     try:
         check_packages()
     except ConfigurationError as error:

@@ -1,4 +1,4 @@
-"""Interfaces of the world outside an actor. Adapters implement them; only `__main__` modules and `cli` choose adapters."""
+"""Interfaces of what is outside an actor. Adapters implement them. Only `__main__` modules and `cli` choose the adapters."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -19,42 +19,44 @@ from bytewise.protocol.units import Address, Blob, Digest
 
 
 class Clock(Protocol):
-    """Wall time, for timeouts and logs. Protocol time is the block's."""
+    """The wall clock, for timeouts and logs. Protocol time is not read from it, but from the block."""
 
     def now(self) -> int:
-        """Unix seconds."""
+        """Returns the current time in Unix seconds."""
 
 
 class BlobStore(Protocol):
-    """Data availability: stores bytes under a locator and returns them."""
+    """Data availability: stores bytes at a locator and returns them."""
 
     def put(self, data: bytes) -> str:
-        """Locator of the stored bytes; `Unavailable` if a retry may help."""
+        """Stores bytes and returns their locator. Raises `Unavailable` if a later try may succeed."""
         ...
 
     def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
-        """The bytes; `BadCertificate` (a fault), or `Unavailable` if a retry may help. With `accept`, only bytes that it
-        accepts."""
+        """Returns the bytes at a locator. With `accept`, returns only bytes for which `accept` returns true.
+
+        Raises the fault `BadCertificate`, or `Unavailable` if a later try may succeed.
+        """
         ...
 
 
 class Engine(Protocol):
-    """The deterministic engine for one artifact and profile."""
+    """The deterministic engine for one artifact and one arithmetic profile."""
 
     def generate(self, request: Request) -> Generated:
-        """The one answer to the request."""
+        """Computes the answer to a request. A request has exactly one answer."""
         ...
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
-        """Checks a claim by one teacher-forced pass. From a divergence on it generates the true answer."""
+        """Checks a claimed answer in one teacher-forced pass. From the first divergence on, computes the true answer."""
         ...
 
 
 class Quoter(Protocol):
-    """Attestation of this enclave."""
+    """The attestation service of this enclave."""
 
     def quote(self, report_data: bytes) -> Blob:
-        """Evidence that binds 64 bytes of report data to this enclave's measurement."""
+        """Returns evidence that binds 64 bytes of report data to this enclave's measurement."""
         ...
 
 
@@ -62,177 +64,213 @@ class KeySource(Protocol):
     """Opens the envelope of one receipt with the help of key shards."""
 
     def open(self, job: RunJob, transport_secret: bytes) -> bytes:
-        """The decrypted, padded plaintext. `Defect` faults of the envelope; `NoKey` below the threshold."""
+        """Returns the decrypted, padded plaintext of the envelope.
+
+        Raises `NoKey` if fewer shards than the threshold help, or a `Defect` of the envelope.
+        """
         ...
 
 
 class EnclaveJobs(Protocol):
-    """The duty process's side of the job socket."""
+    """The side of the job socket that the duty process uses."""
 
     def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
-        """A fresh transport key for one job, of an enclave that runs the model if there is one."""
+        """Returns a fresh transport key for one job. The key is of an enclave that runs the model, if there is such an
+        enclave."""
         ...
 
     def run(self, job: RunJob) -> JobResult:
-        """The result, or `Unavailable`."""
+        """Runs a job and returns its result. Raises `Unavailable` if the enclave does not answer."""
         ...
 
     def close(self) -> None:
-        """Ends the conversation, if there is one; the enclave forgets its key."""
+        """Ends the conversation with the enclave, if there is one. The enclave then forgets its transport key."""
         ...
 
 
 class BlockView(Protocol):
-    """Number and hash of blocks."""
+    """Numbers and hashes of blocks."""
 
     def head(self) -> int:
-        """Number of the newest block at the configured finality."""
+        """Returns the number of the newest block at the configured finality."""
         ...
 
     def block_hash(self, number: int) -> Digest:
-        """Hash of a block."""
+        """Returns the hash of a block."""
         ...
 
 
 class SnapshotView(Protocol):
-    """The state that a tick decides from, at one block. Every read is pinned to one block."""
+    """The state from which a tick decides. Every read is of the block that the caller names."""
 
     def snapshot(self, who: Address, block: int, openings: Sequence[DisputeOpening] = ()) -> Snapshot:
-        """Everything that a decision needs at one block, except `batches`. It has those of these disputes that the block has."""
+        """Returns the facts at one block from which account `who` decides, except `batches`.
+
+        It includes the disputes of `openings` that the block has.
+        """
         ...
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
-        """A page of batches from a number on, with windows and demands."""
+        """Returns a page of batches, from batch id `from_batch` on, with their windows and demands."""
         ...
 
     def opened(self, from_block: int, to_block: int) -> tuple[DisputeOpening, ...]:
-        """Disputes that were opened in these blocks, oldest first."""
+        """Returns the disputes that were opened in these blocks, the oldest first."""
         ...
 
 
 class TermsView(Protocol):
-    """Parameters, key epochs and pools. Every read is pinned to one block."""
+    """Parameters, key epochs and pools. Every read is of the block that the caller names."""
 
     def params(self, version: int, block: int) -> ParamSet:
-        """A version of all parameters."""
+        """Returns one version of all parameters."""
         ...
 
     def epoch(self, epoch: int, block: int) -> EpochRecord:
-        """A key epoch with its shards."""
+        """Returns a key epoch with its shards."""
         ...
 
     def pool_of(self, environment: Digest, block: int) -> Digest:
-        """Pool whose verifiers judge an environment; zero if there is no such environment."""
+        """Returns the pool whose verifiers judge an environment. Returns zero if there is no such environment."""
         ...
 
 
 class BatchView(Protocol):
-    """Anchored batches. Every read is pinned to one block."""
+    """Anchored batches. Every read is of the blocks that the caller names."""
 
     def batches(self, from_block: int, to_block: int) -> tuple[BatchHeader, ...]:
-        """Batches anchored in these blocks, oldest first."""
+        """Returns the batches that were anchored in these blocks, the oldest first."""
         ...
 
 
 class AuditView(Protocol):
-    """Light audits and the accounts that may be drawn for them. Every read is pinned to one block."""
+    """Light audits, and the accounts that may be drawn for them. Every read is of the block that the caller names."""
 
     def audits(self, from_block: int, to_block: int) -> tuple[PostedAudit, ...]:
-        """Audit results posted in these blocks, oldest first."""
+        """Returns the audit results that were posted in these blocks, the oldest first."""
         ...
 
     def audit_stage(self, receipt_id: Digest, batch_id: int, verifier: Address, block: int) -> AuditStage:
-        """Stage of a verifier's audit of a receipt in a batch; NOTHING if it was posted for another batch."""
+        """Returns the stage of a verifier's audit of a receipt in a batch.
+
+        Returns NOTHING if the audit was posted for another batch.
+        """
         ...
 
     def agreeing(self, receipt_id: Digest, batch_id: int, out_hash: Digest, block: int) -> int:
-        """Verifiers that showed this digest for an audited receipt."""
+        """Counts the verifiers that opened their audit of a receipt in a batch to this out_hash."""
         ...
 
     def is_open_for_audits(self, epoch: int, block: int) -> bool:
-        """Whether results of audits of batches of a key epoch are taken."""
+        """Returns whether the contract accepts audit results for batches of a key epoch."""
         ...
 
     def auditors(self, environment: Digest, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
-        """Verifiers that may be drawn to audit, each with its stake in wei at the end of an earlier block."""
+        """Returns the verifiers that may be drawn to audit, each with its stake in wei at the end of the earlier block."""
         ...
 
     def stake_at(self, account: Address, stake_block: int, block: int) -> int:
-        """Stake of an account in wei at the end of an earlier block."""
+        """Returns the stake of an account in wei at the end of the earlier block `stake_block`."""
         ...
 
 
 class DemandView(Protocol):
-    """Availability demands and their answers. Every read is pinned to one block."""
+    """Availability demands and their answers. Every read is of the block that the caller names."""
 
     def demanded(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
-        """Subjects that were demanded in these blocks, oldest first."""
+        """Returns the subjects that were demanded in these blocks, the oldest first."""
         ...
 
     def demands(self, subjects: tuple[Digest, ...], block: int) -> tuple[DemandRecord, ...]:
-        """Demands by subject, in that order."""
+        """Returns the demands for these subjects, in the same order."""
         ...
 
     def answered(self, subject: Digest, from_block: int, to_block: int) -> Blob | None:
-        """The answer to a demand, put on the chain in these blocks: the list, or an envelope's new locator."""
+        """Returns the answer to a demand that was put on the chain in these blocks: the list, or a new locator of the envelope.
+
+        Returns None if there is no answer.
+        """
         ...
 
     def answered_leaves(self, subject: Digest, from_block: int, to_block: int) -> tuple[SignedLeaf, ...] | None:
-        """Leaves of a demanded list's batch in order, as the answer to the demand shows them."""
+        """Returns the leaves of a batch in order, from the answer to a demand for its list. Returns None if there is no
+        answer."""
         ...
 
     def expired(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
-        """Subjects of demands that ended in these blocks without an answer. A subject may appear again if stake was missing
-        before."""
+        """Returns the subjects of demands that ended in these blocks without an answer.
+
+        A subject is in the result again if its demand is ended again, because stake was missing before.
+        """
         ...
 
     def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:
-        """Last second (protocol clock) to dispute a receipt, including the extension by a demand for its envelope."""
+        """Returns the last second (protocol clock) in which a receipt can be disputed.
+
+        A demand for its envelope extends this time.
+        """
         ...
 
     def anchor_demand_refused(self, who: Address, signed: SignedReceipt, bond_wei: int, block: int) -> str | None:
-        """Why the chain would refuse a demand of `who` that a receipt be anchored; None if it would accept it."""
+        """Returns why the chain would refuse a demand by `who` to anchor a receipt.
+
+        Returns None if the chain would accept the demand.
+        """
         ...
 
     def expiry_refused(self, who: Address, subject: Digest, block: int) -> str | None:
-        """Why the chain would refuse to end a demand for `who`, for the first time or again; None if it would do so."""
+        """Returns why the chain would refuse that `who` ends a demand, for the first time or again.
+
+        Returns None if the chain would accept it.
+        """
         ...
 
 
 class ReportView(Protocol):
-    """Reports of equivocation and of skipped numbers. Every read is pinned to one block."""
+    """Reports of equivocation and of skipped numbers. Every read is of the block that the caller names."""
 
     def report_refused(
         self, who: Address, first: Receipt, first_signature: Blob, second: Receipt, signature: Blob, block: int
     ) -> str | None:
-        """Why the chain would refuse a report of `who` that two signed receipts have one number; None if it would accept it."""
+        """Returns why the chain would refuse a report by `who` that two signed receipts have one number.
+
+        Returns None if the chain would accept the report.
+        """
         ...
 
     def skip_refused(
         self, who: Address, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], block: int
     ) -> str | None:
-        """Why the chain would refuse a report of `who` that a receipt's operator skipped its number; None if it would accept
-        it."""
+        """Returns why the chain would refuse a report by `who` that an operator skipped the number of a receipt.
+
+        Returns None if the chain would accept the report.
+        """
         ...
 
     def reported(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
-        """Operator and number of each report of equivocation in these blocks that took a penalty, once for each time."""
+        """Returns operator and number of each report of equivocation in these blocks that took a penalty.
+
+        A pair is there once for each penalty.
+        """
         ...
 
     def skipped(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
-        """Operator and number of each report of a skipped number in these blocks that took a penalty, once for each time."""
+        """Returns operator and number of each report of a skipped number in these blocks that took a penalty.
+
+        A pair is there once for each penalty.
+        """
         ...
 
 
 class AccountView(Protocol):
-    """Accounts in their roles. Every read is pinned to one block."""
+    """Accounts with their stake, money and roles. Every read is of the block that the caller names."""
 
     def holdings(self, who: Address, block: int) -> Holdings:
-        """An account in its roles."""
+        """Returns stake, money and roles of an account."""
         ...
 
     def alt_commits(self, who: Address, from_block: int, to_block: int) -> dict[Digest, Digest]:
-        """A challenger's commitments, by dispute."""
+        """Returns the commitments of a challenger to expected answers, by dispute, for disputes opened in these blocks."""
         ...
 
 
@@ -240,29 +278,36 @@ class Documents(Protocol):
     """Documents that governance published in events, by digest."""
 
     def environment(self, digest: Digest, to_block: int) -> Environment:
-        """A registered environment. `UnknownEnvironment` if there is none up to this block."""
+        """Returns a registered environment. Raises `UnknownEnvironment` if there is none up to this block."""
 
     def policy_document(self, digest: Digest, to_block: int) -> bytes:
-        """Bytes published with an appraisal policy's digest; the caller checks them. `UnknownEnvironment` if there are none."""
+        """Returns the bytes that were published with an appraisal policy's digest. The caller checks them.
+
+        Raises `UnknownEnvironment` if there are none.
+        """
 
 
-# Transactions of the single writer of an account. Each is journalled and idempotent by its subject. Deadlines are of the
-# protocol clock, 0 for none. A transaction that depends on a recent finding has `within_s`: if no node has it that many seconds
-# after it was last requested, it is dropped until it is requested again. 0 means no limit.
+# Transactions of the single process that sends for an account. Each is written to the journal, and repeating it for the same
+# subject changes nothing. Deadlines are of the protocol clock, 0 for none. A transaction that depends on a recent finding has
+# `within_s`: if no chain node has it that many seconds after it was last requested, it is dropped until it is requested again. 0
+# means no limit.
 
 
 class CourtSender(Protocol):
-    """Transactions that move a dispute."""
+    """Transactions that move a dispute to its next phase."""
 
     def open_dispute(
         self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], alt_commit: Digest, bond_wei: int,
         within_s: int = 0,
     ) -> None:  # fmt: skip
-        """Disputes a receipt with exactly the required bond and a commitment to the expected answer."""
+        """Disputes a receipt, with exactly the required bond and a commitment to the expected answer."""
         ...
 
     def draw(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
-        """Draws some seats, from the first undrawn one on, with the seed block's header."""
+        """Draws `count` seats of a round, from seat `first` on, with the header of the seed block.
+
+        `first` is the first seat not yet drawn.
+        """
         ...
 
     def rearm(self, dispute: Digest, round_number: int) -> None:
@@ -270,15 +315,15 @@ class CourtSender(Protocol):
         ...
 
     def settle(self, dispute: Digest, round_number: int) -> None:
-        """Counts a round."""
+        """Counts the votes of a round."""
         ...
 
     def open_alt(self, dispute: Digest, salt: Digest) -> None:
-        """Shows that the challenger knew the winning answer."""
+        """Opens the challenger's commitment with its salt, to show that the challenger knew the winning answer."""
         ...
 
     def finalize(self, dispute: Digest) -> None:
-        """Ends a dispute whose airgap is over, and settles its first seats if that is possible in one transaction."""
+        """Ends a dispute whose airgap is over. If one transaction can do both, it also settles the first seats."""
         ...
 
     def pay_out(self, dispute: Digest) -> None:
@@ -286,7 +331,7 @@ class CourtSender(Protocol):
         ...
 
     def settle_seats(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
-        """Pays or charges some seats, from the first unsettled one on."""
+        """Pays or charges `count` seats of a round, from seat `first` on. `first` is the first seat not yet settled."""
         ...
 
 
@@ -294,7 +339,7 @@ class VoteSender(Protocol):
     """Transactions of a committee member."""
 
     def commit(self, dispute: Digest, round_number: int, seat_mask: int, commitment: Digest) -> None:
-        """Commits to a vote, finally. `SecondVote` for another commitment of the same round."""
+        """Commits to a vote. The commitment is final: another one in the same round raises `SecondVote`."""
         ...
 
     def reveal(self, vote: Vote, quote: Blob) -> None:
@@ -306,43 +351,49 @@ class CertificateSender(Protocol):
     """Transactions of a member that collects a verdict certificate."""
 
     def post_commit_root(self, dispute: Digest, round_number: int, root: Digest) -> None:
-        """States that commitments under this root existed before the first reveal."""
+        """Posts a root of commitments. It states that these commitments existed before the first reveal."""
         ...
 
     def certify(self, finding: Finding, commit_root: Digest, certificate: BlsCertificate, settles: bool = False) -> None:
-        """Sends one signature of members whose seats make a quorum. With `settles` the round is counted too."""
+        """Sends one signature of members whose seats make a quorum. With `settles`, the same transaction counts the round."""
         ...
 
     def reveal_under_root(self, vote: Vote, quote: Blob, proof: Sequence[Digest]) -> None:
-        """Reveals the sender's own vote under the first root of the round."""
+        """Reveals the sender's own vote under the first commit root of the round, with the Merkle proof of its commitment."""
         ...
 
 
 class CertificateView(Protocol):
-    """What a certificate needs of the chain. Every read is pinned to one block."""
+    """Facts of the chain that a verdict certificate needs. Every read is of the block that the caller names."""
 
     def first_root(self, dispute: Digest, round_number: int, from_block: int, to_block: int) -> Digest | None:
-        """The first root of commitments that was posted for a round in these blocks, or None."""
+        """Returns the first commit root that was posted for a round in these blocks. Returns None if there is none."""
         ...
 
     def tree_of(self, dispute: Digest, block: int) -> Address:
-        """Stake tree of the pool that judges a dispute."""
+        """Returns the address of the stake tree of the pool that judges a dispute."""
         ...
 
     def keys_at(self, tree: Address, block: int, to_block: int) -> Mapping[Address, PublicKey]:
-        """Certificate keys of accounts at the end of `block`, if their places in this tree are noted by the end of `to_block`."""
+        """Returns for each account the last certificate key that it had registered at the end of `block`.
+
+        It returns only keys whose place in this stake tree is noted by the end of `to_block`.
+        """
         ...
 
 
 class GossipPort(Protocol):
-    """Messages from member to member. They may be late, lost, doubled or lies: nothing with a deadline depends on them."""
+    """Messages from member to member. They may be late, lost, doubled or lies, so nothing with a deadline depends on them."""
 
     def publish(self, topic: str, body: dict[str, Any]) -> None:
-        """Sends a body to all members. `Unavailable` if that is not possible now."""
+        """Sends a message body to all members. Raises `Unavailable` if that is not possible now."""
         ...
 
     def take(self, topic: str) -> Sequence[dict[str, Any]]:
-        """The bodies on a topic that arrived since the last call. `Unavailable` as above."""
+        """Returns the message bodies on a topic that arrived since the last call.
+
+        Raises `Unavailable` if that is not possible now.
+        """
         ...
 
 
@@ -354,7 +405,7 @@ class AuditSender(Protocol):
         ...
 
     def open_audit(self, receipt: Digest, verifier: Address, tokens_hash: Digest, trace_root: Digest, salt: Digest) -> None:
-        """Opens the commitment of an audit result."""
+        """Opens the commitment of an audit result, so that other audits can be compared with it."""
         ...
 
     def claim_bounty(self, signed: SignedReceipt, proof: tuple[Digest, ...], result: AuditResult) -> None:
@@ -363,7 +414,7 @@ class AuditSender(Protocol):
 
 
 class DemandSender(Protocol):
-    """Transactions about availability demands."""
+    """Transactions that make and end availability demands."""
 
     def demand_list(self, batch_id: int, bond_wei: int, within_s: int = 0) -> None:
         """Demands the list of a batch."""
@@ -372,11 +423,11 @@ class DemandSender(Protocol):
     def demand_envelope(
         self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int, within_s: int = 0
     ) -> None:
-        """Demands the envelope of a member of a batch."""
+        """Demands the envelope of a receipt in a batch. `proof` is the receipt's path in the batch."""
         ...
 
     def demand_anchor(self, signed: SignedReceipt, bond_wei: int, within_s: int = 0) -> None:
-        """Demands that an issued receipt be anchored."""
+        """Demands that the operator anchors a receipt that it signed."""
         ...
 
     def expire_list(self, batch_id: int) -> None:
@@ -384,7 +435,7 @@ class DemandSender(Protocol):
         ...
 
     def expire(self, subject: Digest, times: int = 0) -> None:
-        """Ends a demand that was not answered in time. `times`: how often it was ended before."""
+        """Ends a demand that was not answered in time. `times` is how often it was ended before."""
         ...
 
 
@@ -403,18 +454,18 @@ class ReportSender(Protocol):
 
 
 class AccountSender(Protocol):
-    """Transactions that collect amounts due to an account, or free a batch's collateral."""
+    """Transactions that pay amounts due to an account, or free the collateral of a batch."""
 
     def release(self, batch_id: int) -> None:
-        """Frees the collateral of a batch if nothing locks it."""
+        """Frees the collateral of a batch if nothing binds it any more."""
         ...
 
     def finish_unbond(self, due_wei: int) -> None:
-        """Withdraws stake whose delay is over. Does nothing if the amount is 0."""
+        """Withdraws stake whose unbonding delay is over. Does nothing if `due_wei` is 0."""
         ...
 
     def withdraw(self, due_wei: int) -> None:
-        """Withdraws the credit that the ledger can pay now. Does nothing if the amount is 0."""
+        """Withdraws the credit that the ledger can pay now. Does nothing if `due_wei` is 0."""
         ...
 
 
@@ -422,12 +473,12 @@ class ReadSource(Protocol):
     """A source that makes many reads in one round trip (`chain.client.access`)."""
 
     def fetch(self, reads: Sequence[Any]) -> None:
-        """Makes the reads that `MissingRead` names. The error of a failed read is stored in place of its answer."""
+        """Makes the reads that `MissingRead` names. If a read fails, its error is stored in place of its answer."""
         ...
 
 
 class MissingRead(Exception):
-    """A read that its source has not fetched yet. Fetch it, and repeat what asked for it."""
+    """A read that its source has not fetched yet. The caller fetches it, and repeats the call that needed it."""
 
     def __init__(self, source: ReadSource, read: Any) -> None:
         super().__init__("not fetched yet")

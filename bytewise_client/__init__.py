@@ -1,1 +1,1 @@
-"""The library for applications: checks of an answer and of public records. The checks need no model and trust no service."""
+"""The library for applications. It checks answers and public records, needs no model for that, and trusts no service."""

@@ -1,4 +1,4 @@
-"""The reveal of a fund's attention tests, made from its schedule, the chain and the lists on DA."""
+"""Makes the reveal of a fund's attention tests from its schedule, the chain and the lists on DA."""
 
 from collections.abc import Callable, Sequence
 
@@ -19,16 +19,16 @@ from bytewise_client.connection import Connection
 from chain.reads.attention import CourtFacts, verify_over
 
 Openings = Callable[[int], RevealedAnswer | None]
-"""Finds the opening of a false answer by its number; None if it was not kept."""
+"""Function that returns the opening of a false answer by its receipt number, or None if the opening was not stored."""
 
 
 def make_reveal(
     connection: Connection, schedule: FraudSchedule, carrier: SignedReceipt, request: Request, opening: Openings
 ) -> AttentionReveal:  # fmt: skip
-    """The reveal of a schedule, with proofs from the lists of its batches. `opening` finds the opening of a false answer.
+    """Makes the reveal of a schedule, with proofs from the lists of the operator's batches.
 
-    `TooEarly` if the range, a window or a dispute is not over; `RevealRefused` if what was anchored does not prove the schedule;
-    errors of the DA store pass through.
+    `carrier` and `request` are the carrier's. Raises `TooEarly` if the range, a challenge window or a dispute is not over.
+    Raises `RevealRefused` if the anchored receipts do not prove the schedule. Errors of the DA store pass through.
     """
     reader = connection.reader
     head = reader.head()
@@ -52,7 +52,7 @@ def make_reveal(
 
 
 class _Leaves:
-    """Leaves of an operator's batches with their proofs. Each list is read once."""
+    """The leaves of an operator's batches with their proofs. It reads each list once."""
 
     def __init__(self, connection: Connection, headers: Sequence[BatchHeader]) -> None:
         self._connection, self._headers = connection, headers
@@ -60,11 +60,11 @@ class _Leaves:
 
     @property
     def last(self) -> int:
-        """The last anchored number; 0 without any."""
+        """The last anchored receipt number, or 0 if there is none."""
         return max((each.first_seq + each.count - 1 for each in self._headers), default=0)
 
     def place(self, seq: int) -> ProvenReceipt:
-        """The leaf of a number; `RevealRefused` if no batch has it."""
+        """Returns the leaf with a receipt number and its proof. Raises `RevealRefused` if no batch has the number."""
         header = next((each for each in self._headers if each.first_seq <= seq < each.first_seq + each.count), None)
         if header is None:
             raise RevealRefused(f"receipt {seq}", "no batch has it")

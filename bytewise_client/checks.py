@@ -1,7 +1,7 @@
-"""The checks of one receipt and their conclusion (the paper's Algorithm 3): public records, opening, re-execution.
+"""The checks of one receipt and their conclusion (the paper's Algorithm 3): public records, opening and re-execution.
 
-With the opening of a receipt, its holder can compute the answer again. Without it, the strongest results are the chain's verdict
-and the drawn audits.
+A user that has the opening of a receipt can compute the answer again. Without the opening, the strongest results are the verdict
+on the chain and the drawn audits.
 """
 
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ from bytewise_client.receipt_search import Found, Search
 from bytewise_client.shown_members import Comparison
 
 PASS, FAIL, UNKNOWN, WARN = "PASS", "FAIL", "UNKNOWN", "WARN"
-"""Results of a check. Of these only FAIL decides a conclusion."""
+"""Results of a check. Of these, only FAIL decides the conclusion alone."""
 
 MEANING = {
     DivergenceClass.TOKEN: "the text was altered after the computation, or could come from none",
@@ -39,7 +39,7 @@ MEANING = {
     DivergenceClass.STOP: "the tokens are right; the finish reason, the counts or the blind are not",
     DivergenceClass.TRACE: "the answer is right, but the receipt commits to another computation",
 }
-"""Text for each class of divergence."""
+"""Explanation of each class of divergence, for people."""
 
 
 class ReceiptCheck(NamedTuple):
@@ -51,40 +51,45 @@ class ReceiptCheck(NamedTuple):
 
 
 class Rerun(NamedTuple):
-    """Result of a re-execution: its first divergence from the claim, with the text of both tokens if there are tokens."""
+    """Result of computing an answer again: its first divergence from the claim, and the text of both tokens."""
 
     divergence: Divergence | None
     expected_text: str
     claimed_text: str
     fields: tuple[str, ...]
-    """Fields of the receipt that differ from the re-execution: `tokensHash`, `outHash` or both."""
+    """Fields of the receipt that differ from the new computation: `tokensHash`, `outHash` or both."""
 
 
 class Standing(NamedTuple):
     """The state of a receipt on the chain."""
 
     final: bool | None
-    """Whether the receipt is final; None if this needs a proof of membership that is not available."""
+    """Whether the receipt is final. It is None if this needs a proof of membership in a batch that is not available."""
     open_reason: str
-    """Why the receipt is not final, as text for people; empty if it is."""
+    """Reason why the receipt is not final, as text for people. It is empty if the receipt is final."""
     dispute: Dispute | None
     audits: dict[str, int]
-    """Number of verifiers by the outcome that they posted last, of those that posted for the receipt's batch."""
+    """Number of verifiers for each outcome. Each verifier counts with the outcome that it posted last for the receipt's
+    batch."""
     assurance: str
-    """Assurance label of the receipt's key epoch; empty if the chain does not name the epoch."""
+    """Assurance label of the receipt's key epoch. It is empty if the chain does not name the epoch."""
     knows_batch: bool = True
-    """Whether the receipt's batch is known. If not, `audits` has the results for any batch: the contract accepts a result for a
-    batch that the receipt is not in, and checks the draw for that batch."""
+    """Whether the receipt's batch is known. If it is not, `audits` counts results for any batch.
+
+    The contract accepts a result for a batch that does not contain the receipt, and checks the draw for that batch.
+    """
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict; NONE until the airgap of the dispute is over, since a verdict may be appealed, refunded or held back
-        before."""
+        """The verdict of the dispute.
+
+        It is NONE until the airgap is over, because the verdict may be appealed, refunded or suspended before.
+        """
         return Verdict.NONE if self.dispute is None or self.dispute.phase is not Phase.FINAL else self.dispute.verdict
 
 
 class Conclusion(NamedTuple):
-    """The conclusion of all checks."""
+    """The conclusion of all checks: a word, an exit code and a reason."""
 
     word: str
     exit: Exit
@@ -92,12 +97,12 @@ class Conclusion(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """Texts to which tokens decode."""
+    """The texts to which the tokens of a request and its answer decode."""
 
     prompt: str
-    """Text of the request, with the names of control tokens."""
+    """Text of the request, with the names of its control tokens."""
     answer: str
-    """Text of the receipt's tokens, up to the first stop string."""
+    """Text of the answer's tokens, up to the first stop string."""
 
 
 class Seen(NamedTuple):
@@ -109,18 +114,21 @@ class Seen(NamedTuple):
     standing: Standing | None = None
     outcome: Rerun | None = None
     shown: Comparison | None = None
-    """None if no answer was given, or its opening does not belong to this receipt."""
+    """Comparison with the saved answer. It is None if there is no saved answer, or if its opening belongs to another receipt."""
     expected: dict[str, Any] | None = None
-    """The expected answer, with which `shown` was compared."""
+    """The expected answer that was compared with the saved answer."""
     texts: Texts | None = None
-    """None without an opening of this receipt or without the model's tokenizer."""
+    """Decoded texts. They are None without an opening of this receipt or without the model's tokenizer."""
     completeness: Preflight | None = None
-    """The eleven points (design section 11), and the claim that the record supports; None of a receipt that was not found."""
+    """The eleven points of the preflight (design section 11), and the claim that the record supports. It is None if no receipt
+    was found."""
 
 
 def public_checks(connection: Connection, found: Found) -> list[ReceiptCheck]:
-    """The checks that need no opening. For a receipt that was found in its list: list, root, sequence number and signature are
-    valid."""
+    """Makes the checks that need no opening, and returns their results.
+
+    If the receipt was found in its list, the caller has already checked list, root, sequence number and signature.
+    """
     header, receipt = found.header, found.checked.signed.receipt
     label = label_of(connection, found)
     anchored = f"number {receipt.seq} in batch {header.batch_id}, block {header.block}"
@@ -138,7 +146,10 @@ def public_checks(connection: Connection, found: Found) -> list[ReceiptCheck]:
 
 
 def chain_standing(connection: Connection, search: Search, identifier: Digest) -> Standing:
-    """Verdict, audits and finality at the block of the search. For a receipt that was not found, only what the chain shows."""
+    """Returns the receipt's verdict, audits and finality at the block of the search.
+
+    If the receipt was not found, they are only what the chain shows.
+    """
     reader, first, head = connection.reader, connection.network.deploy_block, search.head
     opened = [each for each in connection.history.opened(first, head) if each.receipt_id == identifier]
     dispute = reader.dispute(opened[0].dispute, head, identifier) if opened else None
@@ -173,11 +184,11 @@ _NOT_FINAL = {
     "ReceiptVoid": "never: the receipt is void",
     "BatchIsVoid": "never: its batch is void",
 }
-"""Text for each refusal of the contract's `isFinal`."""
+"""Text for each reason with which the contract's `isFinal` refuses."""
 
 
 def completeness(connection: Connection, found: Found, standing: Standing, opened: bool | None, rerun: Rerun | None) -> Preflight:
-    """The preflight checklist of a receipt. `opened` says whether an opening is complete; None without one."""
+    """Makes the preflight of a receipt. `opened` says whether its opening is complete, or is None if there is no opening."""
     snapshot = connection.reader.snapshot(ZERO_ADDRESS, found.head)
     judged = standing.verdict in (Verdict.UPHELD, Verdict.OVERTURNED)
     known = True if judged else False if standing.verdict is Verdict.INVALID else opened
@@ -191,12 +202,15 @@ def completeness(connection: Connection, found: Found, standing: Standing, opene
 
 
 def label_of(connection: Connection, found: Found) -> str:
-    """The chain's label of the receipt's key epoch, at the block of the search."""
+    """Returns the chain's assurance label of the receipt's key epoch, at the block of the search."""
     return connection.reader.epoch_on_chain(found.checked.signed.receipt.key_epoch, found.head).assurance
 
 
 def check_opening(found: Found, identifier: Digest, payload: Payload) -> tuple[ReceiptCheck, Conclusion | None]:
-    """Checks whether the opening belongs to this receipt. Also returns a conclusion if no re-execution is needed."""
+    """Checks whether the opening belongs to this receipt.
+
+    Returns the check, and a conclusion if no re-execution is needed, else None.
+    """
     try:
         verify_opening(found.checked.signed.receipt, identifier, pad(payload), found.environment, found.header.anchored_at)
     except (RequestHashMismatch, TokensHashMismatch, ClientSignatureBad, PlaintextNotCanonical) as error:
@@ -211,7 +225,7 @@ def check_opening(found: Found, identifier: Digest, payload: Payload) -> tuple[R
 
 
 def conclude(checks: list[ReceiptCheck], standing: Standing, outcome: Rerun | None, shown: Comparison | None) -> Conclusion:
-    """The conclusion of all findings. The user's own re-execution counts more than the statement of any other party."""
+    """Returns the conclusion of all findings. The user's own re-execution counts more than the statement of any other party."""
     failed = next((check for check in checks if check.result == FAIL), None)
     if outcome is not None and (outcome.fields or outcome.divergence is not None):
         return Conclusion("MISMATCH", Exit.MISMATCH, _mismatch(outcome))
@@ -226,8 +240,10 @@ def conclude(checks: list[ReceiptCheck], standing: Standing, outcome: Rerun | No
 
 
 def _beside_text(known: Conclusion, shown: Comparison | None) -> Conclusion:
-    """The conclusion from the chain for a user with a saved answer. It is inconclusive if the text of the file was not compared
-    with the receipt."""
+    """Returns the conclusion from the chain for a user that has a saved answer.
+
+    It is inconclusive if the text of the file was not compared with the receipt.
+    """
     if known.exit is not Exit.OK or shown is None or not shown.leaves_text_open:
         return known
     why = "but the text in the file was not compared: that takes its opening and --artifact"
@@ -235,14 +251,14 @@ def _beside_text(known: Conclusion, shown: Comparison | None) -> Conclusion:
 
 
 def altered(shown: Comparison) -> Conclusion:
-    """The conclusion for a file that differs from the signed records."""
+    """Returns the conclusion for a file that differs from the signed records."""
     members = ", ".join(each.member for each in shown.differences[:5])
     more = f" and {len(shown.differences) - 5} more" if len(shown.differences) > 5 else ""
     return Conclusion("MISMATCH", Exit.MISMATCH, f"the file shows what was not signed: {members}{more}")
 
 
 def check_shown(shown: Comparison, has_words: bool) -> ReceiptCheck:
-    """Result of the comparison of a saved answer, as one check."""
+    """Returns the comparison of a saved answer as one check. `has_words` says whether the model's tokenizer was available."""
     more = f" and {len(shown.unchecked) - 8} more" if len(shown.unchecked) > 8 else ""
     unchecked = f"; nothing at hand determines {', '.join(shown.unchecked[:8])}{more}" if shown.unchecked else ""
     if shown.differences:
@@ -255,8 +271,10 @@ def check_shown(shown: Comparison, has_words: bool) -> ReceiptCheck:
 
 
 def without_list(standing: Standing, missing: Conclusion, outcome: Rerun | None, shown: Comparison | None = None) -> Conclusion:
-    """The conclusion for a receipt without a list that proves its membership in a batch. Only a dispute can replace that proof,
-    because the court requires it."""
+    """Returns the conclusion for a receipt without a list that proves its membership in a batch.
+
+    Only a dispute can replace that proof, because the contract requires the proof to open a dispute.
+    """
     known = _beside_text(_from_chain(standing), shown)
     if standing.dispute is not None and outcome is not None:
         known = conclude([], standing, outcome, shown)
@@ -270,7 +288,7 @@ def without_list(standing: Standing, missing: Conclusion, outcome: Rerun | None,
 
 
 def not_found(search: Search) -> Conclusion:
-    """The conclusion of a search that found nothing."""
+    """Returns the conclusion of a search that found no receipt."""
     if search.skipped_in is not None:
         reason = (
             f"its operator skipped its number: batch {search.skipped_in.batch_id} has an empty leaf there. "
@@ -287,8 +305,11 @@ def not_found(search: Search) -> Conclusion:
 
 
 def with_promise(connection: Connection, signed: SignedReceipt, identifier: Digest, head: int, missing: Conclusion) -> Conclusion:
-    """The conclusion for a receipt of a file that no list has. It names an `anchorBy` that is later than the longest delay of the
-    network: the contract does not bound `anchorBy`, and no anchor can be demanded before it."""
+    """Returns the conclusion for a receipt of a file that is in no list.
+
+    It adds a warning if the receipt's `anchorBy` is too late. The contract does not limit `anchorBy`, and nobody can demand an
+    anchor before that time. It is too late if it is later than the longest delay of the network allows.
+    """
     receipt = signed.receipt
     try:
         if verify_receipt(connection.network.anchor_domain, signed) != identifier:

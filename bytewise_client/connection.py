@@ -1,4 +1,5 @@
-"""The connection to a network: its address book, RPC nodes and DA proxies. The caller names all of them; none is trusted."""
+"""The connection to a network: its address book, chain nodes and DA proxies. The caller names all of them, and none is
+trusted."""
 
 import queue
 import threading
@@ -20,23 +21,26 @@ from chain.reads.history import CourtHistory
 from chain.reads.reader import SnapshotReader
 
 PATIENCE_S = 5.0
-"""Longest total time, in seconds, of all failed reads of a DA store, for any number of blobs."""
+"""Seconds that all failed reads of a DA store may take together, for any number of blobs."""
 TIMEOUT_S = 20.0
-"""Timeout of one call to a node or proxy, in seconds."""
+"""Longest time of one call to a chain node or DA proxy, in seconds."""
 
 Accept = Callable[[bytes], bool]
-"""Says whether bytes are those that the caller needs. A proxy that gives other bytes is skipped."""
+"""Function that returns whether bytes are those that the caller needs. A proxy that returns other bytes is skipped."""
 
 
 class BoundedStore:
-    """The read side of a store, with a bound on the total time of failed reads. Successful reads do not count. For one thread."""
+    """Reads from a DA store, and limits the total time of failed reads. Successful reads do not count. Only one thread may use
+    it."""
 
     def __init__(self, get: Callable[[str, Accept | None], bytes], patience_s: float = PATIENCE_S) -> None:
         self._get, self._patience_s, self._left_s = get, patience_s, patience_s
 
     def get(self, locator: str, accept: Accept | None = None) -> bytes:
-        """Reads the bytes at a locator; errors of the store pass through. `TryAgain`, without asking the store, once failed reads
-        have taken `patience_s` in all."""
+        """Reads the bytes at a locator. Errors of the store pass through.
+
+        Once failed reads have taken `patience_s` seconds together, raises `TryAgain` without asking the store.
+        """
         if self._left_s <= 0:
             raise TryAgain("DA", f"brought nothing in {self._patience_s:.0f} s")
         answer: queue.Queue[bytes | Exception] = queue.Queue()
@@ -74,7 +78,10 @@ class Connection(NamedTuple):
 
 @contextmanager
 def connected(network_file: Path, rpc: list[str], da: list[str]) -> Iterator[Connection]:
-    """The network of an address book; `ConfigurationError` if the file is no address book of that chain."""
+    """Context manager that connects to the network of an address book file, and yields the connection.
+
+    `rpc` and `da` are URLs. Raises `ConfigurationError` if the file is no address book of that chain.
+    """
     network = read_network(network_file)
     chain = chain_of(rpc, network.chain_id)
     reader = SnapshotReader(chain, verify_code(chain, network))
@@ -83,13 +90,15 @@ def connected(network_file: Path, rpc: list[str], da: list[str]) -> Iterator[Con
 
 
 def chain_of(rpc: list[str], chain_id: int) -> Chain:
-    """The chain behind one node, or behind several of which most must agree; `ConfigurationError` for a node that is named
-    twice."""
+    """Returns the chain that one node serves, or several nodes of which a majority must agree.
+
+    Raises `ConfigurationError` if a node is named twice.
+    """
     urls, quorum = rpc_endpoints("", tuple(rpc), 0)
     return open_chain(urls, quorum, chain_id, TIMEOUT_S)
 
 
 def read_ahead_of(rpc: list[str], chain_id: int) -> Chain:
-    """The chain for reads of numbered blocks that are fetched in batches (`chain.client.access`)."""
+    """Returns the chain like `chain_of`, for reads of numbered blocks that are fetched in batches (`chain.client.access`)."""
     urls, quorum = rpc_endpoints("", tuple(rpc), 0)
     return open_chain(urls, quorum, chain_id, TIMEOUT_S, ReadAheadClient)

@@ -21,11 +21,11 @@ from bytewise.protocol.errors.records import NotCanonical
 from bytewise.service.clock import monotonic_s
 
 TIMEOUT_S = 120.0
-"""Timeout of one answer, in seconds."""
+"""Longest time of one answer, in seconds."""
 PATIENCE_S = 60.0
-"""Seconds for which an endpoint may answer that it is busy or not ready."""
+"""Seconds for which an endpoint may answer that it is busy or not ready, before the gate gives up."""
 MAX_ANSWER_BYTES = 4 * 2**20
-"""Largest answer in bytes, decompressed: some ten thousand tokens with all members about each."""
+"""Most bytes of an answer, decompressed. They hold some ten thousand tokens with all members about each token."""
 BUSY = frozenset({429, 503})
 PAUSE_S = 0.5
 
@@ -43,10 +43,13 @@ class _Answer(NamedTuple):
 
 
 class Endpoint:
-    """An OpenAI-compatible endpoint; usable from several threads."""
+    """An OpenAI-compatible endpoint. Several threads may use it."""
 
     def __init__(self, url: str, certificate: Path | None, api_key: str) -> None:
-        """`certificate` is trusted instead of the system's; `ConfigurationError` if it or the URL cannot be used."""
+        """Creates the client. `certificate` is a file that is trusted instead of the system's certificates.
+
+        Raises `ConfigurationError` if the certificate or the URL cannot be used.
+        """
         if not url.startswith(("http://", "https://")):
             raise ConfigurationError("URL", "must begin with https:// or http://")
         self._base = url.rstrip("/").removesuffix("/v1") + "/v1"
@@ -57,15 +60,17 @@ class Endpoint:
         self._http = httpx2.Client(verify=trust, timeout=TIMEOUT_S, headers={"authorization": f"Bearer {api_key}"})
 
     def model(self) -> str:
-        """Name of the first model that is served."""
+        """Returns the name of the first model that the endpoint serves."""
         listed = self._send("GET", "/models").get("data")
         if not isinstance(listed, list) or not listed or not isinstance(listed[0], dict):
             raise ConfigurationError("URL", "the endpoint lists no model; name one with --model")
         return str(listed[0].get("id"))
 
     def ask(self, body: Body, key: str) -> Body:
-        """Sends a request and returns the whole answer. `key` is its idempotency key: with a new key, an endpoint that stores
-        answers must compute the answer again."""
+        """Sends a request and returns the whole answer. `key` is the idempotency key of the request.
+
+        With a new key, an endpoint that stores answers must compute the answer again.
+        """
         return self._send("POST", "/chat/completions", body, {"idempotency-key": key})
 
     def close(self) -> None:
@@ -114,40 +119,40 @@ def _object(answer: _Answer) -> Body:
 
 
 CONTEXT_BYTES = 32
-"""Number of bytes shown on both sides of the first differing byte."""
+"""Number of bytes that are shown before and after the first differing byte."""
 
 Told = Callable[[int, int], None]
-"""Function that is called with the number of answers so far and in all."""
+"""Function that is called with the number of answers so far, and the number of all answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The requests of a run."""
+    """The requests of one run of the gate."""
 
     model: str
     """Name of the served model."""
     runs: int
-    """Number of identical requests of each kind alone, and again among traffic."""
+    """Number of identical requests of each kind: so many are sent alone, and as many again among traffic."""
     traffic: int
-    """Number of different requests in flight beside each request among traffic."""
+    """Number of different requests that are in progress beside each request among traffic."""
     tokens: int
-    """New tokens of each answer."""
+    """Number of new tokens in each answer."""
     seed: int
     """Sampler seed of the identical requests."""
 
     @property
     def probes(self) -> dict[str, Body]:
-        """The repeated requests by name. The sampled one has two choices, each of which is an answer."""
+        """The repeated requests, by name. The sampled request has two choices, each of which is an answer."""
         text = "Count the ships in the harbour, and say of each where it came from and what it carries."
         return {"greedy": self._body(text, 0, self.seed), "sampled": {**self._body(text, 0.8, self.seed), "n": 2}}
 
     @property
     def total(self) -> int:
-        """Number of all answers."""
+        """The number of all answers of the run."""
         return len(self.probes) * self.runs * (1 + 1 + self.traffic)
 
     def different(self, number: int) -> Body:
-        """One request of the traffic. Each has a different text, length, temperature and seed."""
+        """Returns one request of the traffic. Each has a different text, length, temperature and seed."""
         text = f"Question {number}: " + "what is written on the other side of this page? " * (1 + number % 4)
         return self._body(text, 0.25 * (number % 5), self.seed + 1 + number)
 
@@ -158,44 +163,44 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class DifferentAnswer:
-    """The first byte in which two answers to one request differ."""
+    """The first byte in which an answer differs from the first answer to the same request."""
 
     request: str
-    """`greedy` or `sampled`."""
+    """Name of the request: `greedy` or `sampled`."""
     answer: str
-    """Which answer differs from the first one, e.g. `2 alone`."""
+    """The answer that differs from the first one, for example `2 alone`."""
     part: str
-    """Member of the answer."""
+    """Member of the answer that differs."""
     byte: int
-    """Offset in that member."""
+    """Offset of the first differing byte in that member."""
     expected: str
-    """Bytes of the first answer around the offset."""
+    """Bytes of the first answer around the offset, as text."""
     found: str
-    """Bytes of this answer around the offset."""
+    """Bytes of the differing answer around the offset, as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateFinding:
-    """Findings of the gate."""
+    """Result of the gate."""
 
     answers: int
-    """Answers received, traffic included."""
+    """Number of received answers, traffic included."""
     compared: int
-    """Comparisons of an answer with the first one."""
+    """Number of comparisons of an answer with the first answer."""
     bytes: int
-    """Bytes that were compared."""
+    """Number of bytes that were compared."""
     difference: DifferentAnswer | None
-    """The first difference; None if there is none."""
+    """The first difference that was found, or None if there is none."""
     replayed: bool
-    """Whether two answers have the same receipt: the endpoint then repeated an answer without computing it."""
+    """Whether two answers have the same receipt. Then the endpoint repeated an answer without computing it."""
 
     def as_json(self) -> dict[str, Any]:
-        """The findings as plain data."""
+        """Returns the result as plain data."""
         return {"identical": self.difference is None and not self.replayed, **asdict(self)}
 
 
 def comparable(reply: Body) -> dict[str, bytes]:
-    """The parts of an answer that one request determines, in the order in which they are compared."""
+    """Returns the parts of an answer that the request alone determines, in the order in which they are compared."""
     parts: dict[str, bytes] = {}
     choices = reply.get("choices")
     if not isinstance(choices, list) or not choices or not all(isinstance(choice, dict) for choice in choices):
@@ -215,7 +220,7 @@ def comparable(reply: Body) -> dict[str, bytes]:
 
 
 def first_difference(request: str, answer: str, first: dict[str, bytes], other: dict[str, bytes]) -> DifferentAnswer | None:
-    """The first differing byte of two answers' parts."""
+    """Returns the first byte in which the parts of two answers differ, or None if they are equal."""
     for part in [*first, *(name for name in other if name not in first)]:
         left, right = first.get(part, b""), other.get(part, b"")
         if left != right:
@@ -225,7 +230,7 @@ def first_difference(request: str, answer: str, first: dict[str, bytes], other: 
 
 
 def run(endpoint: Endpoint, plan: Plan, told: Told) -> GateFinding:
-    """Sends the requests of the plan, and stops at the first difference."""
+    """Sends the requests of the plan, stops at the first difference, and returns the result. `told` shows progress."""
     seen = _Seen()
     try:
         for how, fired in (("alone", _alone), ("among traffic", _among_traffic)):
@@ -272,7 +277,10 @@ class _Seen:
         self.replayed = False
 
     def compare(self, name: str | None, how: str, reply: Body) -> None:
-        """Compares an answer to the named request with the first one. Traffic (None) is only counted."""
+        """Compares an answer to the named request with the first answer to it.
+
+        If `name` is None, the answer is traffic and is only counted.
+        """
         self.answers += 1
         for answer in _answers(reply):
             receipt = _member(answer, "receipt").get("receipt_id")
@@ -292,7 +300,7 @@ class _Seen:
 
 
 def _answers(reply: Body) -> list[Body]:
-    """The answer of each choice, with its own receipt and opening; for a single choice, the reply itself."""
+    """Returns the answer of each choice, with its own receipt and opening. For a single choice, returns the reply itself."""
     answers = reply.get("answers")
     if isinstance(answers, list) and answers and all(isinstance(answer, dict) for answer in answers):
         return answers
@@ -300,7 +308,7 @@ def _answers(reply: Body) -> list[Body]:
 
 
 def _member(body: Body, name: str) -> Body:
-    """An object in an answer; empty if the answer has none."""
+    """Returns an object in an answer, or an empty object if the answer has none with this name."""
     value = body.get(name)
     if value is not None and not isinstance(value, dict):
         raise ConfigurationError("endpoint", f"{name} of its answer is no object")

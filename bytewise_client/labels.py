@@ -1,4 +1,4 @@
-"""Assurance labels of key epochs: whether enclaves and shards of an epoch are hardware or simulated."""
+"""Assurance labels of key epochs. A label says whether the enclaves and shards of an epoch are hardware or simulated."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,10 @@ from chain.reads.reader import SnapshotReader
 
 
 class Labels:
-    """The chain's labels of key epochs, and of the receipts that are sealed to them, at one block. Each epoch is read once."""
+    """Reads the chain's labels of key epochs at one block, and of the receipts that are sealed to them.
+
+    It reads each epoch once.
+    """
 
     def __init__(self, reader: SnapshotReader, block: int) -> None:
         self._reader, self._block = reader, block
@@ -24,9 +27,10 @@ class Labels:
     def of_receipts(
         self, audits: Sequence[PostedAudit], disputes: Sequence[Dispute], batches: Sequence[BatchHeader]
     ) -> Mapping[Digest, str]:
-        """The labels of the receipts that audits and disputes name; empty for a receipt whose label nothing shows.
+        """Returns the label of each receipt that an audit or a dispute names. The label is empty if nothing shows it.
 
-        The contract accepts an audit for a batch that the receipt is not in. It pays only for the batch that the receipt is in.
+        The contract accepts an audit result for a batch that does not contain the receipt. It pays only for the batch that
+        contains it.
         """
         disputed = {each.receipt_id: self.of_epoch(int(each.key_epoch)) for each in disputes}
         audited: dict[Digest, dict[Address, int]] = {}
@@ -40,8 +44,11 @@ class Labels:
         return {receipt: self._of_audited(receipt, by, labels) for receipt, by in audited.items()} | disputed
 
     def _of_audited(self, receipt: Digest, named: Mapping[Address, int], labels: Mapping[int, str]) -> str:
-        """The label of the batch that a paid audit names. Without one, a named batch can only lower the label: nobody can have a
-        receipt shown as hardware by posting for another batch."""
+        """Returns the label of the batch that a paid audit names.
+
+        If no audit is paid, a named batch can only lower the label. So nobody can make a receipt look like hardware by posting
+        an audit for another batch.
+        """
         weaker = sorted({labels[batch] for batch in named.values()} - {HARDWARE})
         for who, batch in named.items():
             if self._reader.audit_stage(receipt, batch, who, self._block) is AuditStage.PAID:

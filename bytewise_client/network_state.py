@@ -1,6 +1,6 @@
-"""The public state of a network, which anybody can read with an RPC address and the address book.
+"""Reads the public state of a network. Anybody can do this with the URL of a chain node and the address book.
 
-Plain JSON data: amounts in wei as decimal strings, digests as 0x-hex. Everything is read at one block.
+The result is plain JSON data: amounts are decimal strings in wei, digests are 0x-hex. Everything is read at one block.
 """
 
 import functools
@@ -32,12 +32,15 @@ from chain.reads.history import ChainClaimHistory, CourtHistory, DisputeEndedEve
 from chain.reads.reader import SnapshotReader
 from chain.reads.records import MoneyTotals
 
-# Judgement of the published result quote of a vote: it is appraised under the round's policy, and compared with vote and chain.
+# The next functions judge the result quote of a vote: they appraise it under the round's policy, and compare it with vote and
+# chain.
 
 
 def registered_policy(documents: RegistryDocuments, digest: Digest, block: int) -> AppraisalPolicy | None:
-    """The appraisal policy with this digest, from the chain; None if none is registered, or the registered bytes have another
-    digest."""
+    """Returns the appraisal policy with this digest from the chain.
+
+    Returns None if no policy is registered, or if the registered bytes have another digest.
+    """
     try:
         policy = decode(AppraisalPolicy, documents.policy_document(digest, block))
     except BytewiseError:
@@ -46,33 +49,31 @@ def registered_policy(documents: RegistryDocuments, digest: Digest, block: int) 
 
 
 class Quoted(NamedTuple):
-    """Judgement of a published quote."""
+    """Result of judging the published quote of a vote."""
 
     passes: int | None
-    """Number of teacher-forced passes of the vote, as its enclave attests; None unless the quote holds."""
+    """Number of teacher-forced passes of the vote, as its enclave attests. It is None unless the finding is `holds`."""
     finding: str
-    """`holds`, or the flaw."""
+    """`holds` if the quote is valid. Otherwise the flaw."""
 
 
 HOLDS, NONE, ANOTHER = "holds", "none", "says another vote"
-"""Fixed findings about a quote. Other findings name the refusal, or the host claims that the chain contradicts."""
+"""The fixed findings about a quote. Any other finding names the refusal, or the host claims that the chain contradicts."""
 
 
 Policies = Callable[[Digest], AppraisalPolicy | None]
-"""Function that returns the registered appraisal policy with a digest, in force or not; None if the chain does not have its
-bytes."""
+"""Function that returns the registered appraisal policy with a digest, even if it is not in force. It returns None if the chain
+does not have the policy's bytes."""
 
 
 def judged(
     policies: Policies, disputes: Domain, receipt_id: Digest, opening: RevealEvent, chain: ChainClaims, assurance: str
 ) -> Quoted:
-    """Judges whether the quote of a vote is valid, is for exactly this vote, and depends only on host claims that the chain
-    confirms.
+    """Judges whether the quote of a vote is valid, is for this vote, and relies only on host claims that the chain confirms.
 
-    `assurance` is the chain's label of the receipt's key epoch: simulated evidence does not count for an epoch of hardware.
-
-    The quote is appraised under the policy that it names, if that policy was in force during the round. Later changes of the
-    policy do not affect earlier evidence.
+    `assurance` is the chain's label of the receipt's key epoch. Simulated evidence does not count for an epoch with label
+    `hardware`. The quote is appraised under the policy that it names, if that policy was in force during the round. Later
+    changes of the policy do not affect earlier evidence.
     """
     if not opening.quote:
         return Quoted(None, NONE)
@@ -104,11 +105,11 @@ def judged(
 
 
 _Seat = tuple[Digest, int, Address]
-"""Key of a seat: dispute, round and holder."""
+"""Key of a member's seats: dispute, round and account."""
 
 
 def collect(reader: SnapshotReader) -> dict[str, Any]:
-    """The whole public state at the newest block."""
+    """Reads the whole public state at the newest block."""
     block, first = reader.head(), reader.network.deploy_block
     history, snapshot, labels = CourtHistory(reader), whole_snapshot(reader, block), Labels(reader, block)
     audits = reader.audits(first, block)
@@ -133,7 +134,7 @@ def collect(reader: SnapshotReader) -> dict[str, Any]:
 
 
 def whole_snapshot(reader: SnapshotReader, block: int) -> Snapshot:
-    """The snapshot for no account, with all disputes and batches since the deployment."""
+    """Reads the snapshot for no particular account, with all disputes and batches since the deployment."""
     snapshot = reader.snapshot(ZERO_ADDRESS, block, reader.opened(reader.network.deploy_block, block))
     batches = list[AnchoredBatch]()
     while len(batches) < snapshot.batch_count and (page := reader.anchored(len(batches), block)):
@@ -161,8 +162,11 @@ def _batch(header: BatchHeader, snapshot: Snapshot, labels: Labels) -> dict[str,
 def _receipts(
     audits: Sequence[PostedAudit], disputes: Sequence[Dispute], labels: Mapping[Digest, str]
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Receipts that the chain names: audited or disputed ones. The result of a verifier is its last one, for any batch: only the
-    receipt's own batch shows whether the verifier is drawn."""
+    """Returns the receipts that the chain names, because they were audited or disputed.
+
+    Each verifier counts with the last result that it posted, for whatever batch. Only the receipt's own batch shows whether the
+    verifier is drawn.
+    """
     verdicts = {dispute.receipt_id: verdict_of(dispute) for dispute in disputes}
     named: dict[Digest, dict[Address, str]] = {}
     for audit, _, _ in audits:
@@ -180,7 +184,7 @@ def _receipts(
 
 
 def audited_receipts(reader: SnapshotReader) -> list[dict[str, Any]]:
-    """Receipts with posted audits, the newest first, each with its results and verdict."""
+    """Reads the receipts with posted audits, the newest first, each with its results and its verdict."""
     block = reader.head()
     snapshot, labels = whole_snapshot(reader, block), Labels(reader, block)
     audits = reader.audits(reader.network.deploy_block, block)
@@ -190,12 +194,15 @@ def audited_receipts(reader: SnapshotReader) -> list[dict[str, Any]]:
 
 
 def verdict_of(case: Dispute) -> Verdict:
-    """The verdict; NONE until the dispute is over, because it may be appealed or refunded before."""
+    """Returns the verdict of a dispute.
+
+    Returns NONE until the dispute is over, because the verdict may be appealed or refunded before.
+    """
     return case.verdict if case.phase is Phase.FINAL else Verdict.NONE
 
 
 def disputes(reader: SnapshotReader) -> list[dict[str, Any]]:
-    """All disputes with their votes and money, the newest first."""
+    """Reads all disputes with their votes and money, the newest first."""
     block = reader.head()
     endings = CourtHistory(reader).endings(reader.network.deploy_block, block)
     return _disputes(reader, whole_snapshot(reader, block), endings, Labels(reader, block))[::-1]
@@ -225,28 +232,28 @@ def _disputes(
 
 
 class _Votes(NamedTuple):
-    """The votes of seats on the chain, by dispute, round and holder."""
+    """The votes that the chain shows, by dispute, round and account."""
 
     commitments: Mapping[_Seat, int]
-    """Number of commitments."""
+    """Number of commitments that the account made."""
     openings: Mapping[_Seat, RevealEvent]
-    """The first opening."""
+    """The first reveal of the account."""
     ends: Mapping[_Seat, Sequence[SeatSettledEvent]]
     policies: Policies
     network: Network
     premises: ChainClaimHistory
     labels: Labels
     certified: frozenset[tuple[Digest, int]]
-    """Disputes and rounds with a certificate."""
+    """Pairs of dispute and round for which a verdict certificate was posted."""
 
     def brought_by(self, case: Dispute) -> str | None:
-        """How the verdict came to the chain: `certificate` or `votes`; None without one."""
+        """Returns how the verdict came to the chain: `certificate` or `votes`. Returns None if there is no verdict."""
         if verdict_of(case) in (Verdict.NONE, Verdict.REFUNDED):
             return None
         return "certificate" if (case.id, case.round) in self.certified else "votes"
 
     def quote(self, case: Dispute, opened: RevealEvent) -> Quoted:
-        """Judgement of the quote of an opened vote."""
+        """Judges the quote of a revealed vote."""
         label, premises = self.labels.of_epoch(case.key_epoch), self.premises.of(case, opened.block)
         return judged(self.policies, self.network.disputes_domain, case.receipt_id, opened, premises, label)
 
@@ -273,7 +280,10 @@ def _dispute(case: Dispute, votes: _Votes, ending: DisputeEndedEvent | None) -> 
 
 
 def phase_end(case: Dispute) -> int | None:
-    """Last second of the phase on the protocol clock; None for one that lasts until somebody acts, and after the end."""
+    """Returns the last second of the dispute's phase on the protocol clock.
+
+    Returns None if the phase lasts until somebody acts, or if the dispute is over.
+    """
     ends = {
         Phase.COMMIT: case.commit_end,
         Phase.REVEAL: case.reveal_end,
@@ -284,7 +294,10 @@ def phase_end(case: Dispute) -> int | None:
 
 
 def _outlook(case: Dispute, params: ParamSet, clock: int) -> dict[str, Any]:
-    """What is at stake for the challenger, and how long the phase lasts. A conviction pays the reward if it knew the answer."""
+    """Returns the challenger's bond and possible reward, and how long the phase lasts.
+
+    A conviction pays the reward if the challenger knew the answer.
+    """
     end = phase_end(case)
     return {
         "bond_wei": str(params.required_bond),
@@ -340,7 +353,7 @@ def _accounts(reader: SnapshotReader, snapshot: Snapshot) -> list[dict[str, str]
 
 
 def holdings(reader: SnapshotReader, account: Address, block: int) -> dict[str, str]:
-    """Money of an account, in wei."""
+    """Reads the stake, credit and balance of an account, in wei."""
     found = reader.holdings(account, block)
     return {
         "stake_wei": str(found.stake_wei),
@@ -352,8 +365,10 @@ def holdings(reader: SnapshotReader, account: Address, block: int) -> dict[str, 
 
 
 def seats_for(dispute: Mapping[str, Any]) -> int:
-    """Number of seats that found the final result: the replacement of the claim, or, without one, both signed fields of the
-    claim."""
+    """Counts the seats that found the final result of a dispute.
+
+    The final result is the replacement of the claim. If there is no replacement, it is both signed fields of the claim.
+    """
     claim, replacement = dispute["claim"], dispute["replacement"]
     return sum(
         member["seats"]
@@ -363,6 +378,6 @@ def seats_for(dispute: Mapping[str, Any]) -> int:
 
 
 def _claim_of(member: Mapping[str, Any]) -> str | None:
-    """A member's finding in the form of a receipt's claim."""
+    """Returns the finding of a member in the form of a receipt's claim, or None if the member revealed no hashes."""
     found = member["tokens_hash"], member["out_hash"]
     return None if None in found else hex0x(claim_of(*(digest(unhex(each)) for each in found)))

@@ -1,5 +1,7 @@
-"""Finds receipts: reads the batches of the chain, newest first, and their lists from DA or from answers to demands. Each list is
-checked against its batch."""
+"""Finds receipts. It reads the batches of the chain, the newest first, and their lists from DA or from answers to demands.
+
+Each list is checked against its batch.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -18,39 +20,43 @@ from chain.reads.reader import SnapshotReader
 from verifier.watch.batch_check import CheckedBatch, CheckedReceipt, verify_batch, verify_leaves
 
 SearchProgress = Callable[[int, int], None]
-"""Function that is called with the number of lists read so far and in all."""
+"""Function that is called with the number of lists that were read so far, and the number of all lists."""
 
 
 class Found(NamedTuple):
-    """A receipt in its batch, with the public data of its check."""
+    """A receipt that was found in a batch, with the public data for its check."""
 
     header: BatchHeader
     checked: CheckedReceipt
     environment: Environment
     head: int
     is_listed: bool = True
-    """Whether the batch's list contains the receipt. If not, it comes from a saved answer, and the batch is the one that contains
-    its number; then there is no proof that this batch contains this receipt."""
+    """Whether the batch's list contains the receipt.
+
+    If not, the receipt comes from a saved answer, and `header` is the batch that covers its number. Then nothing proves that
+    this batch contains this receipt.
+    """
 
 
 class Search(NamedTuple):
-    """Result of a search, with the lists that could not be read or did not fit their batch."""
+    """Result of a search, with the errors of lists that could not be read (`unread`) or do not fit their batch (`faulty`)."""
 
     found: Found | None
     unread: tuple[Unavailable, ...]
     faulty: tuple[Fault, ...]
     head: int
-    """Block at which the chain was read."""
+    """Number of the block at which the chain was read."""
     skipped_in: BatchHeader | None = None
-    """The batch with an empty leaf at the number of the saved receipt, although its operator signed the receipt."""
+    """The batch that has an empty leaf at the number of the saved receipt, although its operator signed the receipt. Otherwise
+    None."""
 
 
 def find_receipt(
     connection: Connection, identifier: Digest, progress: SearchProgress, saved: SignedReceipt | None = None
 ) -> Search:
-    """Searches the anchored batches, newest first, until the receipt is found.
+    """Searches the anchored batches, the newest first, until the receipt is found.
 
-    If lists cannot be read, the receipt `saved` is used instead, if it has this id and a batch contains its number.
+    If lists cannot be read, the search uses the receipt `saved` instead, if it has this id and a batch covers its number.
     """
     head = connection.reader.head()
     headers = connection.reader.batches(connection.network.deploy_block, head)
@@ -76,8 +82,11 @@ def find_receipt(
 
 
 def checked_batch(connection: Connection, header: BatchHeader, head: int) -> CheckedBatch:
-    """Reads the list of a batch and checks it against the batch. Reads the operator's answer to a demand for the list if DA does
-    not serve the list, or the list does not fit. Without an answer, raises the error."""
+    """Reads the list of a batch and checks it against the batch. Returns the checked batch.
+
+    If DA does not have the list, or the list does not fit, it uses the operator's answer to a demand for the list. If there is
+    no answer, raises the error.
+    """
     try:
         data = connection.da.get(header.locator, lambda blob: labelled(Label.LIST, blob) == header.list_hash)
         environment = connection.documents.environment(header.environment, head)
@@ -92,7 +101,8 @@ def checked_batch(connection: Connection, header: BatchHeader, head: int) -> Che
 
 
 def _answered_batch(connection: Connection, header: BatchHeader, head: int) -> CheckedBatch | None:
-    """The batch by the leaves in the operator's answer to a demand for its list; None without an answer."""
+    """Returns the batch from the leaves in the operator's answer to a demand for its list. Returns None if there is no
+    answer."""
     reader, anchor = connection.reader, connection.network.anchor_domain
     known = reader.batch(header.batch_id, head)
     if known is None or not known[1].list_answered:
@@ -109,7 +119,10 @@ def _answered_batch(connection: Connection, header: BatchHeader, head: int) -> C
 
 
 def known_receipts(connection: Connection) -> set[str]:
-    """Ids of all anchored receipts, 0x-hex. `TryAgain` if a list cannot be read, because it may have more."""
+    """Returns the ids of all anchored receipts, 0x-hex.
+
+    Raises `TryAgain` if a list cannot be read, because that list may have more.
+    """
     head = connection.reader.head()
     headers, known = connection.reader.batches(connection.network.deploy_block, head), set[str]()
     for header in headers:
@@ -126,7 +139,10 @@ def known_receipts(connection: Connection) -> set[str]:
 def listed_receipts(
     connection: Connection, headers: Sequence[BatchHeader], head: int, limit: int
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Receipts of these batches as plain data, at most `limit` (0: all); and the lists that could not be read or do not fit."""
+    """Returns at most `limit` receipts of these batches as plain data, and messages about unread or unfitting lists.
+
+    A `limit` of 0 means no limit.
+    """
     reader, rows, unread = connection.reader, list[dict[str, Any]](), list[str]()
     labels, verdicts = Labels(reader, head), _verdicts(reader, head)
     for header in headers:
@@ -149,13 +165,13 @@ def listed_receipts(
 
 
 def _verdicts(reader: SnapshotReader, head: int) -> dict[Digest, str]:
-    """The verdict of each disputed receipt; NONE while its dispute runs."""
+    """Returns the verdict of each disputed receipt. It is NONE while the dispute runs."""
     cases = (reader.dispute(each.id, head) for each in reader.opened(reader.network.deploy_block, head))
     return {each.receipt_id: verdict_of(each).name for each in cases if each is not None}
 
 
 def _skips(connection: Connection, batch: CheckedBatch, identifier: Digest, saved: SignedReceipt) -> bool:
-    """Whether the operator signed the receipt and anchored an empty leaf in its place."""
+    """Returns whether the operator signed the receipt and anchored an empty leaf in its place."""
     receipt = saved.receipt
     if not any((leaf.operator, leaf.seq) == (receipt.operator, receipt.seq) for leaf, _ in batch.skipped):
         return False

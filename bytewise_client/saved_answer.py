@@ -1,4 +1,4 @@
-"""A saved answer of a client: the members that it shows, its receipts, and their openings. All of it is untrusted."""
+"""Reads a saved answer of a client: the members that it shows, its receipts, and their openings. All of it is untrusted."""
 
 import re
 from pathlib import Path
@@ -19,24 +19,24 @@ class Choice(NamedTuple):
     """One receipt of a file, with the file's data about it."""
 
     place: int
-    """Index among the choices of the answer."""
+    """Position of the choice in the answer, from 0."""
     shown: dict[str, Any] | None
-    """The answer with this choice only; None if the file is an opening alone."""
+    """The answer with this choice only. It is None if the file has only an opening."""
     receipt_id: Digest | None
-    """Receipt id in the file; None if the file has none."""
+    """Receipt id that the file names. It is None if the file names none."""
     signed: SignedReceipt | None
-    """Signed receipt in the file; None if the file has no readable one."""
+    """Signed receipt in the file. It is None if the file has none that can be read."""
     payload: Payload | None
-    """Opening of the receipt; None if the file has none."""
+    """Opening of the receipt. It is None if the file has none."""
 
 
 class SavedAnswer(NamedTuple):
-    """Content of a saved file."""
+    """Content of a file with a saved answer or an opening."""
 
     shown: dict[str, Any] | None
-    """The whole answer; None if the file is an opening alone."""
+    """The whole answer. It is None if the file has only an opening."""
     choices: tuple[Choice, ...]
-    """Its receipts, at least one: those in `answers`, or the single receipt of the answer."""
+    """The receipts of the file, at least one: those in the member `answers`, or the single receipt of the answer."""
 
     @property
     def is_several(self) -> bool:
@@ -44,12 +44,18 @@ class SavedAnswer(NamedTuple):
         return bool(_several(self.shown))
 
     def of_receipt(self, identifier: Digest) -> Choice:
-        """The choice that names this receipt, else the first. A later check compares it with the receipt."""
+        """Returns the choice that names this receipt, or else the first choice.
+
+        A later check compares that choice with the receipt.
+        """
         return next((each for each in self.choices if each.receipt_id == identifier), self.choices[0])
 
 
 def read_answer(path: Path) -> SavedAnswer:
-    """The answer, or the opening alone, in a file; `ConfigurationError` as of `parse_answer`."""
+    """Reads a file that has an answer or only an opening.
+
+    Raises the errors of `parse_answer`, or `ConfigurationError` if it cannot be read.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -58,9 +64,9 @@ def read_answer(path: Path) -> SavedAnswer:
 
 
 def parse_answer(content: bytes, name: str = "answer") -> SavedAnswer:
-    """The answer, or the opening alone, in a body of JSON.
+    """Parses JSON that is an answer or only an opening.
 
-    `ConfigurationError` with this name if the body is neither, or is a piece of a streamed answer.
+    Raises `ConfigurationError` with this name if the JSON is neither, or is a piece of a streamed answer.
     """
     if re.match(rb"\s*(data|event|id|retry)?:", content):
         raise ConfigurationError(name, "is a stream of events; save the whole answer, which has receipt and opening")

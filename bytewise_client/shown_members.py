@@ -1,8 +1,8 @@
-"""Compares each member that a saved answer shows with the value that receipt, opening and tokens determine.
+"""Compares each member that a saved answer shows with the value that its receipt, opening and tokens determine.
 
-The expected answer is made with the operator's code (`bytewise.protocol.records.answer`) from checked data: the anchored receipt,
-the registered environment, the chain's label, and an opening that hashes to the receipt. All other members are listed as
-unchecked.
+The expected answer is made with the operator's code (`bytewise.protocol.records.answer`) from checked data: the anchored
+receipt, the registered environment, the chain's label, and an opening that hashes to the receipt. All other members are listed
+as unchecked.
 """
 
 from collections.abc import Mapping
@@ -18,20 +18,20 @@ from bytewise.protocol.units import Digest
 from bytewise_client.receipt_search import Found
 
 NOTHING = ("tool_calls", "function_call", "audio", "annotations", "reasoning_content", "reasoning")
-"""Members of a message that clients show beside the text. No tokens of this profile decode to them."""
+"""Members of a message that clients show beside the text. In this version no tokens decode to them, so they must be empty."""
 BY_WORDS = ("content", "logprobs")
-"""Members of a choice that only the model's tokenizer determines."""
+"""Members of a choice that can be computed only with the model's tokenizer."""
 LOCATORS = ("eigendalink", "receipt.signed.locator")
-"""Members that may differ from the list: a locator can change without a new signature (design section 4)."""
+"""Members that may differ from the list, because a locator can change without a new signature (design section 4)."""
 EXCERPT = 60
-"""Most characters of a text that are shown for a difference."""
+"""Most characters that are shown of a text that differs."""
 
 
 class MemberDifference(NamedTuple):
-    """A shown member that differs from the signed records."""
+    """A member that the file shows and that differs from the signed records."""
 
     member: str
-    """Its path in the file, such as `choices[0].message.content`."""
+    """Path of the member in the file, such as `choices[0].message.content`."""
     shown: str
     expected: str
     """Excerpts of both values from their first difference on, in Python's notation, which has no control characters."""
@@ -39,10 +39,10 @@ class MemberDifference(NamedTuple):
 
 @dataclass(slots=True)
 class Comparison:
-    """Result of the comparison of shown members."""
+    """Result of comparing the members that a file shows."""
 
     compared: int = 0
-    """Number of compared members."""
+    """Number of members that were compared."""
     differences: list[MemberDifference] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     """Paths of the members that the available data do not determine."""
@@ -51,11 +51,11 @@ class Comparison:
 
     @property
     def leaves_text_open(self) -> bool:
-        """Whether the file shows an uncompared member of a choice, such as its text."""
+        """Whether the file shows a member of a choice, such as its text, that was not compared."""
         return any("choices" in path for path in self.unchecked)
 
     def add(self, shown: object, expected: object, path: str) -> None:
-        """Compares a value with all values inside it."""
+        """Compares a shown value, and all values inside it, with the expected value. `path` is its place in the file."""
         if isinstance(shown, dict) and isinstance(expected, Mapping):
             for name, value in shown.items():
                 self._add_member(value, expected, name, f"{path}.{name}" if path else name)
@@ -65,7 +65,7 @@ class Comparison:
             self._add_value(shown, expected, path)
 
     def merge(self, other: "Comparison") -> None:
-        """Adds the result for another part of the same file."""
+        """Adds the result of comparing another part of the same file."""
         self.compared += other.compared
         self.differences += other.differences
         self.unchecked += other.unchecked
@@ -105,10 +105,10 @@ def expected_answer(
     words: AnswerTokenizer | None,
     signed: SignedReceipt | None,
 ) -> dict[str, Any]:
-    """The expected answer of a receipt, as far as it is determined: without an opening the public members, without `words` all
-    except the text.
+    """Returns the expected answer of a receipt, as far as the data determine it.
 
-    `signed` is the signed receipt of the file. An operator may sign one receipt twice, so any valid signature is accepted.
+    Without an opening (`payload`) it has only the public members. Without the tokenizer `words` it has all members except the
+    text. `signed` is the signed receipt in the file. An operator may sign one receipt twice, so any valid signature is accepted.
     """
     stated = _stated(found, identifier, signed)
     answer = public_members(identifier, stated, found.environment, label)
@@ -123,7 +123,7 @@ def expected_answer(
 
 
 def compare_answer(shown: Mapping[str, Any], expected: Mapping[str, Any], path: str = "") -> Comparison:
-    """Compares every member of a shown answer. `path`: its place in the file."""
+    """Compares every member of a shown answer with the expected answer. `path` is the place of the answer in the file."""
     found = Comparison()
     found.add(dict(shown), expected, path)
     locators = tuple(f"{path}.{name}" if path else name for name in LOCATORS)
@@ -133,7 +133,7 @@ def compare_answer(shown: Mapping[str, Any], expected: Mapping[str, Any], path: 
 
 
 def compare_choice(whole: Mapping[str, Any], place: int, expected: Mapping[str, Any]) -> Comparison:
-    """Compares one entry of the list `choices` of an answer with several choices."""
+    """Compares one entry of the member `choices`, in an answer with several choices. `place` is its position in that list."""
     found, choices = Comparison(), whole.get("choices")
     if isinstance(choices, list) and place < len(choices):
         found.add(choices[place], {**expected["choices"][0], "index": place}, f"choices[{place}]")
@@ -141,7 +141,11 @@ def compare_choice(whole: Mapping[str, Any], place: int, expected: Mapping[str, 
 
 
 def compare_rest(whole: Mapping[str, Any], expected: Mapping[str, Any]) -> Comparison:
-    """Compares the members of an answer that concern all its choices: their number, the usage, and the members of the first."""
+    """Compares the members of an answer that concern all its choices.
+
+    They are the number of choices, the usage, and all other members outside the choices, which are those of the first choice's
+    answer.
+    """
     apart = ("choices", "answers")
     found = compare_answer({k: v for k, v in whole.items() if k not in apart}, expected)
     for name in apart:

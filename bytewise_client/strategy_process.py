@@ -1,6 +1,6 @@
-"""The process of one strategy: `python -m bytewise_client.strategy_process MODULE:CLASS DESCRIPTOR`, started by a watchtower.
+"""The process of one strategy: `python -m bytewise_client.strategy_process MODULE:CLASS DESCRIPTOR`. A watchtower starts it.
 
-It loads the strategy, then answers each event on the socket with that descriptor. It ends with the watchtower.
+It loads the strategy, and then answers each event on the socket with that file descriptor. It ends when the watchtower ends.
 """
 
 import importlib
@@ -28,13 +28,13 @@ from bytewise.protocol.errors.branches import Unavailable
 from bytewise.service import frames
 
 MEMORY_BYTES = 2 * 2**30
-"""Most memory of the process. A strategy that wants more gets a `MemoryError`."""
+"""Most bytes of memory that the process may use. If a strategy needs more, it gets a `MemoryError`."""
 LONGEST_PROBLEM = 400
 """Most characters of a reported problem."""
 
 
 def main() -> int:
-    """Serves until the watchtower closes the socket; exit code 0."""
+    """Serves until the watchtower closes the socket. Returns exit code 0."""
     name, descriptor = sys.argv[1:]
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
@@ -55,7 +55,10 @@ def main() -> int:
 
 
 def load(name: str) -> Strategy:
-    """The strategy of `module:Class`, made without arguments. Errors of the module pass through; `TypeError` if it is none."""
+    """Imports the strategy `module:Class` and returns an object of it, made without arguments.
+
+    Errors of the module pass through. Raises `TypeError` if the class is no strategy.
+    """
     module, _, cls = name.partition(":")
     made = getattr(importlib.import_module(module), cls)()
     if not isinstance(made, Strategy):
@@ -64,7 +67,10 @@ def load(name: str) -> Strategy:
 
 
 def answer_to(strategy: Strategy, event: ReceiptEvent | AuditEvent | DisputeEvent) -> StrategyAnswer | StrategyProblem:
-    """The answer of a strategy, or its problem: an error, or an answer of another type."""
+    """Returns the answer of a strategy to an event.
+
+    If the strategy raises an error or returns another type, returns that problem.
+    """
     try:
         return StrategyAnswer(ask(strategy, event))
     except Exception as error:  # noqa: BLE001  (foreign code: the watchtower reports it)
@@ -72,7 +78,7 @@ def answer_to(strategy: Strategy, event: ReceiptEvent | AuditEvent | DisputeEven
 
 
 def problem_text(error: Exception) -> str:
-    """One line: class and text of the error, and the last line of code that raised it."""
+    """Returns one line about an error: its class, its text, and the last line of code that raised it."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:LONGEST_PROBLEM]} ({os.path.basename(frame.filename)}:{frame.lineno})"

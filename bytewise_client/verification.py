@@ -1,8 +1,8 @@
-"""Verifies a receipt or a saved answer: finds each receipt, checks it, and compares the members of the file with the signed
-records.
+"""Verifies a receipt or a saved answer.
 
-This is the paper's Algorithm 3. The caller may give the receipt's model (`OpenModel`). With it the text is compared and the
-answer is computed again. Without a model only the public records are checked.
+It finds each receipt, checks it, and compares the members of the file with the signed records. This is the paper's Algorithm 3.
+The caller may pass a function that opens the receipt's model (`OpenModel`). With the model, the text is compared and the answer
+is computed again. Without it, only the public records are checked.
 """
 
 from collections.abc import Callable
@@ -25,10 +25,10 @@ _NO_TEXT = ReceiptCheck("shown answer", checks.UNKNOWN, "the file has only the o
 
 
 class VerifyTokenizer(AnswerTokenizer, Protocol):
-    """The part of the artifact's tokenizer that a verification needs."""
+    """The part of the artifact's tokenizer that a verification uses."""
 
     def text_with_control(self, token_ids: tuple[int, ...]) -> str:
-        """Text of tokens, with the names of control tokens."""
+        """Returns the text of tokens, with the names of control tokens."""
         ...
 
 
@@ -41,29 +41,32 @@ class Model(Protocol):
         ...
 
     def rerun(self, receipt: Receipt, payload: Payload) -> Rerun:
-        """Computes the answer of an opening again; `CannotExecute` if this machine cannot."""
+        """Computes the answer of an opening again. Raises `CannotExecute` if this machine cannot do that."""
         ...
 
 
 OpenModel = Callable[[Found], Model]
-"""Opens the model of a receipt; `CannotExecute` if this machine has none."""
+"""Function that opens the model of a receipt. It raises `CannotExecute` if this machine does not have the model."""
 
 _WORST_FIRST = (Exit.MISMATCH, Exit.UNAVAILABLE, Exit.NOT_FOUND, Exit.INCONCLUSIVE, Exit.OK)
 
 
 class VerificationReport(NamedTuple):
-    """Findings of a verification."""
+    """Result of verifying one or several receipts."""
 
     seen: tuple[Seen, ...]
-    """At least one receipt."""
+    """Findings for each receipt, at least one."""
 
     @property
     def end(self) -> Conclusion:
-        """The worst conclusion: a mismatch goes before an unavailable service, and that before a missing receipt."""
+        """The worst conclusion of all receipts.
+
+        A mismatch is worse than an unavailable service, and that is worse than a missing receipt.
+        """
         return min((each.end for each in self.seen), key=lambda each: _WORST_FIRST.index(each.exit))
 
     def as_json(self) -> dict[str, Any]:
-        """One JSON object. For several receipts, `receipts` has one object for each."""
+        """Returns the result as one JSON object. For several receipts, its member `receipts` has one object for each."""
         if len(self.seen) == 1:
             return _as_json(self.seen[0])
         whole = {"result": self.end.word, "exit_code": int(self.end.exit), "reason": self.end.reason}
@@ -71,20 +74,20 @@ class VerificationReport(NamedTuple):
 
 
 def no_model(found: Found) -> Model:
-    """`OpenModel` that opens nothing: it raises `CannotExecute` with the model's id."""
+    """Function for `OpenModel` that opens no model. It raises `CannotExecute` with the model's id."""
     raise CannotExecute(f"model_missing: give the artifact of model {hex0x(found.checked.signed.receipt.model_id)}")
 
 
 def no_progress(done: int, total: int) -> None:
-    """Shows nothing."""
+    """Function for `SearchProgress` that shows nothing."""
 
 
 def verify_answer(
     connection: Connection, saved: SavedAnswer, open_model: OpenModel = no_model, progress: SearchProgress = no_progress
 ) -> VerificationReport:  # fmt: skip
-    """Checks every receipt of a saved answer and each member that the file shows.
+    """Verifies every receipt of a saved answer, and each member that the file shows.
 
-    `ConfigurationError` if the file does not name the receipt of each choice.
+    Raises `ConfigurationError` if the file does not name the receipt of each choice.
     """
     named = [(each.receipt_id, each) for each in saved.choices if each.receipt_id is not None]
     if len(named) < len(saved.choices):
@@ -103,7 +106,7 @@ def verify_receipt(
     open_model: OpenModel = no_model,
     progress: SearchProgress = no_progress,
 ) -> VerificationReport:
-    """Checks one receipt. A saved answer adds its opening and the members that it shows."""
+    """Verifies one receipt. If `saved` is not None, its opening is used, and the members that it shows are compared."""
     choice = None if saved is None else saved.of_receipt(identifier)
     return VerificationReport((_Verifier(connection, saved, False, open_model, progress).look(identifier, choice),))
 
@@ -114,12 +117,12 @@ class _Verifier(NamedTuple):
     connection: Connection
     saved: SavedAnswer | None
     is_whole: bool
-    """Whether the whole file is checked, not only one receipt of it."""
+    """Whether the whole file is checked, and not only one receipt of it."""
     open_model: OpenModel
     progress: SearchProgress
 
     def look(self, identifier: Digest, choice: Choice | None) -> Seen:
-        """Finds a receipt and checks it. If no list has it, uses the chain alone."""
+        """Finds a receipt and checks it. If no list has it, uses only the facts that the chain shows."""
         search = find_receipt(self.connection, identifier, self.progress, None if choice is None else choice.signed)
         standing, missing = checks.chain_standing(self.connection, search, identifier), checks.not_found(search)
         if choice is not None and choice.signed is not None and (search.found is None or not search.found.is_listed):
@@ -142,7 +145,7 @@ class _Verifier(NamedTuple):
         return any("choices" in each for each in shown if each is not None)
 
     def _check(self, found: Found, choice: Choice | None, seen: Seen) -> Seen:
-        """Checks a receipt that was found; `seen` has its state on the chain."""
+        """Checks a receipt that was found. `seen` has its state on the chain."""
         standing = seen.standing
         assert standing is not None, "read by the caller"
         seen = seen._replace(checks=checks.public_checks(self.connection, found))
@@ -165,14 +168,15 @@ class _Verifier(NamedTuple):
         return seen._replace(end=end)
 
     def _model(self, found: Found) -> tuple[Model | None, str]:
-        """The receipt's model, or the reason why this machine cannot open it."""
+        """Opens the receipt's model. Returns None and the reason if this machine cannot open it."""
         try:
             return self.open_model(found), ""
         except CannotExecute as error:
             return None, str(error.values[0])
 
     def _compare(self, found: Found, choice: Choice, words: VerifyTokenizer | None, seen: Seen) -> Seen:
-        """Compares the file with the values that the receipt, its opening and, with `words`, its tokens determine."""
+        """Compares the file with the values that the receipt and its opening determine. With `words`, it also compares the
+        text."""
         label = "" if seen.standing is None else seen.standing.assurance
         expected = expected_answer(found, seen.identifier, label, choice.payload, words, choice.signed)
         if words is not None and choice.payload is not None:
@@ -201,7 +205,7 @@ def _rerun(found: Found, payload: Payload, model: Model) -> tuple[Rerun | None, 
 
 
 def _with_rest(seen: list[Seen], saved: SavedAnswer) -> Seen:
-    """Adds to the first receipt of a file the comparison of the members that concern all choices."""
+    """Compares the members that concern all choices, and adds the result to the first receipt of the file."""
     first, answers = seen[0], [each.expected for each in seen if each.expected is not None and "choices" in each.expected]
     if first.shown is None or saved.shown is None or len(answers) < len(seen):
         return first

@@ -1,6 +1,7 @@
-"""The watchtower SDK: write a strategy, and let a node carry out what it proposes (`docs/guide/write-a-watchtower.md`).
+"""The watchtower SDK.
 
-A strategy subclasses `Strategy`. The node calls it in a process of its own, which has no key and cannot send anything.
+You write a strategy, and a node carries out the disputes that it proposes (`docs/guide/write-a-watchtower.md`). A strategy is a
+subclass of `Strategy`. The node calls it in a separate process, which has no key and cannot send anything.
 """
 
 from bytewise.protocol.decisions.strategies import (

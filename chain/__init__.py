@@ -1,4 +1,4 @@
-"""The chain client: reads pinned to a block, events that survive reorganisations, and one journalled sender per key.
+"""The chain client: reads pinned to a block, events that survive reorganisations, and one journalled sender for each account.
 
-Packages in reading order: client, reads, sending, acts, deployment. No other package imports web3.
+The folders in reading order are client, reads, sending, acts, deployment. No folder outside `chain` imports web3.
 """

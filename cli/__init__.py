@@ -1,1 +1,2 @@
-"""The `bytewise` command. `tree` lists all nouns and verbs; each noun has a module or a folder."""
+"""The `bytewise` command. Commands have the form `bytewise NOUN VERB`. `cli.tree` lists them, and each noun has a module or
+folder."""

@@ -1,4 +1,4 @@
-"""`bytewise`, or `python -m cli`: runs one command of the tree (`cli.tree`) and ends with its exit code."""
+"""Entry point of `bytewise` and `python -m cli`: runs one command of `cli.tree` and ends the process with its exit code."""
 
 import sys
 from typing import Annotated
@@ -31,8 +31,8 @@ def root(version: VersionOption = False) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command and returns its exit code (`bytewise.service.exit_codes`). By default it is the command of this
-    process."""
+    """Runs one command and returns its exit code (`bytewise.service.exit_codes`). `arguments` are the words after `bytewise`. If
+    they are None, the arguments of this process are used."""
     errors = Console(stderr=True)
     if arguments is None and sys.argv[1:2] in (["key"], ["shard"]) and _runs_verb(sys.argv[2:]):
         # This process may read a shard's secrets, so it is protected. A program that calls `main` protects its own process.

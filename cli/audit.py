@@ -1,6 +1,7 @@
 """`bytewise audit`: posted results of light audits, who is drawn for a receipt, and money for its auditors.
 
-The draw is public and nobody can ask for another one (design section 10), so a request pays those that the draw has chosen.
+The audit draw is public, and nobody can choose the auditors of a receipt (design section 10). `bytewise audit request` therefore
+only pays the auditors that the draw has chosen.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -44,11 +45,11 @@ class DrawnAuditor(NamedTuple):
 
     account: Address
     seats: int
-    """Seats with which it was drawn: units of stake at the batch's block."""
+    """Number of seats that the verifier has in the draw: units of its stake at the batch's block."""
     stage: str
-    """`nothing`, `posted`, `opened` or `paid`."""
+    """How far the audit is on the chain: `nothing`, `posted`, `opened` or `paid`."""
     result: str
-    """What it posted: `match`, `mismatch`, `none`; empty before."""
+    """The result that the verifier posted: `match`, `mismatch` or `none`. Empty if it has not posted."""
 
 
 class AuditState(NamedTuple):
@@ -57,29 +58,31 @@ class AuditState(NamedTuple):
     receipt_id: Digest
     batch_id: int
     beacon_block: int
-    """Block whose hash draws the auditors."""
+    """Number of the block whose hash draws the auditors."""
     is_drawn: bool
-    """Whether that block exists."""
+    """True once the beacon block exists."""
     auditors: tuple[DrawnAuditor, ...]
     bounty_wei: int
-    """What each is paid if a second one agrees."""
+    """Wei that each auditor is paid if a second auditor posts the same result."""
     pool_wei: int
-    """What the pool has for all bounties. Places of receipts feed it, and anybody may."""
+    """Wei that the contract has for the bounties of all receipts. It comes from the fees that operators pay for the places of
+    receipts in batches, and from anybody who pays into it."""
     time_left_s: int
-    """Seconds of the protocol clock until the window ends."""
+    """Seconds of the protocol clock until the challenge window ends."""
     has_beacon: bool
-    """Whether the contract can still read that block's hash. It accepts no result without it, even while the window is open."""
+    """True while the contract can read the beacon block's hash. Without the hash it accepts no result, even if the challenge
+    window is open."""
     is_open: bool
-    """Whether the batch's key epoch still takes audits. After a compromise the contract accepts no result."""
+    """True while the contract accepts results for the batch's key epoch. It accepts none after a compromise."""
 
     @property
     def missing(self) -> int:
-        """How many drawn auditors have not posted."""
+        """Number of drawn auditors that have not posted a result."""
         return sum(each.stage == "nothing" for each in self.auditors)
 
     @property
     def lacking_wei(self) -> int:
-        """What the pool lacks for the bounties of this receipt that are not paid yet."""
+        """Wei that the pool of bounties lacks to pay all unpaid bounties of this receipt."""
         due = self.bounty_wei * sum(each.stage != "paid" for each in self.auditors)
         return max(0, due - self.pool_wei)
 
@@ -90,7 +93,8 @@ def list_audits(
 ) -> None:  # fmt: skip
     """List audited receipts, the newest first: results that verifiers posted, and the verdict.
 
-    A result may have been posted for a batch that the receipt is not in: `bytewise audit show` has those of its drawn auditors.
+    The list may contain a result that was posted for a batch without the receipt, because the contract does not check that.
+    `bytewise audit show` shows only the results of the receipt's drawn auditors.
 
     Exit codes: 0 listed, 5 the node does not answer, 64 wrong input.
 
@@ -132,12 +136,12 @@ def show(
 def request(asked: CallOptions, receipt_id: ReceiptArgument, da: DaOption = DA_URLS, value: ValueOption = None) -> None:
     """Pay for the audit of a receipt: feed the pool from which its drawn auditors get their bounties.
 
-    Nobody chooses who audits what: the draw is public and unasked. If it chose nobody for this receipt, only a dispute has it
-    opened (`bytewise dispute open`, `bytewise pool create`). The pool pays whoever finds first what a second one finds too, so a
-    part may go to auditors of other receipts.
+    Nobody can choose the auditors: the draw is public. If it drew no auditor for this receipt, only a dispute gets the receipt
+    checked (`bytewise dispute open`, `bytewise pool create`). The pool is for all receipts, so a part of your money may go to
+    auditors of other receipts.
 
-    Exit codes: 0 the pool accepts it (or has it, or lacks nothing), 4 no such receipt, 5 a service is down, 64 wrong input, or
-    nobody is drawn, or too late.
+    Exit codes: 0 the pool accepts the payment (or has it, or lacks nothing), 4 no such receipt, 5 a service is down, 64 wrong
+    input, or nobody is drawn, or too late.
 
     Example: bytewise audit request 0x71e0… --key me.key --send
     """
@@ -156,7 +160,7 @@ def request(asked: CallOptions, receipt_id: ReceiptArgument, da: DaOption = DA_U
 
 
 def _verify_useful(state: AuditState) -> None:
-    """`ConfigurationError` unless a drawn auditor may still post a result."""
+    """Raises `ConfigurationError` if no drawn auditor can still post a result."""
     if not state.is_drawn:
         raise ConfigurationError("RECEIPT_ID", f"its auditors are drawn by block {state.beacon_block}: ask again after it")
     if not state.auditors:
@@ -180,7 +184,7 @@ def _lost_beacon(state: AuditState) -> str:
 
 
 def audit_state(connection: "Connection", found: "Found") -> AuditState:
-    """The audits of a receipt in its batch, at the newest block."""
+    """Reads the audits of a receipt from the chain, at the block at which the receipt was found."""
     from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, beacon_is_known
 
     reader, header, head = connection.reader, found.header, found.head
@@ -199,7 +203,7 @@ def audit_state(connection: "Connection", found: "Found") -> AuditState:
 
 
 def _drawn(connection: "Connection", found: "Found", params: "ParamSet", beacon_block: int) -> tuple[DrawnAuditor, ...]:
-    """Verifiers that the beacon draws, with what the chain has of each."""
+    """Returns the verifiers that the beacon draws for the receipt, with the stage and result of each on the chain."""
     from bytewise.protocol.court.sortition import audit_is_drawn, seats_in_audit_draw
     from bytewise.protocol.decisions.audits import results_in
 

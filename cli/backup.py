@@ -1,4 +1,4 @@
-"""`bytewise backup`: one file with everything of a node that must not be lost, and a node from such a file."""
+"""`bytewise backup`: writes one file with everything of a node that must not be lost, and restores a node from such a file."""
 
 import json
 import shutil
@@ -34,8 +34,8 @@ def make(
     """Write everything of a node that must not be lost to one new file that only you can read; the node may be running.
 
     The file has the settings, the keys and other files in the node's folder, the database with votes, journal and transactions,
-    and the protection table once more. The password of the keystore is not in it: keep a copy elsewhere. Files that the settings
-    name outside the folder are not in it either, and are named.
+    and a second copy of the protection table. The password of the keystore is not in the file: keep a copy elsewhere. Files
+    outside the node's folder are not in it either. The command prints their names.
 
     Exit codes: 0 written, 64 wrong input, for example a file that exists.
 
@@ -51,7 +51,7 @@ def make(
 def verify(file: FileArgument, output: OutputOption = OutputFormat.TABLE) -> None:
     """Check a backup: every hash, the database, the protection table and the chain of the journal.
 
-    Nothing is restored or kept.
+    The command restores nothing, and removes what it unpacked.
 
     Exit codes: 0 sound, 64 no backup, damaged, truncated, or of another version.
 
@@ -80,8 +80,8 @@ def restore(
     """Make the folder of a node from its backup, and set the fence that keeps it from voting twice.
 
     The lost database may have votes that the backup lacks. The restored node therefore makes no vote in a round whose members
-    were drawn before its first look at the chain. Votes that the backup has go on. An operator signs no receipt any more: use
-    another account to serve. Never start the old node again.
+    were drawn before the node first reads the chain. It still reveals votes that the backup has. A restored operator signs no
+    receipts: use another account to serve. Never start the old node again.
 
     A backup of PostgreSQL goes into the empty database that the settings name.
 
@@ -106,7 +106,10 @@ def restore(
 def _placed(
     staged: Path, folder: Path, manifest: "BackupManifest", exports: dict[str, bytes], is_newest: bool
 ) -> "RestoredDatabase":
-    """Makes the folder, whole or not at all."""
+    """Makes the node's folder from the unpacked backup in `staged`, completely or not at all, and restores the database.
+
+    `exports` are further exports of votes by file name. `is_newest` means that the node did not run since the backup.
+    """
     from bytewise.service.backup_file import FILES
     from bytewise.service.clock import SystemClock
     from bytewise.service.key_lock import verify_unused
@@ -135,7 +138,7 @@ def _source(config: Path) -> "BackupSource":
 
 
 def _unpacked(file: Path, into: Path) -> "BackupManifest":
-    """Unpacks and checks a whole backup."""
+    """Unpacks a backup into a folder, checks all of it, and returns its manifest."""
     from bytewise.service.backup_file import FILES, unpack_backup
     from bytewise.storage.backup import verify_backup
 
@@ -160,7 +163,8 @@ def _node_settings(config: Path) -> "OperatorSettings | NodeSettings":
 
 
 def _verify_key(file: Path, key: Path | None, manifest: "BackupManifest") -> None:
-    """The keystore names its account, so no password is needed."""
+    """Raises `ConfigurationError` if the key file is of another account than the manifest. The keystore names its account, so no
+    password is needed."""
     from chain.sending.keys import load_signer
 
     if key is None or not key.is_file():
@@ -215,7 +219,8 @@ def _verify_newest(file: Path, manifest: "BackupManifest", older: bool) -> None:
 
 
 def _database_in(draft: Path, manifest: "BackupManifest") -> str:
-    """URL of the database that the settings of the restored folder name."""
+    """Returns the URL of the database in the settings of the restored folder. Raises `ConfigurationError` if it is a SQLite file
+    outside that folder."""
     url = _node_settings(draft / manifest.settings).db.location
     scheme, slashes, name = url.partition(":///")
     inside = Path(name).resolve().is_relative_to(draft.resolve())

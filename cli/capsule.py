@@ -1,4 +1,4 @@
-"""`bytewise capsule`: make, verify, show and print an evidence capsule, and sign for its block."""
+"""`bytewise capsule`: makes, verifies, shows and prints an evidence capsule, and adds signatures for its block."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -84,8 +84,8 @@ def make(
 ) -> None:
     """Write what a receipt and its verdict rest on to one file that needs neither chain nor DA.
 
-    The node must have the state of the block: each has that of the newest hundred blocks or so. A dispute must be over in that
-    block. Of a disputed receipt nothing is read from DA. An opening is disclosed to everybody who gets the file.
+    The chain node must have the state of the proven block; every node has it for about the newest hundred blocks. A dispute must
+    be over in that block. Of a disputed receipt nothing is read from DA. Everybody who gets the file can read an opening in it.
 
     Exit codes: 0 written, 4 no such receipt or dispute, 5 a service is down, or the dispute is not over in that block,
     64 wrong input, or the file exists.
@@ -112,7 +112,7 @@ def make(
 
 
 def _member(connection: "Connection", subject: str) -> "AnchoredReceipt":
-    """The receipt that a user names by its id or by that of its dispute; `typer.Exit` if there is none."""
+    """Returns the receipt that a user names by its id or by the id of its dispute. Raises `typer.Exit` if there is none."""
     from bytewise_client.checks import not_found
     from bytewise_client.receipt_search import find_receipt
     from chain.capsule.maker import AnchoredReceipt, disputed_member
@@ -155,7 +155,7 @@ def _enclosed(
 
 
 def _records(file: Path) -> "tuple[SignedRelease, ...]":
-    """The records in a shard's release log."""
+    """Reads the release records of a shard from a file. Raises `ConfigurationError` if the file is no release log."""
     from bytewise.protocol.encoding import decode
     from bytewise.protocol.errors.branches import Fault
     from bytewise.protocol.keys.epochs import ReleaseLog
@@ -169,7 +169,9 @@ def _records(file: Path) -> "tuple[SignedRelease, ...]":
 
 
 def _exported(files: list[Path], points: list[Path]) -> "tuple[VerifiedExport, ...]":
-    """The verified exports of journals in files, with these checkpoints in the place of equal ones with fewer signatures."""
+    """Reads and verifies exports of journals. `points` are files of checkpoints with further signatures. Each replaces the
+    checkpoint of the same text in an export. Raises `ConfigurationError` if an export does not verify or a checkpoint is in no
+    export."""
     from bytewise.protocol.encoding import encode
     from bytewise.storage.journal_export import ExportRejected, verify_export
     from cli.journal import read_export, read_kept
@@ -195,10 +197,10 @@ def verify(
 ) -> None:  # fmt: skip
     """Verify a capsule offline: neither chain nor DA is asked.
 
-    Whatever you do not name stays a condition: then the result is UNVERIFIABLE, and the conditions are printed. Name the network
-    by --network or --deployment, and the block by --block-hash or --witness.
+    Say which network you mean by --network or --deployment, and which block you trust by --block-hash or --witness. If you leave
+    one out, the result is UNVERIFIABLE, and the command prints what must be true for the capsule to hold.
 
-    Exit codes: 0 valid, 2 invalid, 3 unverifiable without what the conditions name, 64 wrong input, or no capsule.
+    Exit codes: 0 valid, 2 invalid, 3 unverifiable because of open conditions, 64 wrong input, or no capsule.
 
     Example: bytewise capsule verify 0x5f1c.capsule.json --network network.json --block-hash 0x9a3e…
     """
@@ -287,7 +289,7 @@ def witness(
 ) -> None:
     """Sign that your own node has the capsule's block as finalized, and write the capsule with the signature.
 
-    Nothing else of the capsule is vouched for: its proofs show the rest.
+    Your signature covers the block only. The proofs in the capsule show the rest.
 
     Exit codes: 0 written, 5 the node does not answer or the block is not finalized, 64 wrong input, or the node has another
     block there.
@@ -321,8 +323,8 @@ def finality(
     """Add signatures of sync committees: they show the block as finalized to whoever trusts one beacon block.
 
     The files are answers of a beacon node's API under `/eth/v1/beacon/`. CHECKPOINT is the root of a finalized beacon block that
-    your readers can find elsewhere. `updates` has one answer for each period of 27 hours, from that of CHECKPOINT to the
-    one before the block's.
+    your readers can find elsewhere. `updates` has one answer for each period of 27 hours, from the period of CHECKPOINT to the
+    period before that of the capsule's block.
 
     Exit codes: 0 written, 64 wrong input, or the signatures do not show this block.
 
@@ -341,7 +343,7 @@ def finality(
 
 
 def _answer(file: Path) -> Any:
-    """JSON of a beacon node."""
+    """Reads a file with the JSON answer of a beacon node. Raises `ConfigurationError` if the file is no JSON."""
     import json
 
     try:
@@ -350,11 +352,11 @@ def _answer(file: Path) -> Any:
         raise ConfigurationError(file.name, "is no JSON: save the answer of a beacon node") from None
 
 
-# Parts of the verbs, which `bytewise verify FILE` has too.
+# Functions that `bytewise verify FILE` (`cli.verify`) uses too.
 
 
 def verified(file: Path, trust: "Trust") -> "CapsuleReport":
-    """The report on a file; `ConfigurationError` if it is no capsule."""
+    """Verifies a capsule's file and returns the report. Raises `ConfigurationError` if the file is no capsule."""
     from chain.capsule.report import Group, Result
     from chain.capsule.verification import verify_capsule
 
@@ -375,7 +377,10 @@ def trust_of(
     journals: list[str] | None = None,
     journal_witnesses: list[str] | None = None,
 ) -> "Trust":
-    """What the options name."""
+    """Returns what the reader trusts, from the options of a verb: deployments, a block hash, witnesses and journals.
+
+    Each argument has the value of one option, or None without it. `threshold` is how many of the witnesses must have signed.
+    """
     from chain.capsule.deployment import deployment_of
     from chain.capsule.verification import Trust
     from chain.client.address_book import read_network
@@ -395,14 +400,15 @@ def trust_of(
 
 
 def exit_of_report(report: "CapsuleReport") -> Exit:
-    """The exit code of a verified capsule."""
+    """Returns the exit code for a capsule's report: OK if it passed, MISMATCH if it failed, INCONCLUSIVE if it is
+    unverifiable."""
     from chain.capsule.report import Result
 
     return {Result.PASS: Exit.OK, Result.FAIL: Exit.MISMATCH, Result.UNVERIFIABLE: Exit.INCONCLUSIVE}[report.result]
 
 
 def show_report(report: "CapsuleReport", output: OutputFormat) -> None:
-    """Prints every group of checks and the conclusion."""
+    """Prints a capsule's report: every group of checks, the completeness of the record, and the conclusion."""
     from chain.capsule.conclusion import report_json
 
     emit(output, report_json(report), lambda: _table(report))
@@ -472,7 +478,8 @@ def _account(text: str) -> Address:
 
 
 def _read(file: Path) -> bytes:
-    """The bytes of a file, as far as a capsule may be long."""
+    """Reads a file up to one byte more than the largest capsule, so that a larger file is noticed. Raises `ConfigurationError` if
+    the file cannot be read."""
     from chain.capsule.schema import MAX_BYTES
 
     try:

@@ -1,5 +1,5 @@
-"""`bytewise model vectors` and `bytewise member certify`: known answers of a model, and a member's statement that its engine
-gives them."""
+"""`bytewise model vectors` computes the known answers of a model. `bytewise member certify` lets a member state on the chain that
+its engine gives the same answers."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -44,8 +44,8 @@ def vectors(
 
     The command prints their digest.
 
-    The questions follow from the model id. Publish the file: a verifier whose engine gives other answers then sees which ones
-    differ.
+    The questions follow from the model id. Publish the file, so that a verifier whose engine gives other answers can see which
+    answers differ.
 
     Exit codes: 0 written, 3 this machine cannot compute the vectors, 64 wrong input.
     """
@@ -103,7 +103,7 @@ def certify(
 
 
 class Member(NamedTuple):
-    """The member that certifies."""
+    """The member that certifies: its settings, the signer of its account, and a reader of the chain."""
 
     settings: "NodeSettings"
     signer: "AccountSigner"
@@ -126,8 +126,8 @@ def _member(config: Path) -> Member:
 
 
 def _proposed(member: Member, name: Digest) -> "RegistryItem":
-    """The proposed item, if the contract accepts a certificate of this member for it now. It is checked first because the
-    computation may take long."""
+    """Returns the proposed item. Raises `ConfigurationError` if the contract would refuse a certificate of this member for it
+    now. The verb checks this first, because computing the vectors may take long."""
     from chain.deployment.calls import ContractCall, dry_run
     from chain.reads.records import Status
 
@@ -160,7 +160,8 @@ def _published(file: Path, proposed: "RegistryItem") -> "Vectors":
 
 
 def _place(member: Member, name: Digest, proposed: "RegistryItem", file: Path | None) -> "Environment | None":
-    """The environment that is certified, as the chain has it. For a model, the environment of the file."""
+    """Returns the environment in which the vectors are computed. If the item is an environment, it is read from the chain. If the
+    item is a model, it is read from the file, and None without one."""
     from chain.reads.documents import RegistryDocuments
 
     if proposed.pool == ZERO_DIGEST:

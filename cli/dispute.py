@@ -103,8 +103,8 @@ def open_(
 ) -> None:
     """Dispute a receipt with the bond of your watchtower.
 
-    The node must have checked the receipt. The running watchtower opens the dispute at its next tick, within its budget. The
-    bond is lost if the committee confirms the answer.
+    The watchtower must have checked the receipt. The command stores an order, and the running watchtower opens the dispute at its
+    next tick, within its budget. The bond is lost if the committee confirms the answer.
 
     Exit codes: 0 ordered or possible, 5 the node does not answer, 64 wrong input, refused by the contract (window over,
     disputed before), or not opened by this node (policy.challenges is false, the budget is spent).
@@ -137,11 +137,13 @@ class _OpeningTerms(NamedTuple):
     window_end: int
     bond_wei: int
     budget_left_wei: int
-    """What the disputes on the chain leave of `watch.budget_wei`. The running node also counts those on their way."""
+    """Wei of `watch.budget_wei` that this account's disputes on the chain leave. The running node also subtracts disputes whose
+    transactions are not on the chain yet."""
 
 
 def _opening_terms(settings: "NodeSettings", receipt: Digest) -> _OpeningTerms:
-    """What a dispute costs and may pay. `ConfigurationError` says why it cannot be opened now."""
+    """Returns what a dispute of the receipt costs and may pay. Raises `ConfigurationError` with the reason if the dispute cannot
+    be opened now."""
     from chain.client.access import open_chain
     from chain.client.address_book import read_network, verify_code
     from chain.deployment.calls import dry_run as try_call
@@ -200,7 +202,8 @@ def _checked_receipt(settings: "NodeSettings", receipt: Digest) -> "SeenReceipt"
 
 
 def _opening_call(seen: "SeenReceipt", me: Address, network: "Network", bond_wei: int) -> "ContractCall":
-    """The opening as the node would send it, but for the commitment: the node's own has what auditors told it."""
+    """Returns the call that opens the dispute, to try it on the chain. It differs from the node's own call only in the
+    commitment, because only the node knows the answers that auditors reported to it."""
     from bytewise.protocol.court.commitments import alt_commit, dispute_id
     from bytewise.protocol.signing import struct_values
     from chain.deployment.calls import ContractCall
@@ -227,8 +230,9 @@ def appeal(
 ) -> None:
     """Appeal a verdict against your operator, once.
 
-    A larger committee then decides. If it agrees with the verdict, you lose your bond, so first check your answer:
-    `bytewise verify RECEIPT --opening FILE --artifact DIR`. The running operator sends the appeal at its next tick.
+    A larger committee then decides. If it agrees with the verdict, you lose your bond, so check your answer first with
+    `bytewise verify RECEIPT --opening FILE --artifact DIR`. The command stores an order, and the running operator sends the
+    appeal at its next tick.
 
     Exit codes: 0 ordered or possible, 5 the node does not answer, 64 wrong input, or refused by the contract (wrong phase, too
     late, appealed before, last level).
@@ -254,8 +258,8 @@ def appeal(
 
 
 def _appealable(reader: "SnapshotReader", account: Address, text: str, head: int) -> "tuple[Dispute, int]":
-    """The dispute that an operator may appeal now, and the operator's balance in wei. `ConfigurationError` says why it may
-    not."""
+    """Returns the dispute that the operator can appeal now, and the operator's balance in wei. Raises `ConfigurationError` with
+    the reason if it cannot."""
     from bytewise.protocol.records.statements import Verdict
     from chain.deployment.calls import ContractCall, dry_run
 
@@ -284,12 +288,14 @@ def _order_appeal(database_url: str, case: "Dispute") -> None:
 
     database = open_database(database_url)
     check_revision(database)
-    # The chain accepts an appeal now, so an order that ended before (a reorganisation moved its time) is opened again.
+    # The chain accepts an appeal now. So an order that ended earlier, because a reorganisation moved its deadline, is opened
+    # again.
     Duties(database, SystemClock()).order(APPEAL, case.id, case.appeal_end)
 
 
 def _named(reader: "SnapshotReader", text: str, head: int) -> Digest:
-    """The dispute that a user typed; `ConfigurationError` if this network has no such dispute."""
+    """Returns the id of the dispute that a user typed in full or by its first digits. Raises `ConfigurationError` if this network
+    has no such dispute."""
     known = (hex0x(each.id) for each in reader.opened(reader.network.deploy_block, head))
     found = by_prefix("DISPUTE", text, known)
     if found is None:

@@ -1,4 +1,4 @@
-"""`bytewise evidence fork-pack`."""
+"""`bytewise evidence fork-pack`: writes or verifies a fork pack, the file with which people can go on without this deployment."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,8 +28,9 @@ def fork_pack(
 ) -> None:  # fmt: skip
     """Write what people need who go on without this deployment to one file, or verify such a file.
 
-    It has the stake table at a block, every version of the parameters, disputes with their votes, a capsule of each dispute that
-    ended, and a page that explains it. The same block gives the same bytes. The node must have the block's state.
+    The file has the stake table at a block, every version of the parameters, disputes with their votes, a capsule of each dispute
+    that ended, and a page that explains the file. The same block gives the same bytes. The chain node must have the block's
+    state.
 
     Exit codes: 0 written, or it verifies, 2 the pack was altered or is of another network, 5 the node does not answer or lacks
     the state, 64 wrong input, no pack, or the file exists.

@@ -1,4 +1,4 @@
-"""`bytewise gate`: identical seeded requests to a running endpoint must get identical bytes."""
+"""`bytewise gate`: checks that a running endpoint answers identical seeded requests with identical bytes."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,9 +30,9 @@ def gate(
 
     The requests are seeded. They are sent alone and among other traffic.
 
-    A greedy and a sampled request are repeated. Text, finish reason, logprobs, token ids, usage and replay recipe must be equal
-    to the byte; ids, times, nonces and signatures are new each time and not compared. Each request has its own idempotency key,
-    so that an endpoint with stored answers computes every one.
+    One greedy and one sampled request are repeated. Text, finish reason, logprobs, token ids, usage and replay recipe of the
+    answers must be equal to the byte. Ids, times, nonces and signatures are new in each answer and are not compared. Each request
+    has a new idempotency key, so that an endpoint that stores answers computes each of them again.
 
     Example: bytewise gate https://127.0.0.1:8443 --certificate tls.pem --runs 20
 

@@ -1,4 +1,5 @@
-"""`bytewise journal`: verify a journal, sign checkpoints of it, export entries with proofs, witness checkpoints of others."""
+"""`bytewise journal`: verifies a journal, signs its checkpoints, exports entries with proofs, and signs checkpoints of other
+journals as a witness."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
@@ -49,13 +50,13 @@ def verify(
 ) -> None:  # fmt: skip
     """Verify the journal of a node, or an export of one, which needs neither node nor database.
 
-    The journal says what the node meant to do before it did it. Of a node the chain of its entries is verified, its own
-    signature on each, and that it continues every checkpoint that it signed. A journal whose end was cut off, checkpoints
-    included, is found only by what somebody else kept: a head (--head) or a checkpoint (--checkpoint). The node may run
-    meanwhile.
+    The journal records what the node means to do before the node does it. Of a node's journal, the command verifies the hash
+    chain, the node's signature on each entry, and that the journal continues every checkpoint that the node signed. If the end of
+    the journal and its checkpoints were cut off, only a copy outside the node shows it: give a head (--head) or a checkpoint
+    (--checkpoint) that you stored earlier. The node may run meanwhile.
 
-    Exit codes: 0 it holds, 2 an entry was altered, lost or added, or what was kept is not in it, 3 the export holds, but no
-    --keys says whose it must be, 64 wrong input.
+    Exit codes: 0 the journal holds, 2 an entry was altered, lost or added, or your head or checkpoint is not in the journal, 3
+    the export holds, but without --keys it is open whose journal it is, 64 wrong input.
 
     Example: bytewise journal verify --export entries.json --keys 0x5f1c… --checkpoint kept.checkpoint
     """
@@ -76,8 +77,9 @@ def checkpoint(
 ) -> None:
     """Sign how many entries the journal has, and the root of their tree.
 
-    The node does so by itself each hour, if its settings have the section [checkpoints]. Give checkpoints to others: with one
-    they find later whether an entry before it was changed. If there is no new entry, the newest checkpoint is shown.
+    The node signs a checkpoint each hour by itself, if its settings have the section [checkpoints]. Give checkpoints to other
+    people: with a checkpoint they can see later whether an earlier entry was changed. If there is no new entry, the newest
+    checkpoint is shown.
 
     Exit codes: 0 signed, 2 the journal does not continue what it signed before, 64 wrong input, or the file exists.
 
@@ -102,9 +104,9 @@ def export(
 ) -> None:
     """Write entries to one file with proofs to a signed checkpoint.
 
-    A new checkpoint is signed if the journal has entries since the newest one. Everybody who gets the file reads these
-    entries and no others. For a reader who kept a checkpoint, add it with --since: then the file proves that no entry before
-    it was changed.
+    A new checkpoint is signed if the journal has entries after its newest checkpoint. Everybody who gets the file can read the
+    exported entries and no others. If your reader has an older checkpoint, add it with --since. Then the file also proves that no
+    entry before that checkpoint was changed.
 
     Exit codes: 0 written, 2 the journal does not continue what it signed before, 64 wrong input, or the file exists.
 
@@ -137,8 +139,8 @@ def witness(
 ) -> None:
     """Sign that a journal continues every checkpoint of it that you have signed before.
 
-    You keep the newest checkpoint of each journal in a folder, and ask its owner for an export since that one. A journal of
-    which you signed another history gets no signature. Nothing else is vouched for: the entries say what their owner wrote.
+    The folder --memory has the newest checkpoint of each journal. Ask a journal's owner for an export since that checkpoint. The
+    command signs only if the journal continues it. Your signature does not say that the entries are true.
 
     Exit codes: 0 written, 2 the export does not hold, or the journal was rewritten or cut, 64 wrong input, or the file exists.
 
@@ -158,7 +160,7 @@ def witness(
         public = witness_key(name, secret)
     except MalformedValue as error:
         raise ConfigurationError("--name", str(error)) from None
-    # Two at once would both find nothing in the memory, and sign two histories.
+    # Without the lock, two runs at the same time would both find no stored checkpoint, and could sign two different histories.
     with hold_key(key):
         _verified(data, None, [read_kept(place)] if place.exists() else [])
         try:
@@ -171,7 +173,8 @@ def witness(
 
 
 def _remember(place: Path, made: bytes) -> None:
-    """Writes what a witness signs into its memory, first: a stop then loses a signature, and never the memory of one."""
+    """Stores a checkpoint in the witness's folder. This happens before the signature leaves the process. A crash between the two
+    loses the signature, but the witness never forgets a checkpoint that it signed."""
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -187,7 +190,8 @@ class _NodeJournal(NamedTuple):
     settings: "CheckpointSettings | None"
 
     def newest_checkpoint(self) -> "SignedCheckpoint":
-        """A checkpoint of all its entries. `typer.Exit` if the journal does not continue what it signed before."""
+        """Returns a checkpoint of all entries of the journal, and signs a new one if there are new entries. Raises `typer.Exit`
+        if the journal does not continue an earlier checkpoint."""
         from bytewise.service.clock import SystemClock
         from bytewise.storage.checkpoints import CheckpointKeeper
 
@@ -313,7 +317,8 @@ def _refuse_existing(file: Path | None) -> None:
 
 
 def read_export(file: Path) -> bytes:
-    """The bytes of a file, as far as an export may be long."""
+    """Reads the file of a journal export, up to one byte more than the largest export, so that a larger file is noticed. Raises
+    `ConfigurationError` if the file cannot be read."""
     from bytewise.protocol.encoding import MAX_DOCUMENT_BYTES
 
     try:
@@ -324,7 +329,7 @@ def read_export(file: Path) -> bytes:
 
 
 def read_kept(file: Path) -> "SignedCheckpoint":
-    """The checkpoint in a file."""
+    """Reads a signed checkpoint from a file. Raises `ConfigurationError` if the file has none."""
     from bytewise.storage.checkpoints import read_checkpoint
 
     try:
@@ -334,7 +339,8 @@ def read_kept(file: Path) -> "SignedCheckpoint":
 
 
 def named_witness(option: str, text: str) -> "NoteKey":
-    """The key of a witness that an option names."""
+    """Parses the public key of a witness that a user gave with an option. Raises `ConfigurationError` if the text is no such
+    key."""
     from bytewise.crypto.signed_note import SignatureType, parse_key
 
     try:

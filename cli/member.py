@@ -1,4 +1,4 @@
-"""`bytewise member`: shows members of committees, and gives a person's orders to one."""
+"""`bytewise member`: shows members of committees, and carries out commands of the person who runs a member."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,7 +35,7 @@ ConfigOption = Annotated[Path, typer.Option("--config", help="Settings file of t
 
 VOTING = (*JUDGES, NodeRole.WATCHTOWER)
 SENDING = (*VOTING, NodeRole.OPERATOR)
-"""Roles with a nonce lease."""
+"""Roles that send transactions, and so have a nonce lease."""
 
 DisputeOption = Annotated[str | None, typer.Option("--dispute", help="Only members of its committee; id, or its first digits.")]
 
@@ -89,10 +89,10 @@ def decline(
 ) -> None:
     """Stay away from one dispute, at the known penalty.
 
-    Each seat costs the penalty of an absent seat. If a commit root was posted in its round, it costs the higher penalty of a vote
-    that was not revealed, even if the member committed to nothing.
+    Each seat of the member costs the penalty of an absent seat. If a commit root was posted in the round, each seat costs the
+    higher penalty of a vote that was not revealed, even if the member has no commitment under the root.
 
-    If the member has committed a vote, on the chain or to the other members, it still reveals it.
+    A vote that the member has committed, on the chain or to the other members, is still revealed.
 
     Exit codes: 0 stored (also for a dispute that is not known yet), 6 the dispute or the duty is over, 64 wrong input.
 
@@ -119,7 +119,7 @@ def export_votes(config: ConfigOption, out: Annotated[Path, typer.Argument(metav
 def import_votes(config: ConfigOption, file: Annotated[Path, typer.Argument(metavar="IN", help="An export.")]) -> None:
     """Add the votes of an export to those of a stopped member.
 
-    If one contradicts a stored vote, none is added.
+    If one vote of the export contradicts a stored vote, no vote is added.
 
     Example: bytewise member import-votes votes.json --config member.toml
     """
@@ -144,7 +144,8 @@ def resume(config: Annotated[Path, typer.Option("--config", help="Settings file 
 
 
 def _lease(config: Path, roles: tuple[NodeRole, ...]) -> "tuple[NonceLease, Path]":
-    """The nonce lease of a node, and the file of its key. `ConfigurationError` for another role."""
+    """Returns the nonce lease of a node, and the file that is locked while its key is in use. Raises `ConfigurationError` if the
+    node's role is not in `roles`."""
     from bytewise.service.clock import SystemClock
     from bytewise.storage.nonce_lease import NonceLease
     from cli.node.view import NodeView

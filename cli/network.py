@@ -1,4 +1,5 @@
-"""`bytewise network`: the state of a network that anybody can read with an RPC address and the address book."""
+"""`bytewise network`: shows the state of a network, which anybody can read with the address of a chain node and the address
+book."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def read_rows(network: Path, rpc: list[str], read: Callable[["SnapshotReader"], list[Row]]) -> list[Row]:
-    """The rows that `read` makes of a network, at the node of `rpc`."""
+    """Connects to a network and returns the rows that `read` reads from it. `network` is the address book's file, and `rpc` has
+    the URLs of chain nodes."""
     from bytewise_client.connection import connected
 
     with connected(network, rpc, DA_URLS) as connection:
@@ -26,7 +28,8 @@ def read_rows(network: Path, rpc: list[str], read: Callable[["SnapshotReader"], 
 
 
 def print_state(state: Mapping[str, Any], console: Console, names: Mapping[str, str]) -> None:
-    """Prints receipts, verdicts and money. `names` maps accounts to names for the reader."""
+    """Prints receipts, disputes with their money, accounts and the key epoch of a network's state. `names` maps accounts to names
+    that are printed instead."""
     total = sum(batch["count"] for batch in state["batches"])
     console.print(f"{total} receipts in {len(state['batches'])} batches, of which the chain names:", style="bold")
     print_entries(map(receipt_entry, state["receipts"]), "receipts", console)
@@ -44,7 +47,7 @@ def print_state(state: Mapping[str, Any], console: Console, names: Mapping[str, 
 
 
 def receipt_entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
-    """One receipt that the chain names, as text for people."""
+    """Returns a receipt's id and its fields as text for people. `row` is a receipt that appears on the chain."""
     audits = ", ".join(f"{count} {name}" for name, count in row["audits"].items())
     return row["receipt"], {
         "verdict": row["verdict"] or "none (accepted by default)", "audits:": audits, "assurance": row["assurance"],
@@ -58,7 +61,7 @@ _MONEY = {
 
 
 def dispute_entry(row: Mapping[str, Any], names: Mapping[str, str]) -> tuple[str, Fields]:
-    """One dispute with its money, as text for people."""
+    """Returns a dispute's id and its fields as text for people. `names` maps accounts to names that are shown instead."""
     from bytewise_client.network_state import HOLDS, seats_for
 
     quotes = [member["quote"] for member in row["members"] if member["quote"] is not None]
@@ -76,7 +79,7 @@ def dispute_entry(row: Mapping[str, Any], names: Mapping[str, str]) -> tuple[str
 
 
 def _outlook(row: Mapping[str, Any]) -> Fields:
-    """Stake and time of a dispute that runs."""
+    """Returns fields about a running dispute: when its phase ends, its bond, and what the challenger may get back."""
     left = row["time_left_s"]
     return {
         "phase ends": "when somebody acts" if left is None else f"in {left} s", "bond": brief(row["bond_wei"]),
@@ -86,7 +89,7 @@ def _outlook(row: Mapping[str, Any]) -> Fields:
 
 
 def seat_entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
-    """One committee member with its vote, as text for people."""
+    """Returns a committee member's account and fields about its seats, vote, pay and charges, as text for people."""
     charged = ", ".join(f"{what} {brief(amount)}" for what, amount in row["charged"].items())
     return row["voter"], {
         "seats": row["seats"], "commitments": row["commitments"], "revealed": "yes" if row["revealed"] else "no",
@@ -96,7 +99,7 @@ def seat_entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
 
 
 def account_entry(row: Mapping[str, Any], names: Mapping[str, str]) -> tuple[str, Fields]:
-    """One account with its money, as text for people."""
+    """Returns an account and fields about its stake and credit, as text for people. `names` maps accounts to names."""
     money = {"stake": brief(row["stake_wei"]), "may withdraw": brief(row["credit_wei"])}
     return row["account"], {"name": names[row["account"]]} | money if row["account"] in names else {row["role"]: "", **money}
 
@@ -117,7 +120,7 @@ def show(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, outpu
 
 
 MAX_BOOK_BYTES = 16 * 2**20
-"""Largest size of an address book in bytes. Larger files of a folder are passed over."""
+"""Largest size of an address book, in bytes. `bytewise network list` ignores larger files."""
 
 FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="Where address books are: *.json and */network.json.")]
 
@@ -128,7 +131,7 @@ def list_networks(
 ) -> None:  # fmt: skip
     """List the address books of a folder: chain, key epochs, and whether the chain node has this network.
 
-    The node of --rpc is asked for the code of the contracts. Files that are no address book are passed over.
+    The command asks the chain node of --rpc for the code of the contracts. It ignores files that are no address book.
 
     Exit codes: 0 listed (also if the node has none of the networks), 64 wrong input.
 
@@ -143,7 +146,8 @@ def list_networks(
 
 
 def _book(file: Path, rpc: list[str]) -> dict[str, Any] | None:
-    """An address book as plain data; None for a file that is none."""
+    """Reads an address book and asks the chain node about its contracts. Returns plain data, or None if the file is no address
+    book."""
     from bytewise_client.connection import chain_of
     from chain.client.address_book import read_network, verify_code
     from chain.client.rpc import OtherChain

@@ -1,4 +1,4 @@
-"""Makes a node's folder completely or not at all."""
+"""Creates a node's folder completely or not at all."""
 
 import os
 import shutil
@@ -10,14 +10,16 @@ from pathlib import Path
 from bytewise.protocol.errors.actors import ConfigurationError
 
 SETTINGS = "bytewise.toml"
-"""The settings file of a node's folder."""
+"""Name of the settings file in a node's folder."""
 
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Yields a draft folder beside `folder`, which is renamed to `folder` at the end. After an error, nothing is left.
+    """Context manager that creates a folder completely or not at all.
 
-    `ConfigurationError` if the folder exists (keys in it are never overwritten) or cannot be made.
+    It yields a temporary folder beside `folder`, and renames it to `folder` at the end. After an error it removes the temporary
+    folder. Raises `ConfigurationError` if `folder` exists or cannot be created. An existing folder may have keys, which must
+    never be overwritten.
     """
     if folder.exists():
         raise ConfigurationError(str(folder), "exists; keys in it are never overwritten: name a new folder")

@@ -1,4 +1,4 @@
-"""`bytewise operator list` and `show`: operators of a network, their stake, and what they anchored."""
+"""`bytewise operator list` and `show`: shows operators of a network, their stake, and how many receipts they anchored."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any

@@ -45,7 +45,7 @@ DA_URLS = ["http://127.0.0.1:3100"]
 
 
 class CallOptions(NamedTuple):
-    """Options of every verb that calls a contract: the network, who signs, and whether the call is sent."""
+    """Options of every verb that calls a contract: the network, the signing account, and whether the call is sent."""
 
     network: NetworkOption = NETWORK_FILE
     rpc: RpcOption = RPC_URLS
@@ -58,8 +58,8 @@ class CallOptions(NamedTuple):
 
 
 def with_call_options(verb: Callable[Concatenate[CallOptions, ...], None]) -> Callable[..., None]:
-    """Turns a verb into a command. Its parameters are those of the verb without the first, then one for each field of
-    `CallOptions`."""
+    """Decorator that gives a verb the options of `CallOptions`. The first parameter of `verb` receives them as one `CallOptions`.
+    The returned command has the verb's other parameters, and then one parameter for each field of `CallOptions`."""
     hints = get_type_hints(CallOptions, include_extras=True)
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     options = [
@@ -81,12 +81,13 @@ AccountArgument = Annotated[str, typer.Argument(metavar="ACCOUNT", help="Account
 
 
 def receipt_argument(text: str) -> Digest:
-    """The receipt id that a user typed; `ConfigurationError` if the text is no id."""
+    """Parses a receipt id that a user typed in full. Raises `ConfigurationError` if the text is no id."""
     return digest_argument("RECEIPT_ID", text)
 
 
 def digest_argument(name: str, text: str) -> Digest:
-    """The digest that a user typed as the argument `name`; `ConfigurationError` if the text is no digest."""
+    """Parses a digest that a user typed as the argument or option `name`. Raises `ConfigurationError` if the text is no
+    digest."""
     try:
         return digest(unhex(text.lower()))
     except MalformedValue:

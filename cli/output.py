@@ -1,4 +1,4 @@
-"""Output of commands: text that is safe for a terminal, and the option `--output`."""
+"""Output of commands: the options `--output` and `--limit`, text that is safe for a terminal, and progress bars."""
 
 import enum
 import json
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class OutputFormat(enum.StrEnum):
-    """Format of a command's result."""
+    """Format of a command's result: `table` for people, `json` as one value, `jsonl` as one value on each line."""
 
     TABLE = "table"
     JSON = "json"
@@ -34,17 +34,18 @@ OutputOption = Annotated[
 ]
 LimitOption = Annotated[int, typer.Option("--limit", min=0, help="Most entries, the newest first; 0: all.")]
 LIMIT = 50
-"""Default of `--limit`: entries of a list."""
+"""Default of `--limit`: the most entries that a list prints."""
 
 _PREFIX = re.compile("0x[0-9a-fA-F]{1,64}|[0-9]{1,78}")
 
 Fields = Mapping[str, object]
 Row = dict[str, Any]
-"""An entry of a list, plain JSON data."""
+"""One entry of a list, as plain JSON data."""
 
 
 def emit(output: OutputFormat, value: object, show: Callable[[], object]) -> None:
-    """Prints a value as JSON, or each entry of a list as a line of JSON, or calls `show`."""
+    """Prints a command's result in the format `output`. For `table` it calls `show`, for `json` it prints `value`, and for
+    `jsonl` it prints each entry of `value` on one line."""
     if output is OutputFormat.TABLE:
         show()
     elif output is OutputFormat.JSON:
@@ -55,9 +56,10 @@ def emit(output: OutputFormat, value: object, show: Callable[[], object]) -> Non
 
 
 def print_entries(entries: Iterable[tuple[str, Fields]], what: str, console: Console | None = None) -> None:
-    """Prints entries for people: each id in full on a line of its own, its fields below, wrapped between fields.
+    """Prints entries for people. Each entry is an id and its fields: the id has a line of its own, and the fields are below it.
 
-    A table would cut ids: a digest takes 66 of the 80 columns that a terminal may have.
+    A table would cut ids, because a digest takes 66 of the 80 columns that a terminal may have. `what` names the entries in the
+    message for an empty list.
     """
     console, count = console or Console(), 0
     for identifier, fields in entries:
@@ -82,14 +84,15 @@ def _wrapped(fields: Sequence[str], width: int) -> Iterator[str]:
 
 
 def limited(entries: Sequence[T], limit: int) -> list[T]:
-    """The first `limit` entries; all for 0."""
+    """Returns the first `limit` entries, or all entries if `limit` is 0."""
     return list(entries if limit == 0 else entries[:limit])
 
 
 def by_prefix(argument: str, text: str, known: Iterable[str]) -> str | None:
-    """The id in `known` that a user typed, in full or as its beginning; None if no id fits.
+    """Returns the id in `known` that a user typed in full or by its first digits, or None if no id fits.
 
-    `ConfigurationError` for a text that is no id, and for the beginning of several ids.
+    `argument` is the name of the argument, for messages. Raises `ConfigurationError` if the text is no id, or if several ids
+    begin with it.
     """
     if not _PREFIX.fullmatch(text):
         raise ConfigurationError(argument, f"{text[:80]} is no id: give it in full, or its first digits")
@@ -101,7 +104,7 @@ def by_prefix(argument: str, text: str, known: Iterable[str]) -> str | None:
 
 
 def one_by_prefix(argument: str, text: str, known: Iterable[str]) -> str:
-    """As `by_prefix`; `typer.Exit` with `Exit.NOT_FOUND` if there is none."""
+    """Returns the same id as `by_prefix`. If no id fits, prints a message and raises `typer.Exit` with `Exit.NOT_FOUND`."""
     found = by_prefix(argument, text, known)
     if found is None:
         Console(stderr=True).print(
@@ -112,7 +115,8 @@ def one_by_prefix(argument: str, text: str, known: Iterable[str]) -> str:
 
 
 def rows_with(option: str, text: str | None, rows: Sequence[Row], name: str) -> list[Row]:
-    """The rows whose member `name` is the id that a user gave with an option; all without the option."""
+    """Returns the rows in which the member `name` is the id that a user gave with an option. Returns all rows if the option was
+    not given and `text` is None."""
     if text is None:
         return list(rows)
     chosen = by_prefix(option, text, {each[name] for each in rows})
@@ -120,14 +124,16 @@ def rows_with(option: str, text: str | None, rows: Sequence[Row], name: str) -> 
 
 
 def rows_of(argument: str, text: str, rows: Sequence[Row], name: str) -> list[Row]:
-    """The rows whose member `name` is the id that a user typed; `typer.Exit` with `Exit.NOT_FOUND` if there is none."""
+    """Returns the rows in which the member `name` is the id that a user typed. Raises `typer.Exit` with `Exit.NOT_FOUND` if there
+    is no such row."""
     chosen = one_by_prefix(argument, text, {each[name] for each in rows})
     return [each for each in rows if each[name] == chosen]
 
 
 @contextmanager
 def progress_bars() -> "Iterator[Progress]":
-    """Progress bars for people. They go to standard error, so that standard output has only the result."""
+    """Context manager that shows progress bars while its block runs. The bars go to standard error, so that standard output has
+    only the result."""
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bars:
@@ -135,7 +141,8 @@ def progress_bars() -> "Iterator[Progress]":
 
 
 def bar_of(bars: "Progress", doing: str) -> Callable[[str, int, int], None]:
-    """One bar. The caller gives the name of the work, the amount done and the total."""
+    """Adds one progress bar, and returns the function that updates it. The function takes the name of the current work, the
+    amount done and the total."""
     task = bars.add_task(doing, total=None)
 
     def tell(name: str, done: int, total: int) -> None:
@@ -146,32 +153,34 @@ def bar_of(bars: "Progress", doing: str) -> Callable[[str, int, int], None]:
 
 @contextmanager
 def progress_of(doing: str) -> Iterator[Callable[[str, int, int], None]]:
-    """A single bar (`bar_of`)."""
+    """Context manager that shows one progress bar while its block runs, and yields the function that updates it (`bar_of`)."""
     with progress_bars() as bars:
         yield bar_of(bars, doing)
 
 
 _LAST_YEAR = 253_402_300_799
-"""Last second of the year 9999. A shard may sign any number, and later times are no dates."""
+"""Last second of the year 9999, as Unix time. A shard may sign any number as a time, and Python has no date after this second."""
 
 
 def printable(text: str) -> str:
-    """The text without control characters. The text may come from an untrusted peer, and a terminal would obey some of them."""
+    """Replaces every control character in a text. The text may come from an untrusted peer, and a terminal would obey some
+    control characters."""
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def escaped(text: str) -> str:
-    """The text with its line ends, every other control character as its escape: `\\x1b`."""
+    """Returns a text in which each control character is written as its escape, for example `\\x1b`. Line ends stay as they
+    are."""
     return "".join(each if each.isprintable() or each == "\n" else ascii(each)[1:-1] for each in text)
 
 
 def plain(text: str, style: str = "") -> Text:
-    """The printable text for a table cell or a console line, without interpretation as markup."""
+    """Returns a text for a table cell or a console line, without control characters. Rich does not interpret it as markup."""
     return Text(printable(text), style=style)
 
 
 def moment(seconds: int, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
-    """A Unix second as a date, or as a number if it is after the year 9999."""
+    """Formats a Unix time in seconds as a date, or as a number if it is negative or after the year 9999."""
     return datetime.fromtimestamp(seconds, UTC).strftime(form) if 0 <= seconds <= _LAST_YEAR else f"{seconds} s"
 
 
@@ -179,14 +188,15 @@ ETHER = 10**18
 
 
 def ether(wei: str | int) -> str:
-    """Wei as ether, exactly, without trailing zeros."""
+    """Formats an amount of wei as ether, exactly and without trailing zeros."""
     whole, rest = divmod(abs(int(wei)), ETHER)
     decimals = f".{rest:018d}".rstrip("0").rstrip(".")
     return f"{'-' if int(wei) < 0 else ''}{whole}{decimals} ETH"
 
 
 def brief(wei: str | int) -> str:
-    """Wei as ether with at most four decimals. A longer figure is cut and marked; the exact figure is in the JSON."""
+    """Formats an amount of wei as ether with at most four decimals. A longer number is cut and ends in `…`. The exact number is
+    in the JSON output."""
     exact = ether(wei).removesuffix(" ETH")
     head, _, decimals = exact.partition(".")
     return exact if len(decimals) <= 4 else f"{head}.{decimals[:4]}…"

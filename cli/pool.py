@@ -1,4 +1,5 @@
-"""`bytewise pool`: several accounts pay the bond of one challenge together, and share what comes back."""
+"""`bytewise pool`: manages a bond pool, a contract by which several accounts pay the bond of one challenge and share the
+result."""
 
 import re
 import secrets
@@ -39,8 +40,8 @@ def create(
 ) -> None:
     """Deploy a pool that collects the bond of one challenge.
 
-    Anybody joins it with `bytewise pool join`, and takes its money back until the pool challenges. If you know the right answer,
-    commit to it with --answer: keep the secret file, and show it with `bytewise pool reveal` when votes are in.
+    Anybody can join the pool with `bytewise pool join`, and can take the money back until the pool challenges. If you know the
+    right answer, commit to it with --answer. Then keep the secret file, and use it in `bytewise pool reveal` after the verdict.
 
     Exit codes: 0 the chain accepts the pool (or has it), 4 no such receipt, 5 a service is down, 64 wrong input.
 
@@ -56,7 +57,7 @@ def create(
     who, bond = of.named(), _bond_of(of, found)
     nonce = of.client.nonce(who)
     at = created_address(who, nonce)
-    # The file comes before the pool: one whose salt is lost can win no alpha.
+    # The file is written before the pool is created, because a pool whose salt is lost cannot get the challenger's share.
     salt = Digest(secrets.token_bytes(32)) if secret is None else _kept_salt(secret)
     terms = committed_terms(of.network, at, found.checked.receipt_id, bond, expected, salt)
     send_creation(of, "BondPool", creation_code(of.network, terms), nonce, {"pool": at, "bond_wei": str(bond)})
@@ -66,7 +67,7 @@ def create(
 def show(asked: CallOptions, pool: PoolArgument) -> None:
     """Show a pool: receipt, bond, what is missing, its dispute, and your part of it (--from).
 
-    The pool's code, court and ledger are checked first: a false pool pays whom it likes.
+    The command first checks the pool's code, court and ledger, because a false pool could pay the money to anybody.
 
     Exit codes: 0 shown, 5 the node does not answer, 64 wrong input, or no pool of this network.
 
@@ -87,8 +88,8 @@ def join(
 ) -> None:
     """Pay a part of the pool's bond.
 
-    What exceeds the bond comes back in the same transaction. The part comes back with its share of a reward if the operator is
-    convicted, and is lost if the answer is confirmed.
+    Money that exceeds the bond comes back in the same transaction. If the operator is convicted, your part comes back with its
+    share of the reward. If the answer is confirmed, your part is lost.
 
     Exit codes: 0 the pool accepts it (or has it), 5 the node does not answer, 64 wrong input, or refused by the contract.
 
@@ -112,7 +113,7 @@ def leave(asked: CallOptions, pool: PoolArgument) -> None:
 def challenge(asked: CallOptions, pool: PoolArgument, da: DaOption = DA_URLS) -> None:
     """Open the dispute with the pool's bond; what the bond still lacks is paid by you.
 
-    The receipt is looked up in the lists of the data availability store. From here on nobody can leave.
+    The command looks the receipt up in the lists of the data availability store. Afterwards nobody can leave the pool.
 
     Exit codes: 0 the court accepts it (or has it), 4 no such receipt, 5 a service is down, 64 wrong input, or refused.
     """
@@ -133,7 +134,7 @@ def challenge(asked: CallOptions, pool: PoolArgument, da: DaOption = DA_URLS) ->
 def reveal(asked: CallOptions, pool: PoolArgument, secret: SaltOption) -> None:
     """Show that the pool knew the answer that won: a conviction then pays it the challenger's share of the slash.
 
-    It is possible from the round's verdict until the airgap ends. Before the verdict members could copy the answer.
+    The court accepts this from the round's verdict until the airgap ends. Before the verdict, members could copy the answer.
 
     Exit codes: 0 the court accepts it (or has it), 5 the node does not answer, 64 wrong input, or refused by the court.
     """
@@ -154,7 +155,7 @@ def claim(asked: CallOptions, pool: PoolArgument) -> None:
 
 
 def _call(asked: CallOptions, pool: str, function: str, arguments: tuple[Any, ...] = (), value_wei: int = 0) -> None:
-    """Calls a checked pool."""
+    """Checks that `pool` is a pool of this network, and then calls one of its functions. `value_wei` is sent with the call."""
     from chain.deployment.bond_pool import CONTRACT, verify_bond_pool
     from chain.deployment.calls import ContractCall
 
@@ -177,11 +178,12 @@ def _receipt(asked: CallOptions, text: str, da: list[str]) -> "Found":
 
 
 _SECRET = re.compile(r"salt of a bond pool: (0x[0-9a-f]{64})")
-"""Content of a secret file. It says what it is, so that no key is taken for a salt: a salt is shown to everybody in the end."""
+"""Content of a secret file. The text names its purpose, so that a key file is never used as a salt. The salt becomes public in
+the end."""
 
 
 def _kept_salt(file: Path) -> Digest:
-    """The salt of a secret file, which is made if it does not exist."""
+    """Reads the salt of a secret file. A missing file is created with a new salt."""
     if not file.exists():
         write_secret(file, f"salt of a bond pool: {hex0x(secrets.token_bytes(32))}\n".encode())
     return _salt_of(file)
@@ -197,7 +199,8 @@ def _salt_of(file: Path) -> Digest:
 
 
 def _verify_bond(of: CallContext, bond_wei: int) -> None:
-    """`ConfigurationError` if the court accepts this bond for no receipt, so that such a pool never challenges."""
+    """Raises `ConfigurationError` if the bond is not the required bond of any version of the parameters. A pool with such a bond
+    could never challenge."""
     head = of.reader.head()
     versions = range(1, of.reader.params_version(head) + 1)
     if bond_wei not in (known := {of.reader.params(each, head).required_bond for each in versions}):
@@ -206,7 +209,7 @@ def _verify_bond(of: CallContext, bond_wei: int) -> None:
 
 
 def _bond_of(of: CallContext, found: "Found") -> int:
-    """Bond of a challenge of the receipt, under the parameters of its batch."""
+    """Returns the bond in wei that a challenge of the receipt needs, by the parameters of its batch."""
     head = of.reader.head()
     batch = of.reader.batch(found.header.batch_id, head)
     assert batch is not None, "the receipt was found in it"
@@ -214,7 +217,7 @@ def _bond_of(of: CallContext, found: "Found") -> int:
 
 
 def _pool_record(of: CallContext, at: Address, found: "BondPoolState", share: "PoolShare | None") -> dict[str, Any]:
-    """A pool as plain data."""
+    """Returns the state of a pool as plain data. `share` is the asking account's part, or None if no account was named."""
     case = of.reader.dispute(found.dispute, of.reader.head(), found.terms.receipt_id)
     by_other = case is not None and not found.is_challenged
     record: dict[str, Any] = {

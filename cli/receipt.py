@@ -1,4 +1,4 @@
-"""`bytewise receipt list` and `show`, and the search for a receipt that `verify` uses."""
+"""`bytewise receipt list` and `show`, and the search for a receipt that other verbs use."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -85,10 +85,10 @@ def _entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
 
 
 def receipt_named(connection: "Connection", text: str) -> Digest:
-    """The receipt that a user typed, in full or by its first digits. First digits are looked up in all lists.
+    """Returns the id of the receipt that a user typed in full or by its first digits. First digits are looked up in all lists.
 
-    `ConfigurationError` for a text that is no id, and for the beginning of several; `TryAgain` if a list that may have a second
-    match cannot be read.
+    Raises `ConfigurationError` if the text is no id, or if several ids begin with it. Raises `TryAgain` if a list cannot be read,
+    because it may have a second match.
     """
     from bytewise_client.receipt_search import known_receipts
 
@@ -101,7 +101,8 @@ _IDENTIFIER = re.compile("0x[0-9a-fA-F]{64}")
 
 
 def found_receipt(connection: "Connection", text: str) -> "Found":
-    """The receipt that a user typed, searched with a progress bar. `typer.Exit` says how the search ended if it found none."""
+    """Searches for the receipt that a user typed, and shows a progress bar meanwhile. If there is no such receipt, prints the
+    reason and raises `typer.Exit`."""
     from bytewise_client.checks import not_found
     from bytewise_client.receipt_search import find_receipt
 
@@ -150,7 +151,8 @@ def _record(told: Mapping[str, Any]) -> tuple[str, Fields]:
 
 @contextmanager
 def search_bar(bars: "Progress") -> Iterator[Callable[[int, int], None]]:
-    """A progress bar that counts the lists of receipts read."""
+    """Context manager that shows a progress bar for reading lists of receipts. Yields the function that updates it with the
+    number of lists read and their total."""
     task = bars.add_task("reading lists of receipts", total=None, visible=False)
 
     def tell(done: int, total: int) -> None:

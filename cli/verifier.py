@@ -1,4 +1,4 @@
-"""`bytewise verifier list` and `show`: verifiers of a network, their pools, machines and stake."""
+"""`bytewise verifier list` and `show`: shows verifiers of a network, their pools, machines and stake."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any

@@ -49,15 +49,15 @@ def verify(
 
     This is the paper's Algorithm 3.
 
-    Every shown member of a saved answer is compared with the signed records. With --artifact DIR, the text is compared with the
-    decoded tokens of the receipt, and the answer is recomputed: VERIFIED, or the first divergence. Without opening or artifact,
-    all public records are checked and the chain's verdict or the drawn audits are reported; if there is none, the result is
-    INCONCLUSIVE: no right to open. A file whose text was not compared is INCONCLUSIVE, too.
+    Every member of a saved answer is compared with the signed records. With --artifact DIR, the text is compared with the decoded
+    tokens of the receipt, and the answer is computed again. The result is VERIFIED or the first divergence. Without opening or
+    artifact, all public records are checked, and the chain's verdict or the drawn audits are reported. If there is neither, the
+    result is INCONCLUSIVE: no right to open. A file whose text was not compared is INCONCLUSIVE, too.
 
     A capsule is verified as by `bytewise capsule verify`: neither chain nor DA is asked.
 
     Exit codes: 0 verified, 2 mismatch, altered answer or defect proven, 3 inconclusive, 4 not found, 5 a service is down (for DA
-    this waits 5 s in all), 64 wrong input. If one answer has several receipts, 2 goes before 5, 5 before 4, and 4 before 3.
+    this waits 5 s in all), 64 wrong input. If one answer has several receipts, code 2 goes before 5, 5 before 4, and 4 before 3.
     """
     from bytewise_client.connection import connected
     from bytewise_client.verification import verify_answer, verify_receipt
@@ -84,7 +84,8 @@ CAPSULE_SUFFIX = ".capsule.json"
 
 
 def _verify_capsule(file: Path, network: Path, more: Path | None, output: OutputFormat) -> NoReturn:
-    """Verifies a capsule; the deployment of the address book is accepted if there is one."""
+    """Verifies a capsule, prints the report, and raises `typer.Exit` with its exit code. If the address book's file exists, its
+    deployment is accepted. `more` is a file that the user gave and that a capsule cannot use, or None."""
     from cli.capsule import exit_of_report, show_report, trust_of, verified
 
     if more is not None:
@@ -96,12 +97,12 @@ def _verify_capsule(file: Path, network: Path, more: Path | None, output: Output
 
 
 class Asked(NamedTuple):
-    """The receipts that the user asks about, and the files given with them."""
+    """What the user asks to verify: one receipt, or all receipts of a saved answer."""
 
     receipt: str
-    """Id of a receipt or its first digits; empty for all receipts of the file."""
+    """The receipt's id or its first digits. Empty if all receipts of the saved answer are verified."""
     saved: "SavedAnswer | None"
-    """The saved answer; None without a file."""
+    """The saved answer that the user gave, or None."""
 
 
 def _asked(subject: str, opening: Path | None, artifact: Path | None) -> Asked:
@@ -134,7 +135,7 @@ _BEGINNING = re.compile("0x[0-9a-fA-F]{1,64}")
 
 
 def _verify_opened(receipt: str, saved: "SavedAnswer | None") -> None:
-    """`ConfigurationError` if the file of `--opening` has none."""
+    """Raises `ConfigurationError` if the saved answer of `--opening` has no opening of the receipt."""
     if saved is None:
         return
     whole = _IDENTIFIER.fullmatch(receipt) is not None
@@ -144,13 +145,15 @@ def _verify_opened(receipt: str, saved: "SavedAnswer | None") -> None:
 
 
 class LocalModel(NamedTuple):
-    """A receipt's model, opened on this machine (`bytewise_client.verification.Model`)."""
+    """The model of a receipt, opened on this machine to compute the answer again. Implements
+    `bytewise_client.verification.Model`."""
 
     engine: "AnyEngine"
     tokenizer: "Tokenizer"
 
     def rerun(self, receipt: "Receipt", payload: "Payload") -> "Rerun":
-        """Verifies the answer by one forward pass; `CannotExecute` if this machine cannot run it."""
+        """Verifies the claimed answer by one forward pass of the model, and returns the first divergence and the receipt's fields
+        that differ. Raises `CannotExecute` if this machine cannot run the model."""
         from bytewise.protocol.records.compare import differing_fields
         from bytewise_client.checks import Rerun
 
@@ -166,7 +169,8 @@ class LocalModel(NamedTuple):
 
 
 def _open_model(found: "Found", artifact: Path | None, bars: "Progress") -> LocalModel:
-    """The model of the receipt; `CannotExecute` if this machine cannot run it."""
+    """Opens the receipt's model from an artifact. Raises `CannotExecute` if there is no artifact, if it is another model, or if
+    this machine cannot run it."""
     from bytewise.inference.profiles import model_id_of, open_engine
     from bytewise.inference.tokenizer import Tokenizer
 
@@ -194,7 +198,7 @@ _RESULTS = {"PASS": "green", "FAIL": "red"}
 
 
 def show_report(console: Console, seen: Sequence["Seen"]) -> None:
-    """Prints for each receipt the checks, the state on the chain, the decoded texts and the conclusion."""
+    """Prints the result for each receipt: the checks, the state on the chain, the decoded texts and the conclusion."""
     for each in seen:
         _show(console, each)
 
@@ -232,7 +236,7 @@ def _show(console: Console, seen: "Seen") -> None:
 
 
 def show_completeness(console: Console, checklist: "Preflight") -> None:
-    """The points of the preflight checklist that do not pass, and the claim that remains."""
+    """Prints the points of the preflight checklist that do not pass, and the claim that the record still supports."""
     for point, mark in checklist.marks:
         if mark.value != "pass":
             console.print(plain(f"not shown to be complete ({mark.value}): {point.value}"), soft_wrap=True)

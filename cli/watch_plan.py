@@ -1,4 +1,5 @@
-"""`bytewise dispute plan`: what a watchtower needs so that frauds are disputed."""
+"""`bytewise dispute plan`: computes which balance and how many audits a watchtower needs, so that it can dispute enough
+frauds."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 GWEI = 10**9
 INTEREST = 0.05
 WEI = ("bond", "bonds", "gas", "balance", "capital", "reward")
-"""Figures in wei, whole in the output."""
+"""Names of the amounts of a plan that are in wei. The output has them as whole numbers."""
 
 
 def plan(
@@ -37,8 +38,8 @@ def plan(
 ) -> None:
     """Plan a watchtower: bonds, balance and audits that a coverage needs.
 
-    The plan is made for each pool of verifiers, from the parameters and stakes in force. It assumes honest auditors that all post
-    their results; a watchtower without an enclave sees no other frauds.
+    The plan is made for each pool of verifiers, from the parameters and stakes in force. It assumes that all auditors are honest
+    and post their results. A watchtower without an enclave learns of frauds only from these results.
 
     Exit codes: 0 planned, 5 the node does not answer, 64 wrong input.
 

@@ -1,1 +1,2 @@
-"""The part that a committee member adds to a verifier: votes, with commit and reveal. Read `ballots`, then `__main__`."""
+"""The part that a committee member adds to a verifier: votes in disputes, and verdict certificates. Read `ballots`, then
+`__main__`."""

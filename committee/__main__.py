@@ -1,4 +1,5 @@
-"""`python -m committee --config FILE`: a staked verifier with seats (`bytewise member run`).
+"""`python -m committee --config FILE`: runs a committee member, a staked verifier that also votes in disputes (`bytewise member
+run`).
 
 Exit codes: `bytewise.service.exit_codes`.
 """
@@ -31,7 +32,7 @@ from verifier.wiring import NodeContext, run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the member until SIGTERM; the exit code."""
+    """Runs the member until SIGTERM, and returns the exit code."""
     config = Parser("committee", __doc__).parse_args(arguments).config
 
     def work() -> int:
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build_node(context: NodeContext) -> Node:
-    """A node that votes."""
+    """Builds the node of a committee member: a verifier with the parts that vote and make verdict certificates."""
     certificates = _certificates(context)
     ballots = Ballots(
         context.network, context.records, context.da, Duties(context.database, context.clock),
@@ -56,7 +57,8 @@ def build_node(context: NodeContext) -> Node:
 
 
 def _certificates(context: NodeContext) -> Certificates | None:
-    """The part that makes certificates, if gossip is on and the member has a key for them. Registers the key."""
+    """Builds the part that makes verdict certificates, and registers the member's BLS key if the chain lacks it. Returns None if
+    gossip is off or the member has no BLS key file."""
     gossip, key_file = context.gossip, context.settings.gossip.bls_key_file
     if gossip is None or key_file is None:
         return None
@@ -74,10 +76,10 @@ def _certificates(context: NodeContext) -> Certificates | None:
 def registered_key(
     register: KeyRegister, sender: ContractSender, me: Address, tree: Address, head: int, path: Path
 ) -> BlsSigner:  # fmt: skip
-    """The member's key for the pool of this tree. Registers it if the chain does not have it there.
+    """Returns the member's BLS key for the pool of this stake tree, and registers the key on the chain if it is not there.
 
-    A key is of one account and one pool for good, and a replaced key never counts again. A member whose key cannot sign in its
-    pool makes another one in a file beside it: `bls.key`, `bls-2.key`, `bls-3.key`.
+    The contract binds a key to one account and one pool for good, and a replaced key never counts again. If a key file's key
+    cannot be used in this pool, the function tries or creates the next file beside it: `bls.key`, `bls-2.key`, `bls-3.key`.
     """
     files = (path if number == 1 else path.with_stem(f"{path.stem}-{number}") for number in itertools.count(1))
     keys = (bls_signer(each) for each in files)
@@ -88,7 +90,8 @@ def registered_key(
 
 
 def bls_signer(path: Path) -> BlsSigner:
-    """The key of a file, which is made if it is missing."""
+    """Reads the BLS key of a file. A missing file is created with a new key. Raises `ConfigurationError` if the file is
+    malformed."""
     if not path.exists():
         write_secret(path, (secrets.randbelow(2**254 - 1) + 1).to_bytes(32).hex().encode())
     try:

@@ -1,7 +1,7 @@
-"""The votes of a seat holder: from a duty to one protected vote, its commitment and its reveal (design sections 9 and 10).
+"""The votes of a committee member: from a duty to one protected vote, its commitment and its reveal (design sections 9 and 10).
 
-The protection table comes first: a vote with its salt is stored before anything about it is signed, sent or journalled. From then
-on the stored vote is the only vote of this round.
+A vote and its salt are stored in the protection table before anything about the vote is signed, sent or written to the journal.
+From then on the stored vote is the member's only vote of this round.
 """
 
 import functools
@@ -43,27 +43,28 @@ from verifier.watch.absence_check import DaHealth
 from verifier.watch.records import Records
 
 KIND = "vote"
-"""Kind of vote duties. The subject is the dispute id. A declined duty covers all rounds; the row of a later round has kind
-`vote.2`."""
+"""Kind of the duty to vote in round 1 of a dispute. The duty's subject is the dispute id. The duty in a later round has the kind
+`vote.2`, `vote.3` and so on. If the person who runs the member declines the duty, that covers all rounds of the dispute."""
 
 RETRY_PAUSE_S = 2
-"""Chain time between two attempts at one vote, in seconds: enough for a shard or an enclave to return, and short beside a commit
-phase."""
+"""Seconds of the protocol clock between two attempts at one vote. That is long enough for a shard or an enclave to come back, and
+short in comparison with a commit phase."""
 
 MIN_ASKED = 2
-"""How often DA must have failed a seat in a round before it votes UNAVAILABLE. A seat that starts late does not vote on one
-failed call."""
+"""How many fetches of the envelope must have failed in a round before the member votes UNAVAILABLE. So a member that
+starts late does not vote on a single failed fetch."""
 
 
 class PendingVote(NamedTuple):
-    """The result of a job that is not protected as a vote yet."""
+    """The result of a vote job that is not yet stored as a vote in the protection table."""
 
     action: RunVoteJob
     result: JobResult
 
 
 class Ballots:
-    """All votes of this account. Implements `verifier.executor.VoteExecutor` and `verifier.node.VotePart`."""
+    """The part of a node that makes all votes of its account. Implements `verifier.executor.VoteExecutor` and
+    `verifier.node.VotePart`."""
 
     def __init__(
         self, network: Network, records: Records, control: DaHealth, duties: Duties, protection: Protection, journal: Journal,
@@ -90,8 +91,8 @@ class Ballots:
         self._lost: set[Round] = set()
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Decides the next step of each own seat. `ProtectionMissing` if the chain has a vote of this account that the table
-        lacks."""
+        """Decides the next step of this account in each round in which it has seats. Raises `ProtectionMissing` if the chain has
+        a vote of this account that the protection table lacks."""
         votes: dict[Round, Vote] = {}
         if self._fence is not None:
             self._fence.note(snapshot.clock, snapshot.timestamp)
@@ -121,11 +122,11 @@ class Ballots:
         return self._together(self._certificates, snapshot, actions, votes, declined)
 
     def start(self, action: RunVoteJob, snapshot: Snapshot) -> None:
-        """Gets the envelope and queues the enclave job.
+        """Fetches the envelope and queues the enclave job that finds the vote.
 
-        The vote is UNAVAILABLE only if DA has no bytes that fit, was asked more than once and now after the fetch deadline, and
-        gives other bytes right before and after. If anything else is missing (batch, epoch, environment, DA as a whole), the seat
-        cannot know the answer and does not vote. It asks again while there is time for a job.
+        The member votes UNAVAILABLE only if three conditions hold. DA gave no fitting bytes in at least `MIN_ASKED` fetches. The
+        last fetch was after the fetch deadline. DA served other bytes right before and right after it. If anything else is
+        missing, for example the batch or DA as a whole, the member does not vote. It tries again while there is time for a job.
         """
         key = (action.dispute, action.round)
         if snapshot.clock < self._not_before.get(key, 0):
@@ -157,41 +158,45 @@ class Ballots:
         self._pool.submit(JobOrder(VOTE, (KIND, *key), action.receipt_id, action.commit_end - snapshot.clock, job))
 
     def finish(self, finished: FinishedJob, snapshot: Snapshot) -> None:
-        """Keeps a result until it may become the vote. Without a usable result the duty stays open, and the next tick asks
-        again."""
+        """Takes the result of a vote job and stores it in memory until it may become the vote. If the job has no usable result,
+        the duty stays open, and a later tick starts a job again."""
         _, dispute, round_number = finished.key
         self._not_before[(dispute, round_number)] = snapshot.clock + RETRY_PAUSE_S
         if isinstance(finished.outcome, EnclaveAway):
-            return  # the vote must still be tried
+            return  # `_asked` still has the action, and a later tick tries the vote again
         action, outcome = self._asked.pop((dispute, round_number), None), finished.outcome
         if action is None or not isinstance(outcome, JobResult):
             return
-        # Shards may be a block behind or restarting. So a job without a key is no vote while there is time to ask again.
+        # Shards may be a block behind or restarting. So the outcome NO_KEY does not become a vote while there is time for a new
+        # job.
         if outcome.outcome == Outcome.NO_KEY.value and snapshot.clock < action.fetch_deadline:
             return
         self._held[(dispute, round_number)] = PendingVote(action, outcome)
 
     def commit(self, action: CastCommit, sender: VoteSender) -> None:
-        """Sends the commitment of a protected vote."""
+        """Sends the commitment of a vote. Raises `ProtectionMissing` if the protection table lacks the vote."""
         vote = action.vote
         self._protection.require(vote.dispute, vote.round, vote.voter)
         sender.commit(vote.dispute, vote.round, vote.seat_mask, action.commitment)
 
     def reveal(self, action: CastReveal, sender: VoteSender) -> None:
-        """Reveals a protected vote, with the quote whose hash it has."""
+        """Reveals a vote and its quote as the protection table has them. Raises `ProtectionMissing` if the table lacks the
+        vote."""
         vote = action.vote
         stored = self._protection.require(vote.dispute, vote.round, vote.voter)
         sender.reveal(stored.vote, stored.quote)
 
     def collect(self, action: PostCommitRoot | CertifyRound | RevealUnderRoot, sender: CertificateSender) -> None:
-        """Takes a step of a verdict certificate."""
+        """Sends the transaction of one step of a verdict certificate: a commit root, the certificate, or a reveal under a
+        root."""
         _present(self._certificates).collect(action, sender)
 
     def _together(
         self, certificates: Certificates, snapshot: Snapshot, actions: tuple[Action, ...], votes: dict[Round, Vote],
         declined: set[Digest],
     ) -> tuple[Action, ...]:  # fmt: skip
-        """The actions with those of verdict certificates in the place of commitments and reveals that these replace."""
+        """Adds the actions of verdict certificates to `actions`, and removes each single commitment and reveal of a round in
+        which the member acts together with the others. Returns the new actions."""
         certificates.listen(snapshot)
         found: list[Action] = []
         shared: set[Round] = set()
@@ -205,10 +210,11 @@ class Ballots:
         return (*single, *found)
 
     def _protect_settled(self, snapshot: Snapshot) -> None:
-        """Turns a result into the vote once a reorganisation of its seed is very unlikely, or once there is no time left to wait.
+        """Turns each pending result into the vote of its round, when a reorganisation of the round's seed block is very unlikely
+        or when the fetch deadline is reached.
 
-        The vote of a round never changes (`protection`), and it names seats and seed. A vote that a shallow reorganisation would
-        make stale is therefore not made (ADR-017).
+        The vote of a round never changes once it is stored, and it names the seats that the seed drew. If it were stored earlier,
+        a shallow reorganisation could make the member's only vote invalid (ADR-017).
         """
         cases = {(case.id, case.round): case for case in snapshot.disputes}
         for key, held in list(self._held.items()):
@@ -245,7 +251,7 @@ class Ballots:
         return self._fence is not None and self._fence.covers(dispute.commit_end - dispute.commit_s)
 
     def _forget_others(self, current: set[Digest]) -> None:
-        """Forgets disputes that are over."""
+        """Removes all notes about disputes that are not in `current`, because they are over."""
         self._asked = {key: kept for key, kept in self._asked.items() if key[0] in current}
         self._held = {key: kept for key, kept in self._held.items() if key[0] in current}
         self._not_before = {key: kept for key, kept in self._not_before.items() if key[0] in current}
@@ -256,7 +262,7 @@ class Ballots:
         return self._protection.known(dispute, round_number, self._signer.address)
 
     def _track(self, dispute: Dispute) -> None:
-        """Keeps the duty's row, which shows the member what is due, done or missed."""
+        """Updates the database row of the duty to vote in this round. The row shows whether the duty is due, done or missed."""
         seat = dispute.seat_of(self._signer.address)
         revealed = seat is not None and any(seat.group)
         now = (dispute.id, dispute.round, dispute.phase, revealed)
@@ -282,6 +288,7 @@ def _present(certificates: Certificates | None) -> Certificates:
 
 
 def _draw_of(case: Dispute, who: Address) -> tuple[Digest, int]:
-    """Seed of the round, and the seats that it drew for an account."""
+    """Returns the seed of the current round, and the mask of the seats that it drew for an account. The mask is 0 without a
+    seat."""
     seat = case.seat_of(who)
     return case.round_seed, 0 if seat is None else seat.seat_mask

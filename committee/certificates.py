@@ -1,7 +1,7 @@
-"""Verdict certificates of a member: collects messages of other members, checks them, and makes certificates with them (ADR-077).
+"""The part of a member that makes verdict certificates: it collects and checks messages of other members (ADR-077).
 
-`decide_certificate` decides; this module checks messages, keeps what they say, signs, and sends. At a restart it loses everything
-but the commitments under a root on which the member relies: with those alone it can still reveal its vote.
+`decide_certificate` decides each step. This module checks messages, stores what they state, signs, and sends. A restart loses
+everything except the commitments under a root on which the member relies. These are enough to reveal the member's vote.
 """
 
 import contextlib
@@ -47,43 +47,52 @@ from bytewise.service import metrics, telemetry
 from bytewise.storage.protection import Protection, ReliedRoots
 
 TOPIC = "root"
-"""Topic of messages about certificates."""
+"""Gossip topic of messages about certificates."""
 MAX_WAITING, PER_VOTER = 512, 8
-"""Most messages, in all and of one voter, that wait for the block in which their round begins, or for the commitment that they
-open."""
+"""Most messages that wait, in total and of one voter. A message waits if its round has not begun at this node's block, or if the
+commitment that it opens has not arrived."""
 CHECKS_PER_TICK = 4
-"""Most checks of signatures after one tick, over all disputes. Each takes some 0.6 s of a processor; the check of a sum takes
-0.06 s more for each signature in it."""
+"""Most checks of BLS signatures after one tick, over all disputes. One check takes about 0.6 s of processor time. The check of a
+sum of signatures takes 0.06 s more for each signature in the sum."""
 
 
 @dataclass(slots=True)
 class RoundNotes:
-    """What this member heard of a round."""
+    """What this member knows about one round from messages and from the chain. An `int` key is the mask of a set of seats."""
 
     commitments: dict[Address, SharedCommitment] = field(default_factory=dict)
+    """The first commitment that each member shared."""
     doubled: dict[Address, SharedCommitment] = field(default_factory=dict)
-    """The second commitment of members that signed two. A root of ours has neither; a root of others may have one."""
+    """The second commitment of each member that signed two different commitments. A root that this member makes contains neither
+    of the two. A root of another member may contain one of them."""
     roots: dict[Address, int] = field(default_factory=dict)
-    """Whose commitments each member says that its root has."""
+    """For each member that posted a root: the mask of the seats whose commitments are under the root, as that member states."""
     opened: dict[Address, Finding] = field(default_factory=dict)
+    """What each member found, from the vote that it opened to the other members."""
     shares: dict[int, dict[Address, BlsSignature]] = field(default_factory=dict)
+    """The BLS signatures for a set of seats, by member."""
     liars: set[Address] = field(default_factory=set)
-    """Members whose signature was wrong."""
+    """Members that sent a wrong signature."""
     doubtful: set[int] = field(default_factory=set)
-    """Sets of seats of which the sum of the signatures is wrong."""
+    """Sets of seats for which the sum of the signatures was wrong."""
     right: set[tuple[int, Address]] = field(default_factory=set)
-    """Set of seats and member of each signature that was checked alone."""
+    """Signatures that were checked alone and are right: the set of seats and the member."""
     complete: set[int] = field(default_factory=set)
+    """Sets of seats for which every signature is there and the sum is right."""
     signed: tuple[int, ...] = ()
+    """Sets of seats for which this member signed, oldest first."""
     sent: set[str] = field(default_factory=set)
+    """Names of the messages that this member sent already."""
     keys: dict[Address, PublicKey] = field(default_factory=dict)
+    """Registered BLS keys of the round's members."""
     members: tuple[Seat, ...] = ()
+    """The seats of the round."""
     root: Digest | None = None
-    """First root on the chain."""
+    """The first commit root of this round on the chain, or None."""
 
 
 class Certificates:
-    """The certificates of one account."""
+    """Makes verdict certificates for one account, together with the other members of each round."""
 
     def __init__(
         self, domain: Domain, chain: CertificateView, gossip: GossipPort, protection: Protection, relied: ReliedRoots,
@@ -100,10 +109,11 @@ class Certificates:
         self._waiting: deque[SignedMessage] = deque(maxlen=MAX_WAITING)
 
     def listen(self, snapshot: Snapshot) -> None:
-        """Takes the messages that arrived, and forgets rounds that are over. Never raises for a message."""
+        """Takes the messages that arrived from gossip, and forgets rounds that are over. A bad message is logged and counted, and
+        raises no error."""
         current = {(each.id, each.round): each for each in snapshot.disputes if each.phase in (Phase.COMMIT, Phase.REVEAL)}
         self._notes = {key: kept for key, kept in self._notes.items() if key in current}
-        # This node may be a block behind its sender.
+        # This node may be a block behind the sender of a message, so messages of a round that begins soon must wait.
         soon = {(each.id, each.round + 1) for each in snapshot.disputes}
         soon |= {(each.id, each.round) for each in snapshot.disputes if each.phase < Phase.COMMIT}
         waiting, self._waiting = list(self._waiting), deque(maxlen=MAX_WAITING)
@@ -124,15 +134,15 @@ class Certificates:
                 telemetry.log_error("certificate.message_refused", error, dispute=message.dispute, member=message.voter)
 
     def plan(self, snapshot: Snapshot, dispute: Dispute, vote: Vote, is_declined: bool = False) -> CertificatePlan:
-        """What to do about an own round with a protected vote. Sends what other members must know. The member acts alone if the
-        chain does not answer, or says what cannot be; other disputes go on.
+        """Decides what this member does next in a round for which its vote is stored, and sends the messages that other members
+        need for it. Returns `ALONE` if the chain does not answer or answers something impossible, so that other disputes go on.
 
-        For a declined dispute the member commits to nothing more. It still keeps a root that has its commitment, which it shared
-        before, and reveals its vote under it.
+        `is_declined` means that a person declined the duty for this dispute. Then the member makes no further commitment. If its
+        earlier commitment is under a root, it still stores that root and reveals its vote under it.
         """
         notes = self._notes_of(dispute)
         try:
-            # A restart forgets the own commitment, which may be under the root, and no message brings it back.
+            # A restart forgets this member's own commitment, which may be under the root, and no other member sends it.
             self._note(notes, dispute, self._commitment_of(dispute, vote))
             board = self._board(snapshot, dispute, notes)
             if is_declined and dispute.phase is Phase.COMMIT:
@@ -147,9 +157,10 @@ class Certificates:
         return plan
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Checks signatures that arrived, those of the dispute first that ends first. Decides nothing: the next tick does.
+        """Checks BLS signatures that arrived, beginning with the dispute that ends first.
 
-        The node runs this part after it sent the actions of the tick. At most `CHECKS_PER_TICK` checks are made, none twice.
+        Returns no action, because the next tick decides. The node calls this after it has sent the actions of the tick. At most
+        `CHECKS_PER_TICK` checks are made, and no signature is checked alone twice.
         """
         left = CHECKS_PER_TICK
         for dispute in sorted(snapshot.disputes, key=lambda each: each.reveal_end):
@@ -159,7 +170,7 @@ class Certificates:
         return ()
 
     def collect(self, action: PostCommitRoot | CertifyRound | RevealUnderRoot, sender: CertificateSender) -> None:
-        """Sends the transaction of a plan."""
+        """Sends the transaction of one action: a commit root, a reveal under a root, or the certificate."""
         match action:
             case PostCommitRoot():
                 sender.post_commit_root(action.dispute, action.round, action.root)
@@ -193,7 +204,8 @@ class Certificates:
         return notes
 
     def _note(self, notes: RoundNotes, dispute: Dispute, message: CertificateMessage) -> bool:
-        """Notes what a message says; False if it must wait for the commitment that it opens."""
+        """Stores what a message states. Returns False if the message must wait, because the commitment that it opens is
+        missing."""
         match message:
             case SharedCommitment():
                 _require_seats(dispute, message.voter, message.seat_mask)
@@ -239,7 +251,8 @@ class Certificates:
         )  # fmt: skip
 
     def _under(self, dispute: Dispute, root: Digest | None, notes: RoundNotes) -> dict[int, Digest] | None:
-        """The commitments under the chain's root, which are kept before anything relies on them."""
+        """Returns the commitments under the root on the chain, by first seat. They are stored in the database before the member
+        relies on them. Returns None if there is no root, or if no known commitments hash to it."""
         if root is None:
             return None
         kept = self._relied.known(dispute.id, dispute.round)
@@ -254,8 +267,8 @@ class Certificates:
         return None
 
     def _check_shares(self, dispute: Dispute, notes: RoundNotes, most: int) -> int:
-        """Checks the signatures of each set of seats that is whole: first their sum, and each one only if that is wrong. A wrong
-        one leaves the set incomplete. Returns the checks that were made, at most `most`."""
+        """Checks the signatures for each set of seats for which every member signed. It checks the sum first, and each signature
+        alone only if the sum is wrong. A wrong signature is removed. Returns the number of checks, at most `most`."""
         mine, made = notes.opened.get(self._signer.address), 0
         for mask in notes.signed:
             shares, members = notes.shares.get(mask, {}), [each for each in dispute.members if each.seat_mask & mask]
@@ -298,7 +311,8 @@ class Certificates:
         return SharedCommitment(*round_of(dispute), vote.voter, vote.seat_mask, typed_digest(self._domain, vote))
 
     def _send(self, name: str, notes: RoundNotes, dispute: Dispute, message: CertificateMessage) -> None:
-        """Sends a message once, and notes it as the others will."""
+        """Publishes a message once. It also stores what the message states, as the other members do when they get it. `name`
+        identifies the message in its round."""
         if name not in notes.sent:
             notes.sent.add(name)
             self._note(notes, dispute, message)
@@ -322,8 +336,11 @@ def _sealed(shared: Mapping[Address, SharedCommitment]) -> dict[Address, Digest]
 
 
 def _heard_so_far(dispute: Dispute, shared: Mapping[Address, SharedCommitment]) -> Iterator[int]:
-    """Seats whose commitments were known after each message. Whoever posted a root and restarted hears all messages again but its
-    own, which said of what its root was made: of what it had heard by then."""
+    """Yields, for each shared commitment in the order of arrival, the mask of all seats whose commitments are known by then.
+
+    A member that restarts does not receive its own message about the members under its root. It made the root from the
+    commitments that it knew at that time, so one of these masks fits the root.
+    """
     mask = 0
     for voter in shared:
         seat = dispute.seat_of(voter)

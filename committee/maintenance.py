@@ -1,4 +1,4 @@
-"""A person's orders to a member: decline a duty, move its votes to another machine, resume a stopped account."""
+"""Commands that a person gives for a member: decline a duty, move the votes to another machine, resume a stopped account."""
 
 import os
 import threading
@@ -34,11 +34,11 @@ from verifier.settings import NodeSettings
 
 
 def decline(settings: NodeSettings, dispute: str) -> int:
-    """Records that this member stays away from one dispute, at the known penalty. A vote already committed, on the chain or under
-    a root, is still revealed.
+    """Records that this member does not vote in one dispute and accepts the penalty. A vote that is committed already, on the
+    chain or under a root, is still revealed. Returns exit code 0.
 
-    `WrongPhase` or `NoProgress`, and nothing is recorded, if the dispute or the duty is over according to the chain or our own
-    record. The order is also stored for a dispute that is not known yet, and while the chain cannot be read.
+    Raises `WrongPhase` if the dispute is final on the chain, and `NoProgress` if the duty is done or missed in the database. Then
+    nothing is recorded. The order is also recorded if the dispute is not known yet or the chain cannot be read.
     """
     try:
         subject = digest(unhex(dispute))
@@ -72,8 +72,8 @@ def _case(settings: NodeSettings, dispute: Digest) -> Dispute | None:
 
 
 def export_votes(lease: NonceLease, key_file: Path, file: Path) -> int:
-    """Writes every vote of a member's protection table to a new file; returns how many. `KeyInUse` or `LeaseTaken` while the
-    member runs."""
+    """Writes every vote of a member's protection table to a new file, and returns their number. Raises `KeyInUse` or `LeaseTaken`
+    if the member runs."""
     with _stopped(lease, key_file):
         table = Protection(lease.engine, lease.clock)
         count, document = len(table.rows()), table.export()
@@ -88,7 +88,8 @@ def export_votes(lease: NonceLease, key_file: Path, file: Path) -> int:
 
 
 def import_votes(lease: NonceLease, key_file: Path, file: Path) -> int:
-    """Adds the votes of an export; returns their number. `SecondVote` if one contradicts a stored vote; then none is added."""
+    """Adds the votes of an exported file to the protection table, and returns the number of votes in the file. Raises
+    `SecondVote`, and adds no vote, if one contradicts a stored vote. Raises `KeyInUse` or `LeaseTaken` if the member runs."""
     try:
         document = file.read_bytes()
         with _stopped(lease, key_file):
@@ -100,8 +101,9 @@ def import_votes(lease: NonceLease, key_file: Path, file: Path) -> int:
 
 
 def resume(lease: NonceLease, key_file: Path) -> str:
-    """Lets a stopped account of any role send again. Returns the reason of the stop; empty if the account was not stopped.
-    `KeyInUse` or `LeaseTaken` while a process runs."""
+    """Lets an account of any role send transactions again after a node stopped it, for example because someone else sent with its
+    key. Returns the reason of the stop, or an empty text if it was not stopped. Raises `KeyInUse` or `LeaseTaken` if its node
+    runs."""
     with _stopped(lease, key_file):
         reason = lease.stop_reason()
         lease.resume()

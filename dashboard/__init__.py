@@ -1,1 +1,1 @@
-"""What people look at: an index of one network's events, a read API over it, and server-rendered pages. It holds no key."""
+"""The dashboard: an index of one network's events, a read API over the index, and server-rendered pages. It holds no key."""

@@ -14,7 +14,7 @@ from dashboard.wiring import DashboardProcess
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serves until SIGTERM and returns the exit code."""
+    """Serves pages and API until SIGTERM and returns the exit code."""
     config = Parser("dashboard", __doc__, ("run",)).parse_args(arguments).config
     return run_entry("dashboard", lambda: DashboardProcess(load_settings(DashboardSettings, config), stop_on_signals()).run())
 

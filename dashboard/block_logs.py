@@ -1,9 +1,9 @@
-"""Whether the logs that a node gives of a block are all that the block commits to: bloom filter and receipts root of its header.
+"""Checks that the logs that a node returns for a block are exactly those that the block's header commits to.
 
-`eth_getLogs` proves nothing: a node may leave logs out, invent some or give them twice. The header's hash covers `logsBloom` and
-`receiptsRoot`. So a log of an address that the bloom filter excludes is invented, and where the filter admits an address, the
-block's receipts, which must hash to the root, give the exact list. Source: Ethereum yellow paper, sections 4.3.1 and 4.3.2 and
-appendix D.
+`eth_getLogs` proves nothing: a node may leave logs out, invent some or return them twice. The hash of a header covers
+`logsBloom` and `receiptsRoot`. A log is invented if the bloom filter excludes its address. Where the filter admits an address,
+the block's receipts must hash to the root, and they give the exact list of logs. Source: Ethereum yellow paper, sections 4.3.1
+and 4.3.2 and appendix D.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,17 +21,18 @@ _BLOOM_BITS = 2048
 
 
 class LogPlace(NamedTuple):
-    """A log as a node names it."""
+    """Position and address of a log, as a node reports them."""
 
     place: int
-    """Position in the block."""
+    """Position of the log in its block."""
     address: Address
 
 
 def verify_block_logs(client: Chain, raw: Mapping[str, Any], watched: Collection[Address], given: Sequence[LogPlace]) -> None:
-    """Checks that `given` are exactly the logs of the `watched` addresses in a block.
+    """Checks that `given` are exactly the logs of the `watched` addresses in a block. Raises `TryAgain` with the difference if
+    not.
 
-    `raw` is the block as JSON-RPC gives it; its hash must be one that the caller trusts. `TryAgain` names the difference.
+    `raw` is the block as JSON-RPC returns it. The caller must know that the hash of this block is right.
     """
     number = quantity(raw["number"])
     with reading_answer(f"header of block {number}"):

@@ -1,4 +1,5 @@
-"""Capsules that a node keeps (`[capsules]` of its settings), shown beside the disputes that they prove."""
+"""Reads evidence capsules that a node keeps (its settings `[capsules]`), so that pages show them beside the disputes they
+prove."""
 
 import os
 import threading
@@ -14,24 +15,27 @@ from chain.capsule.verification import Trust, verify_capsule
 from dashboard.views.records import CapsuleNote, PreflightLine
 
 REMEMBERED = 256
-"""Notes that are kept in memory, so that a capsule is verified once and not for each visitor."""
+"""Most verification results in memory. They are kept so that a capsule is verified once and not for each visitor."""
 
 
 class CapsuleShelf:
-    """A folder of capsules, named after their disputes. It may be another process's and change at any time. Thread-safe."""
+    """A folder of evidence capsules, each named after its dispute. Another process may change the folder at any time. This class
+    is thread-safe."""
 
     media_type = MEDIA_TYPE
-    """Of the files."""
+    """Media type of a capsule file."""
 
     def __init__(self, folder: Path | None = None, trust: Trust | None = None) -> None:
-        """Without a folder there is no capsule."""
+        """Without `folder`, no dispute has a capsule. `trust` names what verification may rely on, such as accepted
+        deployments."""
         self._folder = folder
         self._trust = trust or Trust()
         self._lock = threading.Lock()
         self._notes: OrderedDict[tuple[object, ...], CapsuleNote] = OrderedDict()
 
     def state(self) -> str:
-        """Names what is in the folder now: another text whenever a file came, went or changed."""
+        """Returns a text that identifies the present content of the folder. It differs after each file that is added, removed or
+        changed."""
         if self._folder is None:
             return ""
         try:
@@ -42,7 +46,8 @@ class CapsuleShelf:
         return sha256(repr(found).encode()).hex()
 
     def read(self, dispute: bytes) -> bytes | None:
-        """The bytes of a dispute's capsule; None if there is none, or none that a verification would read."""
+        """Returns the bytes of a dispute's capsule. Returns None if there is no capsule, or if it cannot be read or is larger
+        than a verification accepts."""
         file = self._file(dispute)
         if file is None:
             return None
@@ -54,7 +59,7 @@ class CapsuleShelf:
         return data if len(data) <= MAX_BYTES else None
 
     def note(self, dispute: bytes) -> CapsuleNote | None:
-        """What a verification says about a dispute's capsule; None if there is none."""
+        """Returns what a verification says about a dispute's capsule. Returns None if there is no capsule."""
         file = self._file(dispute)
         try:
             found = file.stat() if file is not None else None
@@ -63,7 +68,7 @@ class CapsuleShelf:
         if found is None:
             return None
         key = (dispute, *_version(found))
-        # One verification at a time: visitors who ask for the same one wait for it.
+        # Only one verification runs at a time. Visitors who ask for the same capsule wait for its result.
         with self._lock:
             if key not in self._notes:
                 data = self.read(dispute)
@@ -83,7 +88,7 @@ def _version(found: os.stat_result) -> tuple[int, ...]:
 
 
 def file_name(dispute: bytes) -> str:
-    """Name of the file of a dispute's capsule."""
+    """Returns the file name of a dispute's capsule."""
     return f"{hex0x(dispute)}{SUFFIX}"
 
 

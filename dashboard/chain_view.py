@@ -1,4 +1,4 @@
-"""The chain of one network as the indexer needs it (`dashboard.index.source`)."""
+"""Reads the chain of one network over JSON-RPC. The classes implement the interfaces of `dashboard.index.source`."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ _KEPT_RAW = 256
 
 
 class ChainEvents:
-    """Events and blocks of one network; implements `dashboard.index.source.EventSource`."""
+    """Reader of the events and blocks of one network; implements `dashboard.index.source.EventSource`."""
 
     def __init__(self, client: Chain, network: Network) -> None:
         self._client = client
@@ -28,11 +28,11 @@ class ChainEvents:
         self._can_check = True
 
     def head(self, tag: str) -> ChainHeader:
-        """The newest block with a tag."""
+        """Returns the newest block with a tag: latest, safe or finalized."""
         return _header(self._client.head(tag))
 
     def headers(self, numbers: Sequence[int]) -> list[ChainHeader | None]:
-        """Canonical blocks at these heights; None where the chain is shorter."""
+        """Returns the canonical blocks with these numbers, in the same order. An entry is None where the chain is shorter."""
         raws = self._client.raw_blocks(numbers)
         with reading_answer("eth_getBlockByNumber"):
             found = [None if raw is None else _raw_header(raw) for raw in raws]
@@ -42,7 +42,7 @@ class ChainEvents:
         return found
 
     def events(self, first: int, last: int, trees: Collection[str]) -> list[ChainEvent]:
-        """Events of the network's contracts and of these stake trees."""
+        """Returns the events of the network's contracts and of the stake trees `trees`, from block `first` to block `last`."""
         names = self._watched(trees)
         logs = self._client.logs_of(names, first, last)
         return [
@@ -54,7 +54,8 @@ class ChainEvents:
         ]  # fmt: skip
 
     def check_logs(self, blocks: Sequence[ChainHeader], events: Sequence[ChainEvent], trees: Collection[str]) -> None:
-        """Compares events with what the blocks commit to. A node that gives no receipts is believed, which is logged once."""
+        """Compares events with the bloom filters and receipts roots of their blocks. If a node returns no block receipts, its
+        events are accepted unchecked, and this is logged once."""
         watched = frozenset(self._watched(trees))
         for block in blocks:
             raw = self._raw.get(block.hash)
@@ -72,7 +73,7 @@ class ChainEvents:
 
 
 class ChainState:
-    """Views of the contracts at one block; implements `dashboard.index.source.StateSource`."""
+    """Reader of the contracts' views at one block; implements `dashboard.index.source.StateSource`."""
 
     def __init__(self, client: Chain, network: Network, block_hash: bytes) -> None:
         self._client = client
@@ -80,21 +81,21 @@ class ChainState:
         self._at = at_hash(digest(block_hash))
 
     def view(self, contract: str, function: str, *arguments: Any) -> Any:
-        """Result of a view."""
+        """Returns the result of a contract's view function."""
         return self._client.call(contract, address_of(self._network, contract), function, *arguments, block=self._at)
 
     def view_at(self, address: str, contract: str, function: str, *arguments: Any) -> Any:
-        """Result of a view of the contract at an address."""
+        """Returns the result of a view function of the contract at `address`."""
         return self._client.call(contract, Address(address), function, *arguments, block=self._at)
 
     def views(self, calls: Sequence[tuple[str, str, tuple[Any, ...]]]) -> list[Any]:
-        """Results of several views in one round trip."""
+        """Returns the results of several view calls, each as (contract, function, arguments), in one round trip."""
         asked = [View(contract, address_of(self._network, contract), function, given) for contract, function, given in calls]
         return self._client.views(asked, self._at) if asked else []
 
 
 def named_contracts(network: Network) -> dict[Address, str]:
-    """Every contract of the network whose events are indexed, by address."""
+    """Returns the names of all contracts whose events are indexed, by address."""
     at_eigenlayer = network.stake is StakeSource.EIGENLAYER
     names = [name for name in CONTRACTS if name not in ("StakeTree", "TimelockController", "Lens", "Keeper")]
     found = {address_of(network, name): name for name in names}
@@ -114,7 +115,7 @@ def _raw_header(raw: Mapping[str, Any]) -> ChainHeader:
 
 
 def _legible(value: Any) -> Any:
-    """The value without text that a database refuses: bytes that are no UTF-8 become `\\\\xff`."""
+    """Returns the value with text that every database accepts: bytes that are not UTF-8 become `\\\\xff`."""
     if isinstance(value, str):
         return legible(value)
     if isinstance(value, Mapping):

@@ -1,6 +1,7 @@
-"""What the shards' release logs say of openings, from an auditor's copies on this machine.
+"""Reads copies of the shards' release logs on this machine, so that statistics can count how often receipts were opened.
 
-`bytewise key log verify --copies FOLDER` and the monitor keep such copies. They judge each release; here they are counted only.
+`bytewise key log verify --copies FOLDER` and the monitor keep such copies and judge each release. This module only counts the
+decisions.
 """
 
 import re
@@ -19,61 +20,63 @@ from bytewise.service.schedule import PeriodicJob
 from kms.release_log.copies import ReleaseLogCopy
 
 READ_EVERY_S = 60.0
-"""Seconds between two looks at the folder."""
+"""Seconds between two readings of the folder."""
 
 _NAME = re.compile(r"releases-(0|[1-9][0-9]{0,18})-(0x[0-9a-f]{40})\.jsonl")
 
 
 class LoggedDecision(NamedTuple):
-    """What a shard decided about one request for its part of a key."""
+    """A shard's decision about one request for a partial."""
 
     at: int
-    """Unix seconds, by the shard."""
+    """Time of the decision by the shard's clock, in Unix seconds."""
     cause: str
-    """Why it was asked, in the words of the statistics."""
+    """The ticket of the request, in the words of the statistics: `light audit`, `vote in round N` or `without a ticket`."""
     receipt_id: Digest
     voter: str
     is_release: bool
 
 
 class LogsSeen(NamedTuple):
-    """All copies at one look."""
+    """The decisions in all copies, as of one reading of the folder."""
 
     decisions: tuple[LoggedDecision, ...]
     logs: int
-    """Logs that were read."""
+    """Number of logs that were read."""
     unreadable: tuple[str, ...]
-    """Files that were altered or cannot be read."""
+    """Names of files that were altered or cannot be read."""
     read_at: int
-    """Unix seconds when the log that was read first, of all, was last read to its end from its shard; 0 if one never was."""
+    """Unix second up to which every log is known: the earliest of the times at which a log was last read to its end from its
+    shard. 0 if there is no log, or if one was never read to its end."""
 
     @property
     def version(self) -> tuple[object, ...]:
-        """Differs whenever something was added: logs only grow."""
+        """A value that differs after each change of the copies. Counts are enough for that, because logs only grow."""
         return len(self.decisions), self.logs, self.unreadable, self.read_at
 
 
 class ReleaseLogShelf:
-    """A folder of copies. It may be another process's and grow at any time. Thread-safe."""
+    """A folder with copies of release logs. Another process may write to the folder at any time. This class is thread-safe."""
 
     def __init__(self, folder: Path, domain: Domain) -> None:
-        """`domain` is that of `KeyEpochs`."""
+        """`domain` is the EIP-712 domain of the contract `KeyEpochs`, under which shards sign release records."""
         self._folder, self._domain = folder, domain
         self._lock = threading.Lock()
         self._kept: dict[Path, tuple[object, tuple[LoggedDecision, ...]]] = {}
         self._seen: LogsSeen | None = None
 
     def job(self) -> PeriodicJob:
-        """The job that looks at the folder, for `run_ticks`."""
+        """Returns the periodic job that reads the folder again. `run_ticks` runs it."""
         return PeriodicJob("release_logs", self.refresh, READ_EVERY_S)
 
     @property
     def seen(self) -> LogsSeen | None:
-        """The newest look; None before the first."""
+        """Result of the newest reading of the folder; None before the first reading."""
         return self._seen
 
     def refresh(self) -> None:
-        """Reads what changed since the last look. A copy counts only if each record is signed and follows the one before."""
+        """Reads the copies that changed since the last reading. A copy counts only if each record is signed and continues the
+        hash chain of the log."""
         decisions, unreadable, times = list[LoggedDecision](), list[str](), list[int]()
         with self._lock:
             for copy in self._copies():

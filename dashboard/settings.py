@@ -13,17 +13,18 @@ from bytewise.service.settings import DatabaseUrl
 
 @dataclass(frozen=True, slots=True)
 class IndexSettings:
-    """Section `[db]`: the index. It is made from the chain, and may be made again at any time."""
+    """Section `[db]`: the index. It is made from the chain, so it can be deleted and made again at any time."""
 
     url: DatabaseUrl | None = None
-    """`sqlite:///FILE` or `postgresql+psycopg://…`: a database of its own, which no actor uses. This, or `url_file`."""
+    """Database of the index: `sqlite:///FILE` or `postgresql+psycopg://…`. No other actor may use this database. Set either
+    `url` or `url_file`."""
     url_file: Path | None = None
-    """File with the URL, readable by the owner only: for a URL with a password."""
+    """File that contains the URL, for a URL with a password. The file must be readable by its owner only."""
     check_history: bool = False
-    """Whether to compare the logs of final blocks with what the blocks commit to, too. This reads every header since the
-    deployment, and the receipts of many blocks."""
+    """Whether to check the logs of final blocks as well against the headers and receipts of these blocks. This reads every
+    header since the deployment, and the receipts of many blocks."""
     check_s: int = 3600
-    """Seconds between two comparisons of the index with the contracts' own views; one more follows each reorganisation."""
+    """Seconds between two comparisons of the index with the contracts' views. Each reorganisation also starts a comparison."""
 
     def __post_init__(self) -> None:
         if (self.url is None) == (self.url_file is None):
@@ -33,7 +34,7 @@ class IndexSettings:
 
     @property
     def location(self) -> str:
-        """The URL. `ConfigurationError` if the file is missing or others may read it."""
+        """URL of the database. Raises `ConfigurationError` if `url_file` is missing or if other users may read it."""
         if self.url_file is not None:
             return read_secret(self.url_file).reveal().decode().strip()
         return self.url or ""
@@ -44,17 +45,18 @@ class ApiSettings:
     """Section `[api]`, optional: the pages and the read API."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. Everything here is public; TLS is the reverse proxy's."""
+    """Address to listen on. Everything that is served is public. A reverse proxy provides TLS."""
     port: int = 8600
     """TCP port of pages and API."""
     requests_per_minute: int = 300
-    """Requests of one address in a minute, in the long run; a burst may have as many at once. Beyond it: 429."""
+    """Requests per minute that one address may send on average, and the largest burst. The answer to a request beyond that is
+    429."""
     streams: int = 64
-    """Most event streams at the same time, of which one address has at most 4."""
+    """Most event streams at the same time. One address can have at most 4 of them."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses of reverse proxies whose `X-Forwarded-For` names the visitor."""
     stale_s: int = 60
-    """Age of the newest block in seconds at which pages say that they are behind."""
+    """Age of the newest block in seconds above which pages say that they are behind."""
 
     def __post_init__(self) -> None:
         if self.requests_per_minute < 1 or self.streams < 0:
@@ -63,7 +65,7 @@ class ApiSettings:
 
 @dataclass(frozen=True, slots=True)
 class DashboardSettings:
-    """`bytewise dashboard run --config FILE`. There is no `[signer]`: a dashboard holds no key."""
+    """Settings of `bytewise dashboard run --config FILE`. There is no section `[signer]`, because a dashboard holds no key."""
 
     network_file: Path
     """Address book of the network."""
@@ -71,15 +73,18 @@ class DashboardSettings:
     db: IndexSettings
     api: ApiSettings = field(default_factory=ApiSettings)
     metrics: MetricsSettings | None = None
-    """Where metrics and probes are served; without the section, nowhere."""
+    """Where metrics and probes are served. Without this section they are not served."""
     names: tuple[str, ...] = ()
-    """Names that pages show beside accounts, each as `ADDRESS NAME`. They are the owner's word, and nobody else's."""
+    """Names that pages show beside accounts, each as `ADDRESS NAME`. The dashboard's owner chooses them; nobody else confirms
+    them."""
     capsules: Path | None = None
-    """Folder in which a node keeps capsules (its section `[capsules]`): pages of disputes offer them and say what they show."""
+    """Folder in which a node keeps evidence capsules (its section `[capsules]`). Pages of disputes offer them and say what they
+    show."""
     release_logs: Path | None = None
-    """Folder of copies of the shards' release logs, which a monitor or `bytewise key log verify` keeps: statistics count them."""
+    """Folder with copies of the shards' release logs, which a monitor or `bytewise key log verify` keeps. Statistics count their
+    records."""
     role: str = "dashboard"
-    """What this file is for."""
+    """Kind of process that this file configures."""
     schema_version: int = SCHEMA_VERSION
     """Version of this file's format."""
 
@@ -90,6 +95,6 @@ class DashboardSettings:
 
     @property
     def account_names(self) -> dict[str, str]:
-        """Names by account."""
+        """Chosen names, by account address."""
         pairs = (each.partition(" ") for each in self.names)
         return {address(account): name.strip() for account, _, name in pairs}

@@ -1,4 +1,5 @@
-"""Connects the parts of a dashboard and runs it: the indexer ticks in the main thread's scheduler, uvicorn has a thread."""
+"""Connects the parts of a dashboard and runs them: the indexer in the main thread, the web server (uvicorn) in a second
+thread."""
 
 import logging
 import threading
@@ -38,15 +39,16 @@ from dashboard.web.app import build_app
 from dashboard.web.limits import REQUEST_S
 
 DRAIN_S = 5
-"""Longest wait in seconds for open requests at shutdown. An event stream is ended by then."""
+"""Longest wait in seconds for open requests at shutdown. Requests that still run then, such as event streams, are ended."""
 STEPS_PER_TICK = 50
 
 
 class DashboardProcess:
-    """The parts of one dashboard."""
+    """A dashboard process: it indexes the chain and serves pages and API until it is stopped."""
 
     def __init__(self, settings: DashboardSettings, stop: threading.Event) -> None:
-        """Opens chain and index. `ConfigurationError` for an index of another network, or a book that the chain does not have."""
+        """Opens chain and index. Raises `ConfigurationError` if the index belongs to another network, or if the chain lacks the
+        contracts of the address book."""
         self._settings = settings
         self._stop = stop
         self.readiness = ReadinessRegistry()
@@ -59,7 +61,7 @@ class DashboardProcess:
         self._writer = IndexWriter(self._engine)
         self._writer.claim(NetworkName(book.chain_id, book_digest(book), RULES))
         engine = open_database(location, read_only=True)
-        # The self-check asks the node between two questions to the index; a visitor's request has a limit.
+        # A visitor's request has a time limit. The self-check has none, because it also waits for the node.
         self._reader, self._pages = IndexReader(engine), IndexReader(engine, REQUEST_S)
         folder = settings.release_logs
         self._logs = None if folder is None else ReleaseLogShelf(folder, book.epochs_domain)
@@ -68,7 +70,7 @@ class DashboardProcess:
         self._indexer = Indexer(source, self._writer, book.deploy_block, SystemClock(), trees, settings.db.check_history)
 
     def app(self) -> FastAPI:
-        """Pages and API."""
+        """Returns the web application with pages and API."""
         site = DashboardSite(
             self._pages,
             contract_titles(self._network),
@@ -82,7 +84,7 @@ class DashboardProcess:
         return build_app(site, self._settings.api)
 
     def run(self) -> int:
-        """Serves and indexes until `stop`; the exit code."""
+        """Serves and indexes until the `stop` event is set. Returns the exit code."""
         metrics.CONFIG_INFO.labels(network=str(self._network.chain_id), role="dashboard", strategy="").set(1)
         with serve_metrics(self._settings.metrics, Actor.DASHBOARD, self.readiness), HttpThread(self.app(), self._settings):
             jobs = [PeriodicJob("self_check", self.check, float(self._settings.db.check_s))]
@@ -90,7 +92,8 @@ class DashboardProcess:
             return run_ticks(self.tick, self._settings.chain.poll_s, self._stop, name="index", jobs=jobs)
 
     def tick(self) -> None:
-        """Follows the chain to its head, as far as a tick goes."""
+        """Indexes new blocks up to the head of the chain, in at most `STEPS_PER_TICK` steps. If blocks were rolled back, it also
+        compares the index with the contracts."""
         rolled_back = 0
         for _ in range(STEPS_PER_TICK):
             done = self._indexer.step()
@@ -107,7 +110,8 @@ class DashboardProcess:
             self.check()
 
     def check(self) -> None:
-        """Compares the index with the contracts, and notes what differs."""
+        """Compares the index with the contracts at the newest indexed block. Records the differences in the index, the metrics,
+        the log and the readiness report."""
         with self._reader.snapshot() as index:
             at = index.state()
             if at.number < 0:
@@ -125,7 +129,8 @@ class DashboardProcess:
 
 
 class HttpThread:
-    """Context in which uvicorn serves an application in a thread. `ConfigurationError` if the address cannot be used."""
+    """Context manager that serves an application with uvicorn in a thread. Entering it raises `ConfigurationError` if the
+    address cannot be used."""
 
     def __init__(self, app: FastAPI, settings: DashboardSettings) -> None:
         logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
@@ -165,11 +170,12 @@ class HttpThread:
 
 
 def book_digest(book: Network) -> str:
-    """Names the contracts of a network: what the address book may gain later is not in it."""
+    """Returns a digest of a network's contract addresses and its first block. It does not cover fields that an address book may
+    gain later."""
     return hex0x(sha256(encode(book.addresses) + book.deploy_block.to_bytes(8, "big")))
 
 
 def contract_titles(network: Network) -> dict[str, str]:
-    """Addresses of the contracts by their names."""
+    """Returns the addresses of the contracts by name. Names are in the form of the contracts, for example `StakeVault`."""
     addresses = asdict(network.addresses).items()
     return {"".join(word.capitalize() for word in name.split("_")): str(at) for name, at in addresses}

@@ -1,7 +1,7 @@
-"""The second backend, in a separate process for each check, without keys and sockets.
+"""The second backend, which runs in a separate process for each check, without keys and sockets.
 
-The second backend's library is large and not this project's, so a process that opens envelopes does not load it. Its process gets
-one request and one answer over a stream and returns one code.
+The library of the second backend is large and from outside this project, so a process that opens envelopes does not load it. The
+separate process gets one request and one answer over a stream, and returns one code.
 """
 
 import functools
@@ -29,7 +29,8 @@ class SecondBackend(Protocol):
     """An engine that can check an answer with a second backend."""
 
     def concur(self, request: Request, output: Output, out_hash: Digest) -> None:
-        """Returns if a second backend passes the vectors and gives this very answer; else raises `CannotExecute`."""
+        """Returns normally if a second backend passes the known-answer vectors and computes exactly this answer. Raises
+        `CannotExecute` otherwise."""
         ...
 
 
@@ -37,13 +38,13 @@ class TwoBackendEngine(JudgingEngine, SecondBackend, Protocol):
     """An engine whose second backend can run in another process."""
 
     def vectors(self) -> Digest:
-        """Runs the profile's vectors; `NotExact` names what differs."""
+        """Runs the known-answer vectors of the arithmetic profile. Raises `NotExact` with the differing vector."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CrossCheckRequest:
-    """An answer that differs from the one that an operator signed."""
+    """A request, and an answer that differs from the answer that the operator signed."""
 
     request: Request = field(repr=False)
     output: Output = field(repr=False)
@@ -52,26 +53,26 @@ class CrossCheckRequest:
 
 @dataclass(frozen=True, slots=True)
 class CrossCheckResult:
-    """Result of the second backend for this answer."""
+    """The second backend's result for this answer."""
 
     reason: U8
-    """0 if it gives the same answer; otherwise the `CannotReason`."""
+    """0 if the second backend computes the same answer, otherwise the `CannotReason`."""
 
 
 class OpenedBackend(NamedTuple):
-    """An engine for one check."""
+    """An engine for one check, as its process opened it."""
 
     engine: SecondBackend
-    """The engine."""
+    """The engine with its second backend."""
     unfenced: tuple[str, ...]
-    """Names of the fences that do not hold around the engine's process."""
+    """Names of the fences (`bytewise.tee.confinement`) that are missing around the engine's process."""
 
 
 class CrossCheck:
-    """Starts the process of the second backend before there is a job, and sends it the checks.
+    """The process of the second backend, which starts before the first job and gets the checks.
 
-    `preload` runs in that process and names fences that do not hold. `open_engine` runs in a new process for each check, which
-    has `limit_s` seconds once it is asked.
+    `preload` runs in that process and returns the names of missing fences. `open_engine` runs in a new process for each check,
+    which has `limit_s` seconds once it gets the check.
     """
 
     def __init__(self, open_engine: Callable[[], OpenedBackend], preload: Callable[[], tuple[str, ...]], limit_s: int) -> None:
@@ -79,17 +80,19 @@ class CrossCheck:
         self._line, theirs = socket.socketpair()
         with theirs:
             self.process = ForkedProcess(lambda: self._serve(theirs))
-            """The process. It lives as long as the enclave; the kernel ends it with its parent."""
+            """Process of the second backend. It lives as long as the enclave, because the kernel ends it together with its
+            parent."""
 
     def ready(self) -> ProcessReady:
-        """Waits, once, until the process accepts checks; `TryAgain` if it ends instead or takes too long."""
+        """Waits until the process accepts checks. It may be called once. Raises `TryAgain` if the process ends instead or takes
+        too long."""
         self._line.settimeout(OPENING_LIMIT_S)
         ready: ProcessReady = frames.receive(self._line, ProcessReady)
         return ready
 
     def verify(self, request: Request, truth: Generated) -> None:
-        """Returns if the second backend gives the same answer. `CannotExecute` if it gives another one; `TryAgain` if it gives
-        none, which decides nothing."""
+        """Returns normally if the second backend computes the same answer. Raises `CannotExecute` if it computes another answer,
+        and `TryAgain` if it returns none, which decides nothing."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.settimeout(self._limit_s)
@@ -141,21 +144,22 @@ class CrossCheck:
 
 
 class CrossCheckedEngine:
-    """A `JudgingEngine` that confirms its convictions with a second backend."""
+    """A `JudgingEngine` that confirms each result against an operator with a second backend."""
 
     def __init__(self, engine: TwoBackendEngine, cross_check: CrossCheck) -> None:
         self._engine, self._cross_check = engine, cross_check
 
     def generate(self, request: Request) -> Generated:
-        """As in the wrapped engine."""
+        """Computes an answer with the wrapped engine."""
         return self._engine.generate(request)
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
-        """As in the wrapped engine."""
+        """Verifies a claimed answer with the wrapped engine."""
         return self._engine.verify(request, claimed, out_hash)
 
     def confirm(self, request: Request, verification: Verification) -> Verification:
-        """Returns the verification once this machine passed its vectors again and a second backend gave the same answer."""
+        """Returns the verification if it agrees with the claim. Otherwise this machine must first pass its vectors again and a
+        second backend must compute the same answer. Raises `CannotExecute` if one of them fails."""
         if verification.divergence is None:
             return verification
         try:

@@ -1,5 +1,5 @@
-"""Failure reports of the enclave's processes: they contain class, rule and place, and never values, which a traceback would
-show."""
+"""Failure reports of the enclave's processes. They contain class, rule and place of an error, but no values, because values can
+be plaintext."""
 
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +11,8 @@ from enclave.import_blocker import ImportBlocked
 
 
 def report_failure(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Writes one log line; also serves as `sys.excepthook`. A traceback shows values, and values here can be plaintext."""
+    """Writes one log line about an error. It is also used as `sys.excepthook`, because a traceback would show values, and values
+    here can be plaintext."""
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     where = "" if trace is None else f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"

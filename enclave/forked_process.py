@@ -18,21 +18,22 @@ OPENING_LIMIT_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class ProcessReady:
-    """Sent by the process when it waits for its task."""
+    """Message that the process sends to its parent when it waits for its task."""
 
     unfenced: tuple[str, ...]
-    """Names of the fences that do not hold around it."""
+    """Names of the fences, the limits of `bytewise.tee.confinement`, that are missing around the process."""
 
 
 class ForkedProcess:
     """Handle of a forked process in its parent. The parent must have no threads whose locks the task would need."""
 
     def __init__(self, work: Callable[[], None]) -> None:
-        """Starts `work` in the process. An error of `work` is logged, and its exit code is then `Exit.INTERNAL`."""
+        """Starts `work` in the new process. If `work` raises an error, the process logs it and ends with exit code
+        `Exit.INTERNAL`."""
         parent = os.getpid()
         # A pipe ends with the last process that can write to it. A pidfd would show the same, but some sandboxes forbid it.
         self.descriptor, living = os.pipe()
-        """End of a pipe that is readable once the process, and all processes that it started, have ended."""
+        """Read end of a pipe. It becomes readable once the process and all processes that it started have ended."""
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self.descriptor)
@@ -40,16 +41,17 @@ class ForkedProcess:
         os.close(living)
 
     def has_ended(self, within_s: float = 0) -> bool:
-        """Whether the process has ended, or ends within so many seconds."""
+        """Returns whether the process has ended. Waits up to `within_s` seconds for its end."""
         return bool(select.select([self.descriptor], [], [], within_s)[0])
 
     def kill(self) -> None:
-        """Kills the process at once."""
+        """Kills the process, unless it has ended."""
         if not self.has_ended():
             os.kill(self.pid, signal.SIGKILL)
 
     def reap(self) -> int:
-        """Waits for the end of the process and returns its exit code; if a signal ended it, minus the signal's number."""
+        """Waits for the end of the process and returns its exit code. If a signal ended it, returns the negative number of the
+        signal."""
         _, status = os.waitpid(self.pid, 0)
         os.close(self.descriptor)
         return os.waitstatus_to_exitcode(status)

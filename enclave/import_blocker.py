@@ -1,7 +1,8 @@
-"""Keeps HTTP and hub clients out of the enclave.
+"""Keeps HTTP clients and clients of model hubs out of the enclave.
 
-`torch` and `transformers` import names of such clients when they load, for models from a hub. They get stubs that have those
-names and refuse to be used. Any other use of a client raises an error that names it (ADR-047).
+`torch` and `transformers` import names from such clients when they load, although the enclave loads no model from a hub. They get
+stub modules that have these names but raise an error when a name is used. Any other import of a client raises an error that names
+the client (ADR-047).
 """
 
 import importlib
@@ -17,10 +18,11 @@ HUB = "huggingface_hub"
 BLOCKED = frozenset({
     "aiohttp", "hf_xet", "http.client", "httpcore", "httpcore2", "httpx", "httpx2", HUB, "requests", "urllib.request", "urllib3",
 })  # fmt: skip
-"""Modules that this process cannot load, with all their submodules."""
+"""Modules that this process cannot load, with all their submodules except `ALLOWED`."""
 
 ALLOWED = frozenset({f"{HUB}.constants", f"{HUB}.dataclasses", f"{HUB}.errors"})
-"""Allowed submodules of blocked modules: they are no clients. transformers' configurations validate themselves with them."""
+"""Submodules of blocked modules that may be loaded, because they are no clients. The configurations of transformers use them to
+check themselves."""
 
 _ERRORS = (
     "EntryNotFoundError", "GatedRepoError", "HfHubHTTPError", "LocalEntryNotFoundError", "OfflineModeIsEnabled",
@@ -36,23 +38,24 @@ _UNUSED: dict[str, Sequence[str]] = {
     f"{HUB}.utils": ("build_hf_headers", "get_session", "hf_raise_for_status"),
     f"{HUB}.file_download": (),
 }  # fmt: skip
-"""Names that each stub has. Using one raises an error."""
+"""Names that each stub module has. Using such a name raises an error."""
 
 
 class ImportBlocked(ImportError):
-    """A module needs a client without a stub, or a name that the stub does not have."""
+    """Raised when a module needs a client that has no stub, or a name that the stub does not have."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} is blocked in the enclave")
 
 
 class _StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the stub of each client before any other finder finds the client."""
+    """Import finder that finds the stub of each client before any other finder finds the client itself."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """The stub of a blocked module; None for other modules, so that other finders handle them."""
+        """Returns the import specification of the stub for a blocked module. Returns None for other modules, so that other
+        finders handle them."""
         if name in ALLOWED or not {name, name.split(".")[0]} & BLOCKED:
             return None
         spec = importlib.machinery.ModuleSpec(name, self)
@@ -63,7 +66,7 @@ class _StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return spec
 
     def exec_module(self, module: ModuleType) -> None:
-        """Fills the stub; `ImportBlocked` for a client without a stub."""
+        """Fills the stub module with its names. Raises `ImportBlocked` for a client without a stub."""
         name = module.__name__
         if name not in _UNUSED:
             raise ImportBlocked(name)
@@ -84,7 +87,7 @@ def _rest(module: str) -> Callable[[str], object]:
 
 
 def _unused(whole: str) -> type:
-    """A class that can appear in a type or an `except` clause and cannot be called."""
+    """Returns a class that can appear in a type or an `except` clause, but raises `ImportBlocked` when it is called."""
 
     def refuse(_kind: type, *_: object, **__: object) -> NoReturn:
         raise ImportBlocked(whole)
@@ -93,7 +96,7 @@ def _unused(whole: str) -> type:
 
 
 def _used(module: str) -> dict[str, object]:
-    """Names that libraries use after the import, with a meaning for a machine without a hub."""
+    """Returns the names that libraries use after the import, with values that fit a machine without a hub."""
     if module == "httpx2":
         return {"HTTPError": type("HTTPError", (Exception,), {})}
     if module == HUB:
@@ -108,7 +111,7 @@ def _used(module: str) -> dict[str, object]:
 
 
 def block_imports() -> None:
-    """Blocks the clients from now on; `ImportBlocked` names one that is already loaded."""
+    """Blocks the clients from now on. Raises `ImportBlocked` if a client is already loaded."""
     here = sorted(BLOCKED & set(sys.modules))
     if here:
         raise ImportBlocked(f"{here[0]}, which is loaded already,")

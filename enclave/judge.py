@@ -1,6 +1,7 @@
-"""The vote function, cases 2 to 5 of design section 9: the vote of a seat about a receipt whose bytes are available.
+"""The vote function, cases 2 to 5 of design section 9: it finds the vote of a seat about a receipt whose bytes are available.
 
-The duty process handles case 1 (no bytes). The order is part of the protocol: the first case that applies is the vote.
+The duty process handles case 1, in which the bytes are missing. The order of the cases is part of the protocol: the first case
+that applies is the vote.
 """
 
 from typing import NamedTuple, Protocol
@@ -23,7 +24,8 @@ from bytewise.protocol.units import ZERO_DIGEST, Digest
 
 
 class JobOutcome(NamedTuple):
-    """The seat's finding, and the number of teacher-forced passes for it."""
+    """The seat's finding, and the number of verification passes of the engine that it took. Digests are zero unless the request
+    was executed."""
 
     outcome: Outcome
     code: int = 0
@@ -34,15 +36,16 @@ class JobOutcome(NamedTuple):
 
 
 class JudgingEngine(Engine, Protocol):
-    """An engine that can reproduce a divergence on a second backend."""
+    """An engine that can check a divergence with a second backend."""
 
     def confirm(self, request: Request, verification: Verification) -> Verification:
-        """Returns the verification once a second backend agrees with it; `CannotExecute` if it does not."""
+        """Returns the verification if a second backend agrees with it. Raises `CannotExecute` if it does not."""
         ...
 
 
 def verify_job(job: RunJob, chain_id: int) -> Digest:
-    """Receipt id of a consistent job for this chain; otherwise a `Fault` of the duty process that sent it."""
+    """Checks that a job is consistent and for this chain, and returns its receipt id. Raises a `Fault` of the duty process that
+    sent the job otherwise."""
     if job.contracts.chain_id != chain_id:
         raise ForeignChain(job.contracts.chain_id, chain_id)
     identifier = receipt_id(Domain(job.contracts.chain_id, job.contracts.anchor), job.receipt)
@@ -68,9 +71,10 @@ def judge_job(
     job: RunJob, identifier: Digest, keys: KeySource, transport_secret: bytes, engine: JudgingEngine, model_id: Digest,
     profile: str = PROFILE_EXACT_1,
 ) -> JobOutcome:  # fmt: skip
-    """The outcome of a verified job, by an engine of artifact `model_id` and that profile.
+    """Judges a verified job with the engine, and returns the outcome.
 
-    Other errors than those of the vote function are raised; they lead to no vote.
+    The engine runs the artifact `model_id` under the arithmetic profile `profile`. Errors that are no outcome of the vote
+    function are raised, and lead to no vote.
     """
     try:
         plaintext = keys.open(job, transport_secret)

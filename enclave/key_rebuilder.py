@@ -1,10 +1,10 @@
 """The process that rebuilds a key (ADR-038). It is forked from a job's process before the job arrives, and ends after one
 envelope.
 
-It asks the shards itself, with its own transport key. The job's process, which reads the plaintext, therefore never has the
-shares, nor the secret that opens sealed answers of shards. It knows only the public half of the key and the padded plaintext.
-After this process ended, sealed answers to its transport key can no longer be opened. For an epoch of partials, this process
-gives its secret to the job's process instead.
+This process asks the shards itself, with its own transport key. The job's process reads the plaintext. It never has the shares,
+and never the secret that opens sealed answers of shards. It gets only the public half of the transport key and the padded
+plaintext. Once this process has ended, nobody can open answers that were sealed to its transport key. For an epoch of partials,
+this process gives its secret to the job's process instead.
 """
 
 import os
@@ -28,44 +28,44 @@ from enclave.shard_dialer import ShardDialer
 
 @dataclass(frozen=True, slots=True)
 class RebuilderReady:
-    """The child sends this when it accepts a request."""
+    """Message of the child process that it accepts a request."""
 
     unfenced: tuple[str, ...]
-    """Names of the fences that do not hold around it."""
+    """Names of the fences, the limits of `bytewise.tee.confinement`, that are missing around the child."""
     transport_key: Blob
     """Public half of the job's transport key."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildRequest:
-    """The one envelope to open. The job socket's connection follows, over which streams to shards arrive."""
+    """Request to open one envelope. After it the child gets the job socket's connection, over which streams to shards arrive."""
 
     job: RunJob
-    """The job of the envelope."""
+    """The job that contains the envelope."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransportSecret:
-    """The answer for an epoch whose key is not rebuilt."""
+    """Answer of the child for an epoch whose key is not rebuilt."""
 
     transport_secret: Blob = field(repr=False)
-    """The secret, for the process that asks the epoch's shards for partials."""
+    """Secret half of the transport key, for the process that asks the epoch's shards for partials."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildResult:
-    """The outcome of opening the envelope."""
+    """Answer of the child after it tried to open the envelope."""
 
     plaintext: Blob | None = field(repr=False)
-    """Padded plaintext; null after an error."""
+    """Padded plaintext, or None after an error."""
     error: str
-    """Class of the error; empty without one."""
+    """Class of the error, or an empty text if there was none."""
     values: tuple[str, ...]
-    """Values of that error."""
+    """Values of the error."""
 
 
 class KeyRebuilder:
-    """Implements `bytewise.ports.KeySource` in a job's process, for one job.
+    """The key source of a job's process, which opens the envelope of that job. Implements `bytewise.ports.KeySource`.
 
     A child process owns the transport key. If the epoch's key has to be rebuilt, the child rebuilds it and opens the envelope.
     """
@@ -74,8 +74,8 @@ class KeyRebuilder:
         self, otherwise: KeySource, shard_dialer: ShardDialer, open_source: Callable[[ShardDialer], KeySource],
         fence: Callable[[], tuple[str, ...]],
     ) -> None:  # fmt: skip
-        """`otherwise` opens envelopes whose key is not rebuilt. In the child, `fence` runs first and returns the fences that it
-        could not set up, and `open_source` makes the key source that rebuilds."""
+        """`otherwise` opens envelopes whose key is not rebuilt. In the child, `fence` runs first and returns the names of the
+        fences that it could not set up. Then `open_source` makes the key source that rebuilds keys."""
         self._otherwise, self._switchboard = otherwise, shard_dialer
         self._line, theirs = socket.socketpair()
         self._public = Blob(b"")
@@ -83,23 +83,26 @@ class KeyRebuilder:
             self._process = ForkedProcess(lambda: self._serve(theirs, open_source, fence))
 
     def ready(self) -> ProcessReady:
-        """Waits, once, until the child accepts requests; `TryAgain` if it ended instead."""
+        """Waits until the child accepts requests. It may be called once. Raises `TryAgain` if the child ended instead."""
         born: RebuilderReady = frames.receive(self._line, RebuilderReady)
         self._public = born.transport_key
         return ProcessReady(born.unfenced)
 
     @property
     def pid(self) -> int:
-        """Process id of the child, which the job's process may end."""
+        """Process id of the child. The fences of the job's process let it kill this process."""
         return self._process.pid
 
     def transport(self) -> tuple[bytes, Blob]:
-        """No secret, and the public half of the child's transport key, once the child is ready."""
+        """Returns an empty secret, and the public half of the child's transport key. The child must be ready."""
         return b"", self._public
 
     def open(self, job: RunJob, transport_secret: bytes) -> bytes:
-        """As `KeySource.open`, with the child's secret instead of `transport_secret`, which is empty. `TryAgain` if the child
-        ends without an answer. The child is gone when this returns, and before another source is asked."""
+        """Returns the plaintext of the job's envelope. `transport_secret` is ignored, because the child has the secret.
+
+        Raises `TryAgain` if the child ends without an answer. The child has ended when this returns, and before another key
+        source is asked.
+        """
         try:
             answer = self._answer(job)
         finally:
@@ -111,7 +114,7 @@ class KeyRebuilder:
         return answer.plaintext
 
     def close(self) -> None:
-        """Kills the child at any point of its work, and waits for its end."""
+        """Kills the child, whatever it does, and waits for its end."""
         self._process.kill()
         self._process.reap()
         self._line.close()

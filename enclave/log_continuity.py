@@ -1,9 +1,11 @@
-"""Checks that the release records which an enclave received from one shard are of one log, in order.
+"""Checks that the release records which an enclave received from one shard belong to one log, in order.
 
-A shard signs a release record before it answers, with its index in the log and the digest of the record before it. An enclave
-that serves many jobs notices when a shard uses an index twice, goes back, or names a wrong previous record. The shard's log was
-then cut off or exists twice, and its partial is not used. The process of a job sends only signed records to the next process,
-because untrusted input may have taken it over.
+A shard signs a release record before it answers. The record has its index in the log and the digest of the record before it. So
+an enclave that serves many jobs notices when a shard uses an index twice, goes back, or names a wrong previous record. Then the
+shard's log was cut off or exists twice, and the enclave does not use its partial.
+
+The process of a job sends only signed records to the supervisor for later processes, because untrusted input may have taken over
+the process.
 """
 
 import threading
@@ -19,12 +21,12 @@ from bytewise.protocol.units import Address, Blob, Digest
 
 @dataclass(frozen=True, slots=True)
 class RecordedRelease:
-    """A release record with the data that prove its shard's signature."""
+    """A release record with everything that proves the shard's signature."""
 
     chain_id: int
     """Chain id of the network."""
     key_epochs: Address
-    """The `KeyEpochs` contract for which it is signed."""
+    """Address of the contract `KeyEpochs` for which the record is signed."""
     record: Release
     """The record."""
     signature: Blob
@@ -41,20 +43,20 @@ LogKey = tuple[Domain, Address, int]
 
 
 class LogContinuity:
-    """The newest record of each shard in each epoch. Thread-safe; forgets at the end of the process."""
+    """The newest record of each shard in each epoch. It is thread-safe, and is lost at the end of the process."""
 
     def __init__(self, on_kept: Callable[[RecordedRelease], None] = lambda _: None, known: "LogContinuity | None" = None) -> None:
-        """`on_kept` is called with each release that `keep` accepts; `known` is the continuity that this process was forked
-        with."""
+        """The object calls `on_kept` with each release that `keep` accepts. `known` has the records that were known when this
+        process was forked."""
         self._on_kept = on_kept
         self._heads: dict[LogKey, LogHead] = {} if known is None else known.heads()
         self._lock = threading.Lock()
 
     def keep(self, index: int, release: RecordedRelease, digest: Digest) -> Release:
-        """Returns the record of shard `index` if it continues the log of the earlier ones; else raises `ReleaseNotRecorded`.
+        """Returns the record of shard `index` if it continues the log of the earlier records.
 
-        `digest` is that of the record, whose signature the caller verified. Records of other enclaves may lie between two of this
-        enclave.
+        Raises `ReleaseNotRecorded` otherwise. `digest` is the digest of the record, whose signature the caller has verified.
+        Between two records for this enclave, the log may have records for other enclaves.
         """
         record, key = release.record, _log_key(release)
         with self._lock:
@@ -70,9 +72,9 @@ class LogContinuity:
         return record
 
     def learn(self, release: RecordedRelease) -> None:
-        """Adds a release that another process of this enclave received; `BadSignature` unless its shard signed it.
+        """Adds a release that another process of this enclave received. Raises `BadSignature` if the shard did not sign it.
 
-        A release older than the known one changes nothing.
+        A release that is older than the known one changes nothing.
         """
         record, key = release.record, _log_key(release)
         digest = typed_digest(release.domain, record)
@@ -83,7 +85,7 @@ class LogContinuity:
                 self._heads[key] = LogHead(digest, record.index + 1)
 
     def heads(self) -> dict[LogKey, LogHead]:
-        """Heads of all known logs."""
+        """Returns the heads of all known logs."""
         with self._lock:
             return dict(self._heads)
 

@@ -1,9 +1,9 @@
-"""The enclave's side of a release: asks t shards at once over attested channels, verifies their answers, combines them, opens the
-envelope.
+"""The enclave's side of a release. It asks as many shards as the threshold requires at once over attested channels, verifies and
+combines their answers, and opens the envelope.
 
 The enclave trusts no answer. A release record must be signed, name the ticket and fit the shard's earlier records
-(`enclave.log_continuity`). A partial or share must have a valid proof. A shard that lies or fails is reported to `on_failure`,
-and another one is asked instead.
+(`enclave.log_continuity`). A partial or share must have a valid proof. If a shard lies or fails, the enclave reports it to
+`on_failure` and asks another shard instead.
 """
 
 import os
@@ -68,21 +68,21 @@ from enclave.log_continuity import LogContinuity, RecordedRelease
 
 @dataclass(frozen=True, slots=True)
 class ShardAnswer:
-    """The verified answer of one shard for one envelope; never printed."""
+    """The verified answer of one shard for one envelope. It is secret and never printed."""
 
     point: EccPoint | None = field(default=None, repr=False)
-    """Its partial; None in an epoch whose key is rebuilt."""
+    """The shard's partial, or None in an epoch whose key is rebuilt."""
     share: int | None = field(default=None, repr=False)
-    """Its share of the PSK, in a hybrid epoch."""
+    """The shard's share of the pre-shared key (PSK) of a hybrid epoch's envelope, or None in other epochs."""
     of_key: bytearray | None = field(default=None, repr=False)
-    """Its share of the key, in an epoch whose key is rebuilt."""
+    """The shard's share of the key in an epoch whose key is rebuilt, or None in other epochs."""
 
 
 def open_answer(
     job: RunJob, ticket_hash: Digest, envelope: Envelope, shard: ShardRecord, sealed: bytes, to: TransportKey
 ) -> ShardAnswer:
-    """Opens and verifies an answer that a shard sealed to the job's transport key. A `Fault`, usually `ShardLied`, names the
-    flaw."""
+    """Opens and verifies an answer that a shard sealed to the job's transport key. Raises a `Fault`, usually `ShardLied`, that
+    names the flaw."""
     receipt, key = job.ticket.receipt_id, decode_point(shard.verification_key)
     names = shard.address, receipt, ticket_hash, job.ticket.key_epoch
     if is_rebuilt(job.ticket.key_epoch):
@@ -97,7 +97,8 @@ def open_answer(
 
 
 def shared_point(answers: Mapping[int, ShardAnswer], envelope: Envelope) -> EccPoint:
-    """x·R for the epoch's private key x and the envelope's ephemeral point R, from t answers. Erases shares of x."""
+    """Computes x·R from the answers of t shards, where x is the epoch's private key and R the envelope's ephemeral point. Erases
+    shares of x in the answers."""
     shares = {index: piece.of_key for index, piece in answers.items() if piece.of_key is not None}
     if shares:
         return reconstruction.multiply_by_key(decode_point(envelope.enc), shares)
@@ -105,26 +106,26 @@ def shared_point(answers: Mapping[int, ShardAnswer], envelope: Envelope) -> EccP
 
 
 def erase_answers(answers: Iterable[ShardAnswer]) -> None:
-    """Erases the shares of the key in these answers."""
+    """Erases the shares of the key in these answers from memory."""
     erase(*(piece.of_key for piece in answers if piece.of_key is not None))
 
 
 def envelope_context(job: RunJob) -> EnvelopeContext:
-    """The context of a job's envelope."""
+    """Returns the context to which a job's envelope is bound."""
     return EnvelopeContext(seal_context(anchor_domain(job.contracts), job.receipt), job.receipt.key_epoch)
 
 
 MAX_REPLY_BYTES = 64 * 1024
-"""Largest reply; a release answer has about 2 KB."""
+"""Largest reply of a shard in bytes. A release answer has about 2 KB."""
 
 _MAX_REPLY_MARKS = 64
-"""Most brackets, commas and backslashes of a reply; it has some 20."""
+"""Most brackets, commas and backslashes in a reply. A usual reply has some 20."""
 
 
 def open_channel(shard: ShardRecord, end: ChannelEndpoint, transport_key: Blob, timeout_s: float, dial: Dial = dial) -> Channel:
-    """Opens the channel to a shard, for a partial that is sealed to `transport_key`.
+    """Opens the attested channel to a shard, for a partial that is sealed to `transport_key`.
 
-    `TryAgain` if the shard cannot be reached; else errors as of `connect`.
+    Raises `TryAgain` if the shard cannot be reached, and the errors of `bytewise.tee.channel.connect`.
     """
     try:
         stream = dial(shard, timeout_s)
@@ -134,8 +135,8 @@ def open_channel(shard: ShardRecord, end: ChannelEndpoint, transport_key: Blob, 
 
 
 def request_release(channel: Channel, shard: ShardRecord, request: ReleaseRequest, timeout_s: float) -> ReleaseAnswer:
-    """The shard's answer, not yet verified. `ShardRefused` has the shard's rule; `TryAgain` if the shard asks to be asked
-    again."""
+    """Sends the request and returns the shard's answer, which is not verified yet. Raises `ShardRefused` with the shard's rule,
+    or `TryAgain` if the shard says that the enclave should ask again."""
     channel.send(encode(request), timeout_s)
     reply = decode(ReleaseReply, channel.receive(MAX_REPLY_BYTES, timeout_s), _MAX_REPLY_MARKS)
     if reply.answer is None:
@@ -151,19 +152,20 @@ def _refused(shard: ShardRecord, refusal: ShardRefusal) -> BytewiseError:
 
 
 TIMEOUT_S = 10.0
-"""Seconds for a connection, for both ends' evidence, and for an answer each. A shard needs about 30 ms for one, plus its chain
-reads."""
+"""Seconds for each of three steps: the connection, the evidence of both ends, and the answer. A shard needs about 30 ms for an
+answer, plus its reads of the chain."""
 ATTEMPTS = 6
-"""Number of rounds over the shards that gave nothing but ask to be asked again, since their chain view can be a block behind."""
+"""Most rounds for one envelope. The first round asks the shards. Each further round asks those again that gave nothing but may
+answer later, because their view of the chain can be a block behind."""
 PAUSE_S = 0.5
-"""Seconds between rounds: half a block of the devnet."""
+"""Seconds between two rounds: half a block of the devnet."""
 
 FailureHandler = Callable[[int, BytewiseError], None]
-"""Function that is called with the index of a shard and the reason why it gave no partial."""
+"""Function that gets the index of a shard and the reason why it gave no partial."""
 
 
 def log_failure(index: int, error: BytewiseError) -> None:
-    """The default `on_failure`: one log line that names the shard and the rule."""
+    """Writes one log line with the shard and the rule of the error. It is the default for `on_failure`."""
     telemetry.log("shard.failed", shard=index, error=type(error).__name__, rule=error.rule)
 
 
@@ -172,7 +174,8 @@ def _wait(seconds: float) -> bool:
 
 
 class ShardKeySource:
-    """Implements `bytewise.ports.KeySource`. `pause(seconds)` waits between attempts, `dial` opens a stream to a shard."""
+    """A key source that opens envelopes with partials from shards. Implements `bytewise.ports.KeySource`. `pause(seconds)` waits
+    between rounds, and `dial` opens a stream to a shard."""
 
     def __init__(
         self,
@@ -186,8 +189,8 @@ class ShardKeySource:
         rebuilds: bool = False,
         continuity: LogContinuity | None = None,
     ) -> None:
-        """`rebuilds`: whether this process rebuilds the keys of epochs that need it; such a process should end after one job.
-        `continuity`: the releases known so far; None if there are none."""
+        """`rebuilds` says whether this process rebuilds the keys of epochs that need it; such a process should end after one job.
+        `continuity` has the releases that are known so far, or is None if there are none."""
         self._rebuilds = rebuilds
         self._quoter = quoter
         self._dial = dial
@@ -199,9 +202,10 @@ class ShardKeySource:
         self._continuity = continuity or LogContinuity()
 
     def open(self, job: RunJob, transport_secret: bytes) -> bytes:
-        """Padded plaintext of the job's envelope; `EnvelopeProofBad` or `EnvelopeDoesNotOpen`, `NoKey` below the threshold.
+        """Returns the padded plaintext of the job's envelope.
 
-        `TicketRefused` for a job whose ticket, receipt and epoch record do not name one key epoch.
+        Raises `EnvelopeProofBad` or `EnvelopeDoesNotOpen` for a bad envelope, and `NoKey` if fewer shards than the threshold
+        answer. Raises `TicketRefused` if ticket, receipt and epoch record do not name the same key epoch.
         """
         envelope = verify_receipt_envelope(anchor_domain(job.contracts), job.receipt, job.envelope)
         hybrid.verify_part_count(envelope, job.epoch, job.ticket.receipt_id)
@@ -237,7 +241,7 @@ class ShardKeySource:
         return psk
 
     def _collect(self, query: "ReleaseQuery", answers: dict[int, ShardAnswer], failures: dict[int, BytewiseError]) -> None:
-        """Fills `answers` with those of t shards; `NoKey` if fewer answer."""
+        """Fills `answers` with the answers of as many shards as the threshold requires. Raises `NoKey` if fewer shards answer."""
         job = query.job
         for attempt in range(self._attempts):
             if attempt:
@@ -256,7 +260,7 @@ class ShardKeySource:
         raise NoKey(len(answers), job.epoch.threshold, reasons)
 
     def _round(self, query: "ReleaseQuery", answers: dict[int, ShardAnswer], failures: dict[int, BytewiseError]) -> None:
-        """Asks at once as many shards as answers are missing, and one more for each failure, so that no more shards than needed
+        """Asks at once as many shards as answers are missing, and one more shard for each failure. So no more shards than needed
         release."""
         epoch = query.job.epoch
         waiting = iter([each for each in epoch.shards if _may_ask(each, answers, failures)])
@@ -285,10 +289,10 @@ class ShardKeySource:
 
 
 class ReleaseQuery:
-    """The data of a request that are the same for all shards of one job; never printed."""
+    """The data of a release request that are the same for all shards of one job. They are secret and never printed."""
 
     def __init__(self, job: RunJob, envelope: Envelope, transport_secret: bytes) -> None:
-        """A `Fault` of the job for an invalid policy."""
+        """Prepares the request. Raises a `Fault` if the job's appraisal policy is invalid."""
         self.job = job
         self.envelope = envelope
         self.to = TransportKey(transport_secret, encode_point(GENERATOR * decode_scalar(transport_secret)))
@@ -300,11 +304,11 @@ class ReleaseQuery:
         self._standing = first_policy_state(decode(AppraisalPolicy, job.policy))
 
     def terms(self, shard: ShardRecord) -> PeerRequirements:
-        """Requirements for a shard: a program of the policy, with a signature of the shard's account, on this network, in this
-        epoch.
+        """Returns the requirements that a shard must prove: a program that the policy accepts, and a signature of the shard's
+        account, for this network and epoch.
 
-        The duty process provides the policy. A false policy opens nothing: a shard with another policy refuses the channel, and
-        an enclave tells a shard only public data.
+        The duty process provides the policy. A false policy opens nothing, because a shard with another policy refuses the
+        channel, and an enclave tells a shard only public data.
         """
         job = self.job
         return PeerRequirements(

@@ -1,4 +1,4 @@
-"""The job socket: a unix-domain stream that only the owner may open, one connection and one job at a time."""
+"""The job socket: a UNIX socket that only its owner may use, with one connection and one job at a time."""
 
 import os
 import socket
@@ -13,16 +13,16 @@ from bytewise.service import frames, telemetry
 from enclave.session import JobContext, Session
 
 MESSAGE_TIMEOUT_S = 30.0
-"""Seconds after which a local peer that stalls within a conversation is treated as gone."""
+"""Seconds after which a local client that stalls within a conversation counts as gone."""
 
 _POLL_S = 0.5
 _PATH_LIMIT = 107
-"""Most bytes of a socket path (unix(7): sun_path of 108 with its final zero)."""
+"""Most bytes of a socket path (unix(7): `sun_path` has 108 bytes with its final zero)."""
 _CREDENTIALS = struct.Struct("3i")
 
 
 def listen(path: Path) -> socket.socket:
-    """A listening socket at `path`, mode 0600. A socket file left by a dead process is replaced."""
+    """Returns a listening socket at `path` with mode 0600. Replaces a socket file that an ended process left."""
     if len(os.fsencode(path)) > _PATH_LIMIT:
         raise ConfigurationError("socket", f"path is longer than {_PATH_LIMIT} bytes")
     if path.is_socket():
@@ -41,8 +41,8 @@ def listen(path: Path) -> socket.socket:
 
 
 def serve_one(server: socket.socket, context: JobContext, taken: Callable[[], None] = lambda: None) -> bool:
-    """One conversation with the owner, with a job or without. `taken` is called when it begins. Returns False if nobody
-    connected."""
+    """Has one conversation with the owner, with a job or without. Calls `taken` when the conversation begins. Returns False if
+    nobody connected, or another user did."""
     try:
         peer, _ = server.accept()
     except TimeoutError:

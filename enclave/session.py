@@ -23,7 +23,7 @@ from enclave.shard_dialer import ShardDialer
 
 
 class JobContext:
-    """The context that all jobs of one enclave process share."""
+    """The engine, keys and limits that all jobs of one enclave process share."""
 
     def __init__(
         self, engine: JudgingEngine, model_id: Digest, keys: KeySource, quoter: Quoter, chain_id: int,
@@ -31,10 +31,10 @@ class JobContext:
         unfenced: tuple[str, ...] = (), instance: Digest | None = None, limit_s: int = JOB_LIMIT_S,
         transport: Callable[[], tuple[bytes, Blob]] | None = None,
     ) -> None:  # fmt: skip
-        """`shard_dialer`: opens streams to shards for `keys`; it is given each conversation; None if `keys` need none.
-        `unfenced`: fences that do not hold around this process. `instance`: name of the enclave, which its processes share; None
-        draws one. `limit_s`: most seconds of one conversation. `transport`: secret and public half of a job's transport key, the
-        secret empty where only `keys` have it; None draws both here."""
+        """`shard_dialer` opens streams to shards for `keys`, over the connection of each conversation; it may be None. `unfenced`
+        names the fences that are missing around this process. `instance` is the name of the enclave, which all its processes
+        share; None draws one. `limit_s` is the most seconds of one conversation. `transport` returns secret and public half of a
+        job's transport key. The secret is empty if only `keys` has it. None draws both here."""
         self.engine = engine
         self.model_id = model_id
         self.keys = keys
@@ -49,13 +49,13 @@ class JobContext:
         self.transport = transport or partial(transport_keypair, rng)
 
     def status(self, nonce: Digest) -> EnclaveStatus:
-        """Status of this enclave, with evidence that binds a nonce. From it a host learns at once whether the measurement is
-        approved."""
+        """Returns the status of this enclave, with evidence that binds the nonce. The evidence shows a duty process at once
+        whether the measurement is approved."""
         return EnclaveStatus(self.model_id, self.limit_s, self.unfenced, self.quoter.quote(status_report_data(nonce)))
 
 
 class Session:
-    """One job: `prepare`, then `run`."""
+    """One job of the enclave. Call `prepare`, then `run`."""
 
     def __init__(self, context: JobContext, receipt_id: Digest) -> None:
         self._context = context
@@ -63,11 +63,12 @@ class Session:
         self._secret, self._public = context.transport()
 
     def prepare(self) -> Prepared:
-        """The fresh transport key of this job."""
+        """Returns the fresh transport key of this job, with the enclave's instance and limits."""
         return Prepared(self._context.instance, self._public, self._context.limit_s, self._context.unfenced)
 
     def run(self, job: RunJob) -> JobResult:
-        """The result of the prepared job, with its quote; a `Fault` if it is another job or inconsistent."""
+        """Judges the prepared job, and returns the result with its quote. Raises a `Fault` if this is another job or if it is
+        inconsistent."""
         identifier = verify_job(job, self._context.chain_id)
         for what, have, want in (
             ("receipt", identifier, self._receipt_id),

@@ -11,47 +11,47 @@ from bytewise.tee.quoters import verify_attestation
 
 @dataclass(frozen=True, slots=True)
 class EnclaveSettings:
-    """Settings of an enclave. It holds no key of an account and no address of a chain node."""
+    """Settings of an enclave. It has no key of an account and no address of a chain node."""
 
     artifact: Path
     """Folder of the converted model."""
     socket: Path
-    """Job socket, in the actor's own folder."""
+    """Path of the job socket, in the folder of the node whose jobs the enclave runs."""
     chain_id: int
-    """Chain id of the only chain whose jobs this enclave takes."""
+    """Chain id of the only chain whose jobs this enclave accepts."""
     evidence: EvidenceType
-    """Kind of evidence of this machine."""
+    """Kind of evidence that this machine gives."""
     platform_file: Path | None = None
     """Key file of the simulated platform (evidence `simulated` only)."""
     endorsements: Path | None = None
     """Folder of collateral or certificates that the machine's owner keeps current (evidence `tdx` and `snp`)."""
     insecure_accept_simulated: bool = False
-    """Allows evidence `simulated`; without this switch it is refused."""
+    """Whether evidence `simulated` is accepted. Without this switch it is refused."""
     threads: int = 1
     """Threads of the engine."""
     backend: str = ""
-    """Integer backend; empty: the fastest that passes its known-answer test."""
+    """Integer backend. If empty, the fastest one that passes its known-answer test is used."""
     environment_file: Path | None = None
-    """The registered Environment of this machine, canonical JSON; needed only by an artifact of profile `pinned-1`."""
+    """File with this machine's registered environment, as canonical JSON. Only an artifact of profile `pinned-1` needs it."""
     device: str = "cpu"
-    """Where the engine runs: `cpu` or `cuda`."""
+    """Device on which the engine runs: `cpu` or `cuda`."""
     cache_bytes: int = 0
-    """Most bytes for the keys and values of one job; 0: half of the memory of the machine or control group that the weights
-    leave."""
+    """Most bytes for the keys and values of one job. With 0, it is half of the memory of the machine or control group that the
+    weights leave free."""
     key_timeout_s: float = 10.0
-    """Timeout of one call to a key shard, in seconds."""
+    """Seconds for each step of a request to one key shard."""
     job_limit_s: int = JOB_LIMIT_S
-    """Seconds after which the process of a job is ended. The duty process learns this limit and waits as long."""
+    """Seconds after which the process of a job is killed. The duty process learns this limit and waits as long."""
     working_bytes: int = 4 * 2**30
-    """Bytes of address space of one job's process in addition to weights, libraries and `cache_bytes`."""
+    """Bytes of address space that one job's process gets in addition to weights, libraries and `cache_bytes`."""
     rebuild_keys: bool = False
-    """Whether to open envelopes of key epochs whose key is rebuilt from shares (ADR-038), each in its own process. If not, a seat
-    cannot open envelopes of such epochs."""
+    """Whether to open envelopes of rebuilt epochs (ADR-038), each key in its own process. If not, a seat cannot open such
+    envelopes."""
     require_fences: bool = False
-    """Whether the enclave refuses to start if a fence (`bytewise.tee.confinement`) cannot be set up. If not, the missing fence is
-    logged and reported."""
+    """Whether the enclave refuses to start if a fence (`bytewise.tee.confinement`) cannot be set up. If not, it logs and reports
+    the missing fence."""
     ready_file: Path | None = None
-    """File that the enclave writes once it accepts jobs, for the process that started it."""
+    """File that the enclave writes once it accepts jobs, to signal the process that started it."""
 
     def __post_init__(self) -> None:
         verify_attestation(self.evidence, self.platform_file, self.endorsements, self.insecure_accept_simulated, self.chain_id)

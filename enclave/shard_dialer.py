@@ -1,4 +1,4 @@
-"""Connections from an enclave to shards: the duty process at the other end of the job socket connects, and passes the stream to
+"""Connections from an enclave to shards. The duty process at the other end of the job socket connects, and passes the stream to
 the enclave.
 
 Only enclave and shard can read the content of the stream (`enclave.release_client`). The enclave needs no network.
@@ -13,15 +13,17 @@ from bytewise.service import frames
 
 
 class ShardDialer:
-    """Streams to shards for the current conversation. Several threads may dial; they are served one after the other."""
+    """The source of streams to shards for the present conversation. Several threads may call `dial`; they are served one after
+    the other."""
 
     def __init__(self) -> None:
         self.peer: socket.socket | None = None
-        """The job socket's connection. The code that serves the connection sets it."""
+        """Connection of the job socket. The code that serves the connection sets it."""
         self._turn = threading.Lock()
 
     def dial(self, shard: ShardRecord, timeout_s: float) -> socket.socket:
-        """A stream to a shard of the job's epoch; `TryAgain` if there is no job or the duty process could not connect."""
+        """Returns a stream to a shard of the job's epoch. Raises `TryAgain` if there is no job, or if the duty process could not
+        connect."""
         if self.peer is None:
             raise TryAgain(shard.channel, "no job is being served")
         with self._turn:

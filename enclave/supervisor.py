@@ -1,7 +1,8 @@
-"""Runs one process for each job. The supervisor never sees a job, and ends a process that takes too long.
+"""Runs one process for each job. The supervisor never sees a job, and kills a process that takes too long.
 
-It holds the verified weights and the job socket. Each process is forked from it, opens the engine, has one conversation and ends.
-Without the process of the second backend no seat could convict, so its end is the end of the enclave, which must be restarted.
+The supervisor keeps the verified weights and the job socket. It forks each process, which opens the engine, has one conversation
+and ends. Without the process of the second backend no seat could convict, so when that process ends, the enclave ends too and
+must be restarted.
 """
 
 import select
@@ -26,24 +27,24 @@ _POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class JobTaken:
-    """Message that a client connected, with a job or without. The time limit of the job begins."""
+    """Message of a process to the supervisor that a client connected, with a job or without. The time limit begins then."""
 
 
 class Supervisor:
-    """Keeps one process waiting or working until it is stopped."""
+    """The supervisor, which keeps one process that waits for a job or works on it, until it is stopped."""
 
     def __init__(
         self, listening: socket.socket, open_context: Callable[[socket.socket], JobContext], continuity: LogContinuity, limit_s:
         int, stop: threading.Event, on_ready: Callable[[ProcessReady], None], cross_check: ForkedProcess | None = None,
     ) -> None:  # fmt: skip
-        """`open_context` runs in each process and gets the process's connection to the supervisor. `on_ready` is called when the
-        first process waits for a job."""
+        """`open_context` runs in each process and gets the process's connection to the supervisor. The supervisor calls
+        `on_ready` when the first process waits for a job. `cross_check` is the process of the second backend, if there is one."""
         self._listening, self._open_context, self._continuity = listening, open_context, continuity
         self._limit_s, self._stop, self._on_ready, self._cross_check = limit_s, stop, on_ready, cross_check
         self._announced = False
 
     def run(self) -> int:
-        """Runs until it is stopped (exit code 0), or until a process fails by itself; then returns its exit code."""
+        """Runs until it is stopped, and then returns 0. If a process fails by itself, returns an exit code for that failure."""
         while not self._stop.is_set():
             code = self._run_one()
             if code:

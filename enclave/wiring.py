@@ -1,4 +1,5 @@
-"""Wires the enclave's processes: a supervisor with the verified weights, one process per job, one for cross-checks."""
+"""Connects the enclave's processes: a supervisor with the verified weights, one process for each job, and one for
+cross-checks."""
 
 import functools
 import gc
@@ -39,11 +40,12 @@ JOB_FILES = 256
 """Most open files of one job's process."""
 
 REBUILDER_BYTES = 2**30
-"""Bytes of address space that a key-rebuilding process gets in addition to its size at the fork: for an envelope, and threads."""
+"""Bytes of address space that a key-rebuilding process gets in addition to its size at the fork. Envelope and threads need
+them."""
 
 
 def run(settings: EnclaveSettings, fences: list[Fence]) -> int:
-    """Serves jobs until SIGTERM; returns the exit code. `fences` are those that are set up already."""
+    """Serves jobs until SIGTERM, and returns the exit code. `fences` has the results of the fences that were set up before."""
     stop = _stop_on_signals()
     loaded = verify_artifact(
         settings.artifact, _environment(settings), threads=settings.threads, backend=settings.backend, device=settings.device,
@@ -95,7 +97,7 @@ def _cross_check(settings: EnclaveSettings, loaded: Loaded) -> CrossCheck | None
 
 
 class _ProcessFactory:
-    """Makes the parts of job processes. Each method's docstring begins with the process in which it runs."""
+    """The factory of the parts of job processes. The docstring of each method begins with the process in which it runs."""
 
     def __init__(
         self, settings: EnclaveSettings, loaded: Loaded, quoter: Quoter, cross_check: CrossCheck | None, unfenced: tuple[str, ...]
@@ -107,7 +109,8 @@ class _ProcessFactory:
         self._instance = Digest(os.urandom(32))
 
     def context(self, line: socket.socket) -> JobContext:
-        """In a job's process: makes everything for one job, and sets up the fences that the supervisor cannot set up for it."""
+        """In a job's process: makes everything that one job needs, and sets up the fences that the supervisor cannot set up for
+        it."""
         shard_dialer = ShardDialer()
         # Before the engine has threads and this process may no longer fork.
         keys, unfenced = self._keys(line, shard_dialer)
@@ -130,7 +133,7 @@ class _ProcessFactory:
         )  # fmt: skip
 
     def _keys(self, line: socket.socket, shard_dialer: ShardDialer) -> tuple[KeySource, tuple[str, ...]]:
-        # In a job's process: the key source, and the names of fences that do not hold around the process that rebuilds keys.
+        # In a job's process: the key source, and the names of fences that are missing around the process that rebuilds keys.
         continuity = LogContinuity(lambda release: frames.send(line, release), self.continuity)
 
         def source(rebuilds: bool, board: ShardDialer) -> KeySource:
@@ -152,7 +155,8 @@ class _ProcessFactory:
         return _missing(confinement.deny_inspection(), *kept, alone, limits)
 
     def announce(self, ready: ProcessReady) -> None:
-        """In the supervisor, once the first process waits for a job."""
+        """In the supervisor: logs that the enclave has started, checks its fences and writes the ready file. It runs when the
+        first process waits for a job."""
         about = {"model": self._loaded.model_id, "evidence": self._settings.evidence.value, "unfenced": ready.unfenced}
         # An enclave reads no chain. Its evidence is valid for key epochs of this label only; shards refuse it for others.
         told = warning(SIMULATED if self._settings.evidence is EvidenceType.SIMULATED else HARDWARE)

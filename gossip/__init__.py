@@ -1,5 +1,6 @@
-"""Gossip between registered members: a process of its own, without account key, chain or database. Read `node`, then `admission`.
+"""Gossip between registered members. It runs in a separate process that has no account key, no chain access and no database.
 
-Only `gossip.node` imports trio and libp2p. All other modules need nothing but the standard library, because this package runs in
-an environment of its own (`make gossip-venv`), and duty processes import `gossip.handover`, `gossip.peers` and `gossip.messages`.
+Read `node` first, then `admission`. Only `gossip.node` imports trio and libp2p, and it runs in a separate Python environment
+(`make gossip-venv`). All other modules import only the standard library, because duty processes import `gossip.handover`,
+`gossip.peers` and `gossip.messages` in the project's main environment.
 """

@@ -1,6 +1,6 @@
 """`python -m gossip --config FILE`: the gossip process of one member. It runs in its own environment (`make gossip-venv`).
 
-Exit codes: 0 after SIGTERM or when it wants to be restarted, 2 for bad settings.
+Exit codes: 0 after SIGTERM, and when the process ends so that its supervisor restarts it; 2 for bad settings.
 """
 
 import argparse
@@ -12,7 +12,8 @@ from gossip.settings import read_settings
 
 
 def main() -> int:
-    """Runs until SIGTERM; the exit code."""
+    """Runs the gossip process until SIGTERM or until a restart is due, and returns the exit code. With `--identity` it prints the
+    peer key and its signature instead."""
     parser = argparse.ArgumentParser("gossip", description="The gossip process of one member.")
     parser.add_argument("--config", type=Path, required=True, help="settings file (TOML)")
     parser.add_argument(

@@ -1,8 +1,8 @@
-"""Which messages a gossip process takes and passes on: those of registered peers, within limits, of this network and epoch.
+"""Decides which messages a gossip process takes and relays: those of registered peers, within limits, of this network and epoch.
 
-Everything that costs little comes first: the origin, repetition, its rate, the size. Only then is the message parsed. A repeated
-message counts against no limit. Nothing here asks the chain, so a lie inside a well-formed body of a registered peer passes, and
-the duty process refuses it.
+Cheap checks come first: the origin, repetition, the origin's rate, the size. Only then is the message parsed. A repeated message
+does not count against the rate. This module never asks the chain. A false statement in a well-formed message of a registered
+peer is therefore relayed, and the duty process that receives it refuses it.
 """
 
 from collections import OrderedDict, deque
@@ -19,22 +19,23 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """At most `count` messages in `seconds`."""
+    """A rate limit: at most `count` messages in any period of `seconds` seconds."""
 
     count: int
     seconds: float
 
 
 RATES = {HINT: Rate(20, 10.0), ROOT: Rate(50, 10.0), HAVE: Rate(50, 10.0)}
-"""Rate of one origin on each topic."""
+"""Rate limit for the messages of one origin, by topic."""
 PER_ROUND = 8
-"""Most messages of one origin about one round: a commitment, an opened vote, three signatures, and as many for a restart."""
+"""Most messages of one origin about one round of a dispute. One run of a member needs about five (a commitment, an opened vote,
+three signatures), and a restarted member sends some again."""
 MAX_SEEN = 10_000
-"""Messages that are remembered as seen."""
+"""Number of admitted messages that are remembered, so that a repeated message is recognised."""
 
 
 class Memory(Generic[K]):
-    """The newest keys, at most `size`, each with a count."""
+    """A bounded counter: the `size` most recently counted keys, each with its count. Older keys are forgotten."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -44,7 +45,7 @@ class Memory(Generic[K]):
         return key in self._counts
 
     def count(self, key: K) -> int:
-        """Counts a key once more, and returns its count."""
+        """Adds one to the count of a key, and returns the new count."""
         self._counts[key] = self._counts.get(key, 0) + 1
         self._counts.move_to_end(key)
         if len(self._counts) > self._size:
@@ -53,18 +54,21 @@ class Memory(Generic[K]):
 
 
 class Admission:
-    """The check of every message that arrives or is published here."""
+    """Checks every message that arrives from a peer, and every message that this process publishes itself."""
 
     def __init__(self, newest: Callable[[], PeersFile]) -> None:
-        """`newest` gives the newest content of `peers.json`, and is called for each message: a seat speaks in the block in which
-        its duty process learns of the dispute."""
+        """`newest` returns the newest content of `peers.json`. It is called for each message, because a member may send its first
+        message about a dispute in the same block in which the duty process wrote that dispute into the file."""
         self._newest = newest
         self._times: dict[tuple[str, str], deque[float]] = {}
         self._seen: Memory[bytes] = Memory(MAX_SEEN)
         self._rounds: Memory[tuple[str, str, int]] = Memory(MAX_SEEN)
 
     def admit(self, topic: str, key: str, data: bytes, now: float) -> GossipMessage:
-        """The message of an origin's peer key at a monotonic time. `GossipRefused` if it is not taken."""
+        """Returns the parsed message if it may be taken and relayed. Raises `GossipRefused` if not.
+
+        `key` is the peer key of the message's origin, and `now` a monotonic time in seconds.
+        """
         peers = self._newest()
         account = peers.account_of(key)
         if account is None:
@@ -103,7 +107,7 @@ class Admission:
             raise GossipRefused("rate", f"more than {PER_ROUND} about one round")
 
     def forget_removed(self) -> None:
-        """Drops the counters of peers that are registered no more."""
+        """Drops the rate counters of peers that are no longer in `peers.json`."""
         known = {each.key for each in self._newest().peers}
         self._times = {key: kept for key, kept in self._times.items() if key[1] in known}
 

@@ -1,4 +1,5 @@
-"""Envelopes that one seat passes to another, piece by piece. They are ciphertext; the receiver's duty process checks the hash."""
+"""Passes envelopes from one committee member to another, in pieces. The bytes are ciphertext, and the receiving duty process
+checks their hash."""
 
 import json
 from collections import defaultdict
@@ -8,17 +9,17 @@ from gossip.messages import GossipRefused, canonical, is_digest
 from gossip.peers import PeersFile
 
 PIECE_BYTES = 256 * 1024
-"""Most bytes of one answer."""
+"""Most bytes of an envelope in one answer, called a piece."""
 MAX_ENVELOPE_BYTES = 16 * 2**20
-"""Largest envelope that is fetched."""
+"""Size of the largest envelope that is fetched, in bytes."""
 DAILY_BYTES = 64 * 2**20
-"""Most bytes that one peer gets in a day."""
+"""Bytes for one account in one day after which it gets no further piece on that day."""
 MAX_REQUEST_BYTES = 256
 DAY_S = 86_400
 
 
 class EnvelopeShelf:
-    """Files that may be passed on. All of them lie in one folder."""
+    """The files of envelopes that peers may fetch from this process. All of them lie in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
@@ -26,21 +27,23 @@ class EnvelopeShelf:
         self._given: dict[tuple[str, int], int] = defaultdict(int)
 
     def offer(self, envelope: str, file: Path) -> int:
-        """Notes the file of an envelope, and returns its size. `GossipRefused` for a file elsewhere."""
+        """Lets peers fetch an envelope from a file, and returns the file's size in bytes. `envelope` is the envelope's hash.
+        Raises `GossipRefused` if the file is outside the folder of envelopes."""
         self._files[envelope] = self.inside(envelope, file)
         return self._files[envelope].stat().st_size
 
     def inside(self, envelope: str, file: Path) -> Path:
-        """The path of a file in the folder. `GossipRefused` otherwise."""
+        """Returns the resolved path of a file in the folder of envelopes. Raises `GossipRefused` if the file is outside it, or if
+        `envelope` is no hash."""
         if not is_digest(envelope) or file.resolve().parent != self._folder:
             raise GossipRefused("malformed", "an envelope has a digest, and a file in the folder of envelopes")
         return file.resolve()
 
     def piece(self, account: str, request: bytes, peers: PeersFile, now: float) -> bytes:
-        """The answer to a peer's request: the piece, or nothing after the end.
+        """Returns the piece of an envelope that a peer asks for, or empty bytes if the offset is at or after the envelope's end.
 
-        `GossipRefused` for an account without a seat in the envelope's dispute, for an unknown envelope, and above the daily
-        limit.
+        `account` is the account of the asking peer, and `now` the time in Unix seconds. Raises `GossipRefused` if the account has
+        no seat in a dispute about this envelope, if the envelope was not offered, or if the account reached its daily limit.
         """
         envelope, offset = read_request(request)
         if account not in peers.envelopes.get(envelope, ()):
@@ -59,12 +62,13 @@ class EnvelopeShelf:
 
 
 def write_request(envelope: str, offset: int) -> bytes:
-    """Asks for the piece of an envelope from an offset on."""
+    """Returns the bytes of a request for the piece of an envelope that begins at an offset. `envelope` is its hash."""
     return canonical({"envelope": envelope, "offset": offset})
 
 
 def read_request(data: bytes) -> tuple[str, int]:
-    """Envelope and offset of a request. `GossipRefused` if it is none; its size is checked before it is parsed."""
+    """Parses a request for a piece, and returns the envelope's hash and the offset. Raises `GossipRefused` if the data is no such
+    request. The size is checked before anything is parsed."""
     if len(data) > MAX_REQUEST_BYTES:
         raise GossipRefused("too_large", f"{len(data)} bytes, at most {MAX_REQUEST_BYTES}")
     try:

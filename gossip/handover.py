@@ -1,7 +1,9 @@
-"""The hand-over between a duty process and its gossip process: a UNIX socket, one canonical JSON object in a frame each way.
+"""The hand-over: the protocol by which a duty process calls its gossip process over a UNIX socket.
 
-The duty process calls: `publish`, `take`, `offer` (this envelope lies in that file) and `fetch` (get an envelope from a peer). A
-frame is a length of four bytes, big-endian, and so many bytes. A connection carries one call, so no call waits for another.
+The calls are `publish` (send a message), `take` (get messages that arrived), `offer` (let peers fetch an envelope from a file),
+`fetch` (get an envelope from a peer) and `state` (get connections and refusals). Each call has a connection of its own, so no
+call waits for another. The request and the answer are one frame each: a length of four bytes, big-endian, and then a canonical
+JSON object of that length.
 """
 
 import contextlib
@@ -20,20 +22,20 @@ from gossip.messages import GossipRefused, canonical
 
 MAX_CALL_BYTES = 16 * 1024
 MAX_ANSWER_BYTES = 2 * 2**20
-"""Largest answer: `MAX_TAKEN` messages of 4 KiB fit in it."""
+"""Size of the largest answer, in bytes. `MAX_TAKEN` messages of 4 KiB fit in it."""
 MAX_TAKEN = 256
-"""Most messages of one answer."""
+"""Most messages in the answer to one `take`."""
 TIMEOUT_S = 5.0
-"""Seconds for one call, except `fetch`."""
+"""Timeout of every call but `fetch`, in seconds."""
 FETCH_TIMEOUT_S = 60.0
 MAX_CALLS = 16
-"""Most calls at a time."""
+"""Most calls that the gossip process answers at the same time. It closes further connections without an answer."""
 
 Call = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def send_frame(connection: socket.socket, value: object, most: int) -> None:
-    """Sends one frame. `GossipRefused` if it is too large."""
+    """Sends a value as one frame. Raises `GossipRefused` if its JSON has more than `most` bytes."""
     data = canonical(value)
     if len(data) > most:
         raise GossipRefused("too_large", f"{len(data)} bytes, at most {most}")
@@ -41,8 +43,8 @@ def send_frame(connection: socket.socket, value: object, most: int) -> None:
 
 
 def receive_frame(connection: socket.socket, most: int) -> dict[str, Any]:
-    """Receives one frame. `GossipRefused` if it is too large or no JSON object. The length is checked before the bytes are
-    read."""
+    """Receives one frame and returns its JSON object. Raises `GossipRefused` if it has more than `most` bytes or is no JSON
+    object. The length is checked before the bytes are read."""
     (size,) = struct.unpack(">I", _receive(connection, 4))
     if size > most:
         raise GossipRefused("too_large", f"{size} bytes, at most {most}")
@@ -66,10 +68,11 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 class HandOverServer:
-    """Answers calls at a UNIX socket of mode 0600, each in a thread, until `close`."""
+    """The gossip process's side: answers each call in a thread, at a UNIX socket of mode 0600, until `close` is called."""
 
     def __init__(self, path: Path, call: Call) -> None:
-        """A file of an earlier process at this path is removed. `call` answers, or raises `GossipRefused`."""
+        """Removes the socket that an earlier process left at this path, and starts to listen there. `call` gets each request and
+        returns the answer, or raises `GossipRefused`, which is sent as the answer."""
         path.unlink(missing_ok=True)
         mask = os.umask(0o177)
         try:
@@ -117,39 +120,42 @@ class _CallHandler(socketserver.BaseRequestHandler):
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """One message, as the duty process gets it."""
+    """One message from a peer, as the duty process gets it."""
 
     topic: str
     account: str
-    """Account of its origin, as `peers.json` names it. Only what the account signed counts."""
+    """Account of the message's origin, as `peers.json` names it. The duty process must not rely on it: it must check a signature
+    of the account in the body."""
     body: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """A gossip process at one moment."""
+    """The state of a gossip process at one moment, as the process reports it."""
 
     process: str
-    """Name that each start makes anew."""
+    """A random name that each start of the gossip process makes for itself, so that a caller notices a restart."""
     connected: int
-    """Peers to which it is connected."""
+    """Number of peers to which the process is connected."""
     refusals: dict[str, int]
-    """Messages, requests and connections that it refused since its start, by reason."""
+    """Number of messages, requests and connections that the process refused since its start, by reason."""
 
 
 class HandOverClient:
-    """The duty process's side. Every call raises `GossipRefused` if the gossip process is away, or refuses."""
+    """The duty process's side. Every method raises `GossipRefused` if the gossip process does not answer, or if it refuses the
+    call."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._process, self._after = "", 0
 
     def publish(self, topic: str, body: dict[str, Any]) -> None:
-        """Sends a body to all peers, as far as limits allow."""
+        """Publishes a message body to all peers. Raises `GossipRefused` if a limit forbids it or if no peer is connected."""
         self._call({"call": "publish", "topic": topic, "body": body})
 
     def take(self) -> tuple[Taken, ...]:
-        """Messages that arrived since the last call, at most `MAX_TAKEN`."""
+        """Returns messages that arrived since the last call, oldest first, at most `MAX_TAKEN`. Later messages stay for the next
+        call."""
         answer = self._call({"call": "take", "after": self._after, "most": MAX_TAKEN})
         if answer.get("process") != self._process:
             # A restarted process counts from 1 again.
@@ -161,16 +167,17 @@ class HandOverClient:
         return tuple(Taken(str(each["topic"]), str(each["account"]), dict(each["body"])) for each in answer["messages"])
 
     def offer(self, envelope: str, file: Path) -> None:
-        """Lets seats of the envelope's dispute have the bytes of a file."""
+        """Lets members with a seat in the envelope's dispute fetch the envelope from a file. `envelope` is its hash."""
         self._call({"call": "offer", "envelope": envelope, "file": str(file)})
 
     def fetch(self, envelope: str, size: int, account: str, file: Path) -> None:
-        """Writes the bytes that a peer sends for an envelope into a file. The caller checks their hash."""
+        """Fetches an envelope of `size` bytes from the peer of `account`, and writes it to a file. The caller must check the hash
+        of the bytes, because the peer may send others."""
         request = {"call": "fetch", "envelope": envelope, "size": size, "account": account, "file": str(file)}
         self._call(request, FETCH_TIMEOUT_S)
 
     def state(self) -> ProcessState:
-        """What the gossip process says about itself."""
+        """Returns what the gossip process reports about itself."""
         answer = self._call({"call": "state"})
         refusals = {str(reason): int(count) for reason, count in answer["refusals"].items()}
         return ProcessState(str(answer["process"]), int(answer["connected"]), refusals)

@@ -1,7 +1,7 @@
 """Messages on gossip: three topics, each message a canonical JSON object of at most 4 KiB.
 
-A message is `{"body": {...}, "chain": "31337", "epoch": 1}`. Chain and epoch are checked before the body is looked at, so that a
-message of another network or of an old committee goes no further. What a body says is checked by duty processes, not here.
+A message is `{"body": {...}, "chain": "31337", "epoch": 1}`. Chain and epoch are checked first, so that a message of another
+network or of an old key epoch is not relayed. The gossip process does not check what a body states. Duty processes check it.
 """
 
 import json
@@ -10,24 +10,24 @@ from dataclasses import dataclass
 from typing import Any
 
 HINT = "hint"
-"""Topic of findings of auditors."""
+"""Topic on which auditors publish what they found in light audits."""
 ROOT = "root"
-"""Topic of what members collect for a verdict certificate: commitments, opened votes, BLS signatures."""
+"""Topic of the parts of a verdict certificate that members exchange: commitments, opened votes, BLS signatures."""
 HAVE = "have"
-"""Topic of statements that a member has the bytes of an envelope."""
+"""Topic on which a member states that it has the bytes of an envelope and passes them on."""
 TOPICS = (HINT, ROOT, HAVE)
 
 MAX_MESSAGE_BYTES = 4096
-"""Largest message. An opened vote has about 900 bytes, a BLS signature 1,000."""
+"""Size of the largest message, in bytes. A message with an opened vote has about 900 bytes, one with a BLS signature 1,000."""
 MAX_BRACKETS = 64
-"""Most brackets in a message, which bounds what parsing it costs."""
+"""Most opening brackets and braces in a message. The limit bounds the cost of parsing."""
 DIGEST_CHARS = 66
-"""Characters of a digest: 0x and 64 hexadecimal ones."""
+"""Length of a digest as text: `0x` and 64 hexadecimal digits."""
 _U16 = re.compile("0|[1-9][0-9]{0,4}")
 
 
 class GossipRefused(Exception):
-    """A message or a call is refused. `reason` is a word for the metric, `detail` a line for the log."""
+    """Error: a message or a call is refused. `reason` is one word for the metric, `detail` one line for the log."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
@@ -39,15 +39,16 @@ class GossipMessage:
     """A parsed message."""
 
     chain: str
-    """Chain id, decimal."""
+    """Chain id as decimal text."""
     epoch: int
-    """Key epoch that was active when it was sent."""
+    """Number of the key epoch that was active when the message was sent."""
     body: dict[str, Any]
-    """The record, for the duty process."""
+    """The record that the message carries. Only duty processes check it."""
 
     @property
     def dispute(self) -> tuple[str, int] | None:
-        """Dispute and round of a body that names both, as records write them: a digest, and a 16-bit number as decimal text."""
+        """The dispute id and the round that the body names, or None if it does not name both. A valid id is a digest, and a
+        valid round is a 16-bit number as decimal text."""
         dispute, number = self.body.get("dispute"), self.body.get("round")
         if not is_digest(dispute) or not isinstance(number, str) or not _U16.fullmatch(number) or int(number) >= 2**16:
             return None
@@ -55,17 +56,17 @@ class GossipMessage:
 
 
 def topic_name(chain: str, topic: str) -> str:
-    """Full name of a topic: `/bytewise/1/CHAIN/TOPIC`."""
+    """Returns the full name of a topic: `/bytewise/1/CHAIN/TOPIC`. `chain` is the chain id as decimal text."""
     return f"/bytewise/1/{chain}/{topic}"
 
 
 def canonical(value: object) -> bytes:
-    """Canonical JSON of plain data without fractions: sorted members, no spaces, UTF-8 (RFC 8785 for such data)."""
+    """Encodes plain data without fractions as canonical JSON: sorted members, no spaces, UTF-8. Such data follows RFC 8785."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 def write_message(chain: str, epoch: int, body: dict[str, Any]) -> bytes:
-    """Bytes of a message. `GossipRefused` if they are too many."""
+    """Encodes a message as bytes. Raises `GossipRefused` if it has more than `MAX_MESSAGE_BYTES`."""
     data = canonical({"body": body, "chain": chain, "epoch": epoch})
     if len(data) > MAX_MESSAGE_BYTES:
         raise GossipRefused("too_large", f"{len(data)} bytes, at most {MAX_MESSAGE_BYTES}")
@@ -73,7 +74,8 @@ def write_message(chain: str, epoch: int, body: dict[str, Any]) -> bytes:
 
 
 def read_message(data: bytes) -> GossipMessage:
-    """The message of canonical bytes. `GossipRefused` otherwise; size and brackets are counted before anything is parsed."""
+    """Parses the bytes of a message. Raises `GossipRefused` if they are not the canonical JSON of a message, or too large. Size
+    and brackets are counted before anything is parsed."""
     if len(data) > MAX_MESSAGE_BYTES:
         raise GossipRefused("too_large", f"{len(data)} bytes, at most {MAX_MESSAGE_BYTES}")
     if data.count(b"{") + data.count(b"[") > MAX_BRACKETS:
@@ -93,7 +95,7 @@ def read_message(data: bytes) -> GossipMessage:
 
 
 def is_digest(value: object) -> bool:
-    """Whether a value is written as a digest."""
+    """Tells whether a value is text of the form of a digest: `0x` and 64 lower-case hexadecimal digits."""
     return isinstance(value, str) and len(value) == DIGEST_CHARS and value.startswith("0x") and _is_hex(value[2:])
 
 

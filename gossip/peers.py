@@ -1,4 +1,5 @@
-"""`peers.json`: the peers that the duty process knows as registered, written by it and read by the gossip process.
+"""The file `peers.json`: registered peers, open disputes and their envelopes. The duty process writes it from the chain, and the
+gossip process reads it.
 
 The file is replaced by an atomic rename, so that a reader never sees half of it.
 """
@@ -14,9 +15,9 @@ from typing import Any
 from gossip.messages import GossipRefused, canonical, is_digest
 
 MAX_FILE_BYTES = 4 * 2**20
-"""Largest file that is read."""
+"""Size of the largest file that is read, in bytes."""
 MAX_ADDRESSES = 8
-"""Most addresses of one peer."""
+"""Most addresses of one peer. Further addresses in the file are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,39 +25,39 @@ class Peer:
     """One registered member."""
 
     account: str
-    """Its account, `0x` and 40 hexadecimal characters."""
+    """The member's account, `0x` and 40 hexadecimal characters."""
     key: str
-    """Its Ed25519 peer key, `0x` and 64 hexadecimal characters. Its account signed it (`GossipIdentity`)."""
+    """The member's Ed25519 peer key, `0x` and 64 hexadecimal characters. The account signed this key (`GossipIdentity`)."""
     addresses: tuple[str, ...] = ()
-    """Multiaddresses at which it listens."""
+    """Multiaddresses at which the member's gossip process listens."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeersFile:
-    """Everything that the gossip process knows of the chain."""
+    """The content of `peers.json`: everything that the gossip process knows about the chain."""
 
     chain: str
-    """Chain id, decimal."""
+    """Chain id as decimal text."""
     epoch: int = 0
-    """Active key epoch. Messages of this epoch and of the one before are taken."""
+    """Number of the active key epoch. Messages of this epoch and of the epoch before it are taken."""
     peers: tuple[Peer, ...] = ()
     disputes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Accounts with seats in the current round of each open dispute, by dispute id."""
     envelopes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Accounts that may pass an envelope to each other, by its hash: the seats of its dispute."""
+    """Accounts with seats in the dispute about an envelope, by the envelope's hash. Only these may pass it to each other."""
 
     def account_of(self, key: str) -> str | None:
-        """The account of a peer key, or None."""
+        """Returns the account of a peer key, or None if no registered peer has this key."""
         return next((each.account for each in self.peers if each.key == key), None)
 
 
 def possession_of(account: str) -> bytes:
-    """What a peer key signs to say that it is the key of an account's gossip process."""
+    """Returns the bytes that a peer key signs to state that it is the key of this account's gossip process."""
     return b"bytewise gossip process of " + account.lower().encode()
 
 
 def write_peers(path: Path, peers: PeersFile) -> None:
-    """Replaces the file, unless it has these bytes already."""
+    """Writes `peers.json` and replaces the old file. Does nothing if the file has the same content already."""
     data = canonical({
         "chain": peers.chain, "epoch": peers.epoch,
         "peers": [{"account": each.account, "addresses": list(each.addresses), "key": each.key} for each in peers.peers],
@@ -71,7 +72,7 @@ def write_peers(path: Path, peers: PeersFile) -> None:
 
 
 def read_peers(path: Path) -> PeersFile:
-    """The file's content. `GossipRefused` if there is none, or if it is no such file."""
+    """Reads `peers.json`. Raises `GossipRefused` if the file is missing, too large or malformed."""
     try:
         data = path.read_bytes() if path.stat().st_size <= MAX_FILE_BYTES else b""
         return _from_json(json.loads(data))
@@ -80,15 +81,16 @@ def read_peers(path: Path) -> PeersFile:
 
 
 class PeersOnDisk:
-    """The newest content of `peers.json`: what the duty process writes in a block holds for messages of the same block."""
+    """Reader of `peers.json` that always returns the newest content, so that a change applies to the next message."""
 
     def __init__(self, path: Path) -> None:
-        """`GossipRefused` if the file cannot be read."""
+        """Reads the file a first time. Raises `GossipRefused` if it cannot be read."""
         self._path = path
         self._read: tuple[object, PeersFile] = (_mark(path), read_peers(path))
 
     def newest(self) -> PeersFile:
-        """The content, parsed again only if the file was replaced. One that cannot be read changes nothing. Thread-safe."""
+        """Returns the newest content. The file is parsed again only if it was replaced. If the new file cannot be read, the last
+        good content is returned. Thread-safe."""
         mark = _mark(self._path)
         if mark != self._read[0]:
             found = self._read[1]
@@ -99,7 +101,7 @@ class PeersOnDisk:
 
 
 def _mark(path: Path) -> object:
-    """What differs after each replacement."""
+    """Returns the file's inode, time of change and size, which differ after each replacement. Returns None without a file."""
     try:
         found = path.stat()
     except OSError:

@@ -1,4 +1,5 @@
-"""The newest messages, which the duty process takes by number. A restart loses them, and a reader is told how many it missed."""
+"""A bounded store in memory of the newest messages, from which the duty process takes messages by number. A restart loses all of
+them. Each answer says how many messages the reader missed."""
 
 import threading
 from collections import deque
@@ -11,31 +12,31 @@ MAX_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message that was admitted."""
+    """A message of a peer that passed the checks of `gossip.admission`."""
 
     number: int
-    """1, 2, … in the order of arrival."""
+    """Number of the message in the order of arrival: 1, 2, …"""
     topic: str
     account: str
-    """Account of its origin."""
+    """Account of the message's origin."""
     body: dict[str, Any]
     size: int
-    """Bytes of the message."""
+    """Size of the message in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class RingPage:
-    """Messages after some number."""
+    """The answer to a reader that asks for the messages after some number."""
 
     messages: tuple[Received, ...]
     lost: int
-    """Messages between that number and the first of these that are gone."""
+    """How many messages after that number were dropped before the reader asked."""
     last: int
-    """Number after which to ask the next time."""
+    """Number to ask with the next time: the number of the last message that the reader has got or missed."""
 
 
 class Ring:
-    """A bounded list of messages. Thread-safe."""
+    """The store of the newest messages, bounded by their number and their size. Thread-safe."""
 
     def __init__(self, messages: int = MAX_MESSAGES, size: int = MAX_BYTES) -> None:
         self._kept: deque[Received] = deque()
@@ -45,7 +46,8 @@ class Ring:
         self._lock = threading.Lock()
 
     def put(self, topic: str, account: str, body: dict[str, Any], size: int) -> int:
-        """Adds a message and returns its number. The oldest ones go if there are too many, or too many bytes."""
+        """Adds a message of `size` bytes and returns its number. Drops the oldest messages if the store then has too many
+        messages or too many bytes."""
         with self._lock:
             self._last += 1
             self._kept.append(Received(self._last, topic, account, body, size))
@@ -55,7 +57,8 @@ class Ring:
             return self._last
 
     def take(self, after: int, most: int) -> RingPage:
-        """At most `most` messages with a greater number than `after`. A reader that is ahead of this ring starts at its begin."""
+        """Returns at most `most` messages with numbers greater than `after`. If `after` is greater than every number here, the
+        process has restarted since, and the reader gets the messages from the beginning."""
         with self._lock:
             start = after if 0 <= after <= self._last else 0
             found = [each for each in self._kept if each.number > start][: max(0, most)]

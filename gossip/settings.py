@@ -1,4 +1,4 @@
-"""Settings of the gossip process: one TOML file, which the duty process's folder holds (`python -m gossip --config FILE`)."""
+"""Settings of the gossip process: one TOML file in the folder of the duty process (`python -m gossip --config FILE`)."""
 
 import tomllib
 from dataclasses import dataclass, fields
@@ -8,27 +8,27 @@ from typing import Any
 from gossip.messages import GossipRefused
 
 LISTEN = "/ip4/0.0.0.0/tcp/4001"
-"""Address to listen on unless another is set."""
+"""Default multiaddress to listen on."""
 
 
 @dataclass(frozen=True, slots=True)
 class GossipProcessSettings:
-    """Everything that the process is told. Paths are relative to the file's folder."""
+    """The settings of the gossip process. Paths are relative to the folder of the settings file."""
 
     peers_file: Path
-    """`peers.json` of the duty process."""
+    """Path of `peers.json`, which the duty process writes."""
     socket: Path
-    """UNIX socket of the hand-over, which the process makes."""
+    """Path of the UNIX socket that the gossip process creates for calls of the duty process (`gossip.handover`)."""
     key_file: Path
-    """Seed of the Ed25519 peer key, 32 bytes; made with mode 0600 if it is missing."""
+    """File with the seed of the Ed25519 peer key, 32 bytes. It is created with mode 0600 if it is missing."""
     envelopes_folder: Path
-    """The only folder of files that are offered to peers, and into which fetched ones are written; `envelopes` by default."""
+    """The only folder from which peers may fetch envelopes, and to which fetched envelopes are written. Default: `envelopes`."""
     listen: str = LISTEN
-    """Multiaddress to listen on: TCP."""
+    """TCP multiaddress to listen on."""
 
 
 def read_settings(path: Path) -> GossipProcessSettings:
-    """The settings of a file. `GossipRefused` with one line if it cannot be read, or names something unknown."""
+    """Reads the settings file. Raises `GossipRefused` if it cannot be read, lacks a setting or has an unknown one."""
     try:
         values: dict[str, Any] = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:

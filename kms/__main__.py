@@ -36,7 +36,7 @@ from kms.storage.sealing import open_sealer, verify_same_key, wrap_folder
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit code."""
+    """Runs one command. Returns the exit code of the process."""
     run = {"erase": _erase, "serve": _serve, "wrap": _wrap, "approve": _approve}
     parsed = Parser("kms", __doc__, tuple(run)).parse_args(arguments)
     return run_entry(f"kms-{parsed.command}", lambda: run[parsed.command](parsed.config))

@@ -1,8 +1,8 @@
 """Backup of a shard's keys and shares as one sealed file, and its restore.
 
-A restore returns only shares that are in force on the chain: an older share in an old backup must never come back into use. It
-also needs a release log that is not older than the backup, since a shard without its log would contradict what it signed. The
-database has its own backup.
+A restore returns only shares that are in force on the chain, because an older share in an old backup must never be used again. It
+also needs a release log that is not older than the backup: a shard without its log would contradict what it signed. The database
+has a backup of its own.
 """
 
 import re
@@ -42,7 +42,7 @@ FILE_NAMES = (
     keyring.POLICY_HISTORY,
     keyring.ENTRY,
 )
-"""Files that a backup takes if the folder has them. It also takes the shares and the erasure statements."""
+"""Names of files that a backup contains if the folder has them. A backup also contains the shares and the erasure statements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,41 +50,41 @@ class BackupFile:
     """One file of the shard's folder."""
 
     name: str
-    """Its name in the folder."""
+    """Name of the file in the folder."""
     content: Blob = field(repr=False)
-    """Its content."""
+    """Content of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """Content of the sealed file."""
+    """Content of the sealed backup file."""
 
     shard: Address
     """Account of the shard."""
     made_at: U64
-    """Unix seconds, the shard's clock."""
+    """Time of the backup in Unix seconds, by the shard's clock."""
     files: tuple[BackupFile, ...]
-    """Keys, sealed shares, erasure statements, the newest appraisal policy, the shard's public entry."""
+    """The shard's files: keys, sealed shares, erasure statements, the newest appraisal policy, the public entry."""
     logs: tuple[LogPosition, ...]
-    """Log position of every key epoch with a record."""
+    """Position of the release log in every key epoch with a record."""
 
 
 class RestoreResult(NamedTuple):
     """Result of a restore."""
 
     backup: Backup
-    """The whole content."""
+    """Whole content of the backup."""
     written: tuple[str, ...]
-    """Files that are in the folder now."""
+    """Names of the files that the restore put into the folder."""
     dropped: tuple[str, ...]
-    """Shares that were not restored because they are not in force."""
+    """Names of the share files that were not restored because their shares are not in force."""
 
 
 def back_up(folder: Path, out: Path, key: bytes, records: ReleaseRecords, clock: Clock, rng: Rng) -> Backup:
-    """Writes the sealed file, which must not exist yet. The shard may be running. `key` has 32 bytes.
+    """Writes the sealed file, which must not exist yet, and returns its content. The shard may be running. `key` has 32 bytes.
 
-    `StaleBackup` if the database lacks records that the shard signed. With a backup, an operator could restore the keys beside
-    that database.
+    Raises `StaleBackup` if the database lacks records that the shard signed. With a backup, an operator could otherwise restore
+    the keys beside that database.
     """
     verify_positions(read_positions(folder), records)
     shard, logs = accounts.address_of(folder), tuple(_positions(records))
@@ -96,7 +96,8 @@ def back_up(folder: Path, out: Path, key: bytes, records: ReleaseRecords, clock:
 
 
 def open_backup(file: Path, key: bytes) -> Backup:
-    """Opens a sealed file and returns its content. `ConfigurationError` if the file was altered or sealed under another key."""
+    """Opens a sealed file and returns its content. Raises `ConfigurationError` if the file was altered or sealed with another
+    key."""
     try:
         sealed = file.read_bytes()
         return decode(Backup, AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], _LABEL))
@@ -116,10 +117,10 @@ def restore(
 ) -> RestoreResult:
     """Restores the keys, and the shares that are in force, into a folder that has none. After a crash, the same call continues.
 
-    Without a view of the chain it restores no share: the other shards then repair it (`Purpose.REPAIR`). `StaleBackup`, and
-    nothing is written, if the log is older than the backup, or if the backup lacks a share that this shard must have by the
-    chain. `ConfigurationError` if the folder has other keys or is in use, or if a storage key outside the folder does not open
-    the share.
+    If `view` is None, it restores no share, and the other shards must repair it (`CeremonyPurpose.REPAIR`). Raises `StaleBackup`
+    if the log is older than the backup, or if the backup lacks a share that this shard must have by the chain. Raises
+    `ConfigurationError` if the folder has other keys or is in use, or if a storage key outside the folder does not open the
+    share. After either error nothing was written.
     """
     backup = open_backup(file, key)
     verify_logs(backup, records)
@@ -140,7 +141,7 @@ def restore(
 
 @contextmanager
 def _staging_folder(draft: Path) -> Iterator[Path]:
-    """A folder that is empty at first, even after a crash, and is removed at the end."""
+    """Context manager for a folder that is empty at first, even after a crash, and is removed at the end."""
 
     def clear() -> None:
         for path in draft.iterdir():
@@ -164,8 +165,8 @@ def _verify_vacant(draft: Path, folder: Path, names: tuple[str, ...]) -> Path:
 
 
 def verify_logs(backup: Backup, records: ReleaseRecords) -> Backup:
-    """Returns the backup if the release log has every record that the backup names; else raises `StaleBackup` or
-    `StoreCorrupt`."""
+    """Returns the backup if the release log has every record that the backup names. Raises `StaleBackup` or `StoreCorrupt`
+    otherwise."""
     for mark in backup.logs:
         records.verify_chain(mark.epoch)
     verify_positions(backup.logs, records)
@@ -173,8 +174,8 @@ def verify_logs(backup: Backup, records: ReleaseRecords) -> Backup:
 
 
 def drop_stale_shares(draft: Path, shard: Address, view: CeremonyView | None, sealing: StorageKeySource) -> Iterator[str]:
-    """Removes the shares that are not in force and yields their names. `StaleBackup` if this shard must have another share by the
-    chain."""
+    """Removes the shares that are not in force from `draft`, and yields the names of their files. Raises `StaleBackup` if this
+    shard must have another share by the chain."""
     by_epoch: dict[int, list[Path]] = {}
     for path in draft.iterdir():
         if named := _SHARE.fullmatch(path.name):
@@ -209,7 +210,8 @@ def _sealer(draft: Path, sealing: StorageKeySource) -> Sealer:
 
 
 def _why_no_share(draft: Path, epoch: int, on_chain: EpochOnChain, sealer: Sealer, sealing: StorageKeySource) -> BytewiseError:
-    """The error for a backup without an opened share in force: the share is missing, or the storage key does not open it."""
+    """Returns the error for a backup in which no share in force could be opened: the share is missing, or the storage key does
+    not open it."""
     locked = ", ".join(keyring.unopened_shares(draft, epoch, sealer))
     if not locked:
         return StaleBackup("file", f"it has no share of version {on_chain.version} of key epoch {epoch}, which is in force")

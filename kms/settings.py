@@ -1,4 +1,4 @@
-"""Settings of a shard and of key ceremonies (files read by `bytewise.service.settings.load_settings`)."""
+"""Settings of a shard and of key ceremonies, in files that `bytewise.service.settings.load_settings` reads."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,49 +19,51 @@ class ApproveSettings:
     """Settings of `bytewise key approve`, which signs an appraisal policy with a governor's key."""
 
     policy_file: Path
-    """The policy to approve, canonical JSON."""
+    """File with the policy to approve, as canonical JSON."""
     key_file: Path
-    """The governor's key, as 0x-hex."""
+    """File with the governor's key, as 0x and hex digits."""
     out_file: Path
-    """The signed policy. The command makes the file, or adds a signature to it."""
+    """File of the signed policy. The command makes it, or adds a signature to it."""
     before_file: Path | None = None
-    """The policy before it, if there is one: the command prints what changes before it signs."""
+    """File with the policy before this one, if there is one. The command then prints what changes before it signs."""
 
 
 @dataclass(frozen=True, slots=True)
 class CeremonySettings:
-    """Settings of a ceremony's coordinator: `bytewise key dkg`, `reshare` and `repair`."""
+    """Settings of a ceremony's coordinator, for `bytewise key dkg`, `reshare` and `repair`."""
 
     epoch: U64
-    """Key epoch. Its number selects the suite (`bytewise.protocol.suites`)."""
+    """Number of the key epoch. It selects the cipher suite (`bytewise.protocol.suites`)."""
     threshold: int
-    """Number of shares that open an envelope after the ceremony. In a repair, the threshold of the epoch."""
+    """Number of shares that open an envelope after the ceremony. In a repair, it is the threshold of the epoch."""
     quorum: int
-    """Fewest receivers that must prove their share. In a repair, fewest helpers that must send their value."""
+    """Fewest receivers that must prove their share. In a repair, it is the fewest helpers that must send their value."""
     reveal_budget: int
-    """Most receivers whose values may become public by false complaints; below the threshold."""
+    """Most receivers whose values may become public by false complaints. It must be below the threshold."""
     assurance: str
-    """`simulated` or `hardware`."""
+    """Assurance of the key epoch, `simulated` or `hardware`."""
     phase_s: float
-    """Longest time in seconds that a phase waits for silent shards."""
+    """Most seconds for which a phase waits for silent shards."""
     network_file: Path
     """Address book of the network."""
     coordinator_key_file: Path
-    """Key file of the coordinator's account, which signs the log."""
+    """File with the key of the coordinator's account, which signs the log."""
     database_url: DatabaseUrl
-    """The coordinator's own database; `bytewise key` migrates it."""
+    """Database of the coordinator. `bytewise key` migrates it."""
     plan_file: Path
-    """The signed plan. It is written before the ceremony begins; if the file exists, the command continues its ceremony."""
+    """File of the signed plan. The command writes it before the ceremony begins. If the file exists, the command continues its
+    ceremony."""
     out_file: Path
-    """Where the epoch document is written."""
+    """File to which the epoch document is written."""
     entries: tuple[Path, ...] = ()
-    """Entries of the receivers (`bytewise shard init`), in order of their indices; none in a refresh or repair."""
+    """Files with the entries of the receivers (`bytewise shard init`), in order of their indices. A refresh or repair has
+    none."""
     source_file: Path | None = None
-    """Epoch document of the shares to deal again or to repair."""
+    """File with the epoch document of the shares that are dealt again or repaired."""
     source_version: int = 0
-    """Version of these shares: how often they were dealt again before."""
+    """Version of these shares: how often the key was dealt again before."""
     repair_index: int = 0
-    """In a repair, index of the shard that lost its share."""
+    """Index of the shard that lost its share, in a repair."""
 
     def __post_init__(self) -> None:
         if not 0 < self.phase_s <= MAX_PHASE_S:
@@ -76,7 +78,7 @@ class CeremonySettings:
 
 
 MAX_PHASE_S = 7 * 86_400.0
-"""A longer phase is a mistake."""
+"""Largest allowed `phase_s`: seven days. A longer phase is a mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,60 +90,63 @@ class ShardSettings:
     port: int
     """TCP port."""
     folder: Path
-    """This shard's folder (`bytewise shard init`)."""
+    """Folder of this shard (`bytewise shard init`)."""
     epoch_file: Path
-    """Public epoch document."""
+    """File with the public epoch document."""
     policy_file: Path
-    """Appraisal policy, canonical JSON: signed (`SignedPolicy`) where there are governors, unsigned otherwise."""
+    """File with the appraisal policy, as canonical JSON. It is signed (`SignedPolicy`) if there are governors, and unsigned
+    otherwise."""
     network_file: Path
     """Address book of the network."""
     database_url: DatabaseUrl
-    """This shard's own database; the starter migrates it."""
+    """Database of this shard. The program that starts the shard migrates it."""
     channel_port: int
-    """TCP port of its attested channels, at the same address."""
+    """TCP port of the shard's attested channels, at the same address."""
     audits_per_epoch: int
-    """Most distinct audits that this shard serves in one epoch. Dispute seats are served without this limit."""
+    """Most distinct audits that this shard serves in one epoch. The limit does not apply to dispute seats."""
     production: bool
-    """Refuses simulated evidence, policies and epochs, the simulator itself, and blocks that are not final."""
+    """Whether to refuse simulated evidence, policies and epochs, the simulator itself, and blocks that are not final."""
     rpc_url: str = ""
-    """JSON-RPC of one chain node. Set this or `rpc_urls`."""
+    """JSON-RPC address of one chain node. Set this or `rpc_urls`."""
     rpc_urls: tuple[str, ...] = ()
-    """JSON-RPC of several nodes, best of different providers. The shard acts only on answers that `rpc_quorum` of them agree
-    on."""
+    """JSON-RPC addresses of several nodes, best of different providers. The shard acts only on answers on which `rpc_quorum` of
+    them agree."""
     rpc_quorum: int = 0
-    """How many of `rpc_urls` must agree; 0: more than half."""
+    """Number of `rpc_urls` that must agree. With 0, it is more than half."""
     evidence: EvidenceType | None = None
-    """How the shard is attested to enclaves; needed once there is an epoch."""
+    """Kind of evidence that attests the shard to enclaves. A shard with an epoch needs it."""
     platform_file: Path | None = None
     """Key file of the simulated platform (evidence `simulated` only)."""
     endorsements: Path | None = None
     """Folder of collateral or certificates that the machine's owner keeps current (evidence `tdx` and `snp`)."""
     insecure_accept_simulated: bool = False
-    """Allows evidence `simulated`; without this switch it is refused."""
+    """Whether evidence `simulated` is accepted. Without this switch it is refused."""
     policy_governors: tuple[Address, ...] = ()
-    """Accounts that sign policies. They may be empty only on a test chain where epoch and evidence are simulated."""
+    """Accounts of the governors that sign policies. They may be empty only on a test chain where epoch and evidence are
+    simulated."""
     policy_threshold: int = 0
-    """How many of them must sign a policy."""
+    """Number of governors that must sign a policy."""
     coordinator: str = ""
-    """Account whose key ceremonies this shard joins; if empty, it joins none. Without an epoch file the shard only takes part in
-    ceremonies."""
+    """Account of the coordinator whose key ceremonies this shard joins. If empty, the shard joins none. A shard without an epoch
+    file only takes part in ceremonies."""
     approved_plans: tuple[Digest, ...] = ()
-    """Digests of the ceremony plans that may give shares of this shard's keys to shards that the chain does not name."""
+    """Digests of the ceremony plans that may give shares of this shard's key to shards that the chain does not name."""
     refresh_days: int = 180
-    """Days after which the shares in force should be dealt again; 0: never. The shard only reminds: log event `share.refresh_due`
-    and check `share_age` of `bytewise doctor` and `bytewise status`."""
+    """Days after which the shares in force should be dealt again; 0 means never. The shard only reminds, with log event
+    `share.refresh_due` and check `share_age` of `bytewise doctor` and `bytewise status`."""
     release_shares: bool = False
-    """Whether the shard serves key epochs whose key enclaves rebuild (ADR-038): it gives them its share."""
+    """Whether the shard serves rebuilt epochs (ADR-038). It then gives its share to enclaves."""
     storage_key_file: Path | None = None
-    """File with the key that seals its shares; by default `storage.key` in the folder."""
+    """File with the storage key, which seals the shares. By default it is `storage.key` in the folder."""
     wrap_command: tuple[str, ...] = ()
-    """Program and arguments that wrap that key (`kms.storage.sealing`): the key on stdin, the wrapped key on stdout."""
+    """Program and arguments that wrap the storage key (`kms.storage.sealing`). They get the key on stdin and print the wrapped
+    key."""
     unwrap_command: tuple[str, ...] = ()
-    """Program and arguments that unwrap it; run once at each start."""
+    """Program and arguments that unwrap the storage key. They run once at each start."""
     wrap_limit_s: float = LIMIT_S
-    """Longest time in seconds that either of them may take."""
+    """Most seconds that either of the two commands may take."""
     metrics: MetricsSettings | None = None
-    """Where metrics and probes are served. Without this section they are not served."""
+    """Address at which metrics and probes are served. Without this section they are not served."""
     finality: str = "finalized"
     """Kind of block that decides a release: `finalized` (design section 8), or `latest` on a chain without finality."""
 
@@ -165,10 +170,10 @@ class ShardSettings:
 
     @property
     def rpc(self) -> Endpoints:
-        """The chain's endpoints."""
+        """JSON-RPC endpoints of the chain, from `rpc_url` or `rpc_urls`."""
         return rpc_endpoints(self.rpc_url, self.rpc_urls, self.rpc_quorum)
 
     @property
     def sealing(self) -> StorageKeySource:
-        """Where the storage key is."""
+        """Place of the storage key, with the commands that wrap and unwrap it."""
         return StorageKeySource(self.storage_key_file, self.wrap_command, self.unwrap_command, self.wrap_limit_s)

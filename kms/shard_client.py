@@ -1,4 +1,4 @@
-"""HTTPS to one shard with its certificate pinned, for programs that read its public log or run ceremonies.
+"""HTTPS client of one shard with a pinned certificate, for programs that read the shard's public log or run ceremonies.
 
 Every exchange ends by one deadline, however slowly the shard answers.
 """
@@ -21,24 +21,24 @@ from bytewise.service.clock import monotonic_s
 from bytewise.service.peers import seconds_left
 
 _CHUNK_BYTES = 2**14
-"""Most that is written at once: one TLS record, which has one timeout."""
+"""Most bytes that are written at once: one TLS record, which has one timeout."""
 
 SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
-"""Options of a socket, in the form of `socket.setsockopt`."""
+"""Option of a socket, in the form of `socket.setsockopt`."""
 
 
 class Deadline:
-    """The end of the current exchange."""
+    """The time by which the current exchange must end."""
 
     def __init__(self) -> None:
         self._until = 0.0
 
     def start(self, seconds: float) -> None:
-        """Gives the next exchange this many seconds."""
+        """Starts the deadline of the next exchange, in `seconds` from now."""
         self._until = monotonic_s() + seconds
 
     def left(self) -> float:
-        """Seconds until the deadline; `httpcore2.ReadTimeout` if none are left."""
+        """Returns the seconds until the deadline. Raises `httpcore2.ReadTimeout` if none are left."""
         try:
             return seconds_left(self._until)
         except TimeoutError:
@@ -46,7 +46,7 @@ class Deadline:
 
 
 class TimedBackend(httpcore2.NetworkBackend):
-    """Opens connections that keep to a deadline; the HTTP client's own timeouts are ignored."""
+    """A network backend whose connections end at one deadline. The timeouts of the HTTP client itself are ignored."""
 
     def __init__(self, deadline: Deadline) -> None:
         self._inner = httpcore2.SyncBackend()
@@ -60,7 +60,7 @@ class TimedBackend(httpcore2.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[SocketOption] | None = None,
     ) -> httpcore2.NetworkStream:
-        """Connects to the first address of the host that answers; each address gets an equal part of the time that is left."""
+        """Connects to the first address of the host that answers. Each address gets an equal part of the time that is left."""
         addresses, options = _addresses(host, port), list(socket_options or ())
         failure: Exception = httpcore2.ConnectError(f"{host} has no address")
         for after, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
@@ -107,12 +107,12 @@ class _TimedStream(httpcore2.NetworkStream):
 
 
 TIMEOUT_S = 5.0
-"""Seconds for one HTTP exchange, from the first connection to the last byte, unless the caller says otherwise."""
+"""Seconds for one HTTP exchange, from the connection to the last byte, unless the caller sets another time."""
 MAX_ANSWER_BYTES = 64 * 1024
-"""Largest answer, unless the caller says otherwise."""
+"""Largest answer in bytes, unless the caller sets another size."""
 
 PAGE_NOT_FOUND = "status 404"
-"""Rule of a `ShardRefused` for a shard that answers but has nothing at this path."""
+"""Text in place of a rule in the `ShardRefused` of a shard that answers but has nothing at this path."""
 
 _FAILURES = (
     httpcore2.ConnectionNotAvailable,
@@ -124,11 +124,11 @@ _FAILURES = (
 
 
 class ShardBusy(TryAgain):
-    """The shard is busy and asks the caller to come again later."""
+    """Raised when the shard is busy and asks the caller to come again later."""
 
 
 class ShardClient:
-    """HTTPS to one shard, trusting its pinned certificate only."""
+    """HTTPS client of one shard, which trusts only the shard's pinned certificate. It is a context manager."""
 
     def __init__(self, shard: ShardRecord | ShareHolder, timeout_s: float = TIMEOUT_S, most: int = MAX_ANSWER_BYTES) -> None:
         try:
@@ -150,11 +150,11 @@ class ShardClient:
         self._http.close()
 
     def call(self, method: str, path: str, body: bytes, timeout_s: float | None = None) -> bytes:
-        """Sends a request and returns the body of a 200 answer. `ShardRefused` has the shard's rule; `TryAgain` if the shard
-        cannot be reached, `ShardBusy` if it is busy.
+        """Sends a request and returns the body of a 200 answer. Raises `ShardRefused` with the shard's rule, `TryAgain` if the
+        shard cannot be reached, or `ShardBusy` if it is busy.
 
-        The call ends after `timeout_s`, by default the client's own, even if the answer comes one byte at a time. One call at a
-        time.
+        The call ends after `timeout_s`, by default the client's own limit, even if the answer comes one byte at a time. Only one
+        call may run at a time.
         """
         if self._base.scheme != "https":
             raise TryAgain(

@@ -13,7 +13,7 @@ from serving.wiring import run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Reads the settings and serves; the exit code."""
+    """Reads the settings and runs the operator. Returns the exit code of the process."""
     config = Parser("serving", __doc__).parse_args(arguments).config
     return run_entry("operator", lambda: run(load_settings(OperatorSettings, config), config=config))
 

@@ -1,8 +1,8 @@
-"""The order of the next batch: receipts, and signed empty leaves for numbers whose receipts can no longer be posted.
+"""The leaves of the next batch: receipts, and signed empty leaves for numbers whose receipts can no longer be posted.
 
-Batches have contiguous numbers. An empty leaf takes the place of a receipt that is lost or late, so that later receipts can
-still be anchored (ADR-014). A receipt that can still be posted is never skipped. A receipt must be anchored before its Request
-expires: an expired Request is a defect of the record (R-28) and would convict the operator.
+The numbers of a batch have no gap. An empty leaf takes the place of a receipt that is lost or late, so that later receipts can
+still be anchored (ADR-014). The operator never skips a receipt that can still be posted. A receipt must be anchored before its
+Request expires: an expired Request is a defect of the record (R-28), for which a committee would convict the operator.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,8 @@ EXPIRED = "its request expires, and anchoring it would convict this operator"
 
 def verify_time_left(request: Request, until: int) -> Request:
     """Returns the request if it does not expire before `until`, in chain time. `until` is the time by which its receipt promises
-    to be anchored, plus the longest pause. `TryAgain` if the request has waited too long for the engine."""
+    to be anchored, plus the longest pause. Raises `TryAgain` if the request expires earlier, because it waited too long for the
+    engine."""
     if request.expiry < until:
         raise TryAgain("engine", "the request waited for too long")
     return request
@@ -30,7 +31,7 @@ CLOSED = "its environment, model or key epoch has closed, or the pool that judge
 
 
 class ServiceTerms(NamedTuple):
-    """Environment, model and key epoch that one batch header names. Each of them can be closed separately."""
+    """The environment, model and key epoch that a batch header names. Each of them can be closed separately."""
 
     environment: Digest
     model_id: Digest
@@ -38,34 +39,34 @@ class ServiceTerms(NamedTuple):
 
     @classmethod
     def of(cls, record: Receipt | BatchHeader) -> "ServiceTerms":
-        """The terms under which a receipt was signed or a batch is posted."""
+        """Returns the terms under which a receipt was signed or a batch is posted."""
         return cls(record.environment, record.model_id, record.key_epoch)
 
 
 class SendLimit(NamedTuple):
-    """Time limit for posting a receipt. An earlier limit compares as smaller."""
+    """Time limit for posting a receipt. Of two limits, the one with the earlier time is the smaller one."""
 
     at: int
-    """Last second of chain time."""
+    """Last second of chain time at which the receipt can be posted."""
     why: str
-    """Why the receipt cannot be posted after that time."""
+    """Reason why the receipt cannot be posted after that time."""
 
 
 class LeafSlot(NamedTuple):
-    """One number of the next batch."""
+    """One receipt number of the next batch, with its receipt or the reason why it is skipped."""
 
     seq: int
     signed: SignedReceipt | None
-    """Receipt with this number, if it can be posted."""
+    """Receipt with this number if it can be posted, otherwise None."""
     why: str
-    """Why the number is skipped, if there is no such receipt."""
+    """Reason why the number is skipped, or an empty text if it has a receipt."""
 
 
 def unanchored(receipt_store: ReceiptStore) -> tuple[SignedReceipt, ...]:
-    """The oldest receipt of the open batch, and the oldest receipt that is in no batch, as far as there are any.
+    """Returns the oldest receipt of the open batch and the oldest receipt that is in no batch, as far as they exist.
 
-    If there is neither, every receipt is anchored. This holds even while another thread builds batches: a receipt moves from no
-    batch into the open batch and then to the chain, and the store is read in that order.
+    If it returns nothing, every receipt is anchored. That holds even while another thread builds batches: a receipt first is in
+    no batch, then in the open batch, then on the chain, and the store is read in that order.
     """
     loose = receipt_store.unbatched(1)
     header = receipt_store.open_batch()
@@ -73,18 +74,20 @@ def unanchored(receipt_store: ReceiptStore) -> tuple[SignedReceipt, ...]:
 
 
 def receipts_of(leaves: Sequence[ListEntry]) -> tuple[SignedReceipt, ...]:
-    """The receipts among these leaves, without the empty leaves."""
+    """Returns the receipts among these leaves, without the empty leaves."""
     return tuple(each for each in leaves if isinstance(each, SignedReceipt))
 
 
 def leaf_slots(numbers: range, receipts: Sequence[SignedReceipt], untils: Mapping[int, SendLimit], now: int) -> list[LeafSlot]:
-    """Decides for each number whether its receipt can be posted at chain time `now`, or why the number is skipped."""
+    """Decides for each number whether its receipt can be posted at chain time `now`, or why the number is skipped. `untils` has
+    the time limits by number."""
     found: dict[int, SignedReceipt] = {each.receipt.seq: each for each in receipts}
     return [_slot(seq, found.get(seq), untils.get(seq), now) for seq in numbers]
 
 
 def uniform_head(waiting: Sequence[LeafSlot]) -> list[LeafSlot]:
-    """The longest run from the start that one header can name: all its receipts have one environment, model and key epoch."""
+    """Returns the longest part from the start that one batch header can name: all its receipts have the same environment, model
+    and key epoch."""
     run: list[LeafSlot] = []
     service = None
     for each in waiting:

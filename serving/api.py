@@ -1,7 +1,7 @@
 """The HTTP API: `/v1/chat/completions`, `/v1/models`, `/v1/receipts`, `/health`, `/version`. Errors have OpenAI's envelope.
 
-This module parses the body itself, without FastAPI's models, for two reasons: numbers must stay the decimals that the client
-wrote, and every refusal must name its parameter in the envelope that the official client understands.
+This module parses the body itself, without FastAPI's models, for two reasons. Numbers must stay the decimals that the client
+wrote. And every refusal must name its parameter in the error envelope that the official client understands.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from serving.refusals import ApiRefusal, Late, error_body, failure, refusal
 from serving.request_queue import RequestQueue, RequestTicket, request_ticket
 
 NO_RETRY = {"x-should-retry": "false"}
-"""Header that tells the official client not to repeat a request for which a receipt exists."""
+"""Response header that tells the official client not to repeat a request for which a receipt exists."""
 RECEIPT_HEADER = "x-bytewise-receipt"
 """Response header with the receipt ids of the choices, for clients whose types have no place for a receipt."""
 NamedReceipt = tuple[Digest, SignedReceipt]
@@ -39,7 +39,7 @@ _NAME = re.compile(f"0x([0-9a-f]{{64}})|{COMPLETION_PREFIX}([0-9a-f]{{32}})")
 
 
 class Counter(Protocol):
-    """The operator as the API sees it: the served model, and answers to requests. It exists once the operator is ready."""
+    """The operator as the API sees it: the served model, and answers to requests. This object exists once the model is loaded."""
 
     @property
     def model_name(self) -> str:
@@ -48,7 +48,7 @@ class Counter(Protocol):
 
     @property
     def owner(self) -> str:
-        """Account of the operator."""
+        """Address of the operator's account."""
         ...
 
     @property
@@ -58,7 +58,7 @@ class Counter(Protocol):
 
     @property
     def context(self) -> int:
-        """Most tokens of a prompt and its answer together."""
+        """Most tokens that a prompt and its answer may have together."""
         ...
 
     @property
@@ -67,37 +67,39 @@ class Counter(Protocol):
         ...
 
     def prepare(self, asked: RequestTicket, ask: ChatRequest) -> Callable[[], bytes]:
-        """Checks the request now and returns the work that computes the answer. Errors of the request are raised by this call."""
+        """Checks the request, and raises its errors in this call. Returns the function that computes the answer."""
         ...
 
     def receipt(self, start: bytes) -> NamedReceipt | None:
-        """The operator's receipt whose id begins with these bytes; None if there is none."""
+        """Returns the operator's receipt whose id begins with these bytes, or None if there is none."""
         ...
 
     def check_open(self) -> EpochRecord:
-        """The key epoch that answers are sealed to; `TryAgain` with the reason while no request may be accepted."""
+        """Returns the key epoch to which answers are sealed. Raises `TryAgain` with the reason while no request may be
+        accepted."""
         ...
 
 
 class Gate:
-    """Holds the service once it is ready. Until then every request is answered 503."""
+    """A place for the service, which is empty until the model is loaded. Until then every request is answered with status 503."""
 
     def __init__(self) -> None:
         self.service: Counter | None = None
 
     def loaded(self) -> Counter:
-        """The service; `TryAgain` before it is ready."""
+        """Returns the service. Raises `TryAgain` before the model is loaded."""
         if self.service is None:
             raise TryAgain("operator", "the model is being loaded")
         return self.service
 
     def ready(self) -> EpochRecord:
-        """The key epoch of the service; `TryAgain` before it is ready or while it may not accept."""
+        """Returns the key epoch to which the service seals answers. Raises `TryAgain` before the model is loaded, and while no
+        request may be accepted."""
         return self.loaded().check_open()
 
 
 def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_timeout_s: float) -> FastAPI:
-    """Builds the application. `gate` may get its service later."""
+    """Builds the web application. `gate` may get its service later. `version` is the body of `/version`."""
     app = FastAPI(title="Bytewise operator", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_exception_handler(HTTPException, _http_error)  # type: ignore[arg-type]
     app.add_exception_handler(BytewiseError, _our_error)  # type: ignore[arg-type]
@@ -146,7 +148,8 @@ def _receipt_response(name: str, found: NamedReceipt | None) -> Response:
 
 
 def _name_start(name: str) -> bytes:
-    """The first bytes of a receipt's id, from the id of the receipt or of its completion; `BadRequest` for any other name."""
+    """Returns the first bytes of a receipt's id, from the id of the receipt or of its completion. Raises `BadRequest` for any
+    other name."""
     found = _NAME.fullmatch(name)
     if found is None:
         wanted = f"must be a receipt id (0x and 64 hex digits) or a completion id ({COMPLETION_PREFIX} and 32), in lower case"
@@ -155,7 +158,7 @@ def _name_start(name: str) -> bytes:
 
 
 def _receipt_ids(answer: bytes) -> list[str]:
-    """Ids of the receipts of the answer's choices, in order, 0x-hex."""
+    """Returns the ids of the receipts of the answer's choices in order, each as 0x and hex digits."""
     whole = json.loads(answer)
     return [str(each["receipt"]["receipt_id"]) for each in whole.get("answers", [whole])]
 

@@ -1,7 +1,7 @@
 """`python -m serving.attention --config FILE --folder DIR`: the operator of an attention fund (`bytewise attention run`).
 
-It is `python -m serving` with one difference: the answers that the fund's schedule draws are made false after they were computed.
-It serves this machine only, because its answers are not for users.
+It is `python -m serving` with one difference: after an answer was computed, it is made false if the fund's secret schedule
+selects it. Only this machine can reach the endpoint, because no user may get a false answer.
 """
 
 import ipaddress
@@ -27,14 +27,15 @@ from serving.wiring import run
 
 @dataclass(frozen=True, slots=True)
 class ScheduledAnswers:
-    """Makes the scheduled answers of one range false (`serving.pipeline.AnswerHook`)."""
+    """The answer hook that makes the answers false that the schedule selects (`serving.pipeline.AnswerHook`)."""
 
     schedule: FraudSchedule
     folder: AttentionFolder
-    """Keeps the opening of each false answer for the reveal."""
+    """Folder that stores the opening of each false answer for the reveal."""
 
     def finish(self, seq: int, request: Request, answer: Generated) -> Generated:
-        """The answer, or a false one. Its opening is on the disk before its receipt is signed; a retry replaces it."""
+        """Returns the answer, or a false one if the schedule selects number `seq`. The opening of a false answer is on the disk
+        before the receipt is signed. A retry replaces the opening."""
         kind = self.schedule.fraud_at(seq)
         if kind is None:
             return answer
@@ -45,7 +46,8 @@ class ScheduledAnswers:
 
 
 def verify_private(settings: OperatorSettings) -> None:
-    """`ConfigurationError` unless the endpoint is reachable from this machine only: no user may get a false answer."""
+    """Checks that only this machine can reach the endpoint, because no user may get a false answer. Raises `ConfigurationError`
+    otherwise."""
     host = settings.listen.host
     try:
         is_local = host == "localhost" or ipaddress.ip_address(host).is_loopback
@@ -56,7 +58,7 @@ def verify_private(settings: OperatorSettings) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Reads settings and schedule and serves; the exit code."""
+    """Reads settings and schedule and runs the operator. Returns the exit code of the process."""
     parser = Parser("serving.attention", __doc__)
     parser.add_argument("--folder", type=Path, required=True, help="folder that `bytewise attention commit` wrote")
     given = parser.parse_args(arguments)

@@ -1,7 +1,7 @@
-"""Disputes against this operator: it logs them, makes sure that the committee finds the envelope, and appeals if a person ordered
-it.
+"""Handles disputes against this operator: logs them, makes sure that the committee finds the envelope, and appeals if a person
+ordered that.
 
-An honest operator can lose a dispute only if its bytes are not found, so the committee must be able to fetch the envelope.
+An honest operator can lose a dispute only if the committee does not find the envelope.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,51 +25,52 @@ from bytewise.storage.duties import Duties
 from bytewise.storage.receipt_store import ReceiptStore
 
 APPEAL = "appeal"
-"""Kind of the duty that `bytewise dispute appeal` writes; the subject is the dispute."""
+"""Kind of the duty that `bytewise dispute appeal` stores. Its subject is the dispute."""
 OVER = frozenset({Phase.FINAL, Phase.AIRGAP, Phase.APPEAL})
-"""Phases in which no committee looks for the envelope any more, unless an appeal begins another round."""
+"""Phases in which no committee fetches the envelope, unless an appeal begins another round."""
 SERVE_BUDGET_S = 2.0
-"""Seconds of wall time in one step after which DA is asked about no further envelope, because the operator's other duties must
+"""Seconds of wall time in one step after which no further envelope is looked for on DA, because the operator's other duties must
 not wait."""
 
 
 class DisputeReader(Protocol):
-    """The part of the chain that is read."""
+    """The part of the chain that `OperatorDisputes` reads."""
 
     def head(self) -> int:
-        """Number of the newest block."""
+        """Returns the number of the newest block."""
         ...
 
     def cases(self, block: int) -> Snapshot:
-        """Every dispute that can still change."""
+        """Returns a snapshot with every dispute that can still change."""
         ...
 
     def terms(self, batch_id: int, block: int) -> tuple[int, int]:
-        """Number of the first receipt of a batch, and the bond in wei of a demand about the batch."""
+        """Returns the number of the first receipt of a batch, and the bond in wei of a demand about the batch."""
         ...
 
 
 class DisputeSender(Protocol):
-    """The part of a sender that is used."""
+    """The part of a sender that `OperatorDisputes` uses."""
 
     def appeal(self, dispute: Digest, bond_wei: int) -> None:
-        """Appeals: asks for the next round."""
+        """Appeals a verdict, which asks for the next round of the dispute."""
         ...
 
     def demand_envelope(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int) -> None:
-        """Demands an envelope."""
+        """Demands the envelope of a receipt, so that the operator can answer with a new locator."""
         ...
 
 
 class OperatorDisputes:
-    """Handles the disputes against this operator at each block."""
+    """The part of an operator that handles the disputes against it at each block."""
 
     def __init__(
         self, reader: DisputeReader, sender: DisputeSender, receipt_store: ReceiptStore, blobs: BlobStore, orders: Duties,
         operator: Address, anchor: Domain, monotonic: Callable[[], float] = monotonic_s,
         observe: Callable[[Snapshot], None] = lambda _: None,
     ) -> None:  # fmt: skip
-        """`observe` is called with each snapshot, which has every dispute that can still change."""
+        """The object calls `observe` with each snapshot, which has every dispute that can still change. `orders` stores the
+        appeals that a person ordered."""
         self._observe = observe
         self._reader = reader
         self._sender = sender
@@ -82,10 +83,10 @@ class OperatorDisputes:
         self._number = -1
         self._said: dict[Digest, tuple[int, Phase, Verdict]] = {}
         self._served: set[tuple[Digest, int]] = set()
-        """Rounds whose committee can fetch the envelope, or for which the operator can do nothing more."""
+        """Disputes and rounds whose committee can fetch the envelope, or for which the operator can do nothing more."""
 
     def step(self) -> None:
-        """Handles a block once. It handles the same block again if there was no time for every envelope."""
+        """Handles the newest block once. It handles the block again if there was no time for every envelope."""
         head = self._reader.head()
         if head == self._number:
             return
@@ -123,8 +124,8 @@ class OperatorDisputes:
             telemetry.log("dispute.can_be_appealed", bond_wei=str(case.appeal_bond_wei), until=case.appeal_end, **facts)
 
     def _appeal(self, own: Mapping[Digest, Dispute], snapshot: Snapshot) -> None:
-        """Appeals if a person ordered it. Only a person can decide that, because the operator does not keep the client's text
-        (ADR-021)."""
+        """Appeals the disputes for which a person ordered it. Only a person can decide that, because the operator does not keep
+        the client's text (ADR-021)."""
         for order in self._orders.pending():
             case = own.get(Digest(order.subject))
             if order.kind != APPEAL or case is None:
@@ -141,11 +142,11 @@ class OperatorDisputes:
         return batch_tree(batch_leaves(self._anchor, self._receipt_store.leaves(first_seq))).proofs
 
     def _serve(self, case: Dispute, snapshot: Snapshot, proofs: Callable[[int], Sequence[tuple[Digest, ...]]]) -> None:
-        """Makes sure that the committee finds the envelope: at its first locator, or else at the one in the answer to a demand.
+        """Makes sure that the committee finds the envelope: at its first locator, or at the locator in the answer to a demand.
 
-        A new locator counts only in the answer to a demand. So the operator itself demands the envelope, `BatchDuties` answers,
-        and the bond comes back to the account that answers. This works only while the receipt's window is open; later only the
-        first locator counts. `proofs` returns the proofs of the batch with the given first number.
+        The committee uses a new locator only if it is the answer to a demand. So the operator itself demands the envelope, and
+        `BatchDuties` answers. The bond comes back to the account that answers. This works only while the receipt's window is
+        open. `proofs` returns the proofs of the batch with the given first number.
         """
         signed, envelope = self._receipt_store.receipt(case.receipt_id), self._receipt_store.envelope(case.receipt_id)
         if signed is None or envelope is None:

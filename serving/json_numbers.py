@@ -1,4 +1,4 @@
-"""JSON without floats: a number reaches the Request as the decimal that the client wrote (design section 4).
+"""Parses JSON without floats: a number reaches the Request as the decimal that the client wrote (design section 4).
 
 A float would turn 0.7 into 0.6999…. Here `0.70`, `7e-1` and `0.7` all become the canonical decimal `0.7`.
 """
@@ -26,7 +26,7 @@ class NumberText(str):
 
 
 def parse_json(body: bytes) -> Any:
-    """Parses a request body. `BadRequest` if it is no JSON text, repeats a member, or contains NaN or an infinity.
+    """Parses a request body. Raises `BadRequest` if it is no JSON text, repeats a member, or contains NaN or an infinity.
 
     Numbers without fraction or exponent become `int`, all others `NumberText` (RFC 8259 section 6).
     """
@@ -42,8 +42,8 @@ def parse_json(body: bytes) -> Any:
 
 
 def canonical_decimal(param: str, value: object) -> Decimal:
-    """Returns the number as a canonical decimal string. `BadRequest` names the parameter if the value is no number or needs over
-    30 digits."""
+    """Returns the number as a canonical decimal string. Raises `BadRequest` with the parameter's name if the value is no number
+    or needs over 30 digits before or after the point."""
     if isinstance(value, bool) or not isinstance(value, int | NumberText):
         raise BadRequest(param, "must be a number", Code.INVALID_TYPE)
     text = str(value)

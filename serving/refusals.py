@@ -1,7 +1,7 @@
 """Refusals that a client gets instead of an answer: OpenAI's error envelope, with its statuses, types and codes.
 
-Source: OpenAI API, "Error codes", and its answers to wrong parameters. OpenAI has no `unavailable`, `idempotency_key_reused`
-and `receipt_not_found`; these codes are ours.
+Source: OpenAI API, "Error codes", and its responses to wrong parameters. OpenAI has no `unavailable`, `idempotency_key_reused`
+and `receipt_not_found`; this project added these codes.
 """
 
 import enum
@@ -12,18 +12,18 @@ from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 
 
 class Code(enum.StrEnum):
-    """Error codes: the third value of a `BadRequest`. Without a third value the code is `INVALID_VALUE`."""
+    """Error codes that a `BadRequest` has as its third value. Without a third value the code is `INVALID_VALUE`."""
 
     INVALID_VALUE = "invalid_value"
     """The value has the right type, but is impossible here."""
     INVALID_TYPE = "invalid_type"
-    """The value has another type than the parameter."""
+    """The value has a type that the parameter does not allow."""
     UNKNOWN = "unknown_parameter"
     """No parameter of chat completions has this name."""
     UNSUPPORTED = "unsupported_parameter"
-    """OpenAI's API has the parameter, but this server does not."""
+    """OpenAI's API has the parameter, but this server does not support it."""
     UNSUPPORTED_VALUE = "unsupported_value"
-    """OpenAI's API has the value, but this server does not."""
+    """OpenAI's API allows the value, but this server does not support it."""
     MISSING = "missing_required_parameter"
     """A required parameter is missing."""
     CONTEXT = "context_length_exceeded"
@@ -51,12 +51,12 @@ class ApiRefusal(NamedTuple):
 
 
 def error_body(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
-    """Builds the OpenAI error envelope. The official client reads exactly these four members."""
+    """Builds OpenAI's error envelope. The official client reads exactly the four members that it has."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 def refusal(error: BytewiseError) -> ApiRefusal | None:
-    """The refusal that a client gets for an error; None if the server itself failed."""
+    """Returns the refusal that a client gets for an error, or None if the server itself failed."""
     if isinstance(error, BadRequest):
         return _wrong_request(error)
     if isinstance(error, Busy):
@@ -72,7 +72,7 @@ def refusal(error: BytewiseError) -> ApiRefusal | None:
 
 
 def failure() -> ApiRefusal:
-    """The refusal that a client gets if the server failed."""
+    """Returns the refusal that a client gets if the server failed."""
     message = "the operator failed; nothing was published for this request"
     return ApiRefusal(500, error_body(message, "server_error", None, "server_error"), {})
 

@@ -1,6 +1,6 @@
-"""Builds the Request that is signed and executed from a chat request: prompt, seed, nonce, expiry (design sections 3 and 4).
+"""Builds the Request that is signed and executed for a chat request: prompt, seed, nonce, expiry (design sections 3 and 4).
 
-In client mode `delegated` the gateway signs the Request with its own key, and the receipt says so.
+In client mode `delegated` the gateway, a part of the operator, signs the Request with its own key, and the receipt says so.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from serving.openai import ChatRequest
 from serving.refusals import Code
 
 Rng = Callable[[int], bytes]
-"""Source of random bytes: `os.urandom` in the service."""
+"""Function that returns a number of random bytes: `os.urandom` in the service."""
 
 
 class ChatTokenizer(AnswerTokenizer, Protocol):
@@ -37,36 +37,37 @@ class ChatTokenizer(AnswerTokenizer, Protocol):
         ...
 
     def render(self, messages: list[dict[str, str]]) -> tuple[int, ...]:
-        """The prompt of a conversation, by the artifact's chat template."""
+        """Returns the prompt of a conversation as token ids, by the artifact's chat template."""
         ...
 
     def refusal(self, schema: str) -> str:
-        """Why no answer can satisfy a JSON schema; empty if one can."""
+        """Returns the reason why no answer can satisfy a JSON schema, or an empty text if one can."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The offer of this operator. It does not change while the process runs."""
+    """The model and the conditions that this operator offers. They do not change while the process runs."""
 
     model_name: str
-    """Name under which clients ask."""
+    """Name by which clients ask for the model."""
     model_id: Digest
     template_digest: Digest
     tokenizer_digest: Digest
     environment: Environment
     chain_id: int
     request_ttl_s: int
-    """Seconds from its creation in which a Request may be anchored, without pauses. It is well above the longest anchoring
-    delay."""
+    """Seconds from the creation of a Request in which its receipt may be anchored, without pauses. They are well above the
+    longest anchoring delay."""
 
 
 def make_request(
     ask: ChatRequest, offer: Offer, tokenizer: ChatTokenizer, client: LocalSigner, rng: Rng, now: int, pause_s: int = 0
 ) -> tuple[Request, Blob]:
-    """Builds the Request, and signs it with the gateway's key. `BadRequest` names the parameter that is outside the limits.
+    """Builds the Request, and returns it with the signature of the gateway's key.
 
-    `now` is chain time in Unix seconds. The longest pause, `pause_s`, is added to the expiry: no pause stops its clock (ADR-014).
+    `now` is chain time in Unix seconds. The longest pause, `pause_s`, is added to the expiry, because a Request goes on to expire
+    during a pause (ADR-014). Raises `BadRequest` with the parameter that is outside the limits.
     """
     prompt = _render(ask, tokenizer)
     limits = offer.environment.limits
@@ -105,7 +106,7 @@ def make_choices(
 ) -> list[tuple[Request, Blob]]:
     """Makes the Requests of `count` choices, with signatures: the request itself, then copies with new seeds and nonces.
 
-    `BadRequest` if one of them is outside the limits: a seed with more digits makes a Request larger.
+    Raises `BadRequest` if one of them is outside the limits, because a seed with more digits makes a Request larger.
     """
     others = [replace(request, seed=choice_seed(request.seed, i), nonce=Digest(rng(32))) for i in range(1, count)]
     within = [_within_limits(each, environment) for each in (request, *others)]

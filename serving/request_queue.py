@@ -1,8 +1,8 @@
-"""The queue before the one engine thread, and the memory that gives a retried request its one receipt.
+"""The queue for the single engine thread, and the memory that gives a retried request the receipt of its first try.
 
 Two equal requests get two answers, unless the second one is a retry. A retry has the idempotency key of the first request, or a
 retry count above 0, which the official client sends instead of a key (`ecosystem.md` 5.3). A retry gets the answer of the first
-request, and waits for it while it is computed.
+request, and waits while that answer is computed.
 """
 
 import re
@@ -22,7 +22,8 @@ from serving.refusals import Busy, Code
 MAX_KEY_CHARACTERS = 255
 """Most characters of an idempotency key."""
 MOST_OWED = 1024
-"""Most refused requests whose names are remembered. A retry of a forgotten one may get the answer of an equal request."""
+"""Most refused requests that are remembered, so that their retries count as new requests. The retry of a forgotten one may get
+the answer of an equal request."""
 
 _HALF = 16
 _RETRIES = re.compile("[0-9]{1,9}")
@@ -30,33 +31,34 @@ _RETRIES = re.compile("[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class RequestTicket:
-    """Identifies a request, so that its retries can be recognised."""
+    """The identity of a request, by which its retries are recognised."""
 
     name: Digest
-    """Hash of caller and request. With an idempotency key, the first half covers caller and key, and the second half the
-    request."""
+    """Hash of caller and request. With an idempotency key, its first half is a hash of caller and key, and its second half a hash
+    of the request."""
     once: bool
-    """Whether the request has an idempotency key. Under one key there is one answer."""
+    """Whether the request has an idempotency key. There is only one answer for each key."""
     retry: int
-    """How often the client has sent the request before."""
+    """Number of times that the client has sent the request before."""
 
     @property
     def start(self) -> bytes:
-        """The part of the name that retries share: the first half under an idempotency key, else the whole name."""
+        """The part of the name that all retries share: the first half with an idempotency key, otherwise the whole name."""
         return self.name[:_HALF] if self.once else self.name
 
     def verify_name(self, name: Digest) -> None:
-        """`BadRequest` if `name`, which begins with `start`, is the name of another request."""
+        """Checks that `name`, which begins with `start`, is the name of this request. Raises `BadRequest` if it is the name of
+        another request with the same idempotency key."""
         if name != self.name:
             raise BadRequest("Idempotency-Key", "was sent with another body: a new request needs a new key", Code.KEY_REUSED)
 
 
 def request_ticket(body: bytes, authorization: str, address: str, idempotency_key: str, retries: str) -> RequestTicket:
-    """Makes the ticket of a request from its bytes, three headers and the client's address. The header of `retries` is
+    """Makes the ticket of a request from its bytes, three headers and the client's address. `retries` is the header
     `x-stainless-retry-count`.
 
-    Retries and idempotency keys count only for one API key at one address. The server takes any API key, so different clients may
-    use the same one, and an answer shows its opening. `BadRequest` for a key that is too long.
+    A retry must come from the same API key and address as its first request. The server accepts any API key, so different clients
+    may use the same one, and an answer contains its opening. Raises `BadRequest` if the idempotency key is too long.
     """
     caller = [text.encode("utf-8", "surrogateescape") for text in (authorization, address)]
     retry = int(retries) if _RETRIES.fullmatch(retries) else 0
@@ -75,11 +77,12 @@ class _Run:
     ticket: RequestTicket
     future: Future[bytes]
     retry: int
-    """Highest retry count that waits for this run. Of several equal runs, each serves the retries of one client."""
+    """Highest retry count of the requests that wait for this run. If several equal runs exist, each serves the retries of one
+    client."""
 
 
 class RequestQueue:
-    """Accepts work for the engine thread, up to a limit, and gives retries the answer of their first request."""
+    """The queue of the engine thread. It accepts work up to a limit, and gives retries the answer of their first request."""
 
     def __init__(
         self,
@@ -87,7 +90,8 @@ class RequestQueue:
         queue_limit: int,
         on_bug: Callable[[BaseException], None],
     ) -> None:
-        """`remembered` finds a stored answer by the start of its name, and returns the whole name with it."""
+        """`remembered` finds a stored answer by the start of its name, and returns the whole name and the answer. The queue calls
+        `on_bug` with a `Bug` that ended a run."""
         self._remembered = remembered
         self._limit = queue_limit
         self._on_bug = on_bug
@@ -100,8 +104,8 @@ class RequestQueue:
     def submit(self, asked: RequestTicket, prepare: Callable[[], Callable[[], bytes]]) -> Future[bytes]:
         """Returns the future answer of a request.
 
-        `prepare()` checks the request in this call, which raises its errors, and returns the work for the engine thread. `Busy`
-        if the queue is full. `BadRequest` if the idempotency key names another request. In both cases nothing is accepted.
+        `prepare()` checks the request, raises its errors, and returns the work for the engine thread. Raises `Busy` if the queue
+        is full, and `BadRequest` if the idempotency key belongs to another request. In both cases nothing is accepted.
         """
         with self._lock:
             new = self._is_new(asked)
@@ -115,7 +119,7 @@ class RequestQueue:
             raise
 
     def close(self) -> None:
-        """Finishes the running request and cancels the waiting ones."""
+        """Waits for the running request and cancels the waiting requests."""
         self._executor.shutdown(wait=True, cancel_futures=True)
 
     def _begin(self, asked: RequestTicket, new: bool, work: Callable[[], bytes]) -> Future[bytes]:

@@ -1,6 +1,6 @@
 """Connects the parts of an operator process and runs it. `serving.__main__` and the dishonest operators in `adversaries` use it.
 
-Threads: uvicorn's loop is the main thread; one thread loads the model and then ticks; one thread runs the engine. Before the
+The main thread runs uvicorn's loop, one thread loads the model and then ticks, and one thread runs the engine. Before the
 operator is ready, `warm_up` answers two requests and verifies the answers as a verifier would. `OwnStake` renews the operator's
 stake record at EigenLayer, without which it cannot post (ADR-030).
 """
@@ -70,16 +70,16 @@ from verifier.watch.horizon import HorizonWatch
 
 
 class Recorder(Protocol):
-    """The part of a sender that is used."""
+    """The part of a sender that `OwnStake` uses."""
 
     def sync_stake(self, account: Address, block: int) -> None:
-        """Makes the stake source record an account's stake anew. `block`: block of the record that the new one replaces; 0 for
-        none."""
+        """Makes the stake source record the stake that an account has now. `block` is the block of the record that is replaced,
+        or 0 if there is no record."""
         ...
 
 
 class OwnStake:
-    """Reads the operator's own stake record from time to time, and renews it in time."""
+    """The operator's stake record. This object reads it from time to time, and renews it before it is too old."""
 
     def __init__(self, chain: StakeRecordReader, sender: Recorder, first_block: int, operator: Address) -> None:
         self._chain = chain
@@ -88,7 +88,7 @@ class OwnStake:
         self._record = StakeRecorder(chain, first_block, operator)
 
     def step(self) -> None:
-        """Sends the renewal that is due. A renewal that is decided several times is sent once."""
+        """Plans the renewal of the stake record if that is due. A renewal that is decided several times is sent once."""
         head = self._chain.head()
         if head < self._record.next_look:
             return
@@ -98,11 +98,11 @@ class OwnStake:
 
 NEW_TOKENS = 8
 TEMPERATURES = (0, 0.8)
-"""Temperatures of the two requests: greedy and sampled, the two ways through the sampler."""
+"""Temperatures of the two requests. One uses greedy decoding and one sampling, which are the two code paths of the sampler."""
 
 
 def warm_up(engine: Engine, offer: Offer, tokenizer: ChatTokenizer, client: LocalSigner) -> int:
-    """Answers two requests and verifies the answers. Returns the number of tokens; `NotExact` if the engine contradicts
+    """Answers two requests and verifies the answers. Returns the number of tokens. Raises `NotExact` if the engine contradicts
     itself."""
     new, total = min(NEW_TOKENS, offer.environment.limits.max_new_tokens), 0
     for temperature in TEMPERATURES:
@@ -118,19 +118,19 @@ def warm_up(engine: Engine, offer: Offer, tokenizer: ChatTokenizer, client: Loca
 
 
 FRESH_TICKS, FRESH_S = 15, 30.0
-"""A reading of the chain is stale after so many ticks, but not before so many seconds. Requests are then refused until the chain
-answers."""
+"""Ticks and seconds for which a reading of the chain counts, whichever is longer. After that, requests are refused until the
+chain answers."""
 HTTP_DRAIN_S, TICK_DRAIN_S, WORK_DRAIN_S = 4, 3.0, 4.5
-"""Seconds that open connections, a running tick, and all work beside HTTP may take at the end. HTTP ends first and work after it,
-together within 10 s."""
+"""Seconds that open connections, a running tick, and all work beside HTTP may take when the process ends. HTTP ends first and the
+work after it, together within 10 s."""
 
 
 HookFactory = Callable[[Address, int], AnswerHook]
-"""Makes the hook of an operator, from its account and the chain id."""
+"""Function that makes the answer hook of an operator, from its account and the chain id."""
 
 
 def honest_answers(_operator: Address, _chain_id: int) -> AnswerHook:
-    """The hook of every operator that gives true answers."""
+    """Returns the hook of every operator that gives true answers."""
     return unchanged_answer
 
 
@@ -143,10 +143,11 @@ def run(
     settings: OperatorSettings, wrap_engine: Callable[[Engine], Engine] = unchanged_engine, config: Path | None = None,
     hook_of: HookFactory = honest_answers,
 ) -> int:  # fmt: skip
-    """Runs an operator until SIGTERM; returns the exit code of the process. Only dishonest operators of tests wrap the engine,
-    and only the operator of an attention fund has another `hook_of` (`serving.attention`).
+    """Runs an operator until SIGTERM, and returns the exit code of the process. Only dishonest operators of tests set
+    `wrap_engine`. Only the operator of an attention fund sets `hook_of` (`serving.attention`).
 
-    `KeyInUse` if another process of this machine uses the account's key. `config` is the settings file, which backups contain.
+    Raises `KeyInUse` if another process of this machine uses the account's key. `config` is the settings file, which backups
+    contain.
     """
     telemetry.configure("operator")
     readiness = ReadinessRegistry()
@@ -157,7 +158,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A ready operator (implements `api.Counter`)."""
+    """A ready operator, with its model and queue. Implements `api.Counter`."""
 
     model_name: str
     owner: str
@@ -170,22 +171,23 @@ class ServedModel:
     anchor: Domain
 
     def prepare(self, asked: RequestTicket, ask: ChatRequest) -> Callable[[], bytes]:
-        """See `Pipeline.prepare`."""
+        """Checks the request, and returns the function that computes its answer (`Pipeline.prepare`)."""
         return self.pipeline.prepare(asked, ask)
 
     def receipt(self, start: bytes) -> NamedReceipt | None:
-        """See `ReceiptStore.receipt_from`."""
+        """Returns the receipt whose id begins with these bytes, or None (`ReceiptStore.receipt_from`)."""
         found = self.receipt_store.receipt_from(start)
         return None if found is None else (receipt_id(self.anchor, found.receipt), found)
 
     def check_open(self) -> EpochRecord:
-        """See `ReadinessWatch.open`."""
+        """Returns the key epoch to which answers are sealed. Raises `TryAgain` if no request may be accepted
+        (`ReadinessWatch.open`)."""
         return self.watch.open()[1]
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorWork:
-    """The work of an operator process besides answering."""
+    """The work of an operator process besides answering requests."""
 
     batcher: Batcher
     duties: BatchDuties
@@ -194,14 +196,14 @@ class OperatorWork:
     queue: RequestQueue
     stake: OwnStake
     jobs: tuple[schedule.PeriodicJob, ...] = ()
-    """Jobs that run beside the tick."""
+    """Periodic jobs that run beside the tick."""
 
     def tick(self) -> None:
-        """Does in order: duties about anchored batches, the next batch, disputes, the own stake record.
+        """Does the work of one tick in order: duties about anchored batches, the next batch, disputes, and the stake record.
 
-        A failure of one does not stop the others: lists are demanded just when DA is down, and then no new batch can be built
-        either. The transactions of each are sent before the next may wait for DA. A `Bug` ends the tick at once. Of other errors,
-        the first is raised at the end.
+        A failure of one part does not stop the other parts: lists are demanded just when DA is down, and then no new batch can be
+        built either. The transactions of each part are sent before the next part may wait for DA. A `Bug` ends the tick at once.
+        Of other errors, the first is raised at the end.
         """
         failed: list[Fault | Unavailable] = []
         pump = self.sender.pump
@@ -247,7 +249,7 @@ class Operator:
         )  # fmt: skip
 
     def run(self) -> int:
-        """Serves until SIGTERM or SIGINT; the exit code."""
+        """Serves until SIGTERM or SIGINT. Returns the exit code of the process."""
         # uvicorn logs the messages of unforeseen errors, which may quote plaintext; `api` counts and names those errors.
         logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
         asked = schedule.stop_on_signals()
@@ -280,7 +282,8 @@ class Operator:
             self._server.should_exit = True
 
     def _lease(self, network: Network, operator: Address) -> NonceLease:
-        """The operator's nonce lease. Without it, two processes of one account would sign receipts with the same numbers."""
+        """Returns the operator's nonce lease, which the caller takes. Without it, two processes of one account would sign
+        receipts with the same numbers."""
         database = open_database(self._settings.db.location)
         check_revision(database)
         return NonceLease(database, SystemClock(), network.chain_id, operator)

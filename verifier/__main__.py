@@ -14,7 +14,7 @@ from verifier.wiring import build_node, run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the role that the settings name; the exit code."""
+    """Runs the role that the settings name. Returns the exit code of the process."""
     config = Parser("verifier", __doc__).parse_args(arguments).config
 
     def work() -> int:

@@ -1,4 +1,5 @@
-"""The periodic job that scores the node in revealed attention tests: one log line for each reveal, and the results as metrics."""
+"""The periodic job that scores how this node behaved in revealed attention tests. It logs one line for each reveal and sets the
+results as metrics."""
 
 import stat
 from collections.abc import Callable, Sequence
@@ -12,11 +13,13 @@ from bytewise.service.schedule import PeriodicJob
 from verifier.settings import AttentionSettings
 
 ReadTests = Callable[[Path], Sequence[ScoredTest]]
-"""The tests of a reveal with what the chain has of the node. Raises the error of a reveal that proves nothing or is too early."""
+"""Reads the file of a reveal. Returns its tests, each with what the chain shows of this node. Raises an error if the reveal is
+too early or proves nothing."""
 
 
 class AttentionJob:
-    """Scores each file of a folder once. After a restart all files are scored again; nothing is stored."""
+    """The scorer of the reveals in one folder. It scores each file once in the life of the process. Nothing is stored, so a
+    restart scores all files again."""
 
     def __init__(self, settings: AttentionSettings, account: Address, read: ReadTests) -> None:
         self._settings, self._account, self._read = settings, account, read
@@ -24,11 +27,12 @@ class AttentionJob:
         self._skipped: set[str] = set()
 
     def job(self) -> PeriodicJob:
-        """The job, for `run_ticks`."""
+        """Returns the periodic job that calls `run`. `run_ticks` starts it."""
         return PeriodicJob("attention", self.run, self._settings.every_s)
 
     def run(self) -> None:
-        """One look: reveals that are new or were changed. One that is too early is tried again at the next look."""
+        """Scores the files of reveals that are new or were changed since the last run. A reveal that is too early is tried again
+        at the next run."""
         paths = sorted(self._settings.folder.glob("*.json"))
         self._skipped &= {path.name for path in paths}
         present = {key: path for path in paths for key in [self._key(path)] if key is not None}
@@ -47,7 +51,8 @@ class AttentionJob:
         return score_tests(records, [self._account])[self._account]
 
     def _key(self, path: Path) -> tuple[str, int] | None:
-        """Name and time of a regular file; None, logged once, for anything else: a dangling link, a pipe, a file just removed."""
+        """Returns the name and the time of change of a regular file. Returns None for a dangling link, a pipe or a file that was
+        just removed, and logs that once."""
         try:
             found = path.stat()
             reason = "" if stat.S_ISREG(found.st_mode) else "is no regular file"

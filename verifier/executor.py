@@ -1,8 +1,8 @@
 """Carries out actions: turns each decision into a job, a journal entry or a transaction.
 
-Any action may be executed again, because outbox, protection table and worker remember each action that was begun. The journal
-entry is written before the action executes. Moves that anybody may make, and those that collect what is due to the account, need
-only a sender.
+An action may be decided and executed several times: outbox, protection table and job pool remember which ones have begun. The
+journal entry is written before the action executes. Some actions need only a sender, because anybody may send them, or because
+they collect what is due to the account. They are called moves.
 """
 
 from collections import OrderedDict
@@ -68,38 +68,39 @@ Move = (
     DrawPart | Rearm | Settle | OpenAlt | Finalize | PayOut | SettleSeats | ReleaseBatch | ExpireList | Expire
     | Withdraw | FinishUnbond | CollectSlash | CollectReport | SyncStake | RefreshWeight | RetrySlash
 )  # fmt: skip
-"""Actions that need only the sender."""
+"""Actions that need only the sender, and no auditor, watchtower or other part of the node."""
 
 
 class MoveSender(
     CourtSender, VoteSender, CertificateSender, AuditSender, DemandSender, ReportSender, AccountSender, Protocol
 ):  # fmt: skip
-    """All transactions that moves send. The methods below have no deadline."""
+    """All transactions that moves send. The transactions defined below have no deadline."""
 
     def collect_slash(self, slash_id: int) -> None:
-        """Makes the stake source pay the stake that a slash took."""
+        """Makes the stake source pay out the stake that slash number `slash_id` took."""
         ...
 
     def sync_stake(self, account: Address, block: int) -> None:
-        """Makes the stake source record an account's stake anew. `block`: block of the record that the new one replaces; 0 for
-        none."""
+        """Makes the stake source record the stake that an account has now. `block` is the block of the record that is replaced,
+        or 0 if there is no record."""
         ...
 
     def refresh(self, account: Address, block: int) -> None:
-        """Makes the registry read a verifier's stake again. `block` makes each call a new transaction."""
+        """Makes the registry read a verifier's stake again. The outbox sends this once for each value of `block`."""
         ...
 
     def retry_slash(self, account: Address, ref: Digest, times: int) -> None:
-        """Retries a slash that EigenLayer has refused `times` times."""
+        """Retries the slash with reference `ref`, which EigenLayer has refused `times` times."""
         ...
 
     def collect(self, ref: Digest, times: int = 0) -> None:
-        """Distributes the stake that a report slashed, as far as it has arrived. `times` makes each call a new transaction."""
+        """Distributes the stake that a report slashed, as far as it has arrived. The outbox sends this once for each value of
+        `times`."""
         ...
 
 
 def make_move(sender: MoveSender, action: Move) -> None:
-    """Sends a move. A move that is decided several times is sent once."""
+    """Plans the transaction of a move. The outbox sends it once, although the move may be decided several times."""
     match action:
         case DrawPart():
             sender.draw(action.dispute, action.round, action.first, action.count)
@@ -140,7 +141,7 @@ def make_move(sender: MoveSender, action: Move) -> None:
 
 
 def journal_entry(action: Move) -> tuple[bytes, dict[str, object]]:
-    """Subject and body of a move's journal entry."""
+    """Returns the subject and the body of a move's journal entry."""
     match action:
         case OpenAlt() | Finalize() | PayOut():
             return action.dispute, {}
@@ -167,7 +168,7 @@ def journal_entry(action: Move) -> tuple[bytes, dict[str, object]]:
 
 
 def demand_journal_entry(action: DemandList | DemandEnvelope | DemandAnchor) -> tuple[bytes, dict[str, object]]:
-    """Subject and body of a demand's journal entry."""
+    """Returns the subject and the body of a demand's journal entry."""
     bond: dict[str, object] = {"bond_wei": str(action.bond_wei)}
     if isinstance(action, DemandList):
         return b"", {"batch": str(action.batch_id), **bond}
@@ -175,7 +176,7 @@ def demand_journal_entry(action: DemandList | DemandEnvelope | DemandAnchor) -> 
 
 
 def certificate_journal_entry(action: PostCommitRoot | CertifyRound | RevealUnderRoot) -> tuple[bytes, dict[str, object]]:
-    """Subject and body of the journal entry of a certificate's step."""
+    """Returns the subject and the body of the journal entry for one step of a verdict certificate."""
     match action:
         case PostCommitRoot():
             return action.dispute, {"round": action.round, "root": hex0x(action.root)}
@@ -188,32 +189,33 @@ def certificate_journal_entry(action: PostCommitRoot | CertifyRound | RevealUnde
 T = TypeVar("T")
 
 MAX_RECORDED = 4096
-"""Most actions for which the executor remembers the journal entry: more than are due at one time. The actions decided last are
-kept."""
+"""Most actions of which the executor remembers that they are in the journal: more than are due at one time. It forgets the oldest
+actions first."""
 
 
 class VoteExecutor(Protocol):
-    """The votes, which `committee` implements."""
+    """The part of a member that carries out votes. `committee` implements it."""
 
     def start(self, action: RunVoteJob, snapshot: Snapshot) -> None:
         """Starts the enclave job that finds the vote."""
         ...
 
     def commit(self, action: CastCommit, sender: VoteSender) -> None:
-        """Sends a protected vote's commitment."""
+        """Sends the commitment of a vote that is in the protection table."""
         ...
 
     def reveal(self, action: CastReveal, sender: VoteSender) -> None:
-        """Reveals the committed vote."""
+        """Sends the reveal of the committed vote."""
         ...
 
     def collect(self, action: PostCommitRoot | CertifyRound | RevealUnderRoot, sender: CertificateSender) -> None:
-        """Takes a step of a verdict certificate."""
+        """Sends one transaction of a verdict certificate: the root of the commitments, the certificate, or a reveal under the
+        root."""
         ...
 
 
 class ActionExecutor:
-    """Carries out decided actions. A part that the role lacks is None; an action for such a part is a `Bug`."""
+    """The executor of a node that acts. A part that the role lacks is None. An action for such a part raises `Bug`."""
 
     def __init__(
         self, sender: MoveSender, journal: Journal, auditor: Auditor | None, watchtower: Watchtower | None,
@@ -229,7 +231,8 @@ class ActionExecutor:
         self._recorded: OrderedDict[Action, None] = OrderedDict()
 
     def perform_all(self, actions: tuple[Action, ...], snapshot: Snapshot) -> None:
-        """Performs each action. A failed action is logged and counted; the next tick decides it again."""
+        """Performs each action. If an action fails, the error is logged and counted, and the next tick decides the action
+        again."""
         for action in actions:
             try:
                 self._perform(action, snapshot)
@@ -275,7 +278,7 @@ class ActionExecutor:
                 make_move(self._sender, action)
 
     def _record(self, action: Action, subject: bytes, body: dict[str, object]) -> None:
-        """Writes the intent to the journal once, although the action is decided again at each tick until the chain shows it."""
+        """Writes the action to the journal once, although it is decided again at each tick until the chain shows it."""
         if action in self._recorded:
             self._recorded.move_to_end(action)
             return
@@ -287,7 +290,8 @@ class ActionExecutor:
 
 
 class ObservingExecutor:
-    """Logs the actions that a watchtower would take, and takes none: for the strategy `observe` and for `dry_run`."""
+    """The executor of a watchtower that only observes: it logs the actions that it would take, and takes none. The strategy
+    `observe` and the setting `dry_run` use it."""
 
     def __init__(self) -> None:
         self._told: OrderedDict[Action, None] = OrderedDict()

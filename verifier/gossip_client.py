@@ -1,4 +1,5 @@
-"""The duty process's side of gossip: messages to and from the gossip process of this member (ADR-077)."""
+"""The duty process's side of gossip: it passes messages to the gossip process of this node and takes messages from it
+(ADR-077)."""
 
 import contextlib
 from collections import deque
@@ -13,32 +14,34 @@ from gossip.handover import HandOverClient, ProcessState
 from gossip.messages import TOPICS, GossipRefused
 
 MAX_KEPT = 4096
-"""Most messages of one topic that wait to be taken. The oldest are dropped first."""
+"""Most messages of one topic that wait until a part takes them. The oldest are dropped first."""
 PAUSE_S = 20.0
-"""Seconds in which a process that hung is left alone."""
+"""Seconds for which this process does not call a gossip process that hung."""
 
 
 class GossipClient:
-    """Implements `ports.GossipPort` and `envelope_exchange.EnvelopeGossip` over the UNIX socket of the gossip process."""
+    """Client of the gossip process over its UNIX socket. Implements `ports.GossipPort` and `envelope_exchange.EnvelopeGossip`."""
 
     def __init__(self, socket: Path) -> None:
         self._handover = HandOverClient(socket)
         self._kept: dict[str, deque[dict[str, Any]]] = {topic: deque(maxlen=MAX_KEPT) for topic in TOPICS}
         self._is_away = False
         self._seen: ProcessState | None = None
-        """State of the gossip process when it was asked last."""
+        """State that the gossip process reported last."""
         self._not_before = 0.0
-        """Monotonic time before which a hung process is not called again: several parts call it in each tick."""
+        """Monotonic time before which a hung gossip process is not called again. Without it, each part of a tick would wait for
+        the process."""
 
     def publish(self, topic: str, body: dict[str, Any]) -> None:
-        """Hands a body to the gossip process. `TryAgain` if that is away or refuses."""
+        """Hands a message body to the gossip process for publication. Raises `TryAgain` if the gossip process is away or refuses
+        it."""
         with self._answering():
             self._handover.publish(topic, body)
         metrics.GOSSIP_MESSAGES.labels(topic=topic, direction="out").inc()
 
     def take(self, topic: str) -> Sequence[dict[str, Any]]:
-        """The bodies on a topic that arrived since the last call. `TryAgain` if the gossip process is away, which is logged
-        once."""
+        """Returns the message bodies that arrived on a topic since the last call for it. Raises `TryAgain` if the gossip process
+        is away. The log says once that it went away."""
         with self._answering():
             while taken := self._handover.take():
                 for each in taken:
@@ -52,19 +55,21 @@ class GossipClient:
         return found
 
     def offer(self, envelope: str, file: Path) -> None:
-        """Lets other seats have the bytes of a file. `TryAgain` as above."""
+        """Lets other seats of the dispute fetch the bytes of a file. Raises `TryAgain` if the gossip process is away or refuses
+        it."""
         with self._answering():
             self._handover.offer(envelope, file)
 
     def fetch(self, envelope: str, size: int, account: str, file: Path) -> None:
-        """Writes what a member gives for an envelope into a file; takes up to a minute. `TryAgain` if it gives nothing."""
+        """Fetches an envelope of `size` bytes from another member's account, and writes the bytes into a file. The caller checks
+        the bytes. This takes up to a minute. Raises `TryAgain` if the member gives nothing."""
         try:
             self._handover.fetch(envelope, size, account, file)
         except GossipRefused as error:
             raise TryAgain("gossip", str(error)) from None
 
     def observe(self) -> None:
-        """Sets the metrics of the gossip process. It has none of its own."""
+        """Sets the metrics about the gossip process, which serves no metrics itself."""
         try:
             with self._answering():
                 state = self._handover.state()

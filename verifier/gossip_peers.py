@@ -1,7 +1,8 @@
-"""Writes `peers.json` for the gossip process: which members are registered, which peer keys their accounts signed, who has seats.
-Watchtowers that the settings name are peers, too: they hear hints, and the rules for seats keep them from the other topics.
+"""Writes `peers.json` for the gossip process: the registered members, the peer keys that their accounts signed, and their seats.
 
-Members hand each other their identity as a file. Account and peer key sign for each other, so any way of handing it over will do.
+Watchtowers that the settings name are peers, too. They receive hints, and the rules for seats keep them out of the other topics.
+Members exchange their identities as files over any channel. No channel needs to be trusted, because account and peer key sign for
+each other.
 """
 
 from collections.abc import Sequence
@@ -29,13 +30,13 @@ from verifier.settings import GossipSettings
 from verifier.watch.envelope_exchange import envelopes_of_seats
 
 VALID_S = 180 * 86_400
-"""Seconds for which an own identity holds. It is renewed at each start, and after half of this time."""
+"""Seconds for which this node's signed identity is valid. The node renews it at each start, and after half of this time."""
 RENEW_AGAIN_S = 3_600
-"""Chain time until an identity that could not be written is tried again, in seconds."""
+"""Seconds of chain time after which the node tries again to renew an identity that it could not write."""
 WARN_S = 30 * 86_400
-"""Seconds before the end of a peer's identity from which the check `gossip_identities` fails."""
+"""Seconds before a peer's identity expires at which the check `gossip_identities` begins to fail."""
 REFRESH_BLOCKS = 32
-"""Blocks after which identities and stakes are read again."""
+"""Blocks after which identity files and registrations are read again."""
 MAX_IDENTITIES = 512
 MAX_IDENTITY_BYTES = 4096
 
@@ -46,29 +47,30 @@ class IdentityFile:
 
     identity: GossipIdentity
     addresses: tuple[str, ...]
-    """Multiaddresses. They are no part of what is signed: a wrong one leads to no peer."""
+    """Multiaddresses of the peer. No signature covers them, because a wrong address only leads to no peer."""
     signature: Blob
     """The account's signature over the identity."""
     possession: Blob
-    """The peer key's signature over the account, so that nobody claims another member's key."""
+    """The peer key's signature over the account, so that nobody can claim another member's peer key."""
 
 
 class HoldingsReader(Protocol):
     """The part of the chain from which registrations are read."""
 
     def holdings(self, who: Address, block: int) -> Holdings:
-        """An account in its roles."""
+        """Returns an account's registrations and amounts in all its roles, at a block."""
         ...
 
 
 class PeersWriter:
-    """Keeps `peers.json` as the chain is. Implements `node.NodePart`; decides nothing."""
+    """The part of a node that keeps `peers.json` in agreement with the chain. Implements `node.NodePart`, but decides no
+    action."""
 
     def __init__(
         self, chain: HoldingsReader, network: Network, signer: Signer, settings: GossipSettings, archive: Archive,
         readiness: ReadinessRegistry,
     ) -> None:  # fmt: skip
-        """The settings have gossip switched on."""
+        """Connects the writer to the chain and the files. The settings must have gossip switched on."""
         assert settings.peers_file is not None and settings.identities_folder is not None
         self._chain = chain
         self._network = network
@@ -84,7 +86,7 @@ class PeersWriter:
         self._renew_at = 0
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Writes the file if anything changed."""
+        """Writes `peers.json` from this snapshot. Returns no action. A failed write is only logged."""
         try:
             self._write(snapshot)
         except OSError as error:
@@ -105,7 +107,8 @@ class PeersWriter:
         write_peers(self._file, PeersFile(str(self._network.chain_id), snapshot.active_epoch, self._peers, seats, envelopes))
 
     def _renew(self, now: int) -> None:
-        """Writes the own identity. One that cannot be renewed yet holds for months more: peers and seats are written anyhow."""
+        """Renews this node's signed identity. If that fails and an earlier identity is still valid for months, the failure is
+        only logged, so that peers and seats are still written."""
         try:
             path = write_identity(self._folder, self._domain, self._signer, self._settings, now)
         except (BytewiseError, OSError) as error:
@@ -131,7 +134,8 @@ class PeersWriter:
 
 
 def identities_check(identities: Sequence[IdentityFile], now: int) -> Check:
-    """Whether the identities of the peers hold for some weeks more. Expired ones were dropped already."""
+    """Returns a check that passes if no peer's identity expires within the next weeks. Expired identities no longer count as
+    peers, but the check names them."""
     ends = sorted((each.identity.not_after, each.identity.who) for each in identities)
     value = f"{len(ends)} identities"
     if ends:
@@ -143,7 +147,7 @@ def identities_check(identities: Sequence[IdentityFile], now: int) -> Check:
 
 
 def write_identity(folder: Path, domain: Domain, signer: Signer, settings: GossipSettings, now: int) -> Path:
-    """Writes the own identity into the folder, under the account's name, and returns its path."""
+    """Signs this node's identity, writes it into the folder under the name of its account, and returns the path of the file."""
     identity = GossipIdentity(signer.address, digest(unhex(settings.peer_key)), U64(now + VALID_S))
     signature = Blob(signer.sign_preimage(typed_preimage(domain, identity)))
     folder.mkdir(parents=True, exist_ok=True)
@@ -153,7 +157,8 @@ def write_identity(folder: Path, domain: Domain, signer: Signer, settings: Gossi
 
 
 def read_identities(folder: Path, domain: Domain) -> list[IdentityFile]:
-    """Identities that account and peer key signed, even expired ones: the one of each account that holds longest."""
+    """Reads the identities that both account and peer key signed, even expired ones. Returns for each account the identity that
+    expires last."""
     newest: dict[Address, IdentityFile] = {}
     for path in sorted(folder.glob("*.json"))[:MAX_IDENTITIES]:
         try:

@@ -1,8 +1,9 @@
-"""What a duty process does not begin while its disk is full, or its newest block is old: chain node behind, or clock ahead.
+"""Guards that keep a duty process from beginning anything while its disk is full or its newest block is old.
 
-Steps that keep a promise go on: commitments and reveals of stored votes, moves of the court. What would begin a new promise or
-risk money waits. A clock behind the chain stops nothing here, because every deadline is read from the chain. Each guard is logged
-when it begins and when it ends (`ReadinessRegistry.record`).
+A block is old if the chain node is behind, or if this machine's clock is ahead. Steps that keep an earlier promise go on:
+commitments and reveals of stored votes, and moves of disputes. Actions that make a new promise or risk money wait. A clock behind
+the chain stops nothing here, because every deadline is read from the chain. The log says when each guard begins and ends
+(`ReadinessRegistry.record`).
 """
 
 import shutil
@@ -23,20 +24,21 @@ from bytewise.service.chain_head import MAX_AGE_S
 from bytewise.service.readiness import Check, ReadinessRegistry
 
 RESERVE_BYTES = 64 * 2**20
-"""Free space in bytes below which nothing new is begun. What was begun needs it for journal, votes and transactions."""
+"""Free space in bytes below which the node begins nothing new. Actions that have begun need this space for journal, votes and
+transactions."""
 
 _RISKS = (OpenDispute, DemandList, DemandEnvelope, DemandAnchor)
-"""Actions that risk a bond, and that this node alone decides to take."""
+"""Actions that risk a bond and that this node decides on its own initiative."""
 _BEGINNINGS = (*_RISKS, RunVoteJob, RunAudit)
 """Actions that begin something whose result has to be stored."""
 
 
 class Guards:
-    """Decides for each action whether it may be begun now."""
+    """The guards of one node, which decide for each action whether the node may begin it now."""
 
     def __init__(self, readiness: ReadinessRegistry, clock: Clock, folder: Path | None, job_margin_s: int) -> None:
-        """`folder` is on the file system of the database; None for a server. No vote job begins later than `job_margin_s`
-        before the end of its commit phase, by this machine's clock."""
+        """`folder` is on the file system of the database, or None if the database is a server. If the newest block is old, no
+        vote job begins later than `job_margin_s` seconds before the end of its commit phase by this machine's clock."""
         self._readiness = readiness
         self._clock = clock
         self._folder = folder
@@ -46,7 +48,8 @@ class Guards:
         self._now = 0
 
     def observe(self, snapshot: Snapshot) -> None:
-        """Looks at disk and clock, and records what it found. The node calls it before it decides anything at this block."""
+        """Measures the free disk space and the age of the block, and records both as checks. The node calls it before it decides
+        anything at this block."""
         self._age_s = self._clock.now() - snapshot.timestamp
         self._now = snapshot.clock + max(self._age_s, 0)
         checks = [Check(
@@ -64,7 +67,7 @@ class Guards:
         self._readiness.record(checks)
 
     def allows(self, action: Action) -> bool:
-        """Whether an action may be begun at the block that was observed last."""
+        """Returns whether the node may begin an action at the block that was observed last."""
         if isinstance(action, _BEGINNINGS) and not self._has_room:
             return False
         if isinstance(action, _RISKS):

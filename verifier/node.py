@@ -1,7 +1,7 @@
 """The tick of a duty process: load one snapshot, let every part decide, act on the decisions (design section 2).
 
 Steps with a deadline come first: the node sends votes and moves before it fetches anything from a server that may be slow. It
-executes the actions of a part before the next part decides. A part that fails does not stop the others.
+executes the actions of one part before the next part decides. A part that fails does not stop the other parts.
 """
 
 import functools
@@ -23,46 +23,47 @@ from verifier.watch.records import Records
 
 
 class TransactionPump(Protocol):
-    """The sender's own progress: it signs, broadcasts and confirms the transactions of its outbox, without waiting."""
+    """The sender of transactions. It signs, broadcasts and confirms the transactions of its outbox in steps that never wait."""
 
     def pump(self) -> int:
-        """Takes one step, and returns how many transactions stay open."""
+        """Signs, broadcasts and confirms what it can now. Returns how many transactions of the outbox stay open."""
         ...
 
 
 class Executor(Protocol):
-    """Carries out or logs the actions that the parts decided."""
+    """An object that carries out or only logs the actions that the parts decided."""
 
     def perform_all(self, actions: tuple[Action, ...], snapshot: Snapshot) -> None:
-        """Handles each action, in order."""
+        """Carries out or logs each action, in order."""
         ...
 
 
 class NodePart(Protocol):
-    """One task of a node."""
+    """A part of a node, which has one task and decides actions for it."""
 
     def step(self, snapshot: Snapshot) -> Sequence[Action]:
-        """The actions that this part decides at this block."""
+        """Does this part's work at one block. Returns the actions that the part decides."""
         ...
 
 
 class VotePart(NodePart, Protocol):
-    """The part that `committee` adds to a node: own votes."""
+    """The part that `committee` adds to a node: it decides the votes of this account's seats."""
 
     def finish(self, finished: FinishedJob, snapshot: Snapshot) -> None:
-        """Takes the result of a vote job."""
+        """Takes the result of a finished vote job."""
         ...
 
 
 class Node:
-    """One duty process."""
+    """The parts of one duty process, and the tick that runs them."""
 
     def __init__(
         self, chain: BlockView, pump: TransactionPump, pages: SnapshotPages, records: Records, executor: Executor,
         moves: MovePolicy, parts: Sequence[NodePart], pool: JobPool | None = None, auditor: Auditor | None = None,
         votes: VotePart | None = None, observe: Callable[[Snapshot], None] = lambda _: None, guards: Guards | None = None,
     ) -> None:  # fmt: skip
-        """The node calls `observe` with each snapshot, after the steps that have a deadline. `guards` say what may be begun."""
+        """`moves` says when and in which portions this node makes moves. The node calls `observe` with each snapshot after the
+        steps that have a deadline. `guards` decide which actions may begin; None allows all."""
         self._chain = chain
         self._pump = pump
         self._records = records
@@ -80,7 +81,7 @@ class Node:
         self.ticks = 0
 
     def tick(self) -> None:
-        """Runs one pass. While nothing happens, a pass costs one call, which asks for the head."""
+        """Runs one pass. If there is no new block and no finished job, a pass only asks the chain for its newest block."""
         if self._pool is not None:
             self._finished += self._pool.collect()
         head = self._chain.head()
@@ -100,7 +101,7 @@ class Node:
             self.ticks += 1
 
     def _judge(self, snapshot: Snapshot) -> bool:
-        """Fetches records, then runs every part except the votes. Returns whether all of them succeeded."""
+        """Fetches records, then runs every part except the votes. Returns whether all of these steps succeeded."""
         whole = self._isolated("records", lambda: self._records.step(snapshot))
         whole &= self._finish("audit", self._auditor, snapshot)
         for part in self._parts:
@@ -109,7 +110,7 @@ class Node:
         return whole
 
     def _step(self, part: NodePart, snapshot: Snapshot) -> None:
-        """Executes the actions of a part at once, because the next part may have to wait for DA."""
+        """Lets a part decide, and executes its actions at once, because the next part may have to wait for DA."""
         self._act(part.step(snapshot), snapshot)
 
     def _act(self, actions: Sequence[Action], snapshot: Snapshot) -> None:
@@ -135,8 +136,8 @@ class Node:
         return True
 
     def _follow(self, snapshot: Snapshot) -> bool:
-        """Reads the batches up to this block, and returns whether that succeeded. If it failed, the tick starts no new job, but
-        commits and reveals go on."""
+        """Reads the batches up to this block, and returns whether that succeeded. After a failure the tick starts no new vote
+        job, but sends commitments and reveals."""
         try:
             self._records.follow(snapshot)
         except (Fault, Unavailable) as error:
@@ -146,8 +147,8 @@ class Node:
         return True
 
     def _keep_deadlines(self, snapshot: Snapshot, followed: bool) -> bool:
-        """Sends votes and moves before anything waits for DA, and returns whether the votes could be decided. Actions that need
-        no bytes are sent before new vote jobs start."""
+        """Sends votes and moves before anything waits for DA. Returns whether the votes could be decided. Actions that need no
+        envelope are sent before new vote jobs start."""
         actions: list[Action] = []
         votes = self._votes
         whole = votes is None or self._isolated("votes", lambda: actions.extend(votes.step(snapshot)))
@@ -160,7 +161,7 @@ class Node:
         return whole
 
     def _send(self) -> None:
-        """Sends what the outbox holds. An error is only logged: the node must decide even while another process has the nonce
+        """Sends what is in the outbox. An error is only logged: the node must decide even while another process has the nonce
         lease, or while the chain node is busy."""
         try:
             self._pump.pump()
@@ -169,8 +170,8 @@ class Node:
             telemetry.log_error("pump.failed", error)
 
     def _finish(self, kind: str, part: VotePart | Auditor | None, snapshot: Snapshot) -> bool:
-        """Gives the finished jobs of one kind to their part, and returns whether the part took all of them. A result that the
-        part cannot take yet is given again at the next tick."""
+        """Gives the finished jobs of one kind to their part, and returns whether the part took all of them. The next tick offers
+        a result again that the part could not take."""
         whole = True
         for finished in [each for each in self._finished if each.key[0] == kind]:
             if not isinstance(finished.outcome, EnclaveAway):

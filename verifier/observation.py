@@ -1,7 +1,7 @@
-"""What a duty process reports about itself at each block: metrics, and the checks of `/readyz`.
+"""The metrics and the checks of `/readyz` that a duty process sets at each block.
 
-The checks show whether the node can do its duties now. A node without stake, registration, balance or enclave logs no error as
-long as nothing is due.
+The checks show whether the node can do its duties now. Without them nothing would show a missing stake, registration, balance or
+enclave before a duty is due.
 """
 
 import math
@@ -22,34 +22,35 @@ from verifier.settings import Role
 JUDGES = frozenset({Role.VERIFIER, Role.MEMBER})
 """Roles with stake and an enclave."""
 JUDGE_GAS, WATCHTOWER_GAS = 1_000_000, 2_000_000
-"""Gas that one dispute may cost the account at once (`bench/results/gas.json`). A judge pays for commit, reveal with a quote, and
-a settlement. A watchtower pays for opening the dispute, a demand, and opening its alternative."""
+"""Largest amount of gas that the account may have to pay for one dispute at once (`bench/results/gas.json`). A judge pays for a
+commitment, a reveal with a quote, and a settlement. A watchtower pays for opening the dispute, a demand, and opening its
+committed answer."""
 
 MEASUREMENT_BLOCKS = 25
-"""Blocks between two reads of the registered measurement, which takes four calls: five minutes on a chain with blocks of 12 s."""
+"""Blocks between two reads of the registered measurement, each of which takes four calls. 25 blocks of 12 s are five minutes."""
 
 
 class ObservedChain(Protocol):
-    """The part of the chain that is read: once for each version of the parameters, once for each key epoch, and the registered
-    measurement now and then."""
+    """The part of the chain that the observer reads: each version of the parameters once, each key epoch once, and the registered
+    measurement every `MEASUREMENT_BLOCKS` blocks."""
 
     def params(self, version: int, block: int) -> ParamSet:
-        """A version of all parameters."""
+        """Returns one version of the network's parameters."""
         ...
 
     def epoch(self, epoch: int, block: int) -> EpochRecord:
-        """A key epoch with its shards."""
+        """Returns a key epoch with the addresses and keys of its shards."""
         ...
 
     def registered_measurement(self, who: Address, block: int) -> RegisteredMeasurement | None:
-        """The measurement with which a verifier joined its pool; None for an account that is in no pool."""
+        """Returns the measurement with which a verifier joined its pool. Returns None if the account is in no pool."""
         ...
 
 
 def required_wei(snapshot: Snapshot, role: Role, params: ParamSet, max_fee_wei: int, demand_budget_wei: int) -> int:
-    """Balance in wei that an account needs in the worst case: gas at `max_fee_wei`, the highest fee that it pays, and a
-    watchtower's bonds: that of a dispute, and that of a demand for the list of a full batch as far as the budget allows one.
-    0 for a node that only observes, because it pays no fee."""
+    """Returns the balance in wei that an account needs in the worst case. `max_fee_wei` is the highest fee per gas that it pays;
+    0 means that it sends nothing and needs nothing. A watchtower also needs the bond of a dispute, and the bond of a demand for
+    the list of a full batch, at most `demand_budget_wei`."""
     if max_fee_wei == 0:
         return 0
     if role in JUDGES:
@@ -59,17 +60,17 @@ def required_wei(snapshot: Snapshot, role: Role, params: ParamSet, max_fee_wei: 
 
 
 class NodeObserver:
-    """Sets metrics and records checks. The node calls it once for each snapshot."""
+    """The observer that sets metrics and records checks. The node calls `observe` once for each snapshot."""
 
     def __init__(
         self, readiness: ReadinessRegistry, head: ChainHead, chain: ObservedChain, me: Address, role: Role, max_fee_wei: int,
         demand_budget_wei: int, note_policy: Callable[[Digest, int], object] = lambda _digest, _block: None,
     ) -> None:  # fmt: skip
-        """`max_fee_wei`: largest fee per gas that the account pays; 0 if it sends nothing. `demand_budget_wei`: largest sum of
-        bonds of its demands; 0 if it makes none.
+        """`max_fee_wei` is the largest fee per gas that the account pays, or 0 if it sends nothing. `demand_budget_wei` is the
+        largest sum of bonds of its demands, or 0 if it makes no demands.
 
-        `note_policy` is called with the digest of each new appraisal policy and the block. The caller's own checks, which
-        `/readyz` computes on request, use that policy.
+        The observer calls `note_policy` with the digest of each new appraisal policy and the block. The enclave checks need that
+        policy.
         """
         self._readiness = readiness
         self._head = head
@@ -123,7 +124,7 @@ class NodeObserver:
             self._readiness.record([measurement_check(registered, self._me, is_enough)])
 
     def _own_measurement(self, snapshot: Snapshot) -> RegisteredMeasurement | None:
-        """The registered measurement, read again after a while and after each registration."""
+        """Returns the registered measurement. It is read again every `MEASUREMENT_BLOCKS` blocks and after each registration."""
         read_for = snapshot.number // MEASUREMENT_BLOCKS, snapshot.me.pool, snapshot.me.joined_at
         if read_for != self._read_for:
             self._registered = self._chain.registered_measurement(self._me, snapshot.number)
@@ -146,8 +147,8 @@ def _membership(snapshot: Snapshot, params: ParamSet, me: Address) -> list[Check
 
 
 def measurement_check(found: RegisteredMeasurement | None, me: Address, is_enough: bool) -> Check:
-    """Whether the network still allows the measurement with which the account joined its pool, and stake that suffices
-    (`is_enough`) has weight."""
+    """Returns the check of `found`, the measurement with which the account joined its pool. It fails if the network no longer
+    allows the measurement. It also fails if the account has enough stake (`is_enough`) but no weight in the next stake epoch."""
     name, threshold = "registered_measurement", "allowed, and units for a stake that suffices"
     if found is None:
         return Check(name, True, "not registered", threshold, "See the check `registration`.")
@@ -161,7 +162,7 @@ def measurement_check(found: RegisteredMeasurement | None, me: Address, is_enoug
 
 
 def set_disputes(snapshot: Snapshot, me: Address) -> None:
-    """Sets the metrics of the disputes that can still change, and of the next deadline of own seats."""
+    """Sets the metrics of the disputes that can still change, and of the next deadline of a seat of account `me`."""
     parts = {"member": 0, "challenger": 0, "observer": 0}
     for dispute in snapshot.disputes:
         parts[_part_in(dispute, me)] += 1
@@ -184,7 +185,8 @@ def _part_in(dispute: Dispute, me: Address) -> str:
 
 
 def _is_due(dispute: Dispute, phase: Phase, me: Address) -> bool:
-    """Whether an own seat still has to act in this phase. A seat without a commitment has nothing to reveal."""
+    """Returns whether a seat of account `me` still has to act in this phase. A seat without a commitment has nothing to
+    reveal."""
     seat = dispute.seat_of(me)
     if seat is None:
         return False

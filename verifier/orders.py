@@ -1,6 +1,6 @@
-"""Duties that a person ordered: certifying a proposed environment or model.
+"""Duties that a person ordered with a command: to certify a proposed environment or model.
 
-The member's own process sends the certification, because only one process may send for an account.
+The member's running process sends the certification, because only one process may send transactions for an account.
 """
 
 from typing import Protocol
@@ -13,35 +13,37 @@ from bytewise.storage.duties import Duties, Duty
 from bytewise.storage.outbox import OutboxItem, OutboxState
 
 CERTIFY = "certify"
-"""Kind of the duty that `bytewise member certify` writes: for `certification_subject`, until the proposal ends."""
+"""Kind of the duty that `bytewise member certify` stores. Its subject is `certification_subject`, its deadline the end of the
+proposal."""
 
 _SENT = (OutboxState.CONFIRMED, OutboxState.FINAL, OutboxState.SUPERSEDED)
 
 
 class Certifier(Protocol):
-    """The part of a sender that is used here."""
+    """The part of a sender that sends certifications."""
 
     def certify_item(self, digest: Digest, vectors: Digest, certify_until: int) -> OutboxItem:
-        """Plans the certification, or plans it again if an earlier attempt ended. Returns the state of its outbox row."""
+        """Plans the transaction that certifies an item. Plans it again if an earlier attempt ended without success. Returns the
+        state of its outbox row."""
         ...
 
 
 def certification_subject(item: Digest, vectors: Digest, certify_until: int) -> bytes:
-    """Subject of an order: the item, the vectors that were computed, and the end of the proposal. An order for another proposal
-    of the same item has another subject."""
+    """Returns the subject of an order to certify: the item, the vectors that were computed, and the end of the proposal. An order
+    for another proposal of the same item therefore has another subject."""
     return item + vectors + certify_until.to_bytes(8, "big")
 
 
 class OrderedDuties:
-    """Carries out ordered duties at each block until the certification is in the chain or the proposal is over. Implements
-    `verifier.node.NodePart`."""
+    """The part of a node that carries out ordered duties, at each block until the certification is in the chain or the proposal
+    has ended. Implements `verifier.node.NodePart`."""
 
     def __init__(self, duties: Duties, sender: Certifier) -> None:
         self._duties = duties
         self._sender = sender
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Stores the duties that are due as plans. Returns no action, because there is nothing to decide."""
+        """Plans the transactions of the ordered duties. Returns no action, because a person has already decided."""
         for order in self._duties.pending():
             if order.kind == CERTIFY:
                 self._certify(order, snapshot.clock)

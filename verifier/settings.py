@@ -1,4 +1,4 @@
-"""Settings of a duty process: `bytewise verifier run` and `bytewise member run` read the same file format."""
+"""Settings of a duty process. `bytewise verifier run` and `bytewise member run` read the same file format."""
 
 import enum
 import re
@@ -22,16 +22,16 @@ class Role(enum.StrEnum):
     """Role of the process."""
 
     WATCHTOWER = "watchtower"
-    """Checks receipts and challenges on posted audits; no stake, no enclave."""
+    """A program without stake and enclave that checks receipts and challenges on posted audits."""
     VERIFIER = "verifier"
-    """Checks receipts and runs light audits in its enclave."""
+    """An account with stake that checks receipts and runs light audits in its enclave."""
     MEMBER = "member"
     """A verifier that also votes in the disputes for which it is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class HintListener:
-    """Section `[hint_listener]`: address at which a watchtower receives hints."""
+    """Section `[hint_listener]`: address at which a watchtower receives the hints of auditors."""
 
     port: int
     """TCP port."""
@@ -44,35 +44,35 @@ class HintListener:
 
 
 LONGEST_DEADLINE_S = 5.0
-"""Longest deadline of a strategy. A tick waits for it, and other duties wait for the tick."""
+"""Largest allowed `strategy_deadline_s`. A tick waits for the strategy, and other duties wait for the tick."""
 _PEER_KEY = re.compile(r"0x[0-9a-f]{64}0x[0-9a-f]{128}")
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySettings:
-    """Section `[policy]`: the node's own initiatives."""
+    """Section `[policy]`: actions that the node takes on its own initiative."""
 
     strategy: str = OBSERVE
-    """Strategy of a watchtower: `observe` decides as `defend` and sends nothing; `defend` disputes what two drawn auditors
-    contradict; `hunt` disputes at the first contradiction; `module:Class` is a strategy of your own. All but `observe` also
-    demand withheld data and report equivocation. A verifier's duties do not depend on it."""
+    """Strategy of a watchtower. `observe` decides as `defend` and sends nothing. `defend` disputes a receipt that two drawn
+    auditors contradict; `hunt` disputes at the first contradiction; `module:Class` names a strategy of your own. Every strategy
+    but `observe` also demands withheld data and reports equivocation. A verifier's duties do not depend on the strategy."""
     strategy_folder: Path | None = None
-    """Folder of the module of your own strategy, unless it is installed."""
+    """Folder with the module of your own strategy. Leave it out if the module is installed."""
     strategy_deadline_s: float = 1.0
-    """Seconds of wall clock after which your own strategy is killed and started again if it has not answered an event."""
+    """Seconds of wall clock for one answer of your own strategy. A strategy that takes longer is killed and started again."""
     dry_run: bool = False
-    """Whether a watchtower only logs what it would do, with any strategy, and sends nothing."""
+    """Whether a watchtower only logs what it would do and sends nothing, with any strategy."""
     audits: bool = True
     """Whether a verifier runs and posts the light audits for which it is drawn."""
     challenges: bool = True
     """Whether a watchtower asks its strategy and opens disputes."""
     demands: bool = True
-    """Whether a watchtower also demands withheld data. Every other node only ends unanswered demands."""
+    """Whether a watchtower also demands withheld data. All other nodes only end unanswered demands."""
     fetch_deadline_s: int = 60
-    """Seconds of chain time after anchoring after which missing bytes become the finding `Withheld`."""
+    """Seconds of chain time from anchoring until missing bytes become the finding `Withheld`."""
     audit_margin_s: int = 5
-    """Seconds of chain time before the end of the window in which no audit starts any more."""
+    """Seconds of chain time at the end of the challenge window in which no audit starts."""
 
     def __post_init__(self) -> None:
         if self.strategy not in BUILT_IN and not _CLASS.fullmatch(self.strategy):
@@ -85,12 +85,12 @@ class PolicySettings:
 
 
 class ExecutorKind(enum.StrEnum):
-    """Where jobs run."""
+    """Place where jobs run."""
 
     LOCAL = "local"
-    """In enclaves of this machine."""
+    """Jobs run in enclaves of this machine."""
     RAY = "ray"
-    """In enclaves of this machine, and of a Ray cluster behind the bridge."""
+    """Jobs run in enclaves of this machine and of a Ray cluster behind the bridge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +104,13 @@ class ExecutorSettings:
     further_sockets: tuple[Path, ...] = ()
     """Job sockets of further enclaves. Each runs jobs at the same time as the first."""
     prepare_timeout_s: float = 30.0
-    """Seconds for which the enclave may be busy with another job."""
+    """Seconds to wait while the enclave is busy with another job."""
     kind: ExecutorKind = ExecutorKind.LOCAL
-    """`local`, or `ray`: then the cluster also runs jobs. While it is away, the own enclave goes on."""
+    """`local`, or `ray` to run jobs in a cluster, too. While the cluster is away, the enclaves of this machine go on."""
     bridge_socket: Path | None = None
-    """Socket of the bridge (`python -m verifier.cluster`); kind `ray` needs it."""
+    """Socket of the bridge (`python -m verifier.cluster`). Kind `ray` needs it."""
     cluster_jobs: int = 1
-    """Jobs that may run in the cluster at once: the number of its agents."""
+    """Number of jobs that may run in the cluster at once, which is the number of its agents."""
 
     def __post_init__(self) -> None:
         if (self.kind is ExecutorKind.RAY) != (self.bridge_socket is not None):
@@ -121,7 +121,7 @@ class ExecutorSettings:
 
 @dataclass(frozen=True, slots=True)
 class HintSettings:
-    """Section `[hints]`: watchtowers to which an auditor sends its findings."""
+    """Section `[hints]`: watchtowers to which an auditor sends its findings as hints."""
 
     urls: tuple[str, ...]
     """Addresses of the watchtowers, each `https://…`."""
@@ -135,33 +135,34 @@ GOSSIP_OFF = "off"
 
 @dataclass(frozen=True, slots=True)
 class GossipSettings:
-    """Section `[gossip]`: messages between members, which make verdict certificates, and hints to watchtowers. Everything also
-    works without it."""
+    """Section `[gossip]`: messages between members for verdict certificates, and hints to watchtowers. The node also works
+    without gossip."""
 
     process: str = GOSSIP_OFF
     """`off`, or `unix:` and the path of the socket of the gossip process (`python -m gossip`)."""
     bls_key_file: Path | None = None
-    """Key of a member for certificates, 32 bytes in hex; made with mode 0600 if it is missing. The member registers it itself. In
-    another pool it makes another one in a file beside it, `bls-2.key` beside `bls.key`."""
+    """File of a member's BLS key for certificates, 32 bytes in hex. The member makes it with mode 0600 if it is missing, and
+    registers the key itself. For another pool it makes a key in a file beside it, for example `bls-2.key` beside `bls.key`."""
     peers_file: Path | None = None
-    """`peers.json`, which this process writes for the gossip process."""
+    """Path of `peers.json`, which this process writes for the gossip process."""
     identities_folder: Path | None = None
-    """Folder of the identities of members, a file each. This process writes its own there; send it to the other members."""
+    """Folder with one identity file for each member. This process writes its own file there; send that file to the other
+    members."""
     peer_key: str = ""
-    """Public key of the own gossip process, as `python -m gossip --identity ACCOUNT` prints it."""
+    """Public key of this node's gossip process, as `python -m gossip --identity ACCOUNT` prints it."""
     peer_proof: str = ""
-    """Signature of that key for the own account, printed beside it."""
+    """Signature by `peer_key` over this node's account, which the same command prints."""
     addresses: tuple[str, ...] = ()
-    """Multiaddresses at which other members reach the own gossip process, for example `/ip4/192.0.2.1/tcp/4001`."""
+    """Multiaddresses at which other members reach this node's gossip process, for example `/ip4/192.0.2.1/tcp/4001`."""
     python_file: Path | None = None
-    """Python of the gossip process's environment. With it `bytewise run` starts that process too."""
+    """Python interpreter of the gossip process's environment. If it is set, `bytewise run` also starts the gossip process."""
     settings_file: Path | None = None
-    """`gossip.toml`, the settings with which `bytewise run` starts the gossip process."""
+    """Path of `gossip.toml`, the settings with which `bytewise run` starts the gossip process."""
     envelopes_folder: Path | None = None
-    """The gossip process's `envelopes_folder`. Through it seats pass each other ciphertext that DA does not give."""
+    """The gossip process's `envelopes_folder`. Seats use it to pass each other ciphertext that DA does not give."""
     watchtowers: tuple[Address, ...] = ()
-    """Accounts of watchtowers that hear the hints of auditors over gossip. Their identities are taken although they are in no
-    pool."""
+    """Accounts of watchtowers that receive the hints of auditors over gossip. Their identities are accepted although they are in
+    no pool."""
 
     def __post_init__(self) -> None:
         if (self.python_file is None) != (self.settings_file is None):
@@ -181,13 +182,13 @@ class GossipSettings:
 
 @dataclass(frozen=True, slots=True)
 class AttentionSettings:
-    """Section `[attention]`: revealed attention tests that the node scores; `bytewise status` shows its own score."""
+    """Section `[attention]`: revealed attention tests in which the node is scored. `bytewise status` shows the score."""
 
     folder: Path
-    """Folder of the reveals: a file `….json` each, as `bytewise attention reveal` writes it. Each is verified against the
-    chain."""
+    """Folder with one file `….json` for each reveal, as `bytewise attention reveal` writes it. Each reveal is verified against
+    the chain."""
     every_s: int = 3600
-    """Seconds between two looks for new reveals."""
+    """Seconds between two searches for new reveals."""
 
     def __post_init__(self) -> None:
         if self.every_s < 1:
@@ -196,7 +197,7 @@ class AttentionSettings:
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """Settings of one duty process. Times are seconds of wall clock unless they say chain time."""
+    """Settings of one duty process. Times are seconds of wall clock unless their description says chain time."""
 
     role: Role
     """Role of the process."""
@@ -210,42 +211,43 @@ class NodeSettings:
     """Version of this file's format."""
     policy: PolicySettings = field(default_factory=PolicySettings)
     executor: ExecutorSettings | None = None
-    """Required for the roles verifier and member."""
+    """Connection to the enclave. The roles verifier and member require it."""
     inbox_folder: Path | None = None
-    """Folder in which clients' receipts are put: the `receipt.signed` member of an answer, a file `….json` each."""
+    """Folder for receipts of clients. Each is a file `….json` with the `receipt.signed` member of an answer."""
     hint_listener: HintListener | None = None
-    """Where a watchtower receives hints of auditors about the verdict. Without hints it never earns the opener's share."""
+    """Address at which a watchtower receives hints of auditors about the verdict. Without hints it never earns the opener's
+    share."""
     hints: HintSettings | None = None
     """Watchtowers to which a verifier sends the findings of its audits."""
     gossip: GossipSettings = field(default_factory=GossipSettings)
-    """Messages between members."""
+    """Connection to the gossip process."""
     moves: MovePolicy = field(default_factory=MovePolicy)
     """Limits for moves that any account may make."""
     votes: VotePolicy = field(default_factory=VotePolicy)
-    """Limits for votes of own seats."""
+    """Limits for the votes of this account's seats."""
     watch: WatchPolicy = field(default_factory=WatchPolicy)
     """Conditions under which a watchtower risks its bond."""
     demand: DemandPolicy = field(default_factory=DemandPolicy)
     """Conditions under which a watchtower risks the bond of a demand."""
     housekeeping: HousekeepingSettings = field(default_factory=HousekeepingSettings)
-    """How long records are kept. A record that a dispute, a demand, a penalty or a transaction can still need is never
+    """Times for which records are kept. A record that a dispute, a demand, a penalty or a transaction can still need is never
     deleted."""
     backup: BackupSettings | None = None
-    """Backups that the process makes by itself; without the section, none."""
+    """Backups that the process makes by itself. Without this section it makes none."""
     attention: AttentionSettings | None = None
-    """Revealed attention tests of which `bytewise status` shows the node's score."""
+    """Revealed attention tests in which the node is scored. Without this section it is not scored."""
     capsules: CapsuleSettings | None = None
-    """Where capsules of disputes that are over are kept. Without this section none are made."""
+    """Folder and limits of the evidence capsules of ended disputes. Without this section none are made."""
     checkpoints: CheckpointSettings | None = None
-    """Where signed checkpoints of the journal are kept. Without this section none are made."""
+    """Places for signed checkpoints of the journal. Without this section none are made."""
     metrics: MetricsSettings | None = None
-    """Where metrics and probes are served. Without this section they are not served."""
+    """Address at which metrics and probes are served. Without this section they are not served."""
     enclave: OtherProcess | None = None
-    """Section of the node's enclave process, which reads and checks it by itself."""
+    """Section for the node's enclave process. Only that process reads and checks it."""
     collateral: OtherProcess | None = None
-    """Section of the process that renews the collateral of the enclave's quotes."""
+    """Section for the process that renews the collateral of the enclave's quotes. Only that process reads it."""
     ready_file: Path | None = None
-    """File that is written after the first complete tick, for the program that started the process."""
+    """File that the process writes after the first complete tick, to signal the program that started it."""
 
     def __post_init__(self) -> None:
         if self.role in (Role.VERIFIER, Role.MEMBER) and self.executor is None:
@@ -255,16 +257,17 @@ class NodeSettings:
 
     @property
     def watches(self) -> bool:
-        """Whether the process checks every receipt by public records, and has no duties."""
+        """True for a watchtower, which checks every receipt by public records and has no duties of a seat or auditor."""
         return self.role is Role.WATCHTOWER
 
     @property
     def demand_policy(self) -> DemandPolicy:
-        """The conditions of section `[demand]`, with budget 0 for a node that makes no demands: any but a watchtower."""
+        """Conditions for demands: section `[demand]` for a watchtower that makes demands. For every other node the budget is
+        0."""
         return self.demand if self.watches and self.policy.demands else replace(self.demand, budget_wei=0)
 
     @property
     def observes(self) -> bool:
-        """Whether the process sends no transaction, for any finding."""
+        """True for a watchtower that sends no transaction, because of `dry_run` or the strategy `observe`."""
         only_looks = self.policy.dry_run or self.policy.strategy == OBSERVE
         return self.role is Role.WATCHTOWER and only_looks

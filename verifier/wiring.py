@@ -1,7 +1,7 @@
 """Connects the parts of a duty process and runs it: a watchtower, or a verifier that audits without voting.
 
 `committee` builds on `NodeContext` and adds votes. Neither process can run a model (design section 2). `EpochLabel` logs the
-key epoch in force with its assurance, so that a reader of the log sees whether it is simulated.
+active key epoch with its assurance, so that a reader of the log sees whether it is `simulated`.
 """
 
 import functools
@@ -85,22 +85,22 @@ from verifier.watch.records import Records
 
 
 class EpochReader(Protocol):
-    """The part of the chain that is read."""
+    """The part of the chain from which `EpochLabel` reads key epochs."""
 
     def epoch_on_chain(self, epoch: int, block: int) -> EpochOnChain:
-        """A key epoch as `KeyEpochs` has it."""
+        """Returns a key epoch as the contract `KeyEpochs` stores it."""
         ...
 
 
 class EpochLabel:
-    """A part of every duty process that only logs. It decides no action."""
+    """A part of every duty process that logs the active key epoch. It decides no action."""
 
     def __init__(self, chain: EpochReader) -> None:
         self._chain = chain
         self._told = 0
 
     def step(self, snapshot: Snapshot) -> Sequence[Action]:
-        """Logs the key epoch when it changes. The label of an epoch never changes."""
+        """Logs the active key epoch when it changes, and returns no action. The assurance of an epoch never changes."""
         epoch = snapshot.active_epoch
         if epoch not in (0, self._told):
             metrics.set_key_epoch(epoch, self._chain.epoch_on_chain(epoch, snapshot.number).assurance)
@@ -109,15 +109,15 @@ class EpochLabel:
 
 
 class FollowingReader(SnapshotReader):
-    """Reads key epochs with the verification keys of the shares in force at the newest final block, which shards use, too.
+    """A reader of the chain that gives key epochs the verification keys of the shares in force.
 
-    With the keys of the address book, no envelope would open after a key was dealt again until this process restarts with a new
-    book.
+    It uses the newest final block, as shards do. The address book has the verification keys from before the start of this
+    process. With them, no envelope would open after a refresh or reshare until the process restarts with a new address book.
     """
 
     def epoch(self, epoch: int, block: int) -> EpochRecord:
-        """As `SnapshotReader.epoch`. If the key was dealt only once, or no final block has the epoch yet, the keys are those of
-        the address book."""
+        """Returns a key epoch with the verification keys in force. They are the keys of the address book if shares were dealt
+        only once, or if no final block has the epoch yet."""
         record = super().epoch(epoch, block)
         if self.epoch_on_chain(epoch, block).version == 0:
             return record
@@ -129,7 +129,7 @@ class FollowingReader(SnapshotReader):
 
 
 class NodeContext:
-    """The adapters and repositories of one duty process."""
+    """The connections and repositories of one duty process, from which it builds the node."""
 
     def __init__(self, settings: NodeSettings, readiness: ReadinessRegistry | None = None) -> None:
         self.settings = settings
@@ -170,7 +170,7 @@ class NodeContext:
         self.peers, self.envelopes = self._over_gossip(settings.gossip)
 
     def _over_gossip(self, settings: GossipSettings) -> tuple[PeersWriter | None, EnvelopeExchange | None]:
-        """The parts that serve the gossip process, if it is on."""
+        """Makes the parts that serve the gossip process. Returns None for each part that the settings switch off."""
         if self.gossip is None:
             return None, None
         peers = PeersWriter(self.chain, self.network, self.signer, settings, self.archive, self.readiness)
@@ -180,7 +180,7 @@ class NodeContext:
 
     @functools.cached_property
     def pool(self) -> EnclavePool:
-        """Runs jobs in the node's enclaves. A role without enclaves has none in it."""
+        """The pool that runs jobs in the node's enclaves. For a role without enclaves the pool is empty."""
         if self.settings.executor is None:
             return EnclavePool([])
         further = [SuitableEnclave([each]) for each in self._known_enclaves(self.executor.further_sockets)]
@@ -196,7 +196,8 @@ class NodeContext:
         return [ClusterClient(executor.bridge_socket, executor.prepare_timeout_s) for _ in range(executor.cluster_jobs)]
 
     def own_enclave(self) -> EnclaveJobs:
-        """The node's first enclave, or the choice between two. Beside others, it takes only jobs that it suits."""
+        """Returns the client of the node's first enclave, or the choice between two enclaves. If the node has further enclaves or
+        a cluster, that client takes only jobs that its enclave suits."""
         executor = self.executor
         sockets = (executor.socket,) if executor.next_socket is None else (executor.socket, executor.next_socket)
         if executor.further_sockets or executor.bridge_socket is not None:
@@ -211,7 +212,7 @@ class NodeContext:
 
     @property
     def enclave_states(self) -> tuple[EnclaveReadiness, ...]:
-        """What is known of each own enclave."""
+        """The readiness of each of this node's enclaves."""
         return tuple(self._states_by_socket.values())
 
     @functools.cached_property
@@ -237,7 +238,7 @@ class NodeContext:
         return self.settings.executor
 
     def auditor(self) -> Auditor:
-        """The part that runs light audits."""
+        """Makes the part that runs light audits."""
         settings, audits = self.settings, LightAudits(self.database, self.clock)
         return Auditor(
             self.chain, self.network, self.records, audits, self.journal, self.signer, self.pool, os.urandom,
@@ -245,7 +246,8 @@ class NodeContext:
         )  # fmt: skip
 
     def watchtower(self) -> Watchtower:
-        """The part that challenges on posted audits."""
+        """Makes the part that challenges receipts on the posted results of auditors, with its strategy and its sources of
+        hints."""
         listen, box = self.settings.hint_listener, None
         if listen is not None or self.gossip is not None:
             self.members = KnownVerifiers(self.chain, self.records)
@@ -265,13 +267,14 @@ class NodeContext:
         return StrategyProcess(policy.strategy, policy.strategy_folder, policy.strategy_deadline_s)
 
     def demander(self, disputes: bool, audits: bool) -> Demander:
-        """The part that handles demands. A node that needs no envelopes fetches none."""
+        """Makes the part that handles availability demands. `disputes` and `audits` say what the node does. A node that does
+        neither fetches no envelopes."""
         policy, moves = self.settings.demand_policy, self.settings.moves
         means = DemandOptions(self.signer.address, policy, moves, disputes, fetches=disputes or audits)
         return Demander(self.chain, self.network, self.records, self.da, means, self.demands, self.given)
 
     def reporter(self) -> EquivocationReporter | None:
-        """The part of a watchtower that reports equivocation."""
+        """Makes the part of a watchtower that reports equivocation. Returns None for every other role."""
         if self.leaves is None:
             return None
         first_block, me = int(self.network.deploy_block), self.signer.address
@@ -294,7 +297,7 @@ class NodeContext:
         self, auditor: Auditor | None, watchtower: Watchtower | None, voting: VoteExecutor | None = None,
         votes: VotePart | None = None, certificates: NodePart | None = None,
     ) -> Node:  # fmt: skip
-        """The node, with its parts in order: votes, certificates, audits, challenges, reports, demands."""
+        """Makes the node, with its parts in order: votes, certificates, audits, challenges, reports, demands."""
         demander, reporter = self.demander(watchtower is not None, auditor is not None), self.reporter()
         first, me, moves = int(self.network.deploy_block), self.signer.address, self.settings.moves
         stake = (
@@ -334,7 +337,7 @@ class NodeContext:
         return Guards(self.readiness, self.clock, data_folder(self.database), self.settings.votes.job_margin_s)
 
     def _observe(self) -> Callable[[Snapshot], None]:
-        """The function that gets each snapshot and passes it to metrics, readiness and housekeeping."""
+        """Returns the function that gets each snapshot and passes it to metrics, readiness and housekeeping."""
         observer = self._observer()
 
         def observe(snapshot: Snapshot) -> None:
@@ -346,7 +349,8 @@ class NodeContext:
         return observe
 
     def _observer(self) -> NodeObserver:
-        """The observer that sets metrics and readiness for each block. Also adds the checks that are computed on request."""
+        """Makes the observer that sets metrics and readiness for each block. Also adds the checks that are computed on
+        request."""
         settings, head = self.settings, ChainHead(self.clock, chain_id=int(self.network.chain_id))
         add_storage_checks(self.readiness, self.database, self.lease)
         self.readiness.add("signer", self.signer.check)
@@ -371,9 +375,10 @@ class NodeContext:
 def run(
     name: str, settings: NodeSettings, build: Callable[[NodeContext], Node], stop: threading.Event, config: Path | None = None
 ) -> int:
-    """Ticks until `stop` while no other process may send for the account; returns the exit code.
+    """Runs ticks until `stop`, and returns the exit code.
 
-    `KeyInUse` or `LeaseTaken` if another process runs for the account. `config` is the settings file, which backups contain.
+    Raises `KeyInUse` or `LeaseTaken` if another process sends for the account. `config` is the settings file, which backups
+    contain.
     """
     telemetry.configure(name)
     readiness = ReadinessRegistry()
@@ -403,7 +408,8 @@ def run(
 
 
 def _evidence_jobs(context: NodeContext) -> list[PeriodicJob]:
-    """Checkpoints of the journal; capsules, which have the journal's entries if there are checkpoints; attention tests."""
+    """Returns the periodic jobs that make checkpoints of the journal, keep capsules and score attention tests. Capsules have
+    entries of the journal only if there are checkpoints."""
     settings = context.settings
     journal = checkpoint_keeper(context.database, settings.db.journal_key_file, settings.checkpoints, context.clock)
     jobs = []
@@ -437,7 +443,7 @@ def _backup_jobs(context: NodeContext, config: Path | None) -> list[PeriodicJob]
 
 
 def build_node(context: NodeContext) -> Node:
-    """Makes the node for the role in the settings."""
+    """Makes the node for the role in the settings. Raises `ConfigurationError` for a member, which `committee` builds."""
     settings = context.settings
     if settings.role is Role.MEMBER:
         raise ConfigurationError("role", "a member also votes: start it with `bytewise member run`")

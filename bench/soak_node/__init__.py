@@ -1,1 +1,1 @@
-"""A whole network under faults for hours: `make soak-node`. The checks read the chain without the product's own readers."""
+"""Runs a whole network under faults for hours: `make soak-node`. The checks read the chain without the product's own readers."""

@@ -1,7 +1,7 @@
-"""`make soak-node`: a real network under traffic, frauds and faults for hours; what must hold is read from the chain at the end.
+"""Runs a real network under traffic, frauds and faults for hours, then checks on the chain what must hold: `make soak-node`.
 
-HOURS or SECONDS, SEED and DATABASE are in the environment of `make`. Exit code 0: no violation; 1: some, and the report names
-them.
+HOURS or SECONDS, SEED and DATABASE are in the environment of `make`. The exit code is 0 without a violation. Otherwise it is 1,
+and the report names the violations.
 """
 
 import argparse
@@ -24,12 +24,12 @@ _START = monotonic_s()
 
 
 def say(text: str) -> None:
-    """One line, with the time since the start."""
+    """Prints one line with the time since the start."""
     print(f"{monotonic_s() - _START:7.0f} s  {text}", flush=True)
 
 
 def arguments() -> argparse.Namespace:
-    """The options."""
+    """Reads the options of the command line."""
     parser = argparse.ArgumentParser(prog="make soak-node", description=__doc__.split("\n\n")[0])
     parser.add_argument("--hours", type=float, default=2.0, help="time of traffic and faults (%(default)s)")
     parser.add_argument("--seconds", type=float, default=0.0, help="the same in seconds; counts before --hours")
@@ -54,7 +54,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Runs, judges, writes; the exit code."""
+    """Runs the network, judges the run and writes the figures. Returns the exit code."""
     options = arguments()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     seconds = options.seconds or options.hours * 3600
@@ -87,7 +87,7 @@ def main() -> int:
 
 
 def write(path: Path, database: str, report: dict[str, Any]) -> None:
-    """Replaces the figures of this database, and keeps those of the other."""
+    """Replaces the figures of this kind of database in the file, and keeps those of the other kind."""
     kept = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps({**kept, database: report}, indent=1) + "\n")
 

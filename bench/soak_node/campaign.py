@@ -1,4 +1,4 @@
-"""One run from start to end: the network, its users, the faults, then a pause until everything is final."""
+"""Makes one run from start to end: the network, its users, the faults, then a pause until everything is final."""
 
 import bisect
 import os
@@ -23,16 +23,16 @@ from cli.demo.build import Built
 SAMPLE_S = 10.0
 PROGRESS_S = 10.0
 LONGEST_DRAIN_S = 600.0
-"""How long the last disputes may take to end after the last fault: twice a dispute of two rounds."""
+"""Most seconds that the last disputes may take to end after the last fault: twice a dispute of two rounds."""
 DRAIN_LOOK_S = 15.0
 END_S = 90.0
-"""Longest time until the last fault has ended and the last question is answered."""
+"""Most seconds until the last fault has ended and the last question is answered."""
 LEAST_RESTART_S = 2.0
-"""Pause before a process that ended by itself is started again, as a supervisor would."""
+"""Seconds before a process that ended by itself is started again, as a supervisor would wait."""
 
 
 class Head(NamedTuple):
-    """The newest block at one moment."""
+    """The newest block at one moment of the run."""
 
     t: float
     number: int
@@ -41,7 +41,7 @@ class Head(NamedTuple):
 
 @dataclass
 class Record:
-    """What was seen from outside while the run went on."""
+    """Observations from outside the processes during the run."""
 
     heads: list[Head] = field(default_factory=list)
     samples: list[flatness.Sample] = field(default_factory=list)
@@ -50,11 +50,11 @@ class Record:
     loads: list[tuple[float, float]] = field(default_factory=list)
 
     def when(self, timestamp: int) -> float:
-        """Second of the run at which the chain first had a time; the end of the run if it never did."""
+        """Returns the second of the run at which the chain first reached a time, or the last second if it never did."""
         return self._first([each.timestamp for each in self.heads], timestamp)
 
     def seen(self, number: int) -> float:
-        """Second of the run at which a block was first there."""
+        """Returns the second of the run at which a block first existed."""
         return self._first([each.number for each in self.heads], number)
 
     def _first(self, values: list[int], wanted: int) -> float:
@@ -66,7 +66,7 @@ class Record:
 
 
 class Campaign:
-    """One run."""
+    """One run of the soak."""
 
     def __init__(
         self, network: SoakNetwork, seed: int, seconds: float, per_minute: Mapping[str, float], say: Callable[[str], None],
@@ -82,15 +82,15 @@ class Campaign:
         self.traffic = Traffic(network, seed, per_minute, self.stop)
         self._started = 0.0
         self.ran_s = 0.0
-        """Seconds of traffic, once it is over."""
+        """Seconds of traffic. It is set when the traffic is over."""
 
     def elapsed_s(self) -> float:
-        """Seconds since traffic began."""
+        """Returns the seconds since traffic began."""
         return monotonic_s() - self._started
 
     def run(self, built: Built) -> History:
-        """Traffic and faults, then a pause until everything is final; what happened. An interruption ends the traffic: hours of a
-        run are judged all the same."""
+        """Runs traffic and faults, then waits until everything is final. Returns what happened on the chain. An interruption only
+        ends the traffic, so that the hours before it are judged all the same."""
         self._started = monotonic_s()
         faults = threading.Thread(target=self.injector.run, daemon=True)
         try:
@@ -101,7 +101,7 @@ class Campaign:
             self._say("interrupted: what happened until now is judged; interrupt again to end without it")
         finally:
             self.ran_s = self.elapsed_s()
-            # Whoever ends the network next must be the only thread that starts and ends processes.
+            # The caller ends the network next. From here on no other thread may start or end processes.
             self.stop.set()
             faults.join(END_S)
             self.traffic.join(END_S)
@@ -132,7 +132,7 @@ class Campaign:
         self.record.heads.append(Head(now, int(block["number"], 16), int(block["timestamp"], 16)))
 
     def _revive(self) -> None:
-        """Starts again what ended although nobody killed it, and counts it."""
+        """Starts processes again that ended although nobody killed them, and records their ends."""
         with self.network.lock:
             ended = self.network.group.ended()
         for name, code in ended.items():
@@ -163,7 +163,8 @@ class Campaign:
         )
 
     def _drain(self, network: Network) -> History:
-        """Waits until every window is over and every dispute is paid, or for too long."""
+        """Waits until every window is over and every dispute is paid, at most `LONGEST_DRAIN_S`. Returns what happened on the
+        chain."""
         until = self.elapsed_s() + LONGEST_DRAIN_S
         while True:
             stop_at = self.elapsed_s() + DRAIN_LOOK_S

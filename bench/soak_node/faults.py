@@ -18,11 +18,12 @@ from bytewise.service.exit_codes import Exit
 from bytewise.storage.engine import open_database, write_transaction
 
 EXIT_S = 30.0
-"""How long a process that must end by itself may take."""
+"""Most seconds that a process may take which must end by itself."""
 BLOCK_S = 1
 """Seconds from block to block (`cli.demo.actors.chain_arguments`)."""
 FARTHEST_JUMP_S = 600
-"""The chain's time stays within this of the wall's: a shard refuses dates of more than half an hour ahead."""
+"""Most seconds by which all jumps together may move the chain's time ahead, because a shard refuses dates of more than half an
+hour ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +33,20 @@ class Incident:
     kind: str
     target: str
     start: float
-    """When it began."""
+    """Second at which the fault began."""
     end: float
-    """When it was over, recovery of the target included."""
+    """Second at which the fault was over and its target had recovered."""
     value: float = 0.0
     block: int = 0
-    """Newest block before a reorganisation."""
+    """Newest block before a reorganisation; 0 for other faults."""
 
     def touches(self, names: Iterable[str]) -> bool:
-        """Whether one of these actors, or everybody, was its target."""
+        """Returns whether the target of the fault was one of these actors, or everybody."""
         return self.target == ALL or self.target in names
 
 
 class Injector:
-    """Runs in a thread of its own until the schedule or the run ends."""
+    """Injector of scheduled faults. It runs in a thread of its own until the schedule or the run ends."""
 
     def __init__(self, network: SoakNetwork, faults: Iterable[Fault], now: Callable[[], float], stop: threading.Event) -> None:
         self.incidents: list[Incident] = []
@@ -73,7 +74,7 @@ class Injector:
             self.inject(fault)
 
     def inject(self, fault: Fault) -> None:
-        """One fault from start to end; the incident is noted whatever goes wrong in between."""
+        """Injects one fault from start to end. The incident is recorded even if the injection fails."""
         start, block = self._now(), 0
         if fault.kind == "reorganisation":
             block = int(self._network.rpc("eth_blockNumber"), 16)
@@ -113,7 +114,8 @@ class Injector:
             self._network.send(name, signal.SIGCONT)
 
     def _order(self, fault: Fault) -> None:
-        """A fault of the proxy: of one endpoint where the actor has several, or of all ways to the DA store."""
+        """Orders a fault of the proxy. Stale answers and lies affect one of the actor's three RPC endpoints, other RPC faults all
+        of them. A fault of the DA store affects everybody."""
         kind, _, name = fault.kind.partition("-")
         endpoint = "da/" if kind == "da" else f"rpc/{fault.target}"
         if kind == "rpc" and name in ("stale", "lie"):
@@ -125,7 +127,7 @@ class Injector:
             self._network.order(endpoint, "")
 
     def _second(self, fault: Fault) -> None:
-        """A second process of a key beside the first must end, and say that the key is taken."""
+        """Starts a second process with the key of a running one. The second process must end and say that the key is taken."""
         other, started = self._network.second(fault.target), monotonic_s()
         code = self._network.exit_within(other, EXIT_S)
         if code != Exit.REFUSED:
@@ -135,7 +137,7 @@ class Injector:
         self._stop.wait(max(0.0, fault.for_s - (monotonic_s() - started)))
 
     def _second_after_pause(self, fault: Fault) -> None:
-        """A second process takes the key of one that is stopped; when that one goes on, it must end."""
+        """Starts a second process with the key of a stopped one. When the stopped process goes on, it must end."""
         first = fault.target
         self._network.send(first, signal.SIGSTOP)
         other, before = self._network.second(first), monotonic_s()
@@ -154,9 +156,9 @@ class Injector:
         self._network.restart(first)
 
     def _reorganise(self, fault: Fault) -> None:
-        """Other blocks in the place of the newest; the chain's time goes on as before.
+        """Replaces the newest blocks by other blocks. The chain's time goes on as before.
 
-        No block may come meanwhile: anvil then loses the block below the branch for good, and nobody can read past it.
+        No block may come meanwhile, because anvil then loses the block below the branch for good, and nobody can read past it.
         """
         depth, rpc = int(fault.value), self._network.rpc
         before = self._head_time()
@@ -189,7 +191,7 @@ class Injector:
             self._network.set_clock(0)
 
     def _fill_disk(self, fault: Fault) -> None:
-        """The file system of one actor, with its database and keys, has no byte left."""
+        """Fills the file system of one actor, which has its database and keys, to the last byte for the time of the fault."""
         path = self._network.disk_file
         with path.open("wb", buffering=0) as filler:
             try:
@@ -204,7 +206,7 @@ class Injector:
                 path.unlink()
 
     def _cut_database(self, fault: Fault) -> None:
-        """PostgreSQL ends every connection of one actor."""
+        """Makes PostgreSQL end every connection of one actor."""
         engine = open_database(self._network.means.server)
         query = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name")
         with write_transaction(engine) as connection:

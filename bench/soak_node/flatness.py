@@ -1,4 +1,4 @@
-"""Memory, descriptors, threads and database size of every process over time, and whether they stay flat."""
+"""Measures memory, descriptors, threads and database size of every process over time, and judges whether they stay flat."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -8,39 +8,40 @@ from typing import Any
 import psutil
 
 WARM_UP_S = 300.0
-"""First seconds of a process's life that no slope counts: caches fill, and the model is read."""
+"""First seconds of a process's life, which no slope includes, because caches fill and the model is read."""
 SHORTEST_S = 600.0
-"""Shortest time after the warm-up over which a slope is a figure."""
+"""Shortest time after the warm-up over which a slope is judged, in seconds."""
 MEMORY_BYTES_PER_HOUR = 24 * 2**20
-"""Largest slope of resident memory. It is above the noise of a run of half an hour; 72 hours would be held to 1 MiB an hour."""
+"""Largest slope of resident memory. It is above the noise of a run of half an hour. A run of 72 hours could be judged by 1 MiB an
+hour."""
 MORE_DESCRIPTORS = 8
-"""Most descriptors, and most threads, by which the last third of a life may exceed the first."""
+"""Most descriptors, and most threads, by which the last third of a life may exceed the first third."""
 LEAST_RECEIPTS = 50
-"""Fewest receipts of a third of a run for which a database's growth is a figure."""
+"""Fewest receipts in a third of a run for which a database's growth is judged."""
 GROWTH = 1.5
-"""Largest ratio of bytes per receipt that a database takes in the last third to those in the second third."""
+"""Largest ratio of a database's bytes per receipt in the last third of a run to those in the second third."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One process at one moment."""
+    """Figures of one process at one moment."""
 
     t: float
     """Seconds since the start of the run."""
     name: str
-    """Actor."""
+    """Name of the actor."""
     pid: int
     """Process id."""
     rss: int
-    """Resident bytes."""
+    """Resident memory in bytes."""
     descriptors: int
-    """Open file descriptors."""
+    """Number of open file descriptors."""
     threads: int
-    """Threads."""
+    """Number of threads."""
 
 
 def sample(t: float, pids: Mapping[str, int]) -> list[Sample]:
-    """All processes now; without those that end meanwhile."""
+    """Returns a sample of every process. Leaves out processes that end meanwhile."""
     found = []
     for name, pid in pids.items():
         try:
@@ -53,7 +54,7 @@ def sample(t: float, pids: Mapping[str, int]) -> list[Sample]:
 
 
 def slope(points: Iterable[tuple[float, float]]) -> float:
-    """Least-squares slope; 0 for fewer than two points."""
+    """Returns the least-squares slope of the points; 0 for fewer than two points."""
     known = list(points)
     if len(known) < 2:
         return 0.0
@@ -64,19 +65,19 @@ def slope(points: Iterable[tuple[float, float]]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What one process's life says, after its warm-up."""
+    """Figures of the life of one process after its warm-up."""
 
     name: str
     seconds: float
     rss_mib: float
-    """At the end."""
+    """Resident memory at the end, in MiB."""
     rss_mib_per_hour: float
     more_descriptors: int
-    """Most in the last third beyond the most in the first."""
+    """Most descriptors in the last third of the life minus the most in the first third."""
     more_threads: int
 
     def wrong(self) -> list[str]:
-        """Which bounds it breaks."""
+        """Returns a sentence for each bound that the process breaks."""
         said = []
         if self.rss_mib_per_hour * 2**20 > MEMORY_BYTES_PER_HOUR:
             said.append(f"{self.name}: memory grows by {self.rss_mib_per_hour:.1f} MiB an hour over {self.seconds:.0f} s")
@@ -87,7 +88,7 @@ class Life:
 
 
 def lives(samples: Iterable[Sample]) -> list[Life]:
-    """Every life that is long enough to be judged."""
+    """Returns the figures of every life that is long enough to be judged."""
     by_life: dict[tuple[str, int], list[Sample]] = {}
     for each in samples:
         by_life.setdefault((each.name, each.pid), []).append(each)
@@ -108,7 +109,8 @@ def lives(samples: Iterable[Sample]) -> list[Life]:
 
 
 def growth(sizes: Mapping[str, list[tuple[int, int]]]) -> dict[str, float]:
-    """Of each database, bytes per receipt in the last third of the run over those in the second; (receipts, bytes) in order."""
+    """Returns for each database the bytes per receipt in the last third of the run over those in the second third. `sizes` are
+    (receipts, bytes) in the order of time."""
     found = {}
     for name, points in sizes.items():
         third = len(points) // 3
@@ -123,11 +125,12 @@ def growth(sizes: Mapping[str, list[tuple[int, int]]]) -> dict[str, float]:
 
 
 def database_bytes(folder: Path) -> int:
-    """Bytes of an actor's SQLite database. Its write-ahead log is a few MiB whatever happens."""
+    """Returns the bytes of an actor's SQLite database. The write-ahead log is left out, because it has a few MiB whatever
+    happens."""
     path = folder / "actor.db"
     return path.stat().st_size if path.exists() else 0
 
 
 def as_rows(found: Iterable[Life]) -> list[dict[str, Any]]:
-    """For the report."""
+    """Converts lives to rows of the report."""
     return [asdict(each) for each in found]

@@ -1,4 +1,4 @@
-"""Gossip between the members of a soak: a process of its own beside each, as `bytewise member connect` sets it up."""
+"""Adds gossip to the members of a soak: each member gets a gossip process, set up as `bytewise member connect` does it."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,9 +14,9 @@ from cli.demo.site import HOST, Site, free_ports
 from cli.node.gossip import process_command, write_process_settings
 
 NAMES = {f"{name}-gossip": name for name in VERIFIERS}
-"""The member of each gossip process."""
+"""Names of the members, by the name of their gossip process."""
 PEERS_S = 120.0
-"""Longest time until a member has written `peers.json`."""
+"""Most seconds until a member has written `peers.json`."""
 
 
 class GossipSide:
@@ -37,7 +37,7 @@ class GossipSide:
         return self._site.of(name) / "gossip.toml"
 
     def beside(self, actor: DemoProcess) -> DemoProcess:
-        """A member with gossip switched on; any other actor as it is."""
+        """Returns a member with gossip switched on in its settings. Returns any other actor unchanged."""
         if actor.name not in self._addresses:
             return actor
         folder, (key, proof) = self._site.of(actor.name), self._identities[actor.name]
@@ -50,7 +50,7 @@ class GossipSide:
         return replace(actor, settings={**actor.settings, "gossip": section})
 
     def start(self, group: ProcessGroup) -> None:
-        """Starts a gossip process for each member, as soon as the member has written who its peers are."""
+        """Starts a gossip process for each member, as soon as the member has written its peers to `peers.json`."""
         for process, name in NAMES.items():
             group.wait(f"peers of {name}", (self._site.of(name) / "peers.json").exists, PEERS_S)
             group.start(process, list(process_command(self._python, self._file(name))))

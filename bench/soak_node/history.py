@@ -1,7 +1,7 @@
-"""Every event and transaction of a chain from genesis, read block by block over plain JSON-RPC and decoded by the contracts' ABI.
+"""Reads every event and transaction of a chain from genesis over plain JSON-RPC, and decodes them by the contracts' ABI.
 
-Nothing here is the product's reader: a mistake in `chain.reads` cannot hide itself. Receipts of blocks are read, not logs by
-filter, for anvil leaves logs out of its filter after deep reorganisations.
+It uses none of the product's readers, so that a mistake in `chain.reads` cannot hide itself. It reads the receipts of blocks and
+not logs by filter, because anvil leaves logs out of its filter after deep reorganisations.
 """
 
 import json
@@ -32,17 +32,17 @@ CONTRACTS = {
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event."""
+    """One decoded event of a contract."""
 
     name: str
-    """`Contract.Event`."""
+    """Contract and event, as `Contract.Event`."""
     values: Mapping[str, Any]
-    """Arguments by name; addresses in lower case."""
+    """Arguments by name, with addresses in lower case."""
     block: int
     time: int
-    """Timestamp of its block."""
+    """Timestamp of the event's block."""
     sender: str
-    """Who sent the transaction."""
+    """Account that sent the transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,39 +51,39 @@ class Transaction:
 
     sender: str
     name: str
-    """`Contract.function`."""
+    """Contract and function, as `Contract.function`."""
     values: Mapping[str, Any]
     """Arguments by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Everything that happened."""
+    """Everything that happened on the chain."""
 
     events: list[Event]
     transactions: list[Transaction]
-    """Mined ones, failed ones included."""
+    """Mined transactions, including failed ones."""
     times: list[int]
     """Timestamp of each block."""
     balances: Mapping[str, int]
-    """Wei of each contract of `CONTRACTS` at the end."""
+    """Balance of each contract of `CONTRACTS` at the end, in wei."""
     pots: int
-    """`Ledger.totalPots` at the end."""
+    """Result of `Ledger.totalPots` at the end, in wei."""
 
     def of(self, name: str) -> list[Event]:
-        """Events of a name, in order."""
+        """Returns the events with this name, in order."""
         return [each for each in self.events if each.name == name]
 
 
 class Decoder:
-    """What the contracts' ABI makes of bytes."""
+    """Decoder of logs and calls by the contracts' ABI."""
 
     def __init__(self, network: Network) -> None:
         at = asdict(network.addresses)
         self.contracts = {str(at[name]).lower(): contract for name, contract in CONTRACTS.items()}
 
     def event(self, log: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-        """Name and arguments of a log; None for other contracts."""
+        """Returns name and arguments of a log. Returns None for a log of another contract, and for an unknown event."""
         contract = self.contracts.get(log["address"].lower())
         if contract is None:
             return None
@@ -99,7 +99,7 @@ class Decoder:
         return f"{contract}.{entry['name']}", values
 
     def call(self, to: str, data: bytes) -> tuple[str, dict[str, Any]] | None:
-        """Name and arguments of a call; None for other contracts and functions."""
+        """Returns name and arguments of a call. Returns None for a call of another contract, and for an unknown function."""
         contract = self.contracts.get(to.lower())
         entry = None if contract is None else entries(contract, "function").get(data[:4])
         if contract is None or entry is None:
@@ -108,7 +108,8 @@ class Decoder:
         return f"{contract}.{entry['name']}", dict(zip((each["name"] for each in entry["inputs"]), values, strict=True))
 
     def signed(self, raw: str) -> Transaction | None:
-        """A signed transaction that somebody handed in; None for other contracts, and for bytes that are none."""
+        """Decodes a signed transaction that an actor sent. Returns None if it calls another contract, or if the bytes are no
+        transaction."""
         try:
             sent = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()
             sender = str(Account.recover_transaction(raw)).lower()
@@ -120,14 +121,14 @@ class Decoder:
 
 @cache
 def entries(contract: str, kind: str) -> dict[bytes, dict[str, Any]]:
-    """Events by topic, or functions by selector."""
+    """Returns the entries of a contract's ABI: events by topic, or functions by selector."""
     found = [each for each in json.loads((ABI / f"{contract}.json").read_text())["abi"] if each["type"] == kind]
     size = 32 if kind == "event" else 4
     return {keccak(text=f"{each['name']}({','.join(map(_type, each['inputs']))})")[:size]: each for each in found}
 
 
 def read_history(url: str, network: Network) -> History:
-    """The whole chain up to its newest block."""
+    """Reads the whole chain up to its newest block."""
     decoder, events, transactions, times = Decoder(network), list[Event](), list[Transaction](), list[int]()
     with httpx2.Client(timeout=TIMEOUT_S) as http:
         head = int(_batch(http, url, [("eth_blockNumber", [])])[0], 16)
@@ -152,7 +153,8 @@ def read_history(url: str, network: Network) -> History:
 
 
 def handed_in(record: Path, network: Network) -> list[Transaction]:
-    """What the proxy saw: every transaction that an actor signed and handed in, once for each time."""
+    """Returns every transaction that an actor signed and sent, as the proxy recorded it. A transaction that was sent again counts
+    once."""
     decoder = Decoder(network)
     raws = dict.fromkeys(json.loads(line)["raw"] for line in record.read_text().splitlines())
     return [found for raw in raws if (found := decoder.signed(raw)) is not None]

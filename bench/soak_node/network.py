@@ -1,4 +1,4 @@
-"""The demo's network behind a proxy that fails on order: started, killed, paused, sampled. Every process is the product's own."""
+"""Runs the demo's network behind a proxy that fails on order: starts, kills, pauses and samples its processes."""
 
 import contextlib
 import os
@@ -31,45 +31,47 @@ from verifier.guards import RESERVE_BYTES
 FRAUD_EVERY = 3
 """The dishonest operator cheats on every third of its answers."""
 STAKE_WEI = {"honest": 40 * ETHER, "dishonest": 100_000 * ETHER, **{name: 19 * ETHER for name in VERIFIERS}}
-"""Enough for thousands of frauds; a verifier keeps its one audit seat after many penalties."""
+"""Stake of each actor. It is enough for thousands of frauds, and a verifier keeps its one audit seat after many penalties."""
 PARAMS = changed(plan.PARAMS, {
     "times": {"max_pause": 60, "unbond_delay": 1_800, "da_retention": 3_600, "da_margin": 60, "key_retention": 3_600},
 })  # fmt: skip
-"""The demo's parameters, with retention of half an hour."""
+"""The demo's parameters with shorter pauses, an unbonding delay of half an hour, and retention of one hour."""
 HOUSEKEEPING = {"every_s": 60, "receipts_days": 0, "envelopes_days": 0, "duties_days": 0, "transactions_days": 0}
-"""Records go as soon as nothing can need them."""
+"""Housekeeping settings with which records are deleted as soon as nothing can need them."""
 DISK_BYTES = 2 * RESERVE_BYTES
-"""Size of the file system of the actor whose disk fills up. With no more free than the guard keeps, it would never vote."""
+"""Size of the file system of the actor whose disk fills up. If it had no more free bytes than the guard's reserve, the actor
+would never vote."""
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
-"""Debian's `libfaketime`; another place is named by the argument."""
+"""Path of Debian's `libfaketime`. The option `--faketime` names another path."""
 RPC_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What this machine has for the faults that need something."""
+    """Facilities of this machine that some faults need."""
 
     faketime: Path | None
     disk: bool
     server: str
     gossip: Path | None = None
-    """Python of the environment that `make gossip-venv` made; None: members have no gossip."""
+    """Python of the environment that `make gossip-venv` made; None if members have no gossip."""
 
     @property
     def missing(self) -> frozenset[str]:
-        """Needs of kinds that cannot be injected."""
+        """Facilities that some kinds of faults need and this machine lacks. These kinds cannot be injected."""
         have = {"libfaketime": self.faketime, "a mounted file system of its own": self.disk, "a PostgreSQL server": self.server,
                 "gossip": self.gossip}  # fmt: skip
         return frozenset(need for need in {kind.needs for kind in KINDS.values() if kind.needs} if not have[need])
 
 
 def means(server: str, faketime: Path = FAKETIME, gossip: Path | None = None) -> Means:
-    """What is there. A file system is mounted only by root, and a full disk of PostgreSQL is its server's."""
+    """Returns the facilities of this machine. Only root can mount a file system. With PostgreSQL no actor's disk can be filled,
+    because the disk is the server's."""
     return Means(faketime if faketime.exists() else None, os.geteuid() == 0 and not server, server, gossip)
 
 
 class SoakNetwork:
-    """All processes of one run."""
+    """All processes of one run, with methods to start, kill, pause and read them."""
 
     def __init__(self, root: Path, folder: Path, available: Means, audit_rate_bps: int, say: Callable[[str], None]) -> None:
         self.means = available
@@ -85,12 +87,12 @@ class SoakNetwork:
 
     @property
     def disk_file(self) -> Path:
-        """The file that fills the disk up."""
+        """Path of the file that fills the disk."""
         return self.site.of("dan") / "filler"
 
     @contextlib.contextmanager
     def running(self) -> Iterator[build.Built]:
-        """The network from start to end; every process is ended."""
+        """Context manager that starts the network. At the end it ends every process."""
         try:
             self._mount()
             yield self._start()
@@ -149,7 +151,7 @@ class SoakNetwork:
         self.group.start(actor.name, command)
 
     def _behind_proxy(self, actor: DemoProcess) -> DemoProcess:
-        """The actor, which reaches chain and DA store through the proxy only."""
+        """Returns the actor with settings by which it reaches chain and DA store through the proxy only."""
         url = f"http://127.0.0.1:{self.site.ports.proxy}"
         settings: dict[str, Any] = dict(actor.settings)
         if "rpc_url" in settings:
@@ -168,18 +170,19 @@ class SoakNetwork:
     # --- faults ---
 
     def order(self, endpoint: str, fault: str, value: float = 0.0) -> None:
-        """Begins or (with an empty fault) ends a fault of the proxy."""
+        """Begins a fault of the proxy, or ends it if `fault` is empty."""
         url = f"http://127.0.0.1:{self.site.ports.proxy}/control"
         body = {"endpoint": endpoint, "fault": fault, "value": value}
         httpx2.post(url, json=body, timeout=RPC_TIMEOUT_S).raise_for_status()
 
     def met(self) -> dict[str, int]:
-        """Requests that met each fault of the proxy."""
+        """Returns the number of requests that met each fault of the proxy."""
         url = f"http://127.0.0.1:{self.site.ports.proxy}/control"
         return dict(httpx2.get(url, timeout=RPC_TIMEOUT_S).json())
 
     def rpc(self, method: str, *params: Any) -> Any:
-        """One call of the chain itself."""
+        """Makes one call of the chain without the proxy and returns the result. Raises `RuntimeError` if the chain answers with
+        an error."""
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         answer = httpx2.post(self.site.rpc_url, json=body, timeout=RPC_TIMEOUT_S).json()
         if "error" in answer:
@@ -187,7 +190,7 @@ class SoakNetwork:
         return answer["result"]
 
     def kill(self, name: str) -> None:
-        """SIGKILL."""
+        """Kills a process with SIGKILL."""
         with self.lock:
             self.group.kill(name)
 
@@ -197,19 +200,20 @@ class SoakNetwork:
             self.group.restart(name)
 
     def send(self, name: str, number: signal.Signals) -> None:
-        """A signal to a process."""
+        """Sends a signal to a process."""
         with self.lock:
             os.kill(self.group.pids()[name], number)
 
     def second(self, name: str) -> str:
-        """Starts another process with the settings of this one; returns its name."""
+        """Starts another process with the settings of this one and returns its name."""
         other = f"{name}-second"
         with self.lock:
             self.group.start(other, self.group.command(name))
         return other
 
     def exit_within(self, name: str, seconds: float) -> int | None:
-        """Exit status of a process that ends by itself in time, which is then forgotten; None if it runs on."""
+        """Waits until a process ends by itself. Returns its exit status and forgets the process. Returns None if it still runs
+        after `seconds`."""
         end = monotonic_s() + seconds
         while monotonic_s() < end:
             with self.lock:
@@ -219,24 +223,24 @@ class SoakNetwork:
         return None
 
     def said(self, name: str, event: str) -> bool:
-        """Whether the log of a process has an event."""
+        """Returns whether the log of a process has an event."""
         path = self.group.log_of(name)
         return path.exists() and f'"{event}"' in path.read_text(errors="replace")
 
     def set_clock(self, offset_s: float) -> None:
-        """Sets the wall clock of the actor with a clock of its own, relative to the machine's."""
+        """Sets the wall clock of the one actor with a clock of its own, in seconds ahead of the machine's clock."""
         draft = self._clocks.with_suffix(".new")
         draft.write_text(f"{offset_s:+.0f}\n")
         draft.replace(self._clocks)
 
     def database_sizes(self) -> dict[str, int]:
-        """Bytes of each SQLite database."""
+        """Returns the bytes of each SQLite database. Returns nothing with PostgreSQL."""
         if self.means.server:
             return {}
         return {name: database_bytes(self.site.of(name)) for name in (*VERIFIERS, *OPERATORS, "watchtower")}
 
     def clean(self) -> None:
-        """Removes what a passed run leaves, but for its logs and records."""
+        """Removes the files of a passed run, except its logs and records."""
         for name in ("da", "client", "tee", *VERIFIERS, *OPERATORS, "watchtower", "challenger"):
             shutil.rmtree(self.site.of(name), ignore_errors=True)
 

@@ -1,7 +1,7 @@
-"""What must be true at the end of a run, judged on the chain's own events, on what actors signed, and on what was planted.
+"""Checks what must be true at the end of a run, by the chain's events, what actors signed, and the planted frauds.
 
-Pure functions: each takes facts and returns the violations, one sentence each. Each check has a control in
-`tests/unit/bench/test_soak_node.py` that removes the defence and must be found.
+The functions are pure: each takes facts and returns the violations, one sentence each. Each check has a negative control in
+`tests/unit/bench/test_soak_node.py`, which removes the defence and must be found.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,49 +16,49 @@ from bytewise.protocol.records.statements import AuditOutcome, Verdict
 from bytewise.service.exit_codes import Exit
 
 COMMIT_S = 25.0
-"""Undisturbed seconds of the commit phase in which a seat must be able to vote: it fetches, executes once and sends."""
+"""Undisturbed seconds of the commit phase that are enough for a seat to vote: it fetches, executes once and sends."""
 REVEAL_S = 10.0
-"""The same of the reveal phase."""
+"""Undisturbed seconds of the reveal phase that are enough for a seat to reveal its vote."""
 CHALLENGE_S = 12.0
-"""Undisturbed seconds from the second mismatch to the end of the window in which a watchtower must be able to challenge."""
+"""Undisturbed seconds from the second mismatch to the end of the window that are enough for a watchtower to challenge."""
 OVERLOAD = 3.0
-"""Load for each core from which on the machine has no time for every seat; such times count as a fault, and are reported."""
+"""Load for each core above which the machine has no time for every seat. Such times count as a fault, and are reported."""
 OVERLOADED = "overload"
-"""Kind of an incident that nobody injected."""
+"""Kind of an incident for a time of overload, which nobody injected."""
 START_S = 60.0
-"""Time in which a killed process is started and reads the chain for the first time."""
+"""Seconds in which a killed process is started and reads the chain for the first time."""
 MISSED = (SeatOutcome.ABSENT, SeatOutcome.NOT_REVEALED)
 DEPENDENCIES = ("da", "chain")
-"""Whom every seat needs, beside two of three shards."""
+"""Actors that every seat needs, beside two of three shards."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """An anchored receipt, as its batch's public list has it."""
+    """An anchored receipt, as the public list of its batch has it."""
 
     id: bytes
     operator: str
     batch: int
     tokens: bytes
-    """tokensHash."""
+    """The receipt's `tokensHash`."""
     out: bytes
-    """outHash."""
+    """The receipt's `outHash`."""
     window_end: int
-    """Chain time at which nobody can dispute it any more."""
+    """Chain time after which nobody can dispute the receipt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disturbances:
-    """When whom could do what. Times are seconds since the start of the run."""
+    """Times at which faults kept actors from their work, in seconds since the start of the run."""
 
     incidents: Sequence[Incident]
     when: Callable[[int], float]
-    """Second of the run at which the chain first had a time."""
+    """Function that returns the second of the run at which the chain first had a time."""
     seen: Callable[[int], float]
-    """Second of the run at which a block was first there."""
+    """Function that returns the second of the run at which a block first existed."""
 
     def longest_calm(self, names: Iterable[str], start: float, end: float) -> float:
-        """Longest time between two seconds in which nothing touched these actors or what they need."""
+        """Returns the longest time from `start` to `end` in which no fault touched these actors or what they need."""
         needed = {*names, *DEPENDENCIES}
         touching = sorted((each.start, each.end) for each in self.incidents if each.touches(needed))
         touching += self._without_shards()
@@ -70,11 +70,11 @@ class Disturbances:
         return max(best, end - at, 0.0)
 
     def is_redrawn(self, block: int) -> bool:
-        """Whether a reorganisation replaced a block after it was seen first."""
+        """Returns whether a reorganisation replaced a block after it was first seen."""
         return any(each.kind == "reorganisation" and each.block - each.value < block <= each.block + 1 for each in self.incidents)
 
     def _without_shards(self) -> list[tuple[float, float]]:
-        """Times in which fewer than two shards answer."""
+        """Returns the times in which fewer than two shards answered."""
         down = [each for each in self.incidents if each.target.startswith("shard")]
         return [
             (max(one.start, other.start), min(one.end, other.end))
@@ -90,13 +90,14 @@ class ProcessEnd(NamedTuple):
     name: str
     code: int | None
     at: float
-    """Second of the run."""
+    """Second of the run at which the process ended."""
 
 
 def unexpected_ends(ends: Iterable[ProcessEnd], incidents: Sequence[Incident]) -> list[str]:
-    """Ends of processes that no fault explains.
+    """Returns a sentence for each end of a process that no fault explains.
 
-    A process that begins while the chain does not answer it ends with `Exit.UNAVAILABLE`, and is started again.
+    A process that starts while the chain does not answer it ends with `Exit.UNAVAILABLE`, and is started again. This is no
+    violation.
     """
     wrong = []
     for each in ends:
@@ -111,7 +112,8 @@ def unexpected_ends(ends: Iterable[ProcessEnd], incidents: Sequence[Incident]) -
 
 
 def double_votes(signed: Iterable[Transaction], history: History) -> list[str]:
-    """Accounts that signed two different commitments, or two different votes, for one seat of one round.
+    """Returns a sentence for each account that signed two different commitments, or two different votes, for one seat of one
+    round.
 
     A commitment's transaction does not name its round, so an account may have signed as many as the dispute had rounds.
     """
@@ -141,7 +143,7 @@ def double_votes(signed: Iterable[Transaction], history: History) -> list[str]:
 
 
 def false_challenges(history: History, receipts: Mapping[bytes, Receipt], planted: set[bytes], watchers: set[str]) -> list[str]:
-    """Disputes that honest watchtowers opened about receipts that nobody falsified."""
+    """Returns a sentence for each dispute that an honest watchtower opened about a receipt that nobody falsified."""
     found = []
     for each in history.of("Disputes.DisputeOpened"):
         receipt = receipts.get(each.values["receiptId"])
@@ -152,20 +154,21 @@ def false_challenges(history: History, receipts: Mapping[bytes, Receipt], plante
 
 @dataclass(frozen=True, slots=True)
 class FraudFates:
-    """What became of the planted frauds."""
+    """Outcomes of the planted frauds."""
 
     overturned: int = 0
     unnoticed: int = 0
-    """Fewer than two verifiers were drawn and posted a mismatch in time, or faults left the watchtower no time."""
+    """Frauds without a dispute because fewer than two verifiers were drawn and posted a mismatch in time, or because faults left
+    the watchtower no time."""
     undecided: int = 0
-    """Faults took a third of the seats or more."""
+    """Frauds with a dispute in which a third of the seats or more did not vote, because of faults."""
     violations: tuple[str, ...] = ()
 
 
 def fates_of_frauds(
     history: History, receipts: Mapping[bytes, Receipt], planted: set[bytes], disturbed: Disturbances
 ) -> FraudFates:
-    """Every fraud that was audited in time must be OVERTURNED."""
+    """Returns the outcomes of the planted frauds. Every fraud that was audited in time must end OVERTURNED."""
     disputes = {each.values["receiptId"]: each.values["id"] for each in history.of("Disputes.DisputeOpened")}
     verdicts = {each.values["id"]: each.values["verdict"] for each in history.of("Disputes.Finalized")}
     missed = _missed_seats(history)
@@ -191,7 +194,8 @@ def fates_of_frauds(
 
 
 def _second_mismatch(history: History, receipt: Receipt) -> int | None:
-    """Chain time of the second mismatch that was posted and was not outnumbered."""
+    """Returns the chain time of the second mismatch that was posted. Returns None if there was none, or if mismatches are not the
+    majority of the posted results."""
     posted: dict[str, tuple[int, int]] = {}
     for each in history.of("Audits.AuditPosted"):
         if each.values["receiptId"] == receipt.id:
@@ -201,11 +205,11 @@ def _second_mismatch(history: History, receipt: Receipt) -> int | None:
 
 
 Attendance = dict[tuple[bytes, int], dict[str, tuple[int, SeatOutcome]]]
-"""Of each dispute and round, what each holder did: its seats, and RIGHT, ABSENT or NOT_REVEALED."""
+"""Attendance by dispute and round: for each holder the number of its seats, and RIGHT, ABSENT or NOT_REVEALED."""
 
 
 def attendance(history: History) -> Attendance:
-    """Who voted. It is read from votes, not from payments: a round without a verdict charges nobody."""
+    """Returns who voted. This is read from votes and not from payments, because a round without a verdict charges nobody."""
 
     def voters(name: str) -> set[tuple[bytes, int, str]]:
         return {(each.values["id"], each.values["round"], each.values["voter"]) for each in history.of(name)}
@@ -225,7 +229,7 @@ def attendance(history: History) -> Attendance:
 
 
 def _missed_seats(history: History) -> dict[bytes, float]:
-    """Of each dispute, the largest share of the seats of a round that did not vote."""
+    """Returns for each dispute the largest share of the seats of a round that did not vote."""
     shares: dict[bytes, float] = {}
     for (dispute, _), members in attendance(history).items():
         missed = sum(seats for seats, outcome in members.values() if outcome in MISSED)
@@ -235,23 +239,24 @@ def _missed_seats(history: History) -> dict[bytes, float]:
 
 @dataclass(frozen=True, slots=True)
 class Duties:
-    """How the seats did."""
+    """Numbers of seats and members that had to vote, and of those that did not."""
 
     seats: int = 0
-    """Seats of all rounds."""
+    """Number of seats in all rounds."""
     members: int = 0
-    """Accounts with seats in a round, summed over rounds."""
+    """Number of accounts with seats in a round, summed over all rounds."""
     missed: int = 0
-    """Accounts that did not vote in a round."""
+    """Number of accounts that did not vote in a round, summed over all rounds."""
     excused: int = 0
-    """Of these, those that a fault kept from it, or a machine with more work than `OVERLOAD` for each core."""
+    """Missed votes that a fault explains, or a machine with more load than `OVERLOAD` for each core."""
     redrawn: int = 0
-    """Rounds whose draw a reorganisation replaced; their votes may name the earlier draw (ADR-017)."""
+    """Rounds whose draw a reorganisation replaced. Their votes may name the earlier draw (ADR-017)."""
     violations: tuple[str, ...] = ()
 
 
 def duties(history: History, names: Mapping[str, str], disturbed: Disturbances) -> Duties:
-    """Every seat whose process was alive and whose dependencies were up in its window must have voted."""
+    """Returns how the seats voted. Every seat must have voted if its process was alive and its dependencies were up in its
+    window."""
     opened = {(each.values["id"], each.values["round"]): each for each in history.of("Disputes.CommitOpened")}
     rounds, wrong, redrawn = attendance(history), [], set[tuple[bytes, int]]()
     missed = [(key, who, outcome) for key, each in rounds.items() for who, (_, outcome) in each.items() if outcome in MISSED]
@@ -274,7 +279,8 @@ def _possible(opened: Event, name: str, outcome: SeatOutcome, disturbed: Disturb
 
 
 def money(history: History) -> list[str]:
-    """Every wei that came in is there, went out or was burned: of each dispute, of the ledger, and of the stake."""
+    """Returns a sentence for each sum that is wrong. Every wei that came in must be there, have gone out or be burned: in each
+    dispute, in the ledger, and in the stake."""
     wrong = []
     for each in history.of("Settlement.Ended"):
         a = each.values["account"]
@@ -302,11 +308,11 @@ def money(history: History) -> list[str]:
 
 
 def emptiness(receipts: int, frauds: int, faults: int) -> list[str]:
-    """What never happened, by counts: without it the other checks say nothing."""
+    """Returns a sentence for each thing that never happened in the run, because without it the other checks prove nothing."""
     counts = {"receipt was anchored": receipts, "fraud was planted": frauds, "fault was injected": faults}
     return [f"no {what}" for what, count in counts.items() if not count]
 
 
 def overloads(loads: Sequence[tuple[float, float]], cores: int, step_s: float) -> list[Incident]:
-    """Times in which the machine had too much work; `loads` are (second, load of the last minute)."""
+    """Returns the times in which the machine had too much work, as incidents. `loads` are (second, load of the last minute)."""
     return [Incident(OVERLOADED, ALL, max(0.0, t - step_s), t + step_s) for t, load in loads if load > OVERLOAD * cores]

@@ -1,4 +1,4 @@
-"""The checks of a run and its figures, from what the chain has, what was seen, and what was planted."""
+"""Makes the checks and the figures of a run, from the chain, the observations and the planted frauds."""
 
 import json
 import os
@@ -47,7 +47,7 @@ class Judgement:
         self.growth = flatness.growth(record.sizes)
 
     def violations(self) -> dict[str, list[str]]:
-        """What is not as it must be, by check."""
+        """Returns the violations, by check."""
         campaign, history = self._campaign, self._history
         ends = oracle.unexpected_ends(campaign.record.ends, campaign.injector.incidents)
         paid = {each.values["id"] for each in history.of("Settlement.Paid")}
@@ -70,7 +70,7 @@ class Judgement:
         return {name: lines[:LINES_KEPT] for name, lines in found.items()}
 
     def figures(self) -> dict[str, Any]:
-        """What happened, in numbers."""
+        """Returns what happened in the run, in numbers."""
         history, traffic = self._history, self._campaign.traffic
         verdicts = Counter(Verdict(each.values["verdict"]).name for each in history.of("Disputes.Finalized"))
         return {
@@ -91,7 +91,7 @@ class Judgement:
         }
 
     def _rounds(self) -> dict[str, int]:
-        """How rounds came to their finding."""
+        """Returns the number of rounds by the way in which they came to their finding."""
 
         def named(name: str) -> set[tuple[bytes, int]]:
             return {(each.values["id"], each.values["round"]) for each in self._history.of(f"Rounds.{name}")}
@@ -103,7 +103,7 @@ class Judgement:
         }  # fmt: skip
 
     def _machine(self) -> dict[str, Any]:
-        """Faults and processes."""
+        """Returns the figures of faults and processes."""
         injected, record = self._campaign.injector.injected, self._campaign.record
         return {
             "kills": sum(count for kind, count in injected.items() if kind.startswith("kill-")),
@@ -122,7 +122,8 @@ class Judgement:
 
 
 def anchored(da_url: str, network: Network, history: History) -> dict[bytes, Receipt]:
-    """All anchored receipts, from the public lists of the batches; read from the store itself, not through the proxy."""
+    """Returns all anchored receipts, from the public lists of the batches. The lists are read from the store itself, not through
+    the proxy."""
     found = {}
     with httpx2.Client(timeout=DA_TIMEOUT_S) as http:
         for each in history.of("ReceiptAnchor.BatchAnchored"):
@@ -138,7 +139,7 @@ def anchored(da_url: str, network: Network, history: History) -> dict[bytes, Rec
 
 
 def planted(path: Path, receipts: Mapping[bytes, Receipt]) -> set[bytes]:
-    """Anchored receipts that are frauds, by both hashes that their operator signed."""
+    """Returns the ids of anchored receipts that are frauds. A fraud is recognised by both hashes that its operator signed."""
     if not path.exists():
         return set()
     made = {
@@ -148,7 +149,7 @@ def planted(path: Path, receipts: Mapping[bytes, Receipt]) -> set[bytes]:
 
 
 def lines_of(path: Path) -> int:
-    """Lines of a file that may not be there."""
+    """Returns the number of lines of a file; 0 if there is no such file."""
     return len(path.read_text().splitlines()) if path.exists() else 0
 
 
@@ -180,11 +181,11 @@ ROWS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     ),
     "violations": lambda r: sum(map(len, r["violations"].values())),
 }
-"""Rows of the table in `docs/evidence/soak.md`."""
+"""Rows of the table in `docs/evidence/soak.md`, each with the function that makes its cells."""
 
 
 def table(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """The committed figures as a table, a column for each database."""
+    """Returns the committed figures as a table with one column for each database."""
     lines = [f"| figure | {' | '.join(found)} |", "|---|" + "---|" * len(found)]
     lines += [f"| {name} | {' | '.join(str(cell(each)) for each in found.values())} |" for name, cell in ROWS.items()]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,5 @@
-"""Which fault happens when, from a seed alone. A fault names its target, so that the checks know which duties were possible."""
+"""Decides from a seed alone which fault happens when. A fault names its target, so that checks know which duties were
+possible."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -7,22 +8,23 @@ from dataclasses import dataclass
 from cli.demo.plan import VERIFIERS
 
 SPARED = ("eva", "eva-enclave", "shard3")
-"""Never killed or paused: their memory and descriptors are watched from start to end."""
+"""Actors that are never killed or paused, because their memory and descriptors are watched from start to end."""
 MEMBERS = tuple(name for name in VERIFIERS if name not in SPARED)
 QUORUM = ("ada", "ben", "watchtower")
-"""Actors that read the chain from three endpoints, of which two must agree. Only to these does one endpoint lie."""
+"""Actors that read the chain from three endpoints, of which two must agree. Only for these actors one endpoint lies or is
+stale."""
 ALL = "all"
-"""Target of what touches everybody."""
+"""Target of a fault that touches everybody."""
 
 PAUSE_S = (3.0, 8.0)
-"""Between the end of one fault and the start of the next, in seconds."""
+"""Shortest and longest time between the end of one fault and the start of the next, in seconds."""
 SETTLE_S = 5.0
-"""Time that an actor needs after the end of a fault that did not end its process."""
+"""Seconds that an actor needs after the end of a fault that did not end its process."""
 RESTART_S = 20.0
-"""Time that a killed actor needs after it was started again: a lease of 10 s that its predecessor left, imports, one tick."""
+"""Seconds that a killed actor needs after its restart: a lease of 10 s that its predecessor left, imports, one tick."""
 SHALLOW = (1, 1, 2, 3, 5)
 DEEP = (8, 16, 32, 64)
-"""Depths of reorganisations, in blocks of a second. Every third pass over all kinds has a deep one."""
+"""Depths of reorganisations, in blocks of one second. Every third pass over all kinds has a deep one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +32,19 @@ class Fault:
     """One fault of the schedule."""
 
     at_s: float
-    """Seconds after the start."""
+    """Seconds after the start of the run at which the fault begins."""
     kind: str
-    """A key of `KINDS`."""
+    """Kind of the fault, a key of `KINDS`."""
     target: str
-    """An actor, or `ALL`."""
+    """Actor that the fault touches, or `ALL`."""
     for_s: float
-    """How long it lasts."""
+    """Seconds for which the fault lasts."""
     value: float = 0.0
-    """Depth, seconds of lag or of a jump."""
+    """Depth of a reorganisation, or seconds of a lag or of a jump."""
 
     @property
     def recovery_s(self) -> float:
-        """How long the target may need afterwards."""
+        """Seconds that the target may need after the end of the fault."""
         return RESTART_S if KINDS[self.kind].ends_process else SETTLE_S
 
 
@@ -51,17 +53,17 @@ class Kind:
     """A kind of fault."""
 
     targets: Sequence[str]
-    """Whom it may touch."""
+    """Actors that a fault of this kind may touch."""
     for_s: tuple[float, float]
-    """Shortest and longest time."""
+    """Shortest and longest duration, in seconds."""
     values: Sequence[float] = (0.0,)
-    """What `Fault.value` may be."""
+    """Possible values of `Fault.value`."""
     times: int = 1
-    """How often in one pass over all kinds."""
+    """Number of faults of this kind in one pass over all kinds."""
     ends_process: bool = False
-    """Whether a process ends by it."""
+    """Whether a fault of this kind ends a process."""
     needs: str = ""
-    """What the machine must have; without it the kind is left out, and the report says so."""
+    """Facility that the machine must have. Without it the kind is left out, and the report says so."""
 
 
 _NODES = (*MEMBERS, "watchtower")
@@ -95,14 +97,14 @@ KINDS: dict[str, Kind] = {
     "kill-gossip": Kind([f"{name}-gossip" for name in MEMBERS], (0, 20), ends_process=True, needs="gossip"),
     "database-cut": Kind(MEMBERS, (0, 0), needs="a PostgreSQL server"),
 }
-"""All kinds."""
+"""All kinds of faults."""
 
 
 def schedule(
     seed: int, seconds: float, missing: frozenset[str] = frozenset(), chosen: frozenset[str] = frozenset()
 ) -> Iterator[Fault]:
-    """Faults in order of their time, one after the other. Each pass has every kind, or those `chosen`; `missing` is what this
-    machine has not."""
+    """Yields faults in the order of their times, one after the other. Each pass has every kind, or the kinds in `chosen`, without
+    those that need a facility in `missing`."""
     dice, at_s, passes = random.Random(seed), dice_pause(random.Random(seed)), 0
     while True:
         for kind in _shuffled(dice, missing, chosen):
@@ -119,7 +121,7 @@ def schedule(
 
 
 def dice_pause(dice: random.Random) -> float:
-    """Seconds until the next fault."""
+    """Returns the seconds until the next fault."""
     return dice.uniform(*PAUSE_S)
 
 

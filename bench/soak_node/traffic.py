@@ -1,4 +1,4 @@
-"""Users of the network: questions at a fixed rate to both operators, and now and then a dispute of an honest receipt."""
+"""Plays users of the network: questions at a fixed rate to both operators, and now and then a dispute of an honest receipt."""
 
 import random
 import threading
@@ -13,11 +13,11 @@ from cli.demo.plan import MODEL_NAME, OPERATORS, Question, questions
 
 ANSWER_TOKENS = 16
 SPITE_EVERY_S, SPITE_LASTS_S = 180.0, 60.0
-"""Between two disputes of honest receipts, and how long the process of their challenger runs."""
+"""Seconds between two disputes of honest receipts, and seconds for which the process of their challenger runs."""
 
 
 class Traffic:
-    """Asks each operator in a thread of its own until the end."""
+    """Users that ask both operators, in a thread for each operator, until the run ends."""
 
     def __init__(self, network: SoakNetwork, seed: int, per_minute: Mapping[str, float], stop: threading.Event) -> None:
         self.answers: Counter[str] = Counter()
@@ -31,12 +31,12 @@ class Traffic:
         self._threads.append(threading.Thread(target=self._spite, daemon=True))
 
     def start(self) -> None:
-        """Starts the users."""
+        """Starts the threads of the users."""
         for each in self._threads:
             each.start()
 
     def join(self, timeout_s: float) -> None:
-        """Waits for the last answers."""
+        """Waits for the last answers, at most `timeout_s` seconds for each thread."""
         for each in self._threads:
             each.join(timeout_s)
 
@@ -58,7 +58,7 @@ class Traffic:
         client.close()
 
     def _spite(self) -> None:
-        """Somebody disputes the newest honest receipt, whatever the audits say."""
+        """Makes somebody dispute the newest honest receipt now and then, whatever the audits say."""
         while not self._stop.wait(SPITE_EVERY_S):
             if not self._newest:
                 continue

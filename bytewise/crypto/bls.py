@@ -1,8 +1,8 @@
 """BLS12-381 signatures of verdict certificates: keys in G1, signatures in G2, points in the encoding of EIP-2537.
 
-The suite is `BLS_SIG_BLS12381G2_XMD:SHA-256_SSWU_RO_POP_`, over 32-byte EIP-712 digests. A point is its coordinates, each of 64
-bytes, big-endian, c0 before c1; infinity is all zero. `bytewise.crypto.bls_points` computes in plain Python, and its running
-time depends on the secret: sign only where nobody else can measure the time.
+The suite is `BLS_SIG_BLS12381G2_XMD:SHA-256_SSWU_RO_POP_`, over 32-byte EIP-712 digests. A point is encoded as its coordinates,
+each of 64 bytes, big-endian, c0 before c1; infinity is all zero. `bytewise.crypto.bls_points` computes in plain Python, and its
+running time depends on the secret. Sign only where nobody else can measure the time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,10 +27,10 @@ MESSAGE_TAG, POSSESSION_TAG = b"BLS_SIG_BLS12381G2_XMD:SHA-256_SSWU_RO_POP_", b"
 
 
 class BlsSigner:
-    """A verifier's key for certificates; never printed."""
+    """A verifier's secret key for certificates. Its text form shows only the hash of the public key."""
 
     def __init__(self, secret: bytes) -> None:
-        """`ConfigurationError` unless the secret is 32 bytes, big-endian, from 1 to the group's order - 1."""
+        """Takes the secret: 32 bytes, big-endian, from 1 to the group's order - 1. Raises `ConfigurationError` for any other."""
         from bytewise.crypto import bls_points
 
         scalar = int.from_bytes(secret)
@@ -43,11 +43,11 @@ class BlsSigner:
         return f"BlsSigner({hex0x(key_hash(self.public_key))})"
 
     def sign(self, message: Digest) -> BlsSignature:
-        """Signature of a finding's digest."""
+        """Signs the digest of a finding."""
         return self._signed(message, MESSAGE_TAG)
 
     def prove_possession(self, domain: Domain, account: Address) -> BlsSignature:
-        """The proof that `BlsKeys` at `domain` requires of `account` for this key."""
+        """Returns the proof of possession that the contract `BlsKeys` at `domain` requires of `account` for this key."""
         return self._signed(possession_digest(domain, account, self.public_key), POSSESSION_TAG)
 
     def _signed(self, message: Digest, tag: bytes) -> BlsSignature:
@@ -57,49 +57,58 @@ class BlsSigner:
 
 
 def key_hash(key: PublicKey) -> Digest:
-    """The name of a key on-chain."""
+    """Returns the hash that names a key on the chain."""
     return Digest(keccak(key))
 
 
 def possession_digest(domain: Domain, account: Address, key: PublicKey) -> Digest:
-    """EIP-712 digest that a proof of possession signs."""
+    """Returns the EIP-712 digest that a proof of possession signs."""
     return typed_digest(domain, Possession(account, key_hash(key)))
 
 
 def hash_to_curve(message: Digest, tag: bytes) -> bytes:
-    """RFC 9380 point of G2 for a message of 32 bytes."""
+    """Hashes a message of 32 bytes to a point of G2 (RFC 9380)."""
     from bytewise.crypto import bls_points
 
     return bls_points.hash_to_curve(message, tag)
 
 
 def aggregate(parts: Iterable[tuple[BlsSignature, int]]) -> BlsSignature:
-    """Sum of signatures, each multiplied by its signer's number of seats; `MalformedValue` for a signature outside the group."""
+    """Returns the sum of signatures, each multiplied by its signer's number of seats.
+
+    Raises `MalformedValue` for a signature outside the group.
+    """
     from bytewise.crypto import bls_points
 
     return BlsSignature(bls_points.sum_of_signatures(parts))
 
 
 def committee_key(parts: Iterable[tuple[PublicKey, int]]) -> PublicKey:
-    """Sum of keys, each multiplied by its number of seats; `MalformedValue` for a key outside the group."""
+    """Returns the sum of keys, each multiplied by its owner's number of seats.
+
+    Raises `MalformedValue` for a key outside the group.
+    """
     from bytewise.crypto import bls_points
 
     return PublicKey(bls_points.sum_of_keys(parts))
 
 
 def check_signature(key: PublicKey, message: Digest, signature: BlsSignature) -> None:
-    """Checks the signature of one signer, or an aggregate, as an aggregator does. Takes about a second. `BadSignature`, or
-    `MalformedValue` for a bad point."""
+    """Checks the signature of one signer, or an aggregate under the sum of its keys. It takes about a second.
+
+    Raises `BadSignature` for a wrong signature, and `MalformedValue` for an invalid point.
+    """
     _check(key, message, signature, MESSAGE_TAG)
 
 
 def check_sync_signature(
     members: Sequence[bytes], total: bytes, signed: Sequence[bool], message: Digest, signature: bytes
 ) -> None:
-    """Checks the signature of these members of a sync committee of the beacon chain, in its encoding: compressed points.
+    """Checks the aggregate signature of a sync committee of the beacon chain, whose points are in compressed form.
 
-    `total` is the sum of all keys, as the beacon state has it: the fewer keys are added or subtracted. The keys were checked when
-    their validators joined. Errors as of `check_signature`.
+    `signed` says which members signed. `total` is the sum of all members' keys, from the beacon state; whichever keys are fewer
+    are added or subtracted. The beacon chain checked the keys when their validators joined. Raises the errors of
+    `check_signature`.
     """
     from bytewise.crypto import bls_points
 
@@ -111,12 +120,12 @@ def check_sync_signature(
 
 
 def check_possession(domain: Domain, account: Address, key: PublicKey, proof: BlsSignature) -> None:
-    """Makes the checks of the contract `BlsKeys` at registration; errors as of `check_signature`."""
+    """Checks a proof of possession as the contract `BlsKeys` does at registration. Raises the errors of `check_signature`."""
     _check(key, possession_digest(domain, account, key), proof, POSSESSION_TAG)
 
 
 def point_words(point: bytes) -> tuple[bytes, ...]:
-    """A point as an argument of a contract call."""
+    """Splits a point into the 32-byte words that a contract call takes."""
     return tuple(point[i : i + 32] for i in range(0, len(point), 32))
 
 

@@ -1,7 +1,7 @@
-"""Points of BLS12-381 as `bytewise.crypto.bls` encodes them, computed by `py_ecc`.
+"""Computes with points of BLS12-381 in the encoding of `bytewise.crypto.bls`, by means of `py_ecc`.
 
-Import this module where it is used, inside the function: `py_ecc` computes tables for half a second when it is imported, and
-most processes never sign a certificate.
+Import this module inside the function that uses it. `py_ecc` computes tables for half a second when it is imported, and most
+processes never sign a certificate.
 """
 
 from collections.abc import Iterable
@@ -33,24 +33,27 @@ from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Digest, digest
 
 ORDER = curve_order
-"""Order of the groups."""
+"""Order of the groups G1 and G2."""
 
 _FIELD_BYTES = 64
 _KEY_SIZE, _SIGNATURE_SIZE = 2 * _FIELD_BYTES, 4 * _FIELD_BYTES
 
 
 def key_of(scalar: int) -> bytes:
-    """The generator of G1 times a scalar."""
+    """Returns the generator of G1 times a scalar: the public key of a secret."""
     return encode_point(multiply(G1, scalar))
 
 
 def hash_to_curve(message: Digest, tag: bytes, scalar: int = 1) -> bytes:
-    """The RFC 9380 point of G2 for a message of 32 bytes, times a scalar."""
+    """Hashes a message of 32 bytes to a point of G2 (RFC 9380), and returns this point times a scalar."""
     return encode_point(multiply(_hashed(message, tag), scalar))
 
 
 def sum_of_keys(parts: Iterable[tuple[bytes, int]]) -> bytes:
-    """Sum of points of G1, each times a factor; `MalformedValue` for a point outside the group, or a factor below 1."""
+    """Returns the sum of points of G1, each times its factor.
+
+    Raises `MalformedValue` for a point outside the group, or a factor below 1.
+    """
     total = Z1
     for key, times in parts:
         total = add(total, multiply(point_of_g1(key), _positive(times)))
@@ -58,7 +61,7 @@ def sum_of_keys(parts: Iterable[tuple[bytes, int]]) -> bytes:
 
 
 def sum_of_signatures(parts: Iterable[tuple[bytes, int]]) -> bytes:
-    """As `sum_of_keys`, for points of G2."""
+    """Returns the sum of points of G2, each times its factor. Raises `MalformedValue` as `sum_of_keys` does."""
     total = Z2
     for signature, times in parts:
         total = add(total, multiply(point_of_g2(signature), _positive(times)))
@@ -66,7 +69,7 @@ def sum_of_signatures(parts: Iterable[tuple[bytes, int]]) -> bytes:
 
 
 def verifies(key: bytes, message: Digest, signature: bytes, tag: bytes) -> bool:
-    """Whether the key's owner signed the message; `MalformedValue` for a bad point, or a key at infinity."""
+    """Returns whether the key's owner signed the message. Raises `MalformedValue` for an invalid point, or a key at infinity."""
     signer, given = point_of_g1(key), point_of_g2(signature)
     if is_inf(signer):
         raise MalformedValue("BLS key", "infinity")
@@ -77,7 +80,10 @@ def verifies(key: bytes, message: Digest, signature: bytes, tag: bytes) -> bool:
 
 
 def difference_of_keys(added: Iterable[bytes], subtracted: Iterable[bytes]) -> bytes:
-    """Sum of points of G1 without others, each compressed to 48 bytes. `MalformedValue` for bytes that are no point."""
+    """Returns the sum of the `added` points of G1 minus the `subtracted` points. Each input is compressed to 48 bytes.
+
+    Raises `MalformedValue` for bytes that are not a point.
+    """
     total = Z1
     for key in added:
         total = add(total, _decompressed("BLS key", 48, pubkey_to_G1, key))
@@ -87,7 +93,7 @@ def difference_of_keys(added: Iterable[bytes], subtracted: Iterable[bytes]) -> b
 
 
 def expand_signature(signature: bytes) -> bytes:
-    """A point of G2 that is compressed to 96 bytes, in 256 bytes. `MalformedValue` for bytes that are no point."""
+    """Converts a point of G2 from the compressed form of 96 bytes to 256 bytes. Raises `MalformedValue` if it is not a point."""
     return encode_point(_decompressed("BLS signature", 96, signature_to_G2, signature))
 
 
@@ -101,7 +107,7 @@ def _decompressed(what: str, size: int, function: Any, data: bytes) -> Any:
 
 
 def encode_point(point: Any) -> bytes:
-    """Bytes of a point of `py_ecc`."""
+    """Returns the bytes of a point of `py_ecc`, of G1 or G2."""
     if is_inf(point):
         return bytes(_SIGNATURE_SIZE if isinstance(point[0], Fq2) else _KEY_SIZE)
     numbers = [part for each in normalize(point) for part in (each.coeffs if isinstance(each, Fq2) else (each,))]
@@ -109,13 +115,13 @@ def encode_point(point: Any) -> bytes:
 
 
 def point_of_g1(key: bytes) -> Any:
-    """The point of `py_ecc`; `MalformedValue` if it is not of the group."""
+    """Decodes a point of G1 for `py_ecc`. Raises `MalformedValue` if it is not in the group."""
     x, y = _numbers("BLS key", key, _KEY_SIZE)
     return Z1 if x == y == 0 else _of_the_group("BLS key", (Fq(x), Fq(y), Fq(1)), b)
 
 
 def point_of_g2(signature: bytes) -> Any:
-    """The point of `py_ecc`; `MalformedValue` if it is not of the group."""
+    """Decodes a point of G2 for `py_ecc`. Raises `MalformedValue` if it is not in the group."""
     x0, x1, y0, y1 = _numbers("BLS signature", signature, _SIGNATURE_SIZE)
     if x0 == x1 == y0 == y1 == 0:
         return Z2

@@ -1,4 +1,4 @@
-"""Verdict certificates: signatures of members over one finding, added up (ADR-026)."""
+"""Verdict certificates: the signatures of committee members over one finding, added up (ADR-026)."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -10,20 +10,20 @@ from bytewise.protocol.units import Address, Digest
 
 
 class BlsCertificate(NamedTuple):
-    """An aggregate BLS signature under a finding, with the keys that made it (`Rounds.certify`)."""
+    """An aggregate BLS signature over a finding, with the keys that made it. `Rounds.certify` takes it."""
 
     signers: int
-    """Mask of the seats that signed."""
+    """Bit mask of the seats that signed."""
     keys: tuple[PublicKey, ...]
-    """One key for each of those seats, lowest seat first. A member with several seats appears several times."""
+    """One key for each seat that signed, lowest seat first. A member with several seats appears several times."""
     signature: BlsSignature
 
 
 def signing_mask(members: Sequence[Seat], keys: Mapping[Address, PublicKey], willing: Collection[Address]) -> int:
-    """Mask of the seats that every signature covers (`commitments.certified_digest`).
+    """Returns the bit mask of the seats that every signature covers (`commitments.certified_digest`).
 
-    `willing`: members that were seen to open their commitments under the root. Of these, the mask has the seats of those that
-    have a key and did not commit on the chain.
+    `willing` are members that were seen to open their commitments under the root. The mask has the seats of the willing members
+    that have a key and did not commit on the chain.
     """
     return sum(each.seat_mask for each in members if each.voter in willing and each.voter in keys and not each.committed)
 
@@ -33,8 +33,8 @@ def certificate(
 ) -> BlsCertificate:
     """Combines the signatures into one certificate. Each signer must have signed for the seats of all signers (`signing_mask`).
 
-    `MalformedValue` if there is no signature, or if a signer has no key, has no seat, or committed on the chain. The caller
-    checks each signature first (`bls.check_signature`), because one bad signature makes the whole certificate invalid.
+    Raises `MalformedValue` if there is no signature, or if a signer has no key, has no seat, or committed on the chain. The
+    caller must check each signature first (`bls.check_signature`), because one bad signature makes the whole certificate invalid.
     """
     strangers = signatures.keys() - {each.voter for each in members if each.voter in keys and not each.committed}
     if not signatures or strangers:
@@ -58,7 +58,10 @@ def _seats_in(mask: int) -> Iterator[int]:
 def is_signed_by_all(
     members: Sequence[Seat], keys: Mapping[Address, PublicKey], message: Digest, signatures: Mapping[Address, BlsSignature]
 ) -> bool:
-    """Whether all these signatures together are right. Takes as long as `is_signed`, and a tenth of it for each signature."""
+    """Returns whether the aggregate of all these signatures is valid.
+
+    It takes the time of `is_signed`, plus a tenth for each signature.
+    """
     seats = {each.voter: each.seat_mask.bit_count() for each in members}
     try:
         whole = aggregate((signature, seats[who]) for who, signature in signatures.items())
@@ -69,7 +72,7 @@ def is_signed_by_all(
 
 
 def is_signed(key: PublicKey, message: Digest, signature: BlsSignature) -> bool:
-    """Whether a signature is over this message by this key. Takes some 0.6 s of a processor."""
+    """Returns whether the key signed the message. It takes some 0.6 s of processor time."""
     try:
         check_signature(key, message, signature)
     except (BadSignature, MalformedValue):

@@ -1,7 +1,7 @@
 """Checkpoints of a journal (c2sp.org/tlog-checkpoint): size and root of its tree, signed by Ed25519 and by ML-DSA-65.
 
-Both keys come from one seed. Who breaks Ed25519 finds its scalar and not the seed, so the ML-DSA-65 key stays secret (ADR-071).
-The name of a journal is a hash of both public keys: a checkpoint cannot be valid under other keys than those that it names.
+Both keys come from one seed. An attacker that breaks Ed25519 finds the scalar but not the seed, so the ML-DSA-65 key stays secret
+(ADR-071). The name of a journal is a hash of both public keys. A checkpoint is therefore valid only under the keys that it names.
 """
 
 import base64
@@ -20,7 +20,7 @@ from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import MAX_SAFE_INTEGER, Blob, Digest, digest
 
 ORIGIN = "bytewise/journal/"
-"""How the name of every journal begins."""
+"""First characters of the name of every journal."""
 
 _TEXT = re.compile(r"(bytewise/journal/[0-9a-f]{64})\n(0|[1-9][0-9]{0,15})\n([A-Za-z0-9+/]{43}=)\ntime (0|[1-9][0-9]{0,15})\n")
 
@@ -30,13 +30,13 @@ class JournalKeys:
     """The public keys of one journal."""
 
     ed25519: Blob
-    """Key of entries and checkpoints, 32 bytes."""
+    """Key that signs entries and checkpoints, 32 bytes."""
     ml_dsa_65: Blob
-    """Key of checkpoints, 1952 bytes."""
+    """Key that signs checkpoints, 1952 bytes."""
 
     @property
     def fingerprint(self) -> Digest:
-        """Names the pair."""
+        """Hash of both public keys."""
         return digests.labelled(Label.JOURNAL_KEYS, self.ed25519, self.ml_dsa_65)
 
     @property
@@ -46,32 +46,35 @@ class JournalKeys:
 
     @property
     def note_keys(self) -> tuple[NoteKey, NoteKey]:
-        """Both as keys of notes, Ed25519 first."""
+        """Both keys in the form that signed notes use, Ed25519 first."""
         return (
             NoteKey(self.origin, SignatureType.ED25519, self.ed25519),
             NoteKey(self.origin, SignatureType.MLDSA65, self.ml_dsa_65),
         )
 
     def verify_entry(self, signature: bytes, entry: Digest) -> None:
-        """`InvalidSignature` unless the Ed25519 key signed an entry's digest, `ValueError` if it is no key."""
+        """Checks that the Ed25519 key signed an entry's digest.
+
+        Raises `InvalidSignature` if it did not, and `ValueError` if the key is invalid.
+        """
         verify_ed25519(self.ed25519, signature, entry)
 
 
 class JournalCheckpoint(NamedTuple):
-    """What a checkpoint says."""
+    """The content of a checkpoint."""
 
     origin: str
     """Name of the journal."""
     size: int
-    """Entries that it covers, from the first on."""
+    """Number of entries that the checkpoint covers, from the first on."""
     root: Digest
-    """Root of their tree (`bytewise.crypto.tree_hash`)."""
+    """Root of the tree of these entries (`bytewise.crypto.tree_hash`)."""
     at: int
-    """Unix second at which it was signed, by the journal's clock."""
+    """Unix second at which the checkpoint was signed, by the journal's clock."""
 
     @property
     def text(self) -> str:
-        """The text that is signed. The time is an extension line."""
+        """The text that is signed. The time is in an extension line."""
         return f"{self.origin}\n{self.size}\n{base64.b64encode(self.root).decode()}\ntime {self.at}\n"
 
 
@@ -92,12 +95,12 @@ class CheckpointKeys:
 
     @property
     def public(self) -> JournalKeys:
-        """The public keys."""
+        """The public keys that belong to the secret keys."""
         raw = self._ed25519.public_key().public_bytes_raw(), self._mldsa.public_key().public_bytes_raw()
         return JournalKeys(*map(Blob, raw))
 
     def sign(self, size: int, root: Digest, at: int) -> SignedCheckpoint:
-        """A checkpoint with both signatures."""
+        """Makes a checkpoint of the given size, root and time, with both signatures."""
         keys = self.public
         made = JournalCheckpoint(keys.origin, size, root, at)
         raw = made.text.encode()
@@ -107,7 +110,7 @@ class CheckpointKeys:
 
 
 def parse_checkpoint(data: str) -> SignedCheckpoint:
-    """The checkpoint in a note; nothing of it is verified. `MalformedValue` if it is none."""
+    """Parses the note of a checkpoint without verifying its signatures. Raises `MalformedValue` if it is not a checkpoint."""
     note = parse_note(data)
     match = _TEXT.fullmatch(note.text)
     if match is None or max(int(match[2]), int(match[4])) > MAX_SAFE_INTEGER:
@@ -119,7 +122,10 @@ def parse_checkpoint(data: str) -> SignedCheckpoint:
 
 
 def signed_by(keys: JournalKeys, signed: SignedCheckpoint) -> tuple[bool, bool]:
-    """Whether the Ed25519 key and the ML-DSA-65 key signed a checkpoint. `MalformedValue` if one signed twice."""
+    """Returns two booleans: whether the Ed25519 key signed the checkpoint, and whether the ML-DSA-65 key did.
+
+    Raises `MalformedValue` if one key has several signatures in the note.
+    """
     if signed.checkpoint.origin != keys.origin:
         return False, False
     ed25519, mldsa = (signed.note.is_signed_by(key) for key in keys.note_keys)
@@ -127,21 +133,24 @@ def signed_by(keys: JournalKeys, signed: SignedCheckpoint) -> tuple[bool, bool]:
 
 
 def entry_digest(number: int, at: int, kind: str, subject: bytes, body: bytes, previous: Digest) -> Digest:
-    """Digest of an entry; `body` is canonical JSON."""
+    """Returns the digest of a journal entry. `body` is canonical JSON, and `previous` is the digest of the entry before."""
     return digests.labelled(Label.JOURNAL, number, at, kind.encode(), subject, body, previous)
 
 
 def witness_key(name: str, key: Ed25519PrivateKey) -> NoteKey:
-    """The public key of a witness. `MalformedValue` if the name has spaces or plus signs, or none."""
+    """Returns the public key of a witness.
+
+    Raises `MalformedValue` if the name is empty, has spaces or plus signs, or more than 100 characters.
+    """
     if not re.fullmatch(r"[^\s+]{1,100}", name) or not name.isprintable():
         raise MalformedValue("witness name", "must be a name such as example.org/witness, without spaces and plus signs")
     return NoteKey(name, SignatureType.COSIGNATURE, key.public_key().public_bytes_raw())
 
 
 def cosign(signed: SignedCheckpoint, name: str, key: Ed25519PrivateKey, at: int) -> SignedCheckpoint:
-    """The checkpoint with the cosignature of a witness in the place of an earlier one of it.
+    """Returns the checkpoint with the cosignature of a witness. An earlier cosignature of the same witness is replaced.
 
-    `MalformedValue` if nobody could read the result, because it has too many other signatures.
+    Raises `MalformedValue` if the note then has so many signatures that it is longer than a reader accepts.
     """
     public = witness_key(name, key)
     line = public.line(at.to_bytes(8, "big") + key.sign(cosigned(signed.note.text, at)))

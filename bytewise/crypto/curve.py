@@ -20,14 +20,15 @@ FIELD = 2**256 - 2**224 + 2**192 + 2**96 - 1
 """Prime of the field (SP 800-186, 3.2.1.3)."""
 
 CURVE_B = 0x5AC635D8AA3A93E7B3EBBD55769886BC651D06B0CC53B0F63BCE3C3E27D2604B
-"""b of y² = x³ - 3x + b (SP 800-186, 3.2.1.3)."""
+"""The constant b in the curve equation y² = x³ - 3x + b (SP 800-186, 3.2.1.3)."""
 
 POINT_BYTES = 65
-"""Uncompressed encoding: 0x04, x, y."""
+"""Length of the uncompressed encoding: the byte 0x04, then x and y."""
 
 
 def point_flaw(data: bytes) -> PointFlaw | None:
-    """Why the bytes are not the uncompressed encoding of a point, or encode the identity; None for a good point."""
+    """Returns None if the bytes are the uncompressed encoding of a point other than the identity; otherwise returns what is
+    wrong."""
     return _of_form(data) or _of_place(int.from_bytes(data[1:33]), int.from_bytes(data[33:POINT_BYTES]))
 
 
@@ -63,17 +64,21 @@ _GX = 0x6B17D1F2E12C4247F8BCE6E563A440F277037D812DEB33A0F4A13945D898C296
 _GY = 0x4FE342E2FE1A7F9B8EE7EB4A7C0F9E162BCE33576B315ECECBB6406837BF51F5
 
 GENERATOR = EccPoint(_GX, _GY, _CURVE)
-"""G."""
+"""The standard base point G of the group."""
 
 Rng = Callable[[int], bytes]
-"""`rng(n)` returns n random bytes."""
+"""A random generator: `rng(n)` returns n random bytes."""
 
 _MAX_DRAWS = 64
-"""A draw is outside the group order with probability 2^-32, so 64 in a row mean a broken generator."""
+"""Most attempts to draw a scalar. A draw is outside the group order with probability 2^-32, so 64 such draws in a row mean that
+the generator is broken."""
 
 
 def decode_point(data: bytes) -> EccPoint:
-    """The point of 65 uncompressed bytes; `MalformedPoint`, with its reason, for anything else and for the identity."""
+    """Returns the point of 65 uncompressed bytes.
+
+    Raises `MalformedPoint`, which carries the reason, for any other bytes and for the identity.
+    """
     flaw = point_flaw(data)
     if flaw is not None:
         raise MalformedPoint("P-256 point", f"{len(data)} bytes, {flaw}", flaw)
@@ -81,14 +86,14 @@ def decode_point(data: bytes) -> EccPoint:
 
 
 def encode_point(point: EccPoint) -> Blob:
-    """65 uncompressed bytes; `MalformedPoint` for the identity, which has none."""
+    """Returns the 65 uncompressed bytes of a point. Raises `MalformedPoint` for the identity, which has no such encoding."""
     if point.is_point_at_infinity():
         raise MalformedPoint("P-256 point", "identity", PointFlaw.IDENTITY)
     return Blob(b"\x04" + int(point.x).to_bytes(32, "big") + int(point.y).to_bytes(32, "big"))
 
 
 def decode_scalar(data: bytes) -> int:
-    """The integer of 32 big-endian bytes below the group order, else `MalformedValue`. Zero is allowed."""
+    """Returns the integer of 32 big-endian bytes. Raises `MalformedValue` if it is not below the group order; zero is allowed."""
     if len(data) != 32:
         raise MalformedValue("P-256 scalar", f"{len(data)} bytes, not 32")
     value = int.from_bytes(data)
@@ -98,12 +103,12 @@ def decode_scalar(data: bytes) -> int:
 
 
 def encode_scalar(value: int) -> Blob:
-    """32 big-endian bytes of a scalar."""
+    """Returns the 32 big-endian bytes of a scalar, reduced modulo the group order."""
     return Blob((value % ORDER).to_bytes(32, "big"))
 
 
 def random_scalar(rng: Rng) -> int:
-    """A uniform non-zero scalar, by rejection; `Bug` if the generator gives none."""
+    """Draws a uniform non-zero scalar by rejection sampling. Raises `Bug` if the generator gives none."""
     for _ in range(_MAX_DRAWS):
         value = int.from_bytes(rng(32))
         if 0 < value < ORDER:
@@ -113,8 +118,10 @@ def random_scalar(rng: Rng) -> int:
 
 @lru_cache(maxsize=1)
 def second_generator() -> EccPoint:
-    """Ḡ of TDH2: the point with even y whose x coordinate is the first labelled hash on the curve, so that its logarithm to base
-    G is unknown."""
+    """Returns Ḡ, the second generator of TDH2, whose logarithm to base G nobody knows.
+
+    It is the point with even y whose x coordinate is the first labelled hash that lies on the curve.
+    """
     for counter in range(256):
         x = int.from_bytes(digests.labelled(Label.TDH2_POINT, counter))
         square = (x * x * x - 3 * x + CURVE_B) % FIELD
@@ -126,5 +133,5 @@ def second_generator() -> EccPoint:
 
 
 def challenge(label: Label, *parts: bytes | int) -> int:
-    """A Fiat-Shamir challenge: a labelled hash modulo the group order (bias 2^-32, which soundness tolerates)."""
+    """Returns a Fiat-Shamir challenge: a labelled hash modulo the group order. Its bias of 2^-32 does not harm soundness."""
     return int.from_bytes(digests.labelled(label, *parts)) % ORDER

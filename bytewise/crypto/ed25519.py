@@ -1,8 +1,8 @@
-"""Verifies Ed25519 signatures by one strict rule, which the capsule's page has too (`chain/capsule/page/src/ed25519.js`).
+"""Verifies Ed25519 signatures by one strict rule. The capsule's page applies the same rule (`chain/capsule/page/src/ed25519.js`).
 
-Libraries differ on keys and signatures that no honest signer makes ("Taming the many EdDSAs", Chalkias et al., 2020). So the rule
-(ADR-078) names them: the key must be in canonical form and not of small order, and the equation has no cofactor: [s]B - [k]A
-encodes to R.
+Libraries differ on keys and signatures that no honest signer makes ("Taming the many EdDSAs", Chalkias et al., 2020). The rule
+(ADR-078) therefore decides these cases. The key must be in canonical form and not of small order. The equation has no cofactor:
+[s]B - [k]A encodes to R.
 """
 
 from cryptography.exceptions import InvalidSignature
@@ -11,15 +11,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 KEY_BYTES = 32
 _PRIME = 2**255 - 19
 _SMALL_Y = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
-"""The y of two of the four points of order 8."""
+"""The y coordinate of two of the four points of order 8."""
 _SMALL_ORDER = frozenset({0, 1, _PRIME - 1, _SMALL_Y, _PRIME - _SMALL_Y})
-"""The y of all eight points whose order divides 8."""
+"""The y coordinates of all eight points whose order divides 8."""
 
 
 def verify_ed25519(key: bytes, signature: bytes, message: bytes) -> None:
-    """`InvalidSignature` unless the key signed the message, `ValueError` if it is no key.
+    """Checks that the key signed the message. Raises `InvalidSignature` if it did not, and `ValueError` for an invalid key.
 
-    Under a key of small order everybody can sign, and under one key in two forms a signer could deny one of them.
+    A key of small order is invalid, because everybody can sign under it. A key in a second form is invalid, because a signer
+    could deny one of the two forms.
     """
     y = int.from_bytes(key, "little") & (2**255 - 1)
     if len(key) != KEY_BYTES or y >= _PRIME or y in _SMALL_ORDER:

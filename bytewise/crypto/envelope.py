@@ -1,11 +1,12 @@
-"""Seals and opens an envelope: HPKE plus a TDH2-style proof that its maker knew the ephemeral key (design section 8).
+"""Seals and opens an envelope: HPKE plus a TDH2-style proof that the sender knew the ephemeral key (design section 8).
 
-Plain HPKE is malleable under partial decapsulation: an attacker that submits R' = R + aG and gets xR' learns xR = xR' - a·xG. The
+Plain HPKE is malleable under partial decapsulation. An attacker that submits R' = R + aG and gets xR' learns xR = xR' - a·xG. The
 proof (Shoup and Gennaro, TDH2) shows knowledge of r with R = rG and Ū = rḠ. Its challenge hashes the seal context, both points,
-both commitments and the ciphertext, so that neither a modified point nor a copied envelope passes.
+both commitments and the ciphertext. Neither a modified point nor a copied envelope passes.
 
-In a hybrid epoch the key also depends on a second secret that no logarithm reveals (`bytewise.crypto.hybrid`), and the challenge
-hashes its parts. The suite is that of the receipt's key epoch; the envelope's own statement is not used.
+In a hybrid epoch the encryption key also depends on a pre-shared key (PSK) that no logarithm reveals (`bytewise.crypto.hybrid`).
+The challenge then hashes the parts that carry the PSK. The suite is that of the receipt's key epoch; an envelope that states
+another suite is refused.
 """
 
 from Crypto.PublicKey.ECC import EccPoint
@@ -49,16 +50,20 @@ from bytewise.protocol.units import U64, Blob, Digest
 
 _TAG_BYTES = 16
 MAX_ENVELOPE_BYTES = 2 * (max(BUCKETS) + _TAG_BYTES) + 2048
-"""Largest canonical envelope: the ciphertext as hex and the small fields."""
+"""Size of the largest canonical envelope: the ciphertext in hex and the small fields. The parts of a hybrid envelope come on
+top."""
 MAX_ENVELOPE_MARKS = 7
-"""Brackets and commas of an envelope (`encoding.MAX_MARKS`); every envelope has this number."""
+"""Number of brackets and commas in every envelope without parts (`encoding.MAX_MARKS`)."""
 PART_BYTES, PART_MARKS = 2 * (1088 + 48 + 32) + 64, 4
-"""Most bytes and marks that one part adds to a hybrid envelope."""
+"""Most bytes, and most brackets and commas, that one part adds to a hybrid envelope."""
 
 
 def sealing_key(epoch: EpochRecord, accept_simulated: bool, accept_rebuilt: bool = False) -> Blob:
-    """The key to seal to; `ConfigurationError` for an epoch that is simulated, or whose key enclaves rebuild, unless the caller's
-    settings accept it."""
+    """Returns the epoch's public key, to which the caller seals.
+
+    Raises `ConfigurationError` for a simulated epoch, or for an epoch whose key enclaves rebuild, unless the caller's settings
+    accept it.
+    """
     if epoch.assurance != HARDWARE and not accept_simulated:
         raise ConfigurationError(f"key epoch {epoch.epoch}", f"is {epoch.assurance}: set accept.simulated to seal to it")
     if is_rebuilt(epoch.epoch) and not accept_rebuilt:
@@ -69,10 +74,10 @@ def sealing_key(epoch: EpochRecord, accept_simulated: bool, accept_rebuilt: bool
 def seal(
     payload: Payload, epoch_public_key: Blob, context: Digest, key_epoch: int, rng: Rng, to: Recipients | None = None
 ) -> bytes:
-    """Canonical bytes of the envelope of a payload, sealed to the epoch's keys under the receipt's seal context.
+    """Seals a payload to the epoch's keys under the receipt's seal context. Returns the canonical bytes of the envelope.
 
-    `to`: required in a hybrid epoch only, else `ConfigurationError`. `MalformedValue` for an invalid P-256 or ML-KEM-768 key,
-    `PlaintextNotCanonical` for a payload above the largest bucket.
+    `to`: the shards' ML-KEM keys, required in a hybrid epoch and forbidden in others. Raises `ConfigurationError` if `to` does
+    not fit the epoch, `MalformedValue` for an invalid key, and `PlaintextNotCanonical` for a payload above the largest bucket.
     """
     return seal_padded(pad(payload), epoch_public_key, context, key_epoch, rng, to)
 
@@ -80,7 +85,7 @@ def seal(
 def seal_padded(
     plaintext: bytes, epoch_public_key: Blob, context: Digest, key_epoch: int, rng: Rng, to: Recipients | None = None
 ) -> bytes:
-    """As `seal`, for any bytes."""
+    """Seals bytes that are already padded. Everything else is as in `seal`."""
     suite = suite_of(key_epoch)
     if (to is None) == (suite == SUITE_HYBRID):
         raise ConfigurationError(
@@ -106,12 +111,12 @@ def seal_padded(
 def verify_envelope(
     data: bytes, context: Digest, receipt: Digest, suite: int = SUITE_P256, key_epoch: int | None = None
 ) -> Envelope:
-    """Returns the envelope if it is canonical and its proof holds under the recomputed context; else raises `EnvelopeProofBad`
-    with the reason.
+    """Returns the envelope if it is canonical and its proof holds under `context`. Otherwise raises `EnvelopeProofBad` with the
+    reason.
 
-    `key_epoch`: that of the receipt; None without a receipt. Named fields are compared before the proof. A proof that
-    fails then means an altered envelope or another context. The challenge hashes both, so these two cases cannot be
-    distinguished.
+    `key_epoch`: the epoch in the receipt; None without a receipt. Suite, epoch and length are compared before the proof. If only
+    the proof fails, the envelope was altered or belongs to another context. The challenge hashes both, so these two cases look
+    alike.
     """
     try:
         envelope = _decoded(data, suite)
@@ -130,8 +135,11 @@ def verify_envelope(
 
 
 def verify_receipt_envelope(anchor: Domain, receipt: Receipt, data: bytes) -> Envelope:
-    """Returns the envelope of a receipt. It must have the hash and the epoch in the receipt, and its proof must hold under the
-    receipt's context."""
+    """Returns the envelope of a receipt.
+
+    Raises `EnvelopeProofBad` if its hash or epoch differs from the receipt, or if its proof fails under the receipt's seal
+    context.
+    """
     identifier = receipt_id(anchor, receipt)
     if envelope_hash(data) != receipt.envelope_hash:
         raise EnvelopeProofBad(identifier.hex(), "other bytes than the receipt names", EnvelopeFlaw.OTHER_BYTES)
@@ -142,10 +150,11 @@ def verify_receipt_envelope(anchor: Domain, receipt: Receipt, data: bytes) -> En
 def open_with_point(
     envelope: Envelope, dh_point: EccPoint, public_key: Blob, context: Digest, receipt: Digest, psk: hpke.Psk = hpke.NO_PSK
 ) -> bytes:
-    """Padded plaintext, given x·R for the epoch's secret x, and in a hybrid epoch the PSK (`bytewise.crypto.hybrid.recover_psk`).
+    """Returns the padded plaintext of a verified envelope. Raises `EnvelopeDoesNotOpen` if the AEAD refuses.
 
-    `EnvelopeDoesNotOpen` if the AEAD refuses. The shards prove the point, which is unique, and only one PSK gives these parts, so
-    every honest enclave gets the same result.
+    `dh_point` is x·R for the epoch's secret x. `psk` is needed in a hybrid epoch only (`bytewise.crypto.hybrid.recover_psk`). The
+    shards prove the point, which is unique, and only one PSK gives these parts. Every honest enclave therefore gets the same
+    result.
     """
     secret = hpke.shared_secret(dh_point, envelope.enc, public_key)
     plaintext = hpke.key_schedule(secret, context, psk=psk).open(envelope.ciphertext)

@@ -23,7 +23,7 @@ def erase(*buffers: bytearray) -> None:
 
 
 def is_canonical(scalar: bytearray) -> bool:
-    """Whether the scalar has 32 bytes and is below the group order."""
+    """Returns whether the scalar has 32 bytes and is below the group order."""
     if len(scalar) != SCALAR_BYTES:
         return False
     less, borrow = _minus_order(scalar)
@@ -32,7 +32,7 @@ def is_canonical(scalar: bytearray) -> bool:
 
 
 def multiply_point(point: EccPoint, scalar: bytearray) -> EccPoint:
-    """scalar · point, by a Montgomery ladder: the same additions and doublings for every scalar."""
+    """Returns the point times the scalar. The Montgomery ladder does the same additions and doublings for every scalar."""
     low, high = GENERATOR.point_at_infinity(), point.copy()
     for byte in scalar:
         for shift in range(7, -1, -1):
@@ -46,7 +46,10 @@ def multiply_point(point: EccPoint, scalar: bytearray) -> EccPoint:
 
 
 def interpolate(shares: Mapping[int, bytearray]) -> bytearray:
-    """f(0) modulo the group order from canonical shares f(i) by index, in a buffer that the caller erases."""
+    """Returns f(0) modulo the group order, in a buffer that the caller must erase.
+
+    `shares` maps each index i to the canonical share f(i).
+    """
     total = bytearray(SCALAR_BYTES)
     for index, share in shares.items():
         term = _times_public(share, lagrange(index, tuple(shares)))
@@ -65,7 +68,7 @@ def _times_public(secret: bytearray, factor: int) -> bytearray:
 
 
 def _add(total: bytearray, other: bytearray) -> None:
-    """Replaces total by total + other modulo the group order, both below it."""
+    """Replaces `total` by `total` + `other` modulo the group order. Both must be below the group order."""
     carry = 0
     for i in reversed(range(SCALAR_BYTES)):
         value = total[i] + other[i] + carry
@@ -77,7 +80,7 @@ def _add(total: bytearray, other: bytearray) -> None:
 
 
 def _minus_order(value: bytearray) -> tuple[bytearray, int]:
-    """value - ORDER modulo 2^256, and 1 if that is negative."""
+    """Returns `value` minus the group order, modulo 2^256, and a borrow: 1 if the difference is negative, else 0."""
     less, borrow = bytearray(SCALAR_BYTES), 0
     for i in reversed(range(SCALAR_BYTES)):
         digit = value[i] - _ORDER[i] - borrow

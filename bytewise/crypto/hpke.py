@@ -1,4 +1,4 @@
-"""HPKE over DHKEM(P-256, HKDF-SHA256), HKDF-SHA256 (RFC 9180), modes base and PSK, with the Diffie-Hellman point as an argument.
+"""HPKE (RFC 9180) with DHKEM(P-256, HKDF-SHA256) in the modes base and PSK. The Diffie-Hellman point is an argument.
 
 Libraries hide that point. A threshold opening never has the private key, only the point that `t` shards computed together.
 """
@@ -29,7 +29,7 @@ from bytewise.protocol.units import Blob
 
 _KDF_ID = 0x0001
 DHKEM_P256, ML_KEM_768 = 0x0010, 0x0041
-"""KEM ids: RFC 9180 table 2, and the registry of HPKE."""
+"""KEM ids, from RFC 9180 table 2 and from the registry of HPKE."""
 AES_128_GCM, AES_256_GCM = 0x0001, 0x0002
 """AEAD ids of RFC 9180 table 5. The network uses 2; 1 exists because the RFC's own P-256 vectors use it."""
 _KEY_BYTES = {AES_128_GCM: 16, AES_256_GCM: 32}
@@ -48,14 +48,14 @@ class Psk:
     value: bytes = field(repr=False)
     """Uniform and secret, 32 bytes; empty for mode base."""
     id: bytes
-    """Public name of the key, which the key schedule binds."""
+    """Public name of the key. The key schedule binds it."""
 
 
 NO_PSK = Psk(b"", b"")
 
 
 class Context:
-    """Key and base nonce of one HPKE context. Each context here encrypts exactly one message, so the nonce is never counted."""
+    """Key and base nonce of one HPKE context. Each context encrypts exactly one message, so the nonce needs no counter."""
 
     __slots__ = ("base_nonce", "key")
 
@@ -64,19 +64,21 @@ class Context:
         self.base_nonce = base_nonce
 
     def seal(self, plaintext: bytes, aad: bytes = b"") -> bytes:
-        """Ciphertext and tag of the first message."""
+        """Encrypts the context's one message. Returns ciphertext and tag."""
         return AESGCM(self.key).encrypt(self.base_nonce, plaintext, aad)
 
     def open(self, ciphertext: bytes, aad: bytes = b"") -> bytes | None:
-        """The plaintext of the first message, or None if the tag does not fit."""
+        """Decrypts the context's one message. Returns None if the tag is wrong."""
         try:
             return AESGCM(self.key).decrypt(self.base_nonce, ciphertext, aad)
         except InvalidTag:
             return None
 
     def open_into(self, ciphertext: bytes, buffer: bytearray) -> bool:
-        """Writes the plaintext of the first message into a buffer of its length, and leaves no copy. Returns whether the tag
-        fits."""
+        """Decrypts the context's one message into `buffer`, which must have the plaintext's length, and leaves no other copy.
+
+        Returns False if the tag is wrong.
+        """
         try:
             AESGCM(self.key).decrypt_into(self.base_nonce, ciphertext, None, buffer)
         except InvalidTag:
@@ -87,17 +89,17 @@ class Context:
 
 
 def _overwrite_scratch(size: int) -> None:
-    """Opens a message of zeros as long as the last one.
+    """Decrypts zeros of the same size, which overwrites what the last decryption left in memory.
 
-    With AVX-512, OpenSSL leaves the last block of a plaintext on the stack of the thread that opened it. The next opening
-    overwrites it.
+    With AVX-512, OpenSSL leaves the last block of a plaintext on the stack of the thread that decrypted it. The next decryption
+    overwrites this block.
     """
     zeros = AESGCM(bytes(16))
     zeros.decrypt_into(bytes(12), zeros.encrypt(bytes(12), bytes(size), None), None, bytearray(size))
 
 
 def shared_secret(dh_point: EccPoint, enc: bytes, public_key: bytes) -> bytes:
-    """`ExtractAndExpand(dh, enc ‖ pkRm)` of RFC 9180, 4.1; dh is the x coordinate of the point."""
+    """Returns `ExtractAndExpand(dh, enc ‖ pkRm)` of RFC 9180, 4.1, where dh is the x coordinate of `dh_point`."""
     suite = b"KEM" + DHKEM_P256.to_bytes(2, "big")
     secret = encode_point(dh_point)[1:33]
     prk = _labeled_extract(suite, b"", b"eae_prk", secret)
@@ -105,7 +107,7 @@ def shared_secret(dh_point: EccPoint, enc: bytes, public_key: bytes) -> bytes:
 
 
 def key_schedule(secret: bytes, info: bytes, aead: int = AES_256_GCM, psk: Psk = NO_PSK, kem: int = DHKEM_P256) -> Context:
-    """`KeySchedule` of RFC 9180, 5.1, in mode PSK if there is a PSK, else base."""
+    """Runs `KeySchedule` of RFC 9180, 5.1. The mode is PSK if `psk` is not empty, else base."""
     suite = b"HPKE" + b"".join(i.to_bytes(2, "big") for i in (kem, _KDF_ID, aead))
     psk_id_hash = _labeled_extract(suite, b"", b"psk_id_hash", psk.id)
     info_hash = _labeled_extract(suite, b"", b"info_hash", info)
@@ -118,13 +120,13 @@ def key_schedule(secret: bytes, info: bytes, aead: int = AES_256_GCM, psk: Psk =
 
 
 def transport_keypair(rng: Rng) -> tuple[bytes, Blob]:
-    """A fresh transport key: 32-byte secret scalar and 65-byte public point."""
+    """Draws a fresh transport key. Returns the 32-byte secret scalar and the 65-byte public point."""
     scalar = random_scalar(rng)
     return scalar.to_bytes(32, "big"), encode_point(GENERATOR * scalar)
 
 
 def seal_to_transport(public_key: bytes, info: bytes, plaintext: bytes) -> Blob:
-    """HPKE of a message to a transport key; `MalformedPoint` for a key that is no point."""
+    """Seals a message to a transport key with HPKE. Raises `MalformedPoint` if the key is not a valid point."""
     flaw = point_flaw(public_key)
     if flaw is not None:
         raise MalformedPoint("transport key", f"{len(public_key)} bytes, {flaw}", flaw)
@@ -133,7 +135,10 @@ def seal_to_transport(public_key: bytes, info: bytes, plaintext: bytes) -> Blob:
 
 
 def open_from_transport(secret: bytes, info: bytes, sealed: bytes) -> bytes:
-    """The message; `MalformedValue` if it was not sealed to this key under this info."""
+    """Opens a message that was sealed to this transport key.
+
+    Raises `MalformedValue` if it was sealed to another key or under another `info`.
+    """
     key = ec.derive_private_key(int.from_bytes(secret), ec.SECP256R1())
     if len(sealed) < POINT_BYTES:
         raise MalformedValue("sealed message", "truncated")
@@ -144,8 +149,10 @@ def open_from_transport(secret: bytes, info: bytes, sealed: bytes) -> bytes:
 
 
 def open_from_transport_into(secret: bytes, public_key: bytes, info: bytes, sealed: bytes, buffer: bytearray) -> None:
-    """As `open_from_transport`, into a buffer of the message's length, which becomes its only copy. Takes both halves of the
-    key."""
+    """Opens a sealed message into `buffer`, which must have the message's length and becomes its only copy.
+
+    Needs both halves of the transport key. Raises `MalformedValue` as `open_from_transport` does.
+    """
     if len(sealed) != POINT_BYTES + len(buffer) + _TAG_BYTES:
         raise MalformedValue("sealed message", f"{len(sealed)} bytes")
     enc = sealed[:POINT_BYTES]
@@ -155,12 +162,15 @@ def open_from_transport_into(secret: bytes, public_key: bytes, info: bytes, seal
 
 
 def kem_key(seed: bytes) -> Blob:
-    """The 1,184-byte encapsulation key of a seed."""
+    """Returns the 1,184-byte encapsulation key that belongs to a seed of `KEM_SEED_BYTES`."""
     return Blob(MLKEM768PrivateKey.from_seed_bytes(seed).public_key().public_bytes_raw())
 
 
 def open_with_kem(seed: bytes, info: bytes, sealed: bytes) -> bytes | None:
-    """The message that was sealed to a shard's ML-KEM-768 key (`key_schedule` with `ML_KEM_768`), or None if it was not."""
+    """Opens a message that was sealed to a shard's ML-KEM-768 key (`key_schedule` with `ML_KEM_768`).
+
+    Returns None if it does not open.
+    """
     try:
         return bytes(_TO_SHARD.decrypt(sealed, MLKEM768PrivateKey.from_seed_bytes(seed), info=info))
     except (InvalidTag, ValueError):

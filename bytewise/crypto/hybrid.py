@@ -1,9 +1,9 @@
-"""The second half of a hybrid envelope: a PSK shared between the shards, each share sealed to the ML-KEM-768 key of its shard.
+"""The second half of a hybrid envelope: a pre-shared key (PSK) split into shares, each sealed to the ML-KEM-768 key of a shard.
 
-The P-256 half needs t partials, this half t shares; the envelope opens with both (`bytewise.crypto.envelope`). All parts follow
-from the polynomial that shares the PSK. An enclave with t shares therefore recomputes all parts and compares. Either every part
-is right, or every enclave rejects the envelope, independent of the shards that answered. Fewer than t shares reveal nothing of
-the PSK. Commitments are hashes instead of points, because a quantum computer finds logarithms.
+The P-256 half needs t partials and this half needs t shares; the envelope opens with both (`bytewise.crypto.envelope`). All parts
+follow from the polynomial that shares the PSK. An enclave with t shares therefore recomputes all parts and compares. Either every
+part is right, or every enclave rejects the envelope, whichever shards answered. Fewer than t shares reveal nothing of the PSK.
+Commitments are hashes instead of points, because a quantum computer finds logarithms.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,34 +23,34 @@ from bytewise.protocol.records.seal import Envelope, HybridEnvelope, HybridPart
 from bytewise.protocol.units import Blob, Digest
 
 SEALED_BYTES = 48
-"""A share of 32 bytes and the tag."""
+"""Length of a sealed share: the share of 32 bytes and the AEAD tag."""
 
 
 class Recipients(NamedTuple):
-    """The shards that get the second half of an envelope."""
+    """The shards among which the PSK of an envelope is shared."""
 
     threshold: int
-    """Number of shares that open it."""
+    """Number of shares that determine the PSK."""
     keys: tuple[Blob, ...]
-    """ML-KEM-768 keys in order of the shards."""
+    """ML-KEM-768 keys, in order of the shards' indices."""
 
 
 class EnvelopeContext(NamedTuple):
-    """Identifies the envelope and its epoch; part of every hash below."""
+    """Seal context and key epoch of an envelope. Every hash of this module includes both."""
 
     context: Digest
-    """Seal context."""
+    """Seal context of the receipt."""
     key_epoch: int
-    """Key epoch."""
+    """Number of the key epoch."""
 
 
 def recipients(epoch: EpochRecord) -> Recipients | None:
-    """The recipients of an epoch; None if its suite has no second half."""
+    """Returns the recipients of an epoch's PSK shares. Returns None if the epoch is not hybrid."""
     return None if epoch.hybrid is None else Recipients(epoch.threshold, epoch.hybrid.keys)
 
 
 def share_psk(to: Recipients, place: EnvelopeContext, rng: Rng) -> tuple[hpke.Psk, tuple[HybridPart, ...]]:
-    """A fresh PSK and the parts that carry it."""
+    """Draws a fresh PSK and seals one share to each recipient. Returns the PSK and the parts for the envelope."""
     coefficients = [random_scalar(rng) for _ in range(to.threshold)]
     secret = encode_scalar(coefficients[0])
     parts = tuple(_part(secret, i, evaluate(coefficients, i), key, place) for i, key in enumerate(to.keys, start=1))
@@ -58,19 +58,19 @@ def share_psk(to: Recipients, place: EnvelopeContext, rng: Rng) -> tuple[hpke.Ps
 
 
 def parts_digest(parts: Sequence[HybridPart]) -> Digest:
-    """Name of the PSK; the envelope's proof binds it."""
+    """Returns the digest of all parts, which is the public name of the PSK. The envelope's proof binds it."""
     flat = [piece for part in parts for piece in (part.kem, part.sealed, part.commitment)]
     return digests.labelled(Label.HYBRID_PARTS, len(parts), *flat)
 
 
 def with_parts(envelope: Envelope, parts: tuple[HybridPart, ...]) -> HybridEnvelope:
-    """The hybrid envelope of both halves."""
+    """Returns the hybrid envelope that joins the P-256 half `envelope` with the parts."""
     each = envelope
     return HybridEnvelope(each.suite, each.key_epoch, each.enc, each.ubar, each.e, each.f, each.ciphertext, parts)
 
 
 def verify_sizes(parts: Sequence[HybridPart]) -> Sequence[HybridPart]:
-    """Returns the parts if their number is possible and all lengths are right; else raises `MalformedValue`."""
+    """Returns the parts if their number is possible and all lengths are right. Otherwise raises `MalformedValue`."""
     if not 0 < len(parts) <= MAX_SHARDS:
         raise MalformedValue("parts", f"{len(parts)} of them")
     for index, part in enumerate(parts, start=1):
@@ -80,9 +80,10 @@ def verify_sizes(parts: Sequence[HybridPart]) -> Sequence[HybridPart]:
 
 
 def verify_part_count(envelope: Envelope, epoch: EpochRecord, receipt: Digest) -> Envelope:
-    """Returns the envelope if it has one part for each shard of a hybrid epoch, or no parts for any other epoch.
+    """Returns the envelope if it has one part for each shard of a hybrid epoch, or no parts in any other epoch.
 
-    `EnvelopeProofBad` for another number of parts. `ConfigurationError` if the record belongs to an epoch with another suite.
+    Raises `EnvelopeProofBad` for another number of parts, and `ConfigurationError` if the epoch record has another suite than the
+    envelope.
     """
     if isinstance(envelope, HybridEnvelope) != (epoch.hybrid is not None):
         raise ConfigurationError(f"key epoch {epoch.epoch}", f"is not of suite {envelope.suite}")
@@ -96,7 +97,11 @@ def verify_part_count(envelope: Envelope, epoch: EpochRecord, receipt: Digest) -
 def make_partial(
     partial: Partial, envelope: HybridEnvelope, place: EnvelopeContext, kem_seed: bytes, keys: Digest
 ) -> HybridPartial:
-    """The answer of a shard: its share, or the statement that its part does not contain the committed share."""
+    """Returns the answer of a shard: its partial with its share of the PSK.
+
+    The share is None if the part does not open or does not contain the committed share. `kem_seed` is the shard's ML-KEM secret;
+    `keys` is the digest of the epoch's hybrid keys.
+    """
     index, part = partial.index, envelope.parts[partial.index - 1]
     share = hpke.open_with_kem(kem_seed, _info(index, part.kem, place), part.kem + part.sealed)
     good = share is not None and _is_committed(share, part, index, place)
@@ -106,10 +111,10 @@ def make_partial(
 def verify_share(
     given: HybridPartial, index: int, envelope: HybridEnvelope, place: EnvelopeContext, epoch: EpochRecord, receipt: Digest
 ) -> int:
-    """The share that a shard gave, f(index) of the PSK's polynomial.
+    """Returns the share in a shard's answer: f(index) of the polynomial that shares the PSK.
 
-    `ShardLied` if it is not the committed share, or is made for other keys; `PartDoesNotOpen` if the shard states that its part
-    does not open.
+    Raises `ShardLied` if it is not the committed share, or if the shard used other keys. Raises `PartDoesNotOpen` if the shard
+    states that its part does not open.
     """
     if epoch.hybrid is None or given.keys != epoch.hybrid.digest:
         raise ShardLied(index, "has other hybrid keys of this epoch")
@@ -121,8 +126,10 @@ def verify_share(
 
 
 def recover_psk(shares: Mapping[int, int], envelope: HybridEnvelope, to: Recipients, place: EnvelopeContext) -> hpke.Psk | None:
-    """The PSK of t shares, if every part of the envelope follows from their polynomial; else None. Any t shares give the same
-    result."""
+    """Returns the PSK from t shares if every part of the envelope follows from their polynomial; otherwise None.
+
+    Any t shares give the same result.
+    """
     secret = encode_scalar(_value(shares, 0))
     made = tuple(_part(secret, i, _value(shares, i), key, place) for i, key in enumerate(to.keys, start=1))
     return hpke.Psk(secret, parts_digest(made)) if made == envelope.parts else None

@@ -1,9 +1,9 @@
-"""ML-KEM-768 (FIPS 203): encapsulation of a given message. `bytewise.crypto.hpke` uses the library for keys and decapsulation.
+"""Encapsulates a chosen message with ML-KEM-768 (FIPS 203). Key generation and decapsulation are in `bytewise.crypto.hpke`.
 
-The library draws that message itself and does not return it. Here the message follows from the content of the envelope. An
-enclave that opened an envelope can therefore encapsulate again, and see whether its sender gave every shard the right part
-(`bytewise.crypto.hybrid`). The message lives as long as one envelope. Only the library handles longer-lived secrets, the
-decapsulation keys.
+The usual library draws the message itself and does not return it. Here the message follows from the content of the envelope. An
+enclave that opened an envelope can therefore encapsulate again, and see whether the sender gave every shard the right part
+(`bytewise.crypto.hybrid`). The message lives as long as one envelope. Only the library handles secrets that live longer, which
+are the decapsulation keys.
 """
 
 import hashlib
@@ -19,7 +19,8 @@ from bytewise.protocol.suites import KEM_KEY_BYTES
 from bytewise.protocol.units import Blob
 
 Polynomials = NDArray[np.int64]
-"""Coefficients modulo q, last two axes 128 and 2: the pairs of X^2i and X^(2i+1), or the 128 residues of the transform."""
+"""Coefficients modulo q. The last two axes have 128 and 2 elements: the pairs of X^2i and X^(2i+1), or the 128 residues of the
+number-theoretic transform."""
 
 CIPHERTEXT_BYTES = 1088
 MESSAGE_BYTES = 32
@@ -28,8 +29,8 @@ _Q, _K = 3329, 3
 _ROOT = 17
 _DU, _DV = 10, 4
 _SAMPLED_BYTES = 768
-"""Bytes of one draw. They give 512 candidates, of which 416 on average are below q. 256 are needed; if there are fewer, more are
-drawn."""
+"""Bytes of one draw. They give 512 candidates, of which 416 on average are below q. A polynomial needs 256 of them; if there are
+fewer, more bytes are drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,9 @@ class Encapsulated:
     """Result of an encapsulation."""
 
     secret: bytes = field(repr=False)
-    """32 bytes, for the AEAD."""
+    """Shared secret of 32 bytes, from which the AEAD key is derived."""
     ciphertext: Blob
-    """1,088 bytes, for the shard."""
+    """1,088 bytes, from which the shard recovers the secret."""
 
 
 class _Key(NamedTuple):
@@ -47,18 +48,21 @@ class _Key(NamedTuple):
 
     vector: Polynomials
     matrix: Polynomials
-    """The matrix, transposed."""
+    """The public matrix, transposed."""
     digest: bytes
 
 
 def verify_key(key: bytes) -> bytes:
-    """Returns an encapsulation key that passes the checks of FIPS 203, 7.2; else raises `MalformedValue`."""
+    """Returns the encapsulation key if it passes the checks of FIPS 203, 7.2. Otherwise raises `MalformedValue`."""
     _parsed(key)
     return key
 
 
 def encapsulate(key: bytes, message: bytes) -> Encapsulated:
-    """`ML-KEM.Encaps_internal` (algorithm 17): a function of the key and of a uniform secret message of 32 bytes."""
+    """Runs `ML-KEM.Encaps_internal` (algorithm 17). The result depends only on the key and on the message.
+
+    `message`: 32 bytes, uniform and secret. Raises `MalformedValue` if the key or the length of the message is wrong.
+    """
     if len(message) != MESSAGE_BYTES:
         raise MalformedValue("ML-KEM message", f"{len(message)} bytes")
     parsed = _parsed(key)
@@ -67,7 +71,7 @@ def encapsulate(key: bytes, message: bytes) -> Encapsulated:
 
 
 def _encrypt(key: _Key, message: bytes, randomness: bytes) -> bytes:
-    """`K-PKE.Encrypt` (algorithm 14)."""
+    """Runs `K-PKE.Encrypt` (algorithm 14)."""
     noise = _centred(randomness, 2 * _K + 1)
     transformed = _transform(noise[:_K])
     u = (_inverse(_products(key.matrix, transformed)) + noise[_K : 2 * _K]) % _Q
@@ -88,7 +92,7 @@ def _parsed(key: bytes) -> _Key:
 
 
 def _uniform(seed: bytes) -> Polynomials:
-    """`SampleNTT` (algorithm 7). The seed is public."""
+    """Runs `SampleNTT` (algorithm 7). The seed is public."""
     size, found = 0, np.empty(0, np.int64)
     while len(found) < 256:
         size += _SAMPLED_BYTES
@@ -101,21 +105,28 @@ def _uniform(seed: bytes) -> Polynomials:
 
 
 def _centred(randomness: bytes, count: int) -> Polynomials:
-    """`SamplePolyCBD` (algorithm 8) of `PRF`, both with eta 2, for the first numbers."""
+    """Returns `count` noise polynomials: `SamplePolyCBD` (algorithm 8) over `PRF`, both with eta 2, for the numbers 0 to `count`
+    - 1."""
     drawn = b"".join(hashlib.shake_256(randomness + bytes((number,))).digest(128) for number in range(count))
     values: Polynomials = _bits(drawn, 1).reshape(-1, 4) @ np.array((1, 1, -1, -1))
     return values.reshape(count, 128, 2)
 
 
 def _products(rows: Polynomials, vector: Polynomials) -> Polynomials:
-    """Sums over the last of `_K` of the products in the transformed ring: X^2 is the residue's power of the root."""
+    """Multiplies vectors in the transformed ring and adds up the products over the axis of length `_K`.
+
+    In each residue, X^2 is a fixed power of the root.
+    """
     a, b, c, d = rows[..., 0], rows[..., 1], vector[..., 0], vector[..., 1]
     constant = a * c % _Q + b * d % _Q * _POWERS
     return np.stack((constant.sum(axis=-2), (a * d + b * c).sum(axis=-2)), axis=-1) % _Q
 
 
 def _transform(polynomials: Polynomials) -> Polynomials:
-    """`NTT` (algorithm 9), computed as its definition: the even and the odd half of a polynomial at 128 powers of the root."""
+    """Runs `NTT` (algorithm 9) by its definition.
+
+    It evaluates the even and the odd half of a polynomial at 128 powers of the root.
+    """
     return _FORWARD @ polynomials % _Q
 
 
@@ -128,13 +139,13 @@ def _compressed(values: Polynomials, bits: int) -> Polynomials:
 
 
 def _bits(data: bytes, width: int) -> Polynomials:
-    """`ByteDecode` (algorithm 6) to integers of `width` bits."""
+    """Runs `ByteDecode` (algorithm 6): returns the integers of `width` bits."""
     bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little").reshape(-1, width)
     return bits.astype(np.int64) @ (1 << np.arange(width))
 
 
 def _packed(values: Polynomials, width: int) -> bytes:
-    """`ByteEncode` (algorithm 5)."""
+    """Runs `ByteEncode` (algorithm 5): returns the bytes of integers of `width` bits."""
     bits = (values.reshape(-1, 1) >> np.arange(width)) & 1
     return np.packbits(bits.astype(np.uint8), bitorder="little").tobytes()
 

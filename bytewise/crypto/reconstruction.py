@@ -1,8 +1,9 @@
 """The paper's mode: shards release shares, and the enclave rebuilds the private key, uses it once and erases it.
 
-Only epochs whose number says so use it (ADR-038): a share opens every envelope of its epoch, so the key of such an epoch serves
-nothing else. Shares and key are in buffers that are overwritten (`bytewise.crypto.erasable`), in a process that ends after one
-envelope (`enclave.key_rebuilder`). Its other memory, including the secret that opens the shards' answers, ends with the process.
+Only epochs whose number names this mode use it (ADR-038). A share opens every envelope of its epoch, so the key of such an epoch
+has no other use. Shares and key are in buffers that are overwritten (`bytewise.crypto.erasable`), in a process that ends after
+one envelope (`enclave.key_rebuilder`). Its other memory, including the secret that opens the shards' answers, ends with the
+process.
 """
 
 from collections.abc import Mapping
@@ -20,19 +21,20 @@ from bytewise.protocol.units import Blob, Digest
 
 @dataclass(frozen=True, slots=True)
 class TransportKey:
-    """The key pair of one job, to which shards seal."""
+    """The key pair of one job. Shards seal their answers to its public key."""
 
     secret: bytes = field(repr=False)
-    """32 bytes."""
+    """Secret scalar, 32 bytes."""
     public: Blob
-    """65-byte point."""
+    """Public key, a 65-byte point."""
 
 
 def open_key_share(sealed: bytes, to: TransportKey, info: Digest, index: int, verification_key: EccPoint) -> bytearray:
-    """The share that shard `index` sealed under `info` (`keys.share_info`), in a buffer that the caller erases.
+    """Opens the share that shard `index` sealed under `info` (`keys.epochs.share_info`). The caller must erase the returned
+    buffer.
 
-    `MalformedValue` if it was not sealed to this key under this info; `ShardLied` if it does not fit the epoch's public
-    commitments.
+    Raises `MalformedValue` if it was not sealed to this key under this info, and `ShardLied` if it does not fit the epoch's
+    public commitments.
     """
     share = bytearray(SCALAR_BYTES)
     try:
@@ -46,7 +48,7 @@ def open_key_share(sealed: bytes, to: TransportKey, info: Digest, index: int, ve
 
 
 def multiply_by_key(point: EccPoint, shares: Mapping[int, bytearray]) -> EccPoint:
-    """x · point for the private key x of t verified shares; key and shares are erased before this returns."""
+    """Returns the private key x, rebuilt from t verified shares, times `point`. Erases key and shares before it returns."""
     key = interpolate(shares)
     try:
         return multiply_point(point, key)

@@ -14,11 +14,14 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.records import MalformedValue
 
 MAX_SHARDS = 64
-"""Most shards. It is far above any planned number, and limits the work that a forged epoch document can cause."""
+"""Most shards of an epoch. It is far above any planned number, and limits the work that a forged epoch document can cause."""
 
 
 def split(secret: int, threshold: int, count: int, rng: Rng) -> tuple[dict[int, int], tuple[EccPoint, ...]]:
-    """Shares f(1)…f(count) of the secret by index, and the Feldman commitments. Any `threshold` shares determine it."""
+    """Splits a secret into shares f(1)…f(count). Returns the shares by index, and the Feldman commitments.
+
+    Any `threshold` shares determine the secret. Raises `ConfigurationError` if threshold and count are impossible.
+    """
     if not 1 <= threshold <= count <= MAX_SHARDS:
         raise ConfigurationError("shares", f"{threshold} of {count}")
     coefficients = [secret] + [random_scalar(rng) for _ in range(threshold - 1)]
@@ -27,7 +30,7 @@ def split(secret: int, threshold: int, count: int, rng: Rng) -> tuple[dict[int, 
 
 
 def verification_key(index: int, commitments: Sequence[EccPoint]) -> EccPoint:
-    """f(index)·G from the Feldman commitments."""
+    """Returns f(index)·G, the public key that the share of `index` must have, from the Feldman commitments."""
     total = commitments[-1].copy()
     for commitment in reversed(commitments[:-1]):
         total = _times(total, index) + commitment
@@ -35,14 +38,20 @@ def verification_key(index: int, commitments: Sequence[EccPoint]) -> EccPoint:
 
 
 def verify_share(index: int, share: int, commitments: Sequence[EccPoint]) -> int:
-    """Returns the share if it lies on the committed polynomial; else raises `ConfigurationError` (a wrong or old share file)."""
+    """Returns the share if it lies on the committed polynomial.
+
+    Otherwise raises `ConfigurationError`: the share file is wrong or old.
+    """
     if not 0 < share < ORDER or GENERATOR * share != verification_key(index, commitments):
         raise ConfigurationError(f"share {index}", "does not fit the epoch's commitments")
     return share
 
 
 def combine(partials: Mapping[int, EccPoint]) -> EccPoint:
-    """f(0)·R from partials f(i)·R by index: Lagrange interpolation at 0. Needs t verified partials or more."""
+    """Returns f(0)·R from the partials f(i)·R by index, by Lagrange interpolation at 0.
+
+    The caller passes at least t verified partials.
+    """
     if not partials or not all(0 < index <= MAX_SHARDS for index in partials):
         raise MalformedValue("partials", sorted(partials))
     terms = [point * lagrange(index, tuple(partials)) for index, point in sorted(partials.items())]
@@ -60,12 +69,18 @@ def _times(point: EccPoint, small: int) -> EccPoint:
 
 
 def combine_values(values: Mapping[int, int]) -> int:
-    """f(0) from values f(i) by index. The caller then holds the shared secret: never use it for shares of an epoch's key."""
+    """Returns f(0) from the values f(i) by index.
+
+    The caller then knows the shared secret, so never use it for shares of an epoch's key.
+    """
     return sum(value * lagrange(index, tuple(values)) for index, value in values.items()) % ORDER
 
 
 def lagrange(index: int, indices: Sequence[int], at: int = 0) -> int:
-    """Coefficient of share `index` among `indices` for the polynomial's value at `at`, modulo the group order."""
+    """Returns the Lagrange coefficient, modulo the group order, by which the share of `index` is multiplied.
+
+    The sum of all shares of `indices`, each times its coefficient, is the polynomial's value at `at`.
+    """
     numerator = denominator = 1
     for other in indices:
         if other != index:
@@ -75,7 +90,7 @@ def lagrange(index: int, indices: Sequence[int], at: int = 0) -> int:
 
 
 def evaluate(coefficients: Sequence[int], at: int) -> int:
-    """Value of a polynomial, coefficients ascending, modulo the group order."""
+    """Returns the value of a polynomial at `at`, modulo the group order. The coefficients ascend: the constant comes first."""
     value = 0
     for coefficient in reversed(coefficients):
         value = (value * at + coefficient) % ORDER

@@ -1,6 +1,6 @@
-"""Signed notes (c2sp.org/signed-note): a text, a blank line, and one line for each signature.
+"""Signed notes (c2sp.org/signed-note). A note is a text, a blank line, and one line for each signature.
 
-A line names the key and its id: the first 4 bytes of SHA-256(name, newline, type of the signature, public key).
+A signature line names its key and the key's id: the first 4 bytes of SHA-256(name, newline, type of the signature, public key).
 """
 
 import base64
@@ -17,20 +17,20 @@ from bytewise.protocol.digests import sha256
 from bytewise.protocol.errors.records import MalformedValue
 
 MAX_NOTE_BYTES = 2**17
-"""Longest note that is read: 16 signatures of ML-DSA-87 and a text."""
+"""Longest note that is read. It leaves room for 16 signatures of ML-DSA-87 and a text."""
 MLDSA_CONTEXT = b"bytewise/v1/signed-note"
-"""FIPS 204 context of ML-DSA-65 signatures of notes."""
+"""FIPS 204 context string under which ML-DSA-65 signs notes."""
 
 _LINE = re.compile(r"— ([^\s+]+) ([A-Za-z0-9+/]+={0,2})")
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f]")
 
 
 class SignatureType(enum.Enum):
-    """The types of signatures that this program reads, by their bytes in a key id."""
+    """The types of signatures that this program reads. Each value is the type's bytes in a key id."""
 
     ED25519 = b"\x01"
     COSIGNATURE = b"\x04"
-    """Ed25519 of a witness, with a time (c2sp.org/tlog-cosignature)."""
+    """Ed25519 signature of a witness over a checkpoint and a time (c2sp.org/tlog-cosignature)."""
     MLDSA65 = b"\xffbytewise/ml-dsa-65"
     """No byte is assigned to ML-DSA-65, so the type is 0xff and a name."""
 
@@ -39,17 +39,17 @@ _KEY_LENGTHS = {SignatureType.ED25519: 32, SignatureType.COSIGNATURE: 32, Signat
 
 
 class NoteKey(NamedTuple):
-    """A public key of notes."""
+    """A public key that verifies signatures of notes."""
 
     name: str
     """Name of the signer, without spaces and plus signs."""
     kind: SignatureType
     raw: bytes
-    """The public key: 32 bytes, or 1952 of ML-DSA-65."""
+    """The public key: 1952 bytes for ML-DSA-65, 32 bytes for the other types."""
 
     @property
     def id(self) -> bytes:
-        """Its 4 bytes in a signature."""
+        """The 4 bytes by which a signature line names this key."""
         return sha256(self.name.encode() + b"\n" + self.kind.value + self.raw)[:4]
 
     @property
@@ -58,47 +58,53 @@ class NoteKey(NamedTuple):
         return f"{self.name}+{self.id.hex()}+{base64.b64encode(self.kind.value + self.raw).decode()}"
 
     def line(self, signature: bytes) -> "NoteSignature":
-        """The line of a signature by this key."""
+        """Returns the signature line for a signature that this key made."""
         return NoteSignature(self.name, self.id + signature)
 
 
 class NoteSignature(NamedTuple):
-    """One line of signatures."""
+    """One signature line of a note."""
 
     name: str
-    """Name of the key."""
+    """Name of the key that signed."""
     value: bytes
-    """The id of the key and the signature."""
+    """The 4-byte id of the key, followed by the signature."""
 
 
 class SignedNote(NamedTuple):
-    """A note. Nothing in it is verified."""
+    """A note as it was parsed. Its signatures are not verified."""
 
     text: str
-    """The text, with its last newline."""
+    """The text, including its last newline."""
     signatures: tuple[NoteSignature, ...]
-    """Lines in their order."""
+    """Signature lines, in the order of the note."""
 
     def encode(self) -> str:
-        """The note as a file has it."""
+        """Returns the note as the text of a file."""
         lines = "".join(f"— {each.name} {base64.b64encode(each.value).decode()}\n" for each in self.signatures)
         return f"{self.text}\n{lines}"
 
     def value_of(self, key: NoteKey) -> bytes | None:
-        """The signature that the note claims by a key, without the id; None if there is none. `MalformedValue` if several."""
+        """Returns the unverified signature that the note carries for a key, without the key's id. Returns None if there is none.
+
+        Raises `MalformedValue` if the note has several lines of the key.
+        """
         found = [each.value[4:] for each in self.signatures if each.name == key.name and each.value[:4] == key.id]
         if len(found) > 1:
             raise MalformedValue("note", f"{len(found)} signatures by {key.name[:60]}")
         return found[0] if found else None
 
     def is_signed_by(self, key: NoteKey) -> bool:
-        """Whether the note has a valid signature by a key. `MalformedValue` if it has several lines of the key."""
+        """Returns whether the note has a valid signature by the key.
+
+        Raises `MalformedValue` if it has several lines of the key.
+        """
         value = self.value_of(key)
         return value is not None and _is_valid(key, self.text, value)
 
 
 def parse_note(data: str) -> SignedNote:
-    """The note in this text. `MalformedValue` for any text that `SignedNote.encode` would not return."""
+    """Parses a note. Raises `MalformedValue` for any text that `SignedNote.encode` would not return."""
     if len(data.encode()) > MAX_NOTE_BYTES:
         raise MalformedValue("note", f"longer than {MAX_NOTE_BYTES} bytes")
     text, gap, lines = data.rpartition("\n\n")
@@ -111,7 +117,7 @@ def parse_note(data: str) -> SignedNote:
 
 
 def parse_key(text: str) -> NoteKey:
-    """The key that `NoteKey.text` wrote. `MalformedValue` for any other text."""
+    """Parses a key that `NoteKey.text` wrote. Raises `MalformedValue` for any other text."""
     name, *rest = text.split("+", 2)
     try:
         identifier, raw = rest[0], base64.b64decode(rest[1], validate=True)
@@ -126,12 +132,15 @@ def parse_key(text: str) -> NoteKey:
 
 
 def cosigned(text: str, at: int) -> bytes:
-    """What a witness signs: the text of a checkpoint, and the Unix second at which it was the newest that the witness saw."""
+    """Returns the bytes that a witness signs: the text of a checkpoint and a time.
+
+    `at` is the Unix second at which the checkpoint was the newest that the witness had seen.
+    """
     return f"cosignature/v1\ntime {at}\n{text}".encode()
 
 
 def cosignature_time(value: bytes) -> int:
-    """Unix second of a cosignature, without its key id."""
+    """Returns the Unix second in a cosignature. `value` is the cosignature without its key id."""
     return int.from_bytes(value[:8], "big")
 
 

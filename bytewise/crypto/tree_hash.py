@@ -1,6 +1,6 @@
 """The Merkle tree of RFC 9162 (section 2.1) over SHA-256: roots, proofs of a range of leaves, and consistency proofs.
 
-A range proof of one leaf has the hashes of its RFC inclusion proof, ordered from left to right.
+The range proof of a single leaf has the same hashes as its RFC inclusion proof, but ordered from left to right.
 """
 
 import functools
@@ -15,22 +15,26 @@ EMPTY_ROOT = sha256(b"")
 
 
 def leaf_hash(data: bytes) -> Digest:
-    """Hash of a leaf."""
+    """Returns the hash of a leaf with this data."""
     return sha256(b"\x00" + data)
 
 
 def node_hash(left: bytes, right: bytes) -> Digest:
-    """Hash of a node with two children."""
+    """Returns the hash of a node with two children."""
     return sha256(b"\x01" + left + right)
 
 
 def root_of(leaves: Sequence[Digest]) -> Digest:
-    """Root of the tree with these leaf hashes."""
+    """Returns the root of the tree with these leaf hashes."""
     return _subtree(leaves, 0, len(leaves)) if leaves else EMPTY_ROOT
 
 
 def roots_at(leaves: Iterable[Digest], sizes: Collection[int]) -> dict[int, Digest]:
-    """Roots of the trees of the first leaves, for each of the sizes up to the number of leaves. Every leaf is read once."""
+    """Returns, for each size in `sizes`, the root of the tree of that many first leaves. Sizes above the number of leaves are
+    left out.
+
+    Every leaf is read once.
+    """
     wanted, found = set(sizes), {0: EMPTY_ROOT}
     parts: list[Digest] = []
     for size, leaf in enumerate(leaves, 1):
@@ -45,13 +49,19 @@ def roots_at(leaves: Iterable[Digest], sizes: Collection[int]) -> dict[int, Dige
 
 
 def range_proof(leaves: Sequence[Digest], first: int, end: int) -> tuple[Digest, ...]:
-    """Hashes that lead from the leaves `first` to `end - 1` to the root. `MalformedValue` if the range is empty or outside."""
+    """Returns the hashes that lead from the leaves `first` to `end - 1` to the root.
+
+    Raises `MalformedValue` if the range is empty or outside the tree.
+    """
     _verify_range(first, end, len(leaves))
     return tuple(_subtree(leaves, low, high) for low, high in _outside(0, len(leaves), first, end))
 
 
 def root_of_range(leaves: Sequence[Digest], first: int, size: int, proof: Sequence[Digest]) -> Digest:
-    """Root of a tree of `size` leaves whose leaves from `first` on are these. `MalformedValue` if the proof is no range proof."""
+    """Returns the root of a tree of `size` leaves, computed from the leaves of a range and the range's proof.
+
+    `leaves` are the leaf hashes from number `first` on. Raises `MalformedValue` if range or proof are impossible.
+    """
     end = first + len(leaves)
     _verify_range(first, end, size)
     if len(proof) != sum(1 for _ in _outside(0, size, first, end)):
@@ -72,7 +82,10 @@ def root_of_range(leaves: Sequence[Digest], first: int, size: int, proof: Sequen
 def narrowed_proof(
     leaves: Sequence[Digest], first: int, size: int, proof: Sequence[Digest], index: int
 ) -> tuple[Digest, ...]:  # fmt: skip
-    """Range proof of the one leaf `index` out of the proof of a range that has it. `MalformedValue` as `root_of_range`."""
+    """Returns the range proof of the single leaf `index`, derived from the proof of a range that contains it.
+
+    Raises `MalformedValue` as `root_of_range` does.
+    """
     root_of_range(leaves, first, size, proof)
     _verify_range(index, index + 1, size)
     known = dict(zip(_outside(0, size, first, first + len(leaves)), proof, strict=True))
@@ -81,9 +94,9 @@ def narrowed_proof(
 
 
 def consistency_proof(leaves: Sequence[Digest], earlier: int) -> tuple[Digest, ...]:
-    """Hashes that show that the tree of the first `earlier` leaves is the beginning of this tree (RFC 9162, 2.1.4.1).
+    """Returns the hashes that show that the tree of the first `earlier` leaves is the beginning of this tree (RFC 9162, 2.1.4.1).
 
-    `MalformedValue` if the tree has fewer leaves. From an empty or an equal tree the proof is empty.
+    The proof is empty if `earlier` is 0 or the number of leaves. Raises `MalformedValue` if the tree has fewer leaves.
     """
     if not 0 <= earlier <= len(leaves):
         raise MalformedValue("earlier size", f"{earlier} of {len(leaves)} leaves")
@@ -91,7 +104,10 @@ def consistency_proof(leaves: Sequence[Digest], earlier: int) -> tuple[Digest, .
 
 
 def is_consistent(earlier: int, earlier_root: Digest, size: int, root: Digest, proof: Sequence[Digest]) -> bool:
-    """Whether the proof shows that the tree with `earlier_root` is the beginning of the tree with `root`."""
+    """Returns whether the proof shows that the tree with `earlier_root` is the beginning of the tree with `root`.
+
+    `earlier` and `size` are the numbers of leaves of the two trees.
+    """
     if not 0 <= earlier <= size:
         return False
     parts = list(_consistency(earlier, size))
@@ -106,7 +122,7 @@ def is_consistent(earlier: int, earlier_root: Digest, size: int, root: Digest, p
 
 
 def _joined(known: dict[tuple[int, int], Digest], low: int, high: int) -> Digest:
-    """Hash of a subtree whose parts are known."""
+    """Returns the hash of the subtree [low, high), computed from the known hashes of its parts."""
     if (low, high) in known:
         return known[low, high]
     middle = low + _split(high - low)
@@ -114,7 +130,7 @@ def _joined(known: dict[tuple[int, int], Digest], low: int, high: int) -> Digest
 
 
 def _consistency(earlier: int, size: int) -> Iterator[tuple[int, int]]:
-    """Subtrees of a consistency proof in its order: from the deepest up."""
+    """Yields the subtrees of a consistency proof in the order of the proof: from the deepest up."""
     if earlier in (0, size):
         return
     path: list[tuple[int, int]] = []
@@ -133,7 +149,7 @@ def _consistency(earlier: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def _outside(low: int, high: int, first: int, end: int) -> Iterator[tuple[int, int]]:
-    """The largest subtrees of [low, high) without a leaf of [first, end), from left to right."""
+    """Yields the largest subtrees of [low, high) without a leaf of [first, end), from left to right."""
     if end <= low or high <= first:
         yield low, high
     elif not (first <= low and high <= end):
@@ -150,7 +166,7 @@ def _subtree(leaves: Sequence[Digest], low: int, high: int) -> Digest:
 
 
 def _split(width: int) -> int:
-    """The largest power of two below `width`."""
+    """Returns the largest power of two below `width`."""
     return 1 << (width - 1).bit_length() - 1
 
 

@@ -23,7 +23,7 @@ from bytewise.service.schedule import stop_on_signals
 from bytewise.service.settings import load_settings
 
 _DRAIN_S = 5
-"""Longest wait in seconds for open requests at shutdown."""
+"""Longest time in seconds for which the store waits for open requests when it shuts down."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,7 +1,7 @@
 """Certificates of our store: a version byte, then an RLP list of (magic, keccak256 of the payload, length, 16 random bytes).
 
-Certificates are opaque to clients, like EigenDA's. The random bytes make two certificates of one payload differ, as with two
-dispersals.
+Certificates are opaque to clients, like those of EigenDA. Because of the random bytes, two certificates of one payload differ,
+as two certificates of EigenDA do.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ _LONGEST = 200
 
 
 class DaCertificate(NamedTuple):
-    """Our store's statement that these payload bytes were stored."""
+    """Statement of our store that it stored these payload bytes."""
 
     version: int
     payload_hash: Digest
@@ -25,18 +25,18 @@ class DaCertificate(NamedTuple):
     nonce: bytes
 
     def encode(self) -> bytes:
-        """Version byte and RLP."""
+        """Returns the certificate as bytes: version byte, then RLP."""
         length = self.length.to_bytes((self.length.bit_length() + 7) // 8, "big")
         return bytes([self.version]) + _rlp_list((MAGIC, self.payload_hash, length, self.nonce))
 
 
 def certify(payload: bytes, version: int, nonce: bytes) -> DaCertificate:
-    """A certificate for a payload; `nonce` is fresh randomness."""
+    """Returns a new certificate for a payload. `version` is the version byte; `nonce` must be fresh randomness."""
     return DaCertificate(version, digests.keccak256(payload), len(payload), nonce)
 
 
 def parse_certificate(data: bytes) -> DaCertificate:
-    """The certificate, if the bytes are exactly its encoding; otherwise `MalformedValue`."""
+    """Returns the certificate that these bytes encode. Raises `MalformedValue` if they are not exactly its encoding."""
     try:
         magic, payload_hash, length, nonce = _rlp_items(data[1:])
         parsed = DaCertificate(data[0], Digest(payload_hash), int.from_bytes(length, "big"), nonce)

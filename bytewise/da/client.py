@@ -1,8 +1,8 @@
 """Client of one or more EigenDA proxies. It implements `bytewise.ports.BlobStore` (design section 5).
 
-The result of each answer is one of: success; `CallerError` (our call is wrong); bad certificate (`BadCertificate` only if a
-second proxy agrees, else `TryAgain`); retry (`TryAgain` after a bounded number); fail over (the next proxy, `FailOver` when none
-is left).
+Success ends a call. `CallerError` means that our call is wrong. A retry answer is repeated a bounded number of times. After
+that, or after a fail-over answer, the next proxy is asked; if none is left, the last answer raises `TryAgain` or `FailOver`. A
+certificate that a proxy calls bad raises `BadCertificate` only if a second proxy agrees, otherwise `TryAgain`.
 """
 
 import json
@@ -22,9 +22,9 @@ from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
 
 ATTEMPTS = 3
-"""Tries per proxy before the next one. The proxy itself retries three times."""
+"""Number of attempts at one proxy before the next proxy is tried. The proxy itself retries three times."""
 BACKOFF_S = 0.2
-"""Seconds before the second try. They double with each try."""
+"""Number of seconds before the second attempt. The wait doubles with each attempt."""
 CONNECT_TIMEOUT_S = 5.0
 
 
@@ -35,7 +35,7 @@ class _Reply(NamedTuple):
 
 
 class DaClient:
-    """Stores and gets blobs through proxies, in order."""
+    """Client that stores and gets blobs through several proxies, which it tries in order."""
 
     def __init__(
         self, urls: tuple[str, ...], timeout_s: float, *, attempts: int = ATTEMPTS, pause: Callable[[float], object] | None = None
@@ -60,7 +60,10 @@ class DaClient:
         self._http.close()
 
     def put(self, data: bytes) -> str:
-        """Stores bytes and returns their locator. Not idempotent: a retried put may leave a second blob that no locator names."""
+        """Stores bytes and returns their locator. Raises `CallerError`, `TryAgain` or `FailOver`, as the module describes.
+
+        The call is not idempotent: a retry may leave a second blob that no locator names.
+        """
         last: Unavailable = TryAgain("da", "no proxy answered")
         for url in self._urls:
             reply = self._asked(url, "POST", f"{url}/put?commitment_mode={STANDARD}", data)
@@ -72,9 +75,11 @@ class DaClient:
         raise last
 
     def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
-        """The bytes of a locator; the caller checks their hash. `BadCertificate`, `TryAgain` or `FailOver` as described above.
+        """Returns the bytes of a locator. The caller checks their hash. Raises `CallerError`, `BadCertificate`, `TryAgain` or
+        `FailOver`, as the module describes.
 
-        `accept` checks the bytes. A proxy whose bytes it refuses is skipped, so that a lying proxy does not hide an honest one.
+        `accept` checks the bytes. If it refuses the bytes of a proxy, the next proxy is asked, so that a lying proxy cannot
+        hide an honest one.
         """
         certificate = certificate_of(locator)
         accused: list[str] = []

@@ -1,4 +1,5 @@
-"""Constants and formats of the EigenDA proxy's REST interface: sizes, codes, encoding 0, locators (api/proxy/servers/rest)."""
+"""Constants and formats of the EigenDA proxy's REST interface: sizes, status codes, encoding 0, locators
+(api/proxy/servers/rest)."""
 
 import enum
 import re
@@ -7,15 +8,15 @@ from typing import NamedTuple
 from bytewise.protocol.errors.actors import BadCertificate
 
 MAX_BODY_BYTES = 16 * 2**20
-"""Largest request body of the proxy."""
+"""Size in bytes of the largest request body that the proxy accepts."""
 MAX_PAYLOAD_BYTES = (524_288 - 1) * 31
-"""Largest payload: a 16 MiB blob has 524,288 symbols of 32 bytes. One symbol is the header, and 31 bytes of each other carry
-payload."""
+"""Size in bytes of the largest payload. A blob of 16 MiB has 524,288 symbols of 32 bytes. One symbol is the header, and each
+other symbol has 31 bytes of payload."""
 VERSION_V3 = 0x02
 VERSION_V4 = 0x03
-"""Version byte of a certificate: one less than the certificate's version."""
+"""Version byte of a certificate of version 4. The byte is one less than the version."""
 MAX_CERTIFICATE_BYTES = 8 * 1024
-"""Largest certificate. It travels in a URL; real ones have 1 to 3 kB."""
+"""Size in bytes of the largest certificate. Certificates are sent in URLs; real ones have 1 to 3 kB."""
 
 STANDARD = "standard"
 _LOCATOR = re.compile(r"eigenda:standard:0x((?:[0-9a-f]{2})+)")
@@ -23,7 +24,7 @@ _SYMBOL = 32
 
 
 class ReplyClass(enum.Enum):
-    """Meaning of a proxy's answer for its client (design section 5)."""
+    """Classes of a proxy's answers by what the client must do (design section 5)."""
 
     OK = "ok"
     CALLER_ERROR = "caller error"
@@ -33,17 +34,19 @@ class ReplyClass(enum.Enum):
 
 
 class ProxyRefusal(NamedTuple):
-    """Body of a 418 answer: 1 certificate unparsable, 2 too old, 3 invalid on-chain, 4 blob does not decode."""
+    """Body of a 418 answer. Its status is 1 (certificate does not parse), 2 (too old), 3 (invalid on the chain) or 4 (blob does
+    not decode)."""
 
     status: int
     message: str
 
 
 def classify(status: int) -> ReplyClass:
-    """Meaning of an HTTP status of the proxy. A proxy answers 500 also for a blob that was not found, so 500 proves nothing.
+    """Returns the class of a proxy's answer by its HTTP status. A proxy also answers 500 if a blob was not found, so 500 proves
+    nothing.
 
     A proxy answers 400 to a call that it finds malformed. Any other redirection or refusal (404, 408, 413, …) comes from an
-    ingress while the proxy is away, and is no reason to stop.
+    ingress while the proxy is away, so the client tries again.
     """
     if status == 200:
         return ReplyClass.OK
@@ -57,14 +60,16 @@ def classify(status: int) -> ReplyClass:
 
 
 def locator_of(certificate: bytes) -> str:
-    """Locator of a standard-mode certificate (version byte first)."""
+    """Returns the locator of a standard-mode certificate, which begins with its version byte."""
     return f"eigenda:{STANDARD}:0x{certificate.hex()}"
 
 
 def certificate_of(locator: str) -> bytes:
-    """Certificate of a locator. `BadCertificate` for a text that cannot be a certificate; no proxy is needed to decide this.
+    """Returns the certificate of a locator. Raises `BadCertificate` if the text cannot be a certificate, without asking a
+    proxy.
 
-    Only certificates that a proxy accepts as input get through. Otherwise its answer 400 would look like an error of ours.
+    Only certificates that a proxy accepts as input are returned. For any other certificate, the proxy's answer 400 would look
+    like an error of ours.
     """
     if len(locator) > 2 * MAX_CERTIFICATE_BYTES:
         raise BadCertificate(locator[:40], "too long")
@@ -76,7 +81,8 @@ def certificate_of(locator: str) -> bytes:
 
 
 def encode_payload(payload: bytes) -> bytes:
-    """Encoding 0: a header symbol with the length, then 31 bytes per 32-byte symbol, padded to a power of two of symbols."""
+    """Returns a payload in EigenDA's encoding 0: a header symbol with the length, then 31 bytes in each symbol of 32 bytes. The
+    number of symbols is padded to a power of two."""
     header = b"\x00\x00" + len(payload).to_bytes(4, "big") + bytes(26)
     body = b"".join(b"\x00" + payload[at : at + 31].ljust(31, b"\x00") for at in range(0, len(payload), 31))
     symbols = (len(header) + len(body)) // _SYMBOL

@@ -1,4 +1,4 @@
-"""Settings of the store."""
+"""Settings of the DA store."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +11,16 @@ class StoreSettings:
     """Settings of `bytewise da run --config FILE`."""
 
     directory: Path
-    """Folder of the blobs."""
+    """Folder in which the store keeps blobs."""
     port: int
     """TCP port of the REST interface."""
     host: str = "127.0.0.1"
-    """Address to listen on."""
+    """Address at which the REST interface listens."""
     retention_s: int = 14 * 24 * 3600
-    """How long a blob is kept, in seconds; two weeks, as with EigenDA."""
+    """Time in seconds for which a blob is kept; two weeks, as with EigenDA."""
     max_total_bytes: int = 4 * 2**30
-    """Size of the folder at which uploads are answered with 503."""
+    """Largest total size of all blobs in bytes. The store answers further uploads with 503."""
     metrics: MetricsSettings | None = None
-    """Where metrics and probes are served. Without this section they are not served."""
+    """Address of metrics and probes. Without this section they are not served."""
     memstore: bool = False
-    """Whether the fault settings under /memstore/config exist; for tests only."""
+    """Whether the fault settings under /memstore/config can be read and changed; for tests only."""

@@ -1,8 +1,9 @@
 """The store: blobs on disk (`BlobFolder`), and the REST interface of the EigenDA proxy, standard mode and op-generic.
 
-The mode is standard only with `commitment_mode=standard`; otherwise a commitment begins with the OP type byte. The store
-differs from the proxy in its certificates, which are our own; one that cannot be parsed is answered with 418, as by a real
-backend. `GET` and `PATCH /memstore/config` inject faults as the proxy's memstore does, with Go durations.
+A request uses standard mode only with `commitment_mode=standard`. Otherwise the commitment begins with the OP type byte. The
+store differs from the proxy in its certificates, which have a format of our own. A certificate that does not parse is answered
+with 418, as a real backend does. `GET` and `PATCH /memstore/config` inject faults as the proxy's memstore does, with Go
+durations.
 """
 
 import dataclasses
@@ -45,14 +46,15 @@ from bytewise.service.clock import SystemClock
 
 
 class StoredBlob(NamedTuple):
-    """A blob, or the refusal with which a fault setting replaced it."""
+    """One blob of the store. If it has a refusal, the store answers with the refusal, because a fault setting asked for that
+    when the blob was stored."""
 
     payload: bytes
     refusal: ProxyRefusal | None
 
 
 class BlobFolder:
-    """A folder of blobs. Every method may be called from any thread."""
+    """Folder of blobs with a bounded total size. Every method may be called from any thread."""
 
     def __init__(self, folder: Path, max_total_bytes: int) -> None:
         self._folder = folder
@@ -66,7 +68,8 @@ class BlobFolder:
     def put(
         self, certificate: DaCertificate, payload: bytes, now: float, expires_at: float, refusal: ProxyRefusal | None
     ) -> None:
-        """Stores a payload durably under a fresh certificate. `FailOver` if the folder is full."""
+        """Stores a payload durably under a fresh certificate. Times are Unix seconds. Raises `FailOver` if the folder is full
+        or cannot be written."""
         about = {"expires_at_ms": int(expires_at * 1000), "refusal": list(refusal) if refusal else None}
         head = encoding.encode(about)
         data = len(head).to_bytes(4, "big") + head + payload
@@ -80,7 +83,8 @@ class BlobFolder:
             raise FailOver("store", error.strerror) from None
 
     def get(self, certificate: DaCertificate, now: float) -> StoredBlob:
-        """The blob. `TryAgain` if it was never stored, has expired, or no longer fits its certificate."""
+        """Returns the blob of a certificate at Unix second `now`. Raises `TryAgain` if it was never stored, has expired, or no
+        longer fits its certificate."""
         try:
             data = self._path(certificate).read_bytes()
         except FileNotFoundError:
@@ -94,7 +98,7 @@ class BlobFolder:
         return StoredBlob(payload, refusal)
 
     def prune(self, now: float) -> int:
-        """Deletes expired blobs and returns how many."""
+        """Deletes the blobs that have expired at Unix second `now`, and returns how many."""
         late = [path for path in self._folder.glob("*.blob") if _expiry(path) <= now]
         for path in late:
             self._drop(path)
@@ -155,7 +159,7 @@ _VERSIONS = {0: VERSION_V4, 3: VERSION_V3, 4: VERSION_V4}
 
 @dataclasses.dataclass(frozen=True)
 class FaultSettings:
-    """Fault settings of the memstore; durations in seconds."""
+    """Fault settings of the memstore. Durations are in seconds."""
 
     expiration_s: float
     put_latency_s: float = 0.0
@@ -166,11 +170,11 @@ class FaultSettings:
 
     @property
     def version_byte(self) -> int:
-        """Version byte of new certificates."""
+        """Version byte that new certificates get."""
         return _VERSIONS[self.certificate_version]
 
     def to_json(self) -> dict[str, Any]:
-        """The settings in the memstore's form."""
+        """Returns the settings in the form of the proxy's memstore."""
         refusal = (
             None if self.refusal is None else {"StatusCode": self.refusal.status, "Msg": self.refusal.message, "Reset": False}
         )
@@ -185,7 +189,8 @@ class FaultSettings:
         }
 
     def patched(self, change: object) -> "FaultSettings":
-        """The settings after a PATCH body. `MalformedValue` for an unknown name or a bad value."""
+        """Returns the settings after the change that a PATCH body describes. Raises `MalformedValue` for an unknown name or a
+        bad value."""
         if not isinstance(change, dict):
             raise MalformedValue("config", "not an object")
         values = {}
@@ -198,7 +203,7 @@ class FaultSettings:
 
 
 def parse_go_duration(text: object) -> float:
-    """Seconds of a Go duration such as `1m30s` or `250ms`; `MalformedValue` for anything else."""
+    """Returns the seconds of a Go duration such as `1m30s` or `250ms`. Raises `MalformedValue` for anything else."""
     if text == "0":
         return 0.0
     parts = _PART.findall(text) if isinstance(text, str) else []
@@ -208,7 +213,7 @@ def parse_go_duration(text: object) -> float:
 
 
 def go_duration(seconds: float) -> str:
-    """The duration as Go prints it."""
+    """Returns the text in which Go prints a duration of so many seconds."""
     if seconds == 0 or seconds >= 60:
         whole = int(seconds)
         hours, minutes, rest = whole // 3600, whole // 60 % 60, _short(seconds - whole // 60 * 60)
@@ -255,7 +260,7 @@ _READERS: dict[str, tuple[str, Any]] = {
 
 _COMMITMENT = re.compile(r"(?:0[xX])?([0-9a-fA-F]{2})(.+)")
 _OP_GENERIC = b"\x01\x00"
-"""OP commitment type 1, DA layer 0 (EigenDA)."""
+"""Bytes in front of an op-generic commitment: OP commitment type 1, DA layer 0 (EigenDA)."""
 _MAX_CONFIG_BYTES = 64 * 1024
 
 
@@ -268,7 +273,7 @@ class _ErrorReply(Exception):
 
 
 class StoreServer:
-    """HTTP handlers over one folder of blobs."""
+    """HTTP handlers of the store, over one folder of blobs."""
 
     def __init__(self, settings: StoreSettings, clock: SystemClock) -> None:
         self._blobs = BlobFolder(settings.directory, settings.max_total_bytes)
@@ -277,7 +282,7 @@ class StoreServer:
         self._lock = threading.Lock()
 
     async def put(self, request: Request) -> Response:
-        """POST /put: stores the body and answers with the raw commitment."""
+        """Handles POST /put: stores the body, and answers with the raw commitment."""
         faults = self._faults
         payload = await _body(request, MAX_BODY_BYTES)
         if len(payload) > MAX_PAYLOAD_BYTES:
@@ -297,7 +302,7 @@ class StoreServer:
         return Response(prefix + certificate.encode(), media_type="application/octet-stream")
 
     async def get(self, request: Request) -> Response:
-        """GET /get/…: the payload of a commitment."""
+        """Handles GET /get/…: answers with the payload of a commitment."""
         commitment = _commitment(request.path_params["commitment"], _is_standard(request.query_params))
         _check_block_number(request.query_params)
         await anyio.sleep(self._faults.get_latency_s)
@@ -318,15 +323,16 @@ class StoreServer:
         return Response(payload, media_type="application/octet-stream")
 
     async def keccak(self, _request: Request) -> Response:
-        """POST /put/00…: op-keccak is not offered."""
+        """Handles POST /put/00…: answers with 403, because the store does not offer op-keccak."""
         raise _ErrorReply(403, "op-keccak is not enabled")
 
     async def health(self, _request: Request) -> Response:
-        """GET /health."""
+        """Handles GET /health: answers with 200."""
         return Response()
 
     async def config(self, _request: Request) -> Response:
-        """GET /config: the proxy's public settings. This store uses no chain."""
+        """Handles GET /config: answers with the proxy's public settings. Their chain members are empty, because this store uses
+        no chain."""
         return JSONResponse(
             {
                 "version": "bytewise", "chain_id": "", "directory_address": "", "cert_verifier_address": "",
@@ -335,11 +341,11 @@ class StoreServer:
         )  # fmt: skip
 
     async def show_faults(self, _request: Request) -> Response:
-        """GET /memstore/config: shows the fault settings."""
+        """Handles GET /memstore/config: answers with the fault settings."""
         return JSONResponse(self._faults.to_json())
 
     async def change_faults(self, request: Request) -> Response:
-        """PATCH /memstore/config: changes fault settings."""
+        """Handles PATCH /memstore/config: changes fault settings, and answers with all of them."""
         try:
             change = json.loads(verify_depth(await _body(request, _MAX_CONFIG_BYTES)))
             with self._lock:
@@ -350,7 +356,7 @@ class StoreServer:
 
 
 def build_app(settings: StoreSettings, clock: SystemClock) -> Starlette:
-    """The ASGI application of a store."""
+    """Returns the ASGI application of a store."""
     store = StoreServer(settings, clock)
     routes = [
         Route("/put", store.put, methods=["POST"]),
@@ -374,7 +380,7 @@ def _is_standard(query: QueryParams) -> bool:
 
 
 def _commitment(text: str, standard: bool) -> bytes:
-    """Certificate with its version byte from a path. The status codes are the proxy's."""
+    """Returns the certificate, version byte first, from the commitment in a path. The error codes are those of the proxy."""
     found = _COMMITMENT.fullmatch(text)
     if found is None:
         raise _ErrorReply(404, "404 page not found")

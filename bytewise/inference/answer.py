@@ -21,8 +21,8 @@ from bytewise.protocol.units import Digest
 
 
 class TokenTexts:
-    """Texts of the tokens of one artifact, for decode parameters that use text. They are read when the first such request
-    comes."""
+    """Texts of the tokens of one artifact, for decode parameters that use text. The tokenizer file is read when the first such
+    request comes."""
 
     def __init__(self, tokenizer_json: bytes, vocabulary: int) -> None:
         self.vocabulary = vocabulary
@@ -30,7 +30,7 @@ class TokenTexts:
         self.schemas = Schemas(self.lexicon)
 
     def verify(self) -> None:
-        """`CannotExecute` if the artifact does not define the text of its tokens. Conversion to `exact-1` refuses such
+        """Raises `CannotExecute` if the artifact does not define the text of its tokens. Conversion to `exact-1` refuses such
         checkpoints."""
         try:
             self.lexicon.verify()
@@ -42,16 +42,18 @@ class AnswerBuilder:
     """An answer under construction. Tokens are added until there is a finish reason."""
 
     request: Request
-    """The request."""
+    """Request that the answer belongs to."""
     steps: list[TraceStep]
-    """One step for each chosen token."""
+    """One step (head row and token) for each chosen token, in order."""
     reason: str | None
-    """Finish reason, or None while the answer goes on."""
+    """Finish reason, or None while more tokens can be added."""
     scored: bool
-    """Whether choosing or listing tokens needs more than the largest logit."""
+    """Whether the request needs all logits of a row, because it samples, changes or restricts the choice of tokens, or lists
+    log probabilities. Otherwise the token of the largest logit is enough."""
 
     def __init__(self, request: Request, execution: Digest, words: TokenTexts) -> None:
-        """`execution` is the execution hash, which keys the sampler."""
+        """Prepares an answer without tokens. `execution` is the execution hash, which keys the sampler. Raises `CannotExecute`
+        if the request uses text of tokens that the artifact does not define."""
         policy = request.decode
         self.request, self.steps, self.reason = request, [], None
         self._execution, self._words = execution, words
@@ -67,12 +69,13 @@ class AnswerBuilder:
 
     @property
     def scores(self) -> Tensor | None:
-        """Logits of the newest row after the decode policy's adjustments, from which its token was chosen; None if there was
-        none."""
+        """Logits of the newest row after the adjustments of the decode policy. The row's token was chosen from them. None
+        before the first row, after `forget`, or if no token could be chosen."""
         return self._scores()
 
     def add(self, head: HeadRow) -> None:
-        """Chooses the token of one more head row, and checks whether it ends the answer."""
+        """Chooses the token for the next head row and adds it to the answer. Sets `reason` if the answer ends with this row;
+        `reason` is `error` if no token can be chosen."""
         token = self._choose(head)
         if token is None:
             self.reason = "error"
@@ -85,18 +88,18 @@ class AnswerBuilder:
         self.reason = self._ending(token)
 
     def forget(self) -> None:
-        """Drops the newest row's logits. There are no `scores` until the next row."""
+        """Drops the logits of the newest row, so that their memory can be freed. `scores` is None until the next row."""
         self._scores = lambda: None
 
     def finish(self) -> Generated:
-        """The complete answer. Call it only when there is a finish reason."""
+        """Returns the complete answer. Call it only when there is a finish reason."""
         tokens = tuple(step.token for step in self.steps)
         logprobs = None if self._logprobs is None else tuple(self._logprobs)
         output = output_for(self.request, tokens, str(self.reason), logprobs)
         return Generated(output, trace_leaves(self.request.nonce, self.steps))
 
     def _choose(self, head: HeadRow) -> int | None:
-        # None: no token can be chosen.
+        # Returns None if no token can be chosen.
         if self._greedy:
             # The path may know the largest logit without keeping the others.
             self._scores = lambda: head.logits

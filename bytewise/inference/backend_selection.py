@@ -1,4 +1,5 @@
-"""Selection of the path that runs a model on this machine: the fastest that passes its known answers (design section 6)."""
+"""Selection of the path and backend that run a model on this machine: the fastest that passes its known-answer tests (design
+section 6)."""
 
 import functools
 import time
@@ -23,25 +24,29 @@ from bytewise.inference.runner import Runner
 from bytewise.protocol.errors.actors import CannotExecute, NotExact
 from bytewise.protocol.records.statements import CannotReason
 
-# Speed is measured, because no rule about processors holds for all of them.
+# Speed is measured, because no rule predicts it for every processor.
 
 SHAPES = ((1, 1024, 1024), (16, 512, 512))
-"""Rows, outputs and inputs of the measured linear layers: one token of decode, and a few of prefill."""
+"""Rows, outputs and inputs of the two measured linear layers. The first is like decoding one token, the second like prefilling
+16 tokens."""
 
 ATTENTION = (8, 16, 64, 256)
 """Heads, queries, head width and keys of the measured attention products."""
 
 ROUNDS = 4
-"""Measurements of each product. The fastest counts, because other load only makes them slower."""
+"""Number of measurements of each product. The shortest time counts, because other load on the machine can only lengthen a
+measurement."""
 
 SETTLING_S = 0.05
-"""Seconds to wait: several times as long as an idle thread of the tensor library spins before it sleeps."""
+"""Seconds to wait before a backend is measured: several times as long as an idle thread of the tensor library spins before it
+sleeps."""
 
 
 def fastest_first(backends: Sequence[Backend], threads: int) -> list[Backend]:
-    """The backends by measured speed with the current thread count. One that cannot multiply at all comes last.
+    """Returns the backends, ordered by their measured speed with this thread count. A backend that cannot multiply at all comes
+    last.
 
-    It takes some milliseconds per backend, once in a process.
+    A measurement takes some milliseconds. It is made once for each backend and thread count in a process.
     """
     return sorted(backends, key=lambda backend: _seconds(backend, threads))
 
@@ -84,16 +89,18 @@ def _once(work: Callable[[], Tensor]) -> float:
 AnyPath = Path[Any]
 
 PATHS = ("auto", "cuda", "native", "torch")
-"""Paths that can be requested. `auto` is the native path where it can run the model exactly, else torch on the processor."""
+"""Names that `open_path` accepts. `auto` selects the native path if it can run the model exactly, otherwise torch on the
+processor."""
 
 
 def open_path(
     artifact: Artifact, threads: int, path: str = "auto", backend: str | None = None, kernel: str | None = None
 ) -> AnyPath:
-    """A path that has just passed its known answers. `CannotExecute` if none of the requested paths does.
+    """Returns a path that has just passed its known-answer tests. Raises `CannotExecute` if none of the requested paths passes.
 
-    `backend` names torch's way to multiply (and so selects torch), `kernel` the native kernel; None selects the fastest. Call
-    it under the switches of `determinism.fixed`.
+    `backend` names torch's way to multiply (and so selects torch), or a CUDA backend if `path` is `cuda`. `kernel` names the
+    native kernel (and so selects the native path). None selects the fastest. Call this function under the switches of
+    `determinism.fixed`.
     """
     if path not in PATHS:
         raise CannotExecute(f"no path is called {path[:40]}: there are {', '.join(PATHS)}")
@@ -117,9 +124,10 @@ def open_path(
 
 
 def other_backend(first: AnyPath, threads: int) -> str:
-    """The fastest torch backend that multiplies in another way than the given path. `CannotExecute` if no other passes.
+    """Returns the name of the fastest torch backend that multiplies in another way than the path `first`.
 
-    For the C engine, it is any backend without the C engine's product; for a torch backend, any other backend.
+    If `first` uses the product of the C engine, other backends with that product are excluded too. Raises `CannotExecute` if no
+    remaining backend passes its known-answer tests.
     """
     others = [
         backend for backend in fastest_first(_backends(threads), threads)
@@ -146,8 +154,8 @@ def _own(backend: Backend, threads: int) -> Backend:
 def _verify(backend: Backend) -> None:
     self_test.verify_operations(backend)
     if isinstance(backend, FusedBackend):
-        # The operations around its products are also those of the C engine, so whole models are checked with golden rows, as for
-        # the native path.
+        # A fused backend takes the operations around its products from the C engine, too. So check whole models with golden rows,
+        # as for the native path.
         known_models.verify(lambda known: Runner(known, backend), lambda _: True)
 
 

@@ -1,4 +1,5 @@
-"""Process-wide switches that affect numbers: set, verify and restore them; and the environment record (habit 46)."""
+"""Sets, verifies and restores the process-wide switches that affect numbers, and describes the environment of `exact-1` (habit
+46)."""
 
 import contextlib
 import functools
@@ -16,15 +17,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LIBRARIES = ("llguidance", "safetensors", "tokenizers", "torch", "transformers")
-"""Distributions that affect numbers or tokens, in ascending order."""
+"""Names of the Python packages that affect numbers or tokens, in ascending order. An environment lists their versions."""
 
 ENGINE_FLAGS = (
     "deterministic-algorithms", "dispatch-guard-at-warm-up", "flush-denormal-off", "known-answers-at-start", "no-autocast",
 )  # fmt: skip
-"""Flags of every engine, in ascending order. The thread count is not among them, because no byte depends on it."""
+"""Flags that every environment of `exact-1` lists, in ascending order. The thread count is not a flag, because no byte depends
+on it."""
 
 MAX_REQUEST_BYTES = 1 << 20
-"""Largest canonical request. Eight characters per token leave room for the largest context of small models."""
+"""Largest canonical request in bytes, unless a caller of `environment` chooses another limit. Eight characters per token leave
+room for the largest context of small models."""
 
 
 SUMS = (
@@ -33,15 +36,18 @@ SUMS = (
     (0x3F800000, 0x33C00000, 0x3F800001),  # 1 + 1.5 · 2^-24 is nearer to 1 + 2^-23.
     (0x00000001, 0x00000000, 0x00000001),  # The smallest subnormal is neither read nor written as zero.
 )
-"""Bits of float32 numbers as int32, and of their sums. Every other rounding mode or treatment of subnormals gives other bits."""
+"""Test additions. Each row has the bits of two float32 numbers and of their sum, written as int32. Every other rounding mode or
+treatment of subnormals gives other bits in at least one sum."""
 
 SHARE = 2**15
-"""Number of elements from which on the library divides a sum among threads (`at::internal::GRAIN_SIZE`)."""
+"""Number of elements that torch gives at least to each thread when it divides an addition among threads
+(`at::internal::GRAIN_SIZE`)."""
 
 
 @contextlib.contextmanager
 def fixed(threads: int) -> Iterator[None]:
-    """Sets the switches under which the engine computes. Restores the previous state, also after an error."""
+    """Context manager that sets and verifies the switches under which the engine computes. It restores the previous state, also
+    after an error. Raises `NotExact` if a switch does not have the profile's value."""
     import torch
 
     before = (torch.get_num_threads(), torch.get_deterministic_debug_mode(), torch.get_float32_matmul_precision())
@@ -60,7 +66,8 @@ def fixed(threads: int) -> Iterator[None]:
 
 
 def verify_switches(threads: int) -> int:
-    """The thread count, if every switch has the profile's value; otherwise `NotExact` names the first that has not.
+    """Checks that every switch has the value of the profile, and returns the thread count. Otherwise raises `NotExact` with the
+    name of the first wrong switch.
 
     Rounding and subnormals are modes of each thread, and another library may have set them. This function checks the current
     thread and each helper thread with which the library multiplies (ADR-007). Threads of the C engine set their own modes.
@@ -102,7 +109,7 @@ def environment(
     artifact: Artifact, *, container: Digest = ZERO_DIGEST, max_new_tokens: int = 1024, max_context: int | None = None,
     max_request_bytes: int = MAX_REQUEST_BYTES,
 ) -> Environment:  # fmt: skip
-    """The environment to register for an artifact on any processor. It does not import torch."""
+    """Returns the environment to register for an `exact-1` artifact on any processor. This function does not import torch."""
     shape = artifact.manifest.architecture
     context = min(shape.max_context, max_context or shape.max_context)
     numbers = {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES}

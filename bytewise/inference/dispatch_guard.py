@@ -1,7 +1,7 @@
-"""Refuses every operation outside the profile, by overload and arguments (design section 6).
+"""Guard that refuses every torch operation outside the profile, by overload and arguments (design section 6).
 
-It is on during warm-up and in tests. It is off in steady state, because it inspects every operand and makes decoding five to
-eight times slower.
+The guard is on during warm-up and in tests. In steady state it is off, because it inspects every operand and makes decoding
+five to eight times slower.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ MOVES = frozenset(
     "lift_fresh numpy_T permute reshape resolve_conj resolve_neg select.int slice.Tensor "
     "squeeze.dim stack t to.dtype to.dtype_layout transpose.int unbind.int unsqueeze view view.dtype".split()
 )
-"""Operations that move bytes, or change their type with one rounding."""
+"""Torch operations that move bytes, or change their type with one rounding."""
 
 MAKES = frozenset(
     "arange arange.start empty.memory_format fill_.Scalar full ones_like zeros zero_ zeros_like scalar_tensor".split()
 )
-"""Operations that make tensors of given values."""
+"""Torch operations that create tensors or fill them with one value."""
 
 SELECTS = frozenset(
     "__and__.Scalar __and__.Tensor __lshift__.Scalar __or__.Tensor __rshift__.Scalar abs all all.dim amax amin any "
@@ -34,13 +34,14 @@ SELECTS = frozenset(
     "gt.Tensor isfinite le.Scalar le.Tensor lt.Scalar neg neg_ nonzero round round_ "
     "where.ScalarOther where.self".split()
 )
-"""Comparisons, bit operations, signs and roundings to integers, which are exact on every machine."""
+"""Torch operations that compare, combine bits, change signs or round to integers. They are exact on every machine."""
 
 _MEMORY: Any = deterministic
-"""The library creates properties of this module that its types do not declare."""
+"""torch's module `deterministic`, typed as Any: the library creates properties of this module that its types do not declare."""
 
 ORDERS = frozenset("sort topk".split())
-"""Sorting. The values are exact, but the order of equal values depends on the machine, so the guard allows no indices."""
+"""Torch operations that sort. The sorted values are exact, but the order of equal values depends on the machine. So the guard
+replaces every index that they return by -1."""
 
 
 def _plain(func: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -111,11 +112,11 @@ CHECKED: dict[str, Callable[[str, Sequence[Any], dict[str, Any]], None]] = {
     **dict.fromkeys(("mul.Tensor", "mul_.Tensor", "mul.Scalar", "_int_mm"), _any),
     **dict.fromkeys(MOVES | MAKES | SELECTS | ORDERS, _any),
 }
-"""Every operation of the profile by overload (`default` is left out), with the check of its arguments."""
+"""Maps the overload of each operation of the profile (without `.default`) to the function that checks its arguments."""
 
 
 class DispatchGuard(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Raises `NotExact` at the first operation outside the profile."""
+    """Torch dispatch mode that raises `NotExact` at the first operation outside the profile."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -124,7 +125,8 @@ class DispatchGuard(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        """Checks one operation, then performs it."""
+        """Checks one operation, performs it and returns its result. Raises `NotExact` if the operation or its arguments are
+        outside the profile."""
         name = str(func).removeprefix("aten.").removesuffix(".default")
         check = CHECKED.get(name)
         if check is None:
@@ -140,9 +142,13 @@ def _compile(*args: Any, **kwargs: Any) -> Any:
 
 @contextlib.contextmanager
 def guarded(on: bool) -> Iterator[None]:
-    """Turns the guard on, or does nothing. It leaves out the library's own guard, which fills memory with NaN before it is
-    written (switch of `use_deterministic_algorithms`): that finds reads of unwritten memory, but costs a third of decoding's
-    launches."""
+    """Context manager that turns the dispatch guard on if `on` is true. It also turns torch's fill of new memory on or off.
+
+    The fill is part of torch's `use_deterministic_algorithms`: it writes NaN into new memory, which reveals reads of unwritten
+    memory. Without the guard the fill is off, because it costs a third of the launches of decoding. With the guard,
+    `torch.compile` raises `NotExact`, because it fuses operations where no guard sees them. The previous state is restored at
+    the end.
+    """
     filled = _MEMORY.fill_uninitialized_memory
     _MEMORY.fill_uninitialized_memory = on
     compiles, torch.compile = torch.compile, _compile if on else torch.compile

@@ -28,9 +28,10 @@ from bytewise.protocol.units import Digest
 
 
 def batches(order: Sequence[int], size: Callable[[int], int], fits: Callable[[int, int], bool]) -> Iterator[Sequence[int]]:
-    """Divides claims, ascending by their tokens `size`, into runs for which `fits(claims, tokens of the longest)` holds.
+    """Generator that divides claims into runs. `fits(number of claims, tokens of the longest claim)` holds for each run.
 
-    A claim that does not fit even alone is its own run; the caller handles it.
+    `order` lists the claims, ascending by their number of tokens, which `size` returns. A claim that does not fit even alone is
+    a run of its own; the caller handles it.
     """
     start = 0
     for stop, claim in enumerate(order):
@@ -44,19 +45,25 @@ def batches(order: Sequence[int], size: Callable[[int], int], fits: Callable[[in
 # Prefix reuse: an answer whose prompt begins like the last conversation starts from its keys and values.
 
 ROOM = 1024
-"""Tokens by which caches exceed the need, so that a conversation can go on in them."""
+"""Number of tokens by which a new cache exceeds the need of its first request, so that the conversation can go on in this
+cache."""
 
 
 class Prefix(Generic[AnyCache]):
-    """Cache of the newest conversation, and the tokens in it."""
+    """Cache of keys and values of the newest conversation, with the tokens that are in it. The next prompt reuses the tokens
+    with which both begin."""
 
     def __init__(self, make: Callable[[int], AnyCache], longest: int) -> None:
-        """`make` creates an empty cache of a capacity. `longest` bounds the additional room."""
+        """`make` creates an empty cache for a number of tokens. `longest` is the largest capacity that a new cache gets beyond
+        the need."""
         self._make, self._longest = make, longest
         self._kept: tuple[AnyCache, list[int]] | None = None
 
     def take(self, prompt: Sequence[int], capacity: int) -> tuple[AnyCache, int]:
-        """A cache with at least that capacity, and how many tokens of the prompt are already in it; never all of them."""
+        """Returns a cache with at least that capacity, and how many tokens of the prompt are already in it; never all of them.
+
+        The caller owns the cache until it calls `put`. Without a suitable old cache, a new empty cache is made.
+        """
         kept, self._kept = self._kept, None
         if kept is None or kept[0].capacity < capacity:
             # Free the old cache before making the new one, because memory never has room for two.
@@ -69,15 +76,17 @@ class Prefix(Generic[AnyCache]):
         return cache, shared
 
     def put(self, cache: AnyCache, tokens: Sequence[int]) -> None:
-        """Keeps a cache that holds exactly these tokens, instead of the previous one."""
+        """Stores a cache for the next `take`, instead of the previous cache. `tokens` are exactly the tokens that are in the
+        cache."""
         self._kept = (cache, list(tokens))
 
 
 Judged = Verification | CannotExecute | OutsideLimits
-"""Result of one claim of several."""
+"""Result for one claim: the verification, or the error because of which the claim could not be judged."""
 
 LOGITS_BYTES = 16 * 2**20
-"""Bytes of logits of one piece of claims, where they are needed. More would be most of the memory of a small model."""
+"""Most bytes of logits for one piece of the claims, if the logits are needed. With more, logits would take most of the memory
+of a small model."""
 
 # Messages of the library's CPU allocator, on Linux and elsewhere, and of its kernels: a plain RuntimeError with only a text.
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "bad_alloc")
@@ -85,7 +94,7 @@ _NO_MEMORY = ("can't allocate memory", "not enough memory", "bad_alloc")
 
 @contextlib.contextmanager
 def memory_bounded() -> Iterator[None]:
-    """Turns every form of running out of memory into `CannotExecute` with the reason RESOURCES."""
+    """Context manager that turns every form of running out of memory into `CannotExecute` with the reason RESOURCES."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -97,7 +106,8 @@ def memory_bounded() -> Iterator[None]:
 
 @contextlib.contextmanager
 def still_exact() -> Iterator[None]:
-    """Turns `NotExact` into `CannotExecute` (BACKEND): the machine was exact when the engine started and no longer is."""
+    """Context manager that turns `NotExact` into `CannotExecute` with the reason BACKEND: the machine was exact when the engine
+    started, and no longer is."""
     try:
         yield
     except NotExact as error:
@@ -105,7 +115,7 @@ def still_exact() -> Iterator[None]:
 
 
 class ExactEngine:
-    """The deterministic engine of one artifact. It implements the port `Engine`. It does one job at a time, on one thread."""
+    """Deterministic engine of one artifact. It implements the port `Engine`. Use it from one thread, for one job at a time."""
 
     profile = PROFILE_EXACT_1
 
@@ -113,13 +123,14 @@ class ExactEngine:
         self, artifact: Artifact, *, threads: int = 1, path: str = "auto", backend: str | None = None, kernel: str | None = None,
         guard: bool = False, chunk: int | None = None, reuse_prefix: bool = False, cache_bytes: int | None = None,
     ) -> None:  # fmt: skip
-        """Takes the fastest path that passes its known answers (or the named one), and warms up under the dispatch guard.
+        """Opens the requested path, or the fastest path that passes its known-answer tests, and warms up under the dispatch
+        guard.
 
-        `path` is `auto`, `native` or `torch`; `backend` (torch) and `kernel` (native) narrow it. `CannotExecute` if none
-        passes, or the model needs another. `guard` keeps the guard on. `chunk` is the most tokens of one forward call; None
-        chooses what suits the path. `reuse_prefix` keeps the newest conversation's keys and values (see `prefix`).
-        `cache_bytes` bounds the memory of the caches of one job; None is half of what the weights leave. No byte depends on any
-        of them.
+        `path` is `auto`, `cuda`, `native` or `torch`; `backend` (torch) and `kernel` (native) narrow the choice. `guard` keeps
+        the dispatch guard on. `chunk` is the most tokens of one forward call; None chooses what suits the path. `reuse_prefix`
+        keeps the newest conversation's keys and values (see `Prefix`). `cache_bytes` bounds the memory of one job's caches;
+        None is half of what the weights leave. No byte of an answer depends on these arguments. Raises `CannotExecute` if no
+        path passes.
         """
         with memory_bounded(), fixed(threads):
             self.path: AnyPath = open_path(artifact, threads, path, backend, kernel)
@@ -145,11 +156,11 @@ class ExactEngine:
 
     @property
     def backend(self) -> str:
-        """Name of the path in use: `native-` with its kernel, or `torch-` with its way to multiply."""
+        """Name of the path in use: `native-` and the name of its kernel, or `torch-` and the name of its backend."""
         return self.path.name
 
     def generate(self, request: Request) -> Generated:
-        """The one answer to the request; `OutsideLimits` or `CannotExecute` if there is none."""
+        """Returns the one answer to the request. Raises `OutsideLimits` or `CannotExecute` if there is no answer."""
         self._check(request)
         capacity = _capacity(request)
         with memory_bounded(), fixed(self._library_threads), guarded(self._guard):
@@ -166,7 +177,9 @@ class ExactEngine:
             return answer.finish()
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
-        """Checks a claim by one teacher-forced pass. From its first divergence on, the true continuation is generated."""
+        """Checks a claimed output and out_hash by one forward pass over the claimed tokens. After the first divergence the
+        engine generates the rest of the true answer itself. Raises `OutsideLimits` or `CannotExecute` if the claim cannot be
+        judged."""
         (found,) = self.verify_many([(request, claimed, out_hash)])
         if isinstance(found, Verification):
             return found
@@ -175,15 +188,16 @@ class ExactEngine:
     def verify_many(self, claims: Sequence[Claim]) -> list[Judged]:
         """Checks several claims, as many in one pass as memory allows. Each result is the same as if the claim were alone.
 
-        A claim that cannot be judged has the error of `verify` in its place; the others are judged.
+        If a claim cannot be judged, its place in the list has the error that `verify` would raise. The other claims are judged.
         """
         with fixed(self._library_threads), guarded(self._guard):
             return self._judged(claims)
 
     def confirm(self, request: Request, verification: Verification) -> Verification:
-        """The verification, if it may lead to a vote against the claim: a second path must give the whole true answer too.
+        """Confirms a divergence before it may lead to a vote against the claim, and returns the verification.
 
-        The profile's vectors must pass on both paths in the same run; `CannotExecute` otherwise. A match needs none of this.
+        A second path must give the whole true answer too, and the profile's vectors must pass on both paths now. Raises
+        `CannotExecute` otherwise. A verification without divergence is returned without these checks.
         """
         if verification.divergence is None:
             return verification
@@ -193,8 +207,8 @@ class ExactEngine:
         return verification
 
     def concur(self, request: Request, output: Output, out_hash: Digest) -> None:
-        """Returns if the second backend passes the profile's vectors and gives exactly this answer; else raises
-        `CannotExecute`."""
+        """Checks that the second backend passes the profile's vectors and gives exactly this answer. Raises `CannotExecute` if
+        it does not."""
         with still_exact():
             second = self.second_backend()
             second.vectors()
@@ -203,7 +217,8 @@ class ExactEngine:
             raise CannotExecute(f"backends {self.backend} and {second.backend} disagree at {again.divergence.position}")
 
     def second_backend(self) -> "ExactEngine":
-        """An engine of the same artifact on a path that shares no product with this one. `CannotExecute` if none passes."""
+        """Returns an engine of the same artifact that multiplies in another way than this engine. The first call creates it.
+        Raises `CannotExecute` if no such engine passes its known-answer tests."""
         if self._second is None:
             with memory_bounded(), fixed(self._threads):
                 name = other_backend(self.path, self._threads)
@@ -218,19 +233,21 @@ class ExactEngine:
         return self._second
 
     def vectors(self) -> Digest:
-        """Runs the known answers and the profile's golden vectors on this path; `NotExact` names what differs."""
+        """Runs the known-answer tests and the profile's golden vectors on this path, and returns the digest of these vectors.
+        Raises `NotExact`, which names the difference."""
         with memory_bounded(), fixed(self._library_threads):
             return self.path.vectors()
 
     def verify_room(self, tokens: int, jobs: int = 1) -> None:
-        """`CannotExecute` (RESOURCES) unless the caches of so many jobs with so many tokens each may be in memory together."""
+        """Raises `CannotExecute` (RESOURCES) if the caches of `jobs` jobs with `tokens` tokens each may not be in memory
+        together."""
         if not self._fits(jobs, tokens):
             needed = self.path.cache_bytes(jobs, tokens)
             what = f"a cache of {jobs} times {tokens} tokens needs {needed} bytes, allowed are {self.allowance}"
             raise CannotExecute(what, CannotReason.RESOURCES)
 
     def close(self) -> None:
-        """Frees what the paths hold. Do not use the engine afterwards."""
+        """Frees the threads and memory of the paths. Do not use the engine afterwards."""
         self.path.close()
         if self._second is not None:
             self._second.close()
@@ -260,7 +277,8 @@ class ExactEngine:
             return error
 
     def _verdicts(self, judges: Sequence[Judge]) -> list[Judged] | None:
-        """Results of claims that are judged in one pass; None if memory ran out for several of them."""
+        """Returns the results of claims that are judged in one pass. Returns None if memory ran out and there are several
+        claims."""
         try:
             with memory_bounded():
                 cache = self._teacher_force(judges)
@@ -293,7 +311,7 @@ class ExactEngine:
         return cache
 
     def _piece(self, longest: int, claims: int, scored: bool) -> int:
-        # Tokens of each claim at a time: equal pieces, none of them much too long and no short rest.
+        # Number of tokens of each claim in one piece. Pieces are equal, so none is much too long and the last is not short.
         most = LOGITS_BYTES // (4 * self.artifact.manifest.architecture.vocabulary)
         wanted = max(1, min(self._chunk, most) if scored else self._chunk)
         pieces = max(1, round(longest * claims / wanted))
@@ -310,7 +328,7 @@ class ExactEngine:
         return self._bounded(self.path.feed(cache, answer.steps[-1].token, position_of_next(answer), answer.scored))
 
     def _bounded(self, row: HeadRow) -> HeadRow:
-        # A row that is not finite ends the answer, so every request has one. A finite row above the proven bound is a bug.
+        # A row that is not finite ends the answer, so every request has an answer. A finite row above the proven bound is a bug.
         if self.artifact.manifest.bound < row.exponent < NOT_FINITE:
             raise NotExact(f"head row with E = {row.exponent}, proven to be at most {self.artifact.manifest.bound}")
         return row
@@ -335,5 +353,5 @@ def _capacity(request: Request) -> int:
 
 
 def position_of_next(answer: AnswerBuilder) -> int:
-    """Position at which the newest token of an answer is fed: the first one that the cache does not hold."""
+    """Returns the position at which the newest token of an answer is fed: the first position that the cache does not hold."""
     return len(answer.request.prompt) + len(answer.steps) - 1

@@ -15,22 +15,25 @@ class HeadRow:
     """Input and output of the output head at one position."""
 
     row: bytes
-    """Integers of Q(x, 14) of the final norm's output, int16 little-endian."""
+    """Row for the trace. In `exact-1` it is the final norm's output, quantised to integers, Q(x, 14), as int16 little-endian.
+    In `pinned-1` it is the SHA-256 of the logits."""
     exponent: int
-    """Exponent field E of the row."""
+    """Exponent field E of the row in `exact-1`; 0 in `pinned-1`."""
     said: Tensor | Callable[[], Tensor] | None
-    """The logits, or a function that computes them. None if the row or a logit is not finite: the answer ends here."""
+    """The logits, or a function that computes them. None if the row or a logit is not finite, because the answer ends at such a
+    row."""
     chosen: int | None = None
-    """Token of the largest logit (the lowest id among equals), if the path has looked for it."""
+    """Token of the largest logit (the lowest id among equals). None if the path has not looked for it."""
 
     @property
     def logits(self) -> Tensor | None:
-        """float32 [V], or None if the answer ends here. It may cost a product with the whole head."""
+        """Logits of the row, float32 [V]; None if the answer ends at this row. Reading them can cost a product with the whole
+        head."""
         return self.said() if callable(self.said) else self.said
 
     @property
     def best(self) -> int | None:
-        """Token of the largest logit (the lowest id among equals); None if the answer ends here."""
+        """Token of the largest logit (the lowest id among equals); None if the answer ends at this row."""
         if self.chosen is not None or self.logits is None:
             return self.chosen
         return greedy(self.logits[None])[0]
@@ -43,11 +46,11 @@ class PathCache(Protocol):
     """Number of tokens for which each sequence has room."""
 
     def crop(self, length: int) -> None:
-        """Drops the tokens from `length` on. Only for a cache of one sequence."""
+        """Drops the tokens from index `length` on. Call it only for a cache of one sequence."""
         ...
 
     def select(self, sequence: int) -> Self:
-        """The cache of one sequence of the batch. It shares memory with the batch."""
+        """Returns the cache of one sequence of the batch. It shares memory with the batch."""
         ...
 
 
@@ -58,44 +61,47 @@ class Path(Protocol[AnyCache]):
     """A loaded model that turns tokens into head rows."""
 
     name: str
-    """Name recorded with results: the backend of the torch path, or the kernel of the native one."""
+    """Name that is recorded with results. It contains the backend of the torch path, or the kernel of the native path."""
     own_threads: bool
-    """Whether threads of its own do the work. The tensor library then gets one thread: after an operation its idle threads spin
-    for a millisecond on cores that the others need."""
+    """Whether the path computes on its own threads. Then the tensor library gets only one thread: after an operation its idle
+    threads spin for a millisecond on cores that the path's threads need."""
     chunk: int
-    """Suitable number of tokens per forward call. Fewer would read the weights too often; more would only take memory."""
+    """Suitable number of tokens per forward call. With fewer tokens the weights are read too often; more tokens only take
+    memory."""
 
     def cache(self, batch: int, capacity: int) -> AnyCache:
-        """An empty cache with room for `capacity` tokens of each sequence."""
+        """Returns an empty cache with room for `capacity` tokens of each of `batch` sequences."""
         ...
 
     def cache_bytes(self, batch: int, capacity: int) -> int:
-        """Size in bytes of the cache that `cache` would make."""
+        """Returns the size in bytes of the cache that `cache` would make."""
         ...
 
     def memory(self) -> int:
-        """Bytes of the memory in which caches are."""
+        """Returns the size in bytes of the memory in which caches are allocated."""
         ...
 
     def feed(self, cache: AnyCache, token: int, position: int, logits: bool = True) -> HeadRow:
-        """Decode: feeds one more token of one sequence, at the end of its cache. `logits` is as for `teacher_force`."""
+        """Decodes one step: feeds one more token of one sequence at the end of its cache, and returns the head row. `logits` is
+        as for `teacher_force`."""
         ...
 
     def teacher_force(
         self, cache: AnyCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int, logits: bool = True
     ) -> list[list[HeadRow]]:
-        """Prefill: appends each sequence to its cache, and returns its head rows from index `keep[i]` of the appended tokens
+        """Appends each sequence to its cache (prefill), and returns its head rows from index `keep[i]` of the appended tokens
         on.
 
-        The engine calls it in pieces, so that the logits of few positions are in memory at a time; a sequence continues where
-        its cache ends. Sequences of a batch grow in step; one that has ended gets no more tokens, then or later. `chunk` is the
-        most tokens of each sequence in one forward call. Without `logits` a path need not keep them; a row computes its logits
-        again if they are asked for.
+        The engine calls this method in pieces, so that the logits of few positions are in memory at a time; a sequence
+        continues where its cache ends. Sequences of a batch grow in step. A sequence that has ended gets no more tokens, then
+        or later. `chunk` is the most tokens of each sequence in one forward call. If `logits` is false, a path need not keep
+        logits; a row then computes its logits when they are read.
         """
         ...
 
     def vectors(self) -> Digest:
-        """Runs the known answers and the profile's golden vectors on this path; `NotExact` names what differs."""
+        """Runs the known-answer tests and the profile's golden vectors on this path, and returns the digest of these vectors.
+        Raises `NotExact`, which names the difference."""
         ...
 
     def close(self) -> None:

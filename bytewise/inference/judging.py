@@ -21,7 +21,8 @@ from bytewise.protocol.units import Decimal, Digest
 
 @dataclass(frozen=True, slots=True)
 class JudgingContext:
-    """The data of a verifier besides the claimed output. The verifier has one hash of the committed rows, never the rows."""
+    """Data that a verifier compares, besides the claimed output. The verifier knows one hash of the operator's rows, never the
+    rows."""
 
     nonce: Digest
     """Nonce of the request, which blinds the leaves."""
@@ -30,11 +31,13 @@ class JudgingContext:
     truth: tuple[TraceStep, ...]
     """Rows and tokens of the true answer."""
     replayed: tuple[TraceStep, ...]
-    """Rows that this model gives when it is fed the claimed tokens; fewer than claimed if some cannot be fed."""
+    """Rows that this model gives when it is fed the claimed tokens. There are fewer rows than claimed tokens if some tokens
+    cannot be fed."""
 
 
 def first_divergence(truth: Generated, claimed: Output, evidence: JudgingContext, gap: Decimal | None) -> Divergence | None:
-    """The first divergence of a claim from the true answer, or None. `gap` is the gap of the logits at its position."""
+    """Returns the first divergence of a claim from the true answer, or None if they are equal. `gap` is the difference of the
+    two largest logits at the position of that divergence; None if it is unknown."""
     expected, given = truth.output.token_ids, claimed.token_ids
     for position, (ours, theirs) in enumerate(zip(expected, given, strict=False)):
         if ours != theirs:
@@ -77,8 +80,8 @@ Claim = tuple[Request, Output, Digest]
 
 
 class Judge:
-    """Builds the true answer beside one claim, row by row, and keeps what distinguishes them. It holds at most one row of
-    logits."""
+    """Comparison of one claim with the true answer, which this class builds row by row. At most one row of logits is in
+    memory."""
 
     def __init__(self, answer: AnswerBuilder, claimed: Output, out_hash: Digest, vocabulary: int) -> None:
         self.answer = answer
@@ -90,11 +93,13 @@ class Judge:
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """Tokens to feed: the prompt and the claim. The claim's last token is fed only if the true answer goes on after it."""
+        """Tokens to feed in the first pass: the prompt, and the claimed tokens that can be fed, except the last. The last one
+        is fed later, if the true answer goes on after it."""
         return (*self.answer.request.prompt, *self.believable[:-1])
 
     def take(self, rows: Iterable[HeadRow]) -> None:
-        """Takes more rows over the claimed tokens, from the prompt's last position on."""
+        """Takes the next head rows that the model gives for `inputs`, from the prompt's last position on. They also extend the
+        true answer until it differs from the claim or ends."""
         for row in rows:
             position = len(self._replayed)
             if position < len(self.believable):
@@ -103,7 +108,8 @@ class Judge:
                 self.grow(row)
 
     def grow(self, row: HeadRow) -> None:
-        """Takes one more row of the true answer."""
+        """Extends the true answer by one head row. If its token is the first that differs from the claim, keeps the gap between
+        the logits."""
         answer, before = self.answer, len(self.answer.steps)
         answer.add(row)
         agrees = len(answer.steps) > before < len(self.believable) and answer.steps[before].token == self.believable[before]
@@ -113,20 +119,23 @@ class Judge:
         answer.forget()
 
     def verdict(self) -> Verification:
-        """Match or divergence, with the true answer. Call it only when the answer has ended."""
+        """Returns the verification: the true answer, and the first divergence or None. Call it only when the true answer has
+        ended."""
         truth = self.answer.finish()
         evidence = JudgingContext(self.answer.request.nonce, self._out_hash, tuple(self.answer.steps), tuple(self._replayed))
         return Verification(truth, first_divergence(truth, self._claimed, evidence, self._gap), 1)
 
 
 def believable(request: Request, claimed: Output, vocabulary: int) -> tuple[int, ...]:
-    """The claimed tokens that can be fed: at most the limit, and up to the first one outside the vocabulary."""
+    """Returns the claimed tokens that can be fed: at most as many as the request allows, and none from the first token on that
+    is outside the vocabulary."""
     tokens = claimed.token_ids[: request.decode.max_new_tokens]
     return next((tokens[:i] for i, token in enumerate(tokens) if token >= vocabulary), tokens)
 
 
 def top_two_gap(scores: Tensor | None) -> Decimal | None:
-    """Exact difference of the two largest logits; None without a row, or if fewer than two are finite."""
+    """Returns the exact difference of the two largest logits. Returns None if there are no logits, or if fewer than two are
+    finite."""
     two = [] if scores is None else heapq.nlargest(2, scores.tolist())
     if len(two) < 2 or not all(isfinite(score) for score in two):
         return None
@@ -134,7 +143,7 @@ def top_two_gap(scores: Tensor | None) -> Decimal | None:
 
 
 def exact_decimal(value: Fraction) -> Decimal:
-    """Canonical decimal of a non-negative fraction k / 2^n."""
+    """Returns a non-negative fraction k / 2^n as a canonical decimal, without rounding."""
     places = value.denominator.bit_length() - 1
     digits = str(value.numerator * 5**places).zfill(places + 1)
     whole, part = digits[: len(digits) - places], digits[len(digits) - places :].rstrip("0")

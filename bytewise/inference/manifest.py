@@ -17,14 +17,15 @@ WEIGHTS_FILE = "weights.safetensors"
 TOKENIZER_FILE = "tokenizer.json"
 TEMPLATE_FILE = "chat_template.jinja"
 MODEL_ID_FILE = "model_id"
-"""File with the digest of the manifest as text, a checksum against damage. To make sure of a certain model, compare its id with
-the expected one."""
+"""Name of the file with the digest of the manifest as text. The file is a checksum against damage. To be sure of a certain
+model, compare its id with the id that you expect."""
 
 HEADER_PIECE = "header"
-"""Name of the piece of the weights file that is no tensor."""
+"""Name of the only piece of the weights file that is not a tensor: the header."""
 
 MAX_BOUND = 187
-"""E of 2^60. A model whose activations might exceed it is not converted."""
+"""Largest exponent field E of an activation: 187, the field of 2^60. A model whose activations might exceed it is not
+converted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class FilePiece:
     """Consecutive bytes of a file with their own hash, so that a file is hashed in parallel and damage can be located."""
 
     name: str
-    """In the weights file: `header`, or the name of the tensor. In another file: the file's name."""
+    """Name of the piece. In the weights file it is `header` or the tensor's name, in any other file the file's name."""
     size: int
     """Number of bytes."""
     sha256: Digest
@@ -50,7 +51,7 @@ class ArtifactFile:
 
     @property
     def size(self) -> int:
-        """Number of bytes."""
+        """Number of bytes of the file."""
         return sum(piece.size for piece in self.pieces)
 
 
@@ -66,15 +67,15 @@ class Architecture:
     width: int
     """Width of the residual stream."""
     intermediate: int
-    """Width of the gated unit."""
+    """Width inside the gated unit (the feed-forward block)."""
     heads: int
     """Number of query heads."""
     key_value_heads: int
     """Number of key and value heads."""
     head_width: int
-    """Width of one head; even."""
+    """Width of one head, an even number."""
     vocabulary: int
-    """Number of token ids; each id is below it."""
+    """Number of token ids. Every token id is smaller than this number."""
     max_context: int
     """Most tokens of prompt and answer together."""
     attention_bias: bool
@@ -84,24 +85,25 @@ class Architecture:
     mlp_bias: bool
     """Whether the gated unit has a bias."""
     activation: str
-    """`silu` or `gelu_tanh`."""
+    """Activation function of the gated unit: `silu` or `gelu_tanh`."""
     query_key_norm: bool
     """Whether queries and keys are normalised per head before the rotation (Qwen3)."""
     extra_norms: bool
     """Whether the outputs of attention and gated unit are normalised too (Gemma 2)."""
     windows: tuple[int, ...]
-    """Sliding window of each layer in tokens, including its own; 0 sees everything. Empty if no layer has one."""
+    """Sliding window of each layer: how many tokens a token sees, itself included; 0 means all. Empty if no layer has a
+    window."""
     attention_softcap: Decimal
-    """Soft cap of scores, `0` for none: x becomes cap · tanh(x / cap)."""
+    """Soft cap of attention scores: a score x becomes cap · tanh(x / cap). `0` means that scores have no cap."""
     final_softcap: Decimal
-    """Soft cap of logits, `0` for none."""
+    """Soft cap of logits, with the same formula. `0` means that logits have no cap."""
     experts: int
-    """Experts of each layer; 0 for a dense model."""
+    """Number of experts in each layer; 0 for a dense model."""
     experts_per_token: int
-    """Experts that a token is routed to."""
+    """Number of experts to which each token is routed."""
 
     def window(self, layer: int) -> int:
-        """Sliding window of a layer; 0 sees everything."""
+        """Returns the sliding window of a layer in tokens; 0 means that a token sees all earlier tokens."""
         return self.windows[layer] if self.windows else 0
 
 
@@ -112,9 +114,10 @@ class Precision:
     weight_bits: int
     """Bits of all linear layers except the head: 8, or 16 in two int8 limbs."""
     head_bits: int
-    """Bits of the output head, likewise."""
+    """Bits of the output head: 8, or 16 in two int8 limbs."""
     embedding: str
-    """`float32`, `bfloat16` or `float16`: the checkpoint's own type, widened exactly when a row is used."""
+    """Type of the stored embedding: `float32`, `bfloat16` or `float16`, as in the checkpoint. A row is converted to float32
+    without rounding when it is used."""
 
     def __post_init__(self) -> None:
         if {self.weight_bits, self.head_bits} - {8, 16}:
@@ -125,8 +128,8 @@ class Precision:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """Sampling parameters that the model's makers recommend. They are advice for the author of a request: a request without them
-    is not filled up."""
+    """Sampling parameters that the model's makers recommend. They are advice for the author of a request. The engine does not
+    add them to a request."""
 
     temperature: Decimal
     """Recommended temperature; 0 is greedy."""
@@ -135,31 +138,32 @@ class Generation:
     top_k: int
     """Recommended top_k; 0 keeps all tokens."""
     max_new_tokens: int | None
-    """Recommended longest answer, if they name one."""
+    """Recommended longest answer in tokens; None if the makers recommend none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScaledPair:
-    """Producer and consumers of channels that were scaled against each other."""
+    """A producer of channels and its consumers, which were scaled against each other at conversion."""
 
     name: str
-    """`producer > consumer`, as tensors of the artifact."""
+    """`producer > consumer`, with names of tensors in the artifact. Several consumers are separated by commas."""
     quarters: int
-    """Strength of the equalisation: alpha = quarters / 4. 0 left the pair unchanged."""
+    """Strength of the equalisation: alpha = quarters / 4. With 0 the pair is unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Equalisation:
-    """Channel scaling at conversion: exact powers of two that cancel, so they only affect the rounding of weights."""
+    """Channel scaling at conversion. Its factors are exact powers of two that cancel, so they only affect the rounding of
+    weights."""
 
     calibration: Digest
-    """labelled(CALIBRATION, token ids) of the tokens on which the error was measured."""
+    """Digest, under the label CALIBRATION, of the ids of the tokens on which the error was measured."""
     tokens: int
-    """Number of those tokens."""
+    """Number of tokens on which the error was measured."""
     pairs: tuple[ScaledPair, ...]
-    """In the order of computation."""
+    """Scaled pairs, in the order of computation."""
     skipped: tuple[str, ...]
-    """Pairs that the architecture does not allow, or that were not measured, in the same form."""
+    """Names of pairs that the architecture does not allow or that were not measured, as `producer > consumer`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,19 +171,19 @@ class ModelDescription:
     """Parts of a manifest that all profiles share: shape, files, tokenizer, template, defaults."""
 
     format: int
-    """Always 2."""
+    """Version of the layout of the artifact folder; always 2."""
     profile: str
     """Arithmetic profile for which the artifact is made."""
     architecture: Architecture
-    """Shape."""
+    """Shape of the decoder."""
     files: tuple[ArtifactFile, ...]
-    """Ascending by name."""
+    """Files of the artifact, ascending by name."""
     tokenizer_digest: Digest
-    """labelled(TOKENIZER, tokenizer file)."""
+    """Digest of the tokenizer file, under the label TOKENIZER."""
     template_digest: Digest
-    """labelled(TEMPLATE, chat template)."""
+    """Digest of the chat template, under the label TEMPLATE."""
     begin_token: int | None
-    """Token that a chat template may name `bos_token`."""
+    """Token that a chat template may name `bos_token`; None if the model has no such token."""
     stop_tokens: tuple[int, ...]
     """Tokens that end an answer, ascending."""
     generation: Generation
@@ -208,14 +212,14 @@ class ModelDescription:
 
 @dataclass(frozen=True, slots=True)
 class Manifest(ModelDescription):
-    """Manifest of a whole `exact-1` model, with the scales of its integers."""
+    """Manifest of an `exact-1` artifact: the common parts, and how its integers were made."""
 
     precision: Precision
     """Storage format of the weights."""
     equalisation: Equalisation | None
-    """None if conversion left channels unchanged."""
+    """Channel scaling at conversion; None if conversion left channels unchanged."""
     bound: int
-    """Largest E of any activation, proven at conversion by interval arithmetic."""
+    """Largest exponent field E that an activation can have, proven at conversion by interval arithmetic."""
 
     def __post_init__(self) -> None:
         # Do not call super() without arguments: `slots` makes a new class, which is not the one written here.

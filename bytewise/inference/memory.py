@@ -9,18 +9,20 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 def of_machine() -> int:
-    """Largest number of bytes that this process can have: the machine's memory, or less under a control group."""
+    """Returns the largest number of bytes that this process can have: the machine's memory, or the smallest limit of its
+    control groups."""
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([physical, *_bounds(MEMBERSHIP, CGROUPS)])
 
 
 def allowance(total: int, weights: int) -> int:
-    """Bytes that caches may take unless a setting says otherwise: half of what the weights leave."""
+    """Returns the number of bytes that caches may take if no setting says otherwise: half of the memory that the weights
+    leave."""
     return max(total - weights, 0) // 2
 
 
 def _bounds(membership: Path, root: Path) -> Iterator[int]:
-    """Memory limits of every control group around this process, version 1 or 2."""
+    """Yields the memory limit of every control group (version 1 or 2) that contains this process."""
     for line in _text(membership).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):

@@ -30,14 +30,15 @@ Activation = Callable[[Tensor], Tensor]
 
 
 class ExactRouter(nn.Module):
-    """Chooses experts by (logit, lowest index)."""
+    """Router of a mixture of experts. It chooses the experts with the largest logits; the lower index wins among equal logits."""
 
     def __init__(self, product: SharedProduct, chosen: int) -> None:
         super().__init__()
         self._product, self._count = product, chosen
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits [M, E], weights [M, E] (0 where not chosen) and choice, bool [M, E], of rows [M, D]."""
+        """Returns three tensors for rows [M, D]: the logits [M, E], the weights [M, E], which are 0 for experts that were not
+        chosen, and the choice, bool [M, E]."""
         logits = self._product.of_rows(quantise(x, ACTIVATION_BITS))
         chosen = _rank(logits) < self._count
         shifted = logits - logits.amax(-1, keepdim=True)
@@ -47,7 +48,7 @@ class ExactRouter(nn.Module):
 
 
 def _rank(logits: Tensor) -> Tensor:
-    """For each logit of a row, how many come before it: larger ones, and equal ones with a lower index."""
+    """Returns for each logit how many logits of its row come before it: larger logits, and equal logits with a lower index."""
     index = torch.arange(logits.shape[-1])
     own, other = logits[..., :, None], logits[..., None, :]
     before = (other > own) | ((other == own) & (index[:, None] > index[None, :]))
@@ -55,15 +56,16 @@ def _rank(logits: Tensor) -> Tensor:
 
 
 class ExactExperts(nn.Module):
-    """The experts of one layer."""
+    """Experts of one layer of a mixture-of-experts model."""
 
     def __init__(self, experts: list[tuple[SharedProduct, SharedProduct]], activation: Activation) -> None:
-        """Each expert is a pair: the product of its gate and up projections, and that of its down projection."""
+        """Takes one pair for each expert: the product of its gate and up projections, and the product of its down projection."""
         super().__init__()
         self._experts, self._activation = experts, activation
 
     def forward(self, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
-        """Σ weight · expert(x) over the chosen experts of each row, in ascending index, starting from 0."""
+        """Returns Σ weight · expert(x) over the chosen experts of each row. The sum starts from 0, and experts are added by
+        ascending index."""
         rows, result = quantise(x, ACTIVATION_BITS), torch.zeros_like(x)
         for expert, column in enumerate(chosen.t().tolist()):
             picked = [row for row, hit in enumerate(column) if hit]
@@ -82,7 +84,8 @@ class ExactExperts(nn.Module):
 
 
 def build(artifact: Artifact, backend: Backend, device: str = "cpu") -> tuple[Any, Head]:
-    """The patched model and the output head on a device. `ArtifactMismatch` if a tensor is missing or has a wrong shape."""
+    """Returns the model with exact modules, and its output head, both on the device. Raises `ArtifactMismatch` if a tensor is
+    missing or has a wrong shape."""
     # Import this together with the library, to which it belongs.
     from huggingface_hub.errors import StrictDataclassError
 
@@ -105,7 +108,8 @@ def build(artifact: Artifact, backend: Backend, device: str = "cpu") -> tuple[An
 
 
 def decoder_layer(shape: Architecture, index: int, tensors: Tensors, backend: Backend) -> Any:
-    """One patched decoder layer alone. Its place in a cache is the first."""
+    """Returns one decoder layer with exact modules, without the rest of the model. The layer uses the first layer's place in a
+    cache."""
     layer = _graph(dataclasses.replace(shape, layers=1, windows=())).layers[0]
     _Layer(shape, index, tensors, backend).patch(layer)
     return layer.eval()
@@ -113,8 +117,8 @@ def decoder_layer(shape: Architecture, index: int, tensors: Tensors, backend: Ba
 
 @functools.cache
 def library() -> Any:
-    """transformers, with our attention registered. It is imported late because the import takes seconds, which the native path
-    does not need."""
+    """Returns the package transformers, in which our attention is registered. The package is imported late, because the import
+    takes seconds and the native path does not need it."""
     import transformers
     from transformers.modeling_utils import AttentionInterface
 
@@ -123,7 +127,7 @@ def library() -> Any:
 
 
 def _graph(shape: Architecture) -> Any:
-    """The family's model without weights. Configuration members that a family does not know have no effect."""
+    """Returns the family's model without weights. Configuration members that a family does not know have no effect."""
     config = library().AutoConfig.for_model(
         shape.family, vocab_size=shape.vocabulary, hidden_size=shape.width, intermediate_size=shape.intermediate,
         num_hidden_layers=shape.layers, num_attention_heads=shape.heads, num_key_value_heads=shape.key_value_heads,
@@ -140,7 +144,7 @@ def _cap(value: Decimal) -> Tensor | None:
 
 
 class _Layer:
-    """Replaces the modules of one decoder layer."""
+    """Replacement of the modules of one decoder layer."""
 
     def __init__(self, shape: Architecture, index: int, tensors: Tensors, backend: Backend) -> None:
         self._shape, self._tensors, self._backend = shape, tensors, backend
@@ -149,7 +153,7 @@ class _Layer:
         self._rule = AttentionRule(backend, tensors["attention_scale"], shape.window(index), cap)
 
     def patch(self, layer: Any) -> None:
-        """Puts exact modules into transformers' layer."""
+        """Puts exact modules into a decoder layer of transformers."""
         shape, attention, unit = self._shape, layer.self_attn, layer.mlp
         attention.rule = self._rule
         self._linears(attention, ["q_proj", "k_proj", "v_proj"])

@@ -1,4 +1,4 @@
-"""Opens the engine of an artifact by the profile that its manifest names."""
+"""Opens the engine of an artifact for the profile that its manifest names."""
 
 import functools
 from collections.abc import Callable
@@ -24,7 +24,8 @@ AnyEngine = ExactEngine | PinnedEngine
 
 
 def profile_of(path: Path) -> str:
-    """Profile of an artifact folder, read from its manifest only; empty if there is no readable manifest."""
+    """Returns the profile that the manifest of an artifact folder names. Returns an empty string if there is no readable
+    manifest."""
     try:
         value = parse((path / MANIFEST_FILE).read_bytes())
     except (OSError, Fault):
@@ -33,7 +34,7 @@ def profile_of(path: Path) -> str:
 
 
 def model_id_of(path: Path) -> Digest:
-    """Model id that an artifact of any profile claims, read from its manifest only."""
+    """Returns the model id that an artifact of any profile claims. Only the manifest is read, so the files are not checked."""
     return checkpoint.read_manifest(path).model_id if profile_of(path) == PROFILE_PINNED_1 else artifacts.model_id_of(path)
 
 
@@ -41,12 +42,13 @@ def open_engine(
     path: Path, environment: Environment | None, *, threads: int = 1, backend: str = "", device: str = "cpu",
     progress: Progress | None = None, cache_bytes: int = 0, room: int = 0,
 ) -> AnyEngine:  # fmt: skip
-    """The engine of an artifact, on `cpu` or `cuda`. `pinned-1` needs the required environment; `exact-1` runs in any.
+    """Returns the engine of an artifact on `cpu` or `cuda`. For `pinned-1` the caller must pass an environment; `exact-1` runs
+    in any.
 
-    `cache_bytes` bounds the memory of the caches of one job, 0 for half of what the weights leave; with `room` a job of so many
-    tokens must fit (both only for `exact-1`, because the library makes the caches of the other profile). `ArtifactMismatch`,
-    `CannotExecute` (memory, or a foreign environment), or `ConfigurationError` for an unknown device and for an argument of the
-    other profile.
+    `cache_bytes` bounds the memory of one job's caches; 0 means half of what the weights leave. If `room` is positive, a job of
+    so many tokens must fit. Both count only for `exact-1`, because the library makes the caches of `pinned-1`. Raises
+    `ArtifactMismatch`; `CannotExecute` for too little memory or another environment; `ConfigurationError` for an unknown
+    device, or if `pinned-1` has no environment.
     """
     engine = verify_artifact(
         path, environment, threads=threads, backend=backend, device=device, progress=progress, cache_bytes=cache_bytes
@@ -57,27 +59,29 @@ def open_engine(
 
 
 def torch_instead(path: Path, device: str) -> str | None:
-    """Message to log if torch runs an `exact-1` artifact on the processor because the C engine is missing; else None."""
+    """Returns the message to log if torch runs an `exact-1` artifact on the processor because the C engine is missing. Returns
+    None otherwise."""
     return None if device != "cpu" or profile_of(path) == PROFILE_PINNED_1 else unavailable_reason()
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A fully verified artifact in memory, from which engines are made in this process and in forks of it."""
+    """Fully verified artifact in memory. Engines can be made from it in this process and in its forks."""
 
     model_id: Digest
     """Digest of the artifact."""
     open: Callable[[], AnyEngine]
-    """Makes an engine; errors as for `open_engine`. It starts threads, which a fork would not have."""
+    """Function that makes an engine and raises the errors of `open_engine`. The engine starts threads, and a fork does not copy
+    threads. So call this function after a fork."""
     has_library: bool
-    """Whether its engines compute with transformers, which they import late."""
+    """Whether engines of this artifact compute with transformers, which they import late."""
 
 
 def verify_artifact(
     path: Path, environment: Environment | None, *, threads: int = 1, backend: str = "", device: str = "cpu",
     progress: Progress | None = None, cache_bytes: int = 0,
 ) -> Loaded:  # fmt: skip
-    """First half of `open_engine`: the verified artifact. Arguments and errors as there."""
+    """Verifies an artifact for `open_engine`, but makes no engine. Arguments and errors are those of `open_engine`."""
     if device not in DEVICES:
         raise ConfigurationError("device", f"is {device[:40]}: there are {', '.join(DEVICES)}")
     if profile_of(path) != PROFILE_PINNED_1:

@@ -1,4 +1,5 @@
-"""Computes the vectors of a model on this machine's engine, for its proposer and for its certifiers."""
+"""Computes the vectors of a model on this machine's engine. The account that proposes a model publishes the vectors' digest,
+and verifiers that compute the same answers certify it."""
 
 from collections.abc import Callable
 
@@ -9,13 +10,14 @@ from bytewise.protocol.records.model_vectors import KINDS, VectorAnswer, Vectors
 from bytewise.protocol.units import ZERO_DIGEST
 
 ReportProgress = Callable[[str, int, int], None]
-"""Called with the name of the next question, how many are done, and how many there are."""
+"""Function that is called with the name of the next question, the number of answered questions and the number of all
+questions."""
 
 
 def vectors_of(engine: AnyEngine, tell: ReportProgress | None = None) -> Vectors:
-    """The engine's answers to the questions of its model, after the profile's own vectors. Each is also checked as a claim.
+    """Runs the profile's own vectors, then lets the engine answer the questions of its model, and returns all results.
 
-    `NotExact` or `CannotExecute` if this machine cannot compute them.
+    Each answer is also checked as a claim. Raises `NotExact` or `CannotExecute` if this machine cannot compute the vectors.
     """
     environment = engine.environment.digest if isinstance(engine, PinnedEngine) else ZERO_DIGEST
     model_id, shape = engine.artifact.model_id, engine.artifact.manifest.architecture

@@ -1,4 +1,5 @@
-"""The only forward loop: tokens in, head rows and logits out, for one sequence or a ragged batch, in chunks of any size."""
+"""The only forward loop of the torch path. It turns tokens into head rows, for one sequence or a ragged batch, in chunks of any
+size."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,11 +19,11 @@ from bytewise.protocol.errors.actors import NotExact
 from bytewise.protocol.units import Digest
 
 CHUNK = 256
-"""Tokens of one forward call, which bounds the memory of the scores. No byte depends on it."""
+"""Most tokens of one forward call. This limit bounds the memory of the attention scores. No byte depends on it."""
 
 
 class Runner:
-    """The model of one artifact on one backend."""
+    """Torch path: the model of one artifact on one backend."""
 
     chunk = CHUNK
 
@@ -38,31 +39,31 @@ class Runner:
                 layer.register_forward_hook(_bounded(index, artifact.manifest.bound))
 
     def cache(self, batch: int, capacity: int) -> TokenCache:
-        """An empty cache with room for `capacity` tokens of each sequence."""
+        """Returns an empty cache with room for `capacity` tokens of each of `batch` sequences."""
         shape = self.shape
         attending = self.backend.cache(shape, batch, capacity) if isinstance(self.backend, FusedBackend) else None
         return attending or ExactCache(shape.layers, batch, shape.key_value_heads, shape.head_width, capacity)
 
     def cache_bytes(self, batch: int, capacity: int) -> int:
-        """Size in bytes of the cache that `cache` would make."""
+        """Returns the size in bytes of the cache that `cache` would make."""
         shape = self.shape
         attending = self.backend.cache_bytes(shape, batch, capacity) if isinstance(self.backend, FusedBackend) else None
         return attending or ExactCache.bytes_of(shape.layers, batch, shape.key_value_heads, shape.head_width, capacity)
 
     def memory(self) -> int:
-        """Bytes of the memory in which caches are."""
+        """Returns the size in bytes of the memory in which caches are allocated."""
         return memory.of_machine()
 
     def feed(self, cache: TokenCache, token: int, position: int, logits: bool = True) -> HeadRow:
-        """Decode: feeds one more token of one sequence. Its logits are always kept."""
+        """Decodes one step: feeds one more token of one sequence, and returns the head row. The row always keeps its logits."""
         hidden = self._forward(cache, torch.tensor([[token]]), torch.tensor([[position]]))
         return self.head(hidden[0])[0]
 
     def teacher_force(
         self, cache: TokenCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK, logits: bool = True
     ) -> list[list[HeadRow]]:
-        """Prefill: appends to the cache and returns the head rows of each sequence from its index `keep[i]` on. Pads on the
-        right."""
+        """Appends the sequences to the cache (prefill), and returns the head rows of each from its index `keep[i]` on. Shorter
+        sequences are padded on the right."""
         longest, first = max(len(sequence) for sequence in sequences), cache.length
         tokens = torch.zeros((len(sequences), longest), dtype=torch.int64)
         # Padding comes after every real token of its sequence, so no token sees it.
@@ -80,18 +81,19 @@ class Runner:
         return rows
 
     def head(self, hidden: Tensor) -> list[HeadRow]:
-        """Quantises final-norm outputs [M, D] and multiplies them with the head."""
+        """Quantises outputs [M, D] of the final norm, multiplies them with the output head, and returns the head rows."""
         rows = quantise(hidden, ACTIVATION_BITS)
         return head_rows(rows, self._head.of_rows(rows))
 
     def vectors(self) -> Digest:
-        """Runs the known answers and the profile's golden vectors on this backend; `NotExact` names what differs."""
+        """Runs the known-answer tests and the profile's golden vectors on this backend, and returns the digest of these
+        vectors. Raises `NotExact`, which names the difference."""
         found = self_test.verify_profile(self.backend)
         known_models.verify(lambda known: Runner(known, self.backend), lambda _: True)
         return found
 
     def close(self) -> None:
-        """Does nothing: it holds only memory."""
+        """Does nothing, because this path holds only memory."""
 
     def _forward(self, cache: TokenCache, tokens: Tensor, positions: Tensor) -> Tensor:
         # No mask is needed: a slot is a position, and attention knows for each layer what its last slots see.
@@ -103,7 +105,8 @@ class Runner:
 
 
 def head_rows(rows: Rows, logits: Tensor) -> list[HeadRow]:
-    """Head rows from the input [M, D] and output [M, V] of the output head, on any device. Sampling runs on the processor."""
+    """Returns head rows for the input [M, D] and output [M, V] of the output head, on any device. Logits are copied to the
+    processor, because sampling runs there."""
     said = logits.cpu()
     finite = torch.isfinite(said).all(-1).tolist()
     exponents = rows.exponent.squeeze(-1).tolist()

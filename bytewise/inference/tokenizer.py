@@ -1,4 +1,5 @@
-"""Text to tokens and back, only at the edge: receipts carry token ids (design section 4).
+"""Conversion of text to tokens and back. Only the edge of the network needs it, because receipts carry token ids (design
+section 4).
 
 The chat template runs in Jinja's immutable sandbox. Text that names a control token is refused, so no message can take another
 role.
@@ -45,7 +46,7 @@ class Tokenizer:
         self._control = tuple(token.content for token in added if token.special)
 
     def render(self, messages: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-        """Prompt tokens of a chat. `BadRequest` for a malformed message, or one that names a control token."""
+        """Returns the prompt tokens of a chat. Raises `BadRequest` if a message is malformed or names a control token."""
         if not messages:
             raise BadRequest("messages", "is empty")
         checked = [self._message(i, message) for i, message in enumerate(messages)]
@@ -56,23 +57,25 @@ class Tokenizer:
         return self.encode(text)
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Tokens of rendered text. Control tokens are recognised."""
+        """Returns the tokens of rendered text. Names of control tokens in the text become control tokens."""
         return tuple(self._tokens.encode(text, add_special_tokens=False).ids)
 
     def text(self, token_ids: Sequence[int], stop_strings: Sequence[str] = ()) -> str:
-        """Text of an answer up to its first stop string, without control tokens; bytes that are no UTF-8 are replaced."""
+        """Returns the text of an answer up to its first stop string, without control tokens. Bytes that are not UTF-8 are
+        replaced."""
         return self._lexicon.text(before_stop(self.written(token_ids), stop_strings))
 
     def text_with_control(self, token_ids: Sequence[int]) -> str:
-        """Text of a prompt with the names of control tokens, which separate its roles. Unknown ids give no text."""
+        """Returns the text of a prompt with the names of control tokens, which separate its roles. Unknown ids give no text."""
         return str(self._tokens.decode(list(token_ids), skip_special_tokens=False))
 
     def written(self, token_ids: Sequence[int]) -> bytes:
-        """Bytes of these tokens."""
+        """Returns the bytes that these tokens stand for. Control tokens and unknown ids have no bytes."""
         return self._lexicon.write(token_ids)
 
     def refusal(self, schema: str) -> str:
-        """Why no answer of this model can satisfy a JSON schema; empty if one can begin."""
+        """Returns the reason why no answer of this model can satisfy a JSON schema. Returns an empty string if an answer can
+        begin."""
         return self._schemas.refusal(schema)
 
     def _message(self, index: int, message: Mapping[str, Any]) -> dict[str, str]:

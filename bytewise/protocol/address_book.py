@@ -1,4 +1,4 @@
-"""The address book of a network (`network.json`): where each contract is, and which code it must have."""
+"""The address book of a network (`network.json`): the address of each contract, and the code that it must have."""
 
 import enum
 from dataclasses import dataclass, field
@@ -12,66 +12,66 @@ from bytewise.protocol.units import U64, U256, Address, Digest
 
 
 class StakeSource(enum.StrEnum):
-    """The holder of a network's stake. It never changes."""
+    """The contract system that keeps a network's stake. It never changes."""
 
     NATIVE = "native"
     """The contract `StakeVault` of the network itself."""
     EIGENLAYER = "eigenlayer"
-    """EigenLayer: the contract at `stake_vault` is `EigenLayerStake` (ADR-030)."""
+    """EigenLayer. The address `stake_vault` is then that of the contract `EigenLayerStake` (ADR-030)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Address of each contract (design section 13)."""
+    """Addresses of the network's contracts (design section 13)."""
 
     charter: Address
-    """`Charter`, which assigned the roles at deployment and has no power since."""
+    """Address of `Charter`, which assigned the roles at deployment and has had no power since then."""
     access_manager: Address
-    """OpenZeppelin's `AccessManager`, which says who may call what."""
+    """Address of OpenZeppelin's `AccessManager`, which decides which account may call which function."""
     governance_token: Address
-    """Token whose holders vote."""
+    """Address of the token whose holders vote."""
     bytewise_governor: Address
-    """Governor, which passes accepted proposals to the short timelock."""
+    """Address of the governor, which passes accepted proposals to the short timelock."""
     short_timelock: Address
-    """OpenZeppelin's `TimelockController` for parameters and prices; proposer of the long one."""
+    """Address of OpenZeppelin's `TimelockController` for parameters and prices. It also proposes to the long timelock."""
     long_timelock: Address
-    """`TimelockController` for all calls that move stake; administrator of all roles."""
+    """Address of OpenZeppelin's `TimelockController` for all calls that move stake. It administers all roles."""
     params: Address
-    """`Params`."""
+    """Address of `Params`, which stores all versions of the parameters."""
     guardian: Address
-    """`Guardian`, which keeps the protocol clock."""
+    """Address of `Guardian`, which keeps the protocol clock."""
     ledger: Address
-    """`Ledger`."""
+    """Address of `Ledger`, which keeps and pays the money of the network."""
     stake_vault: Address
-    """`StakeVault`, or `EigenLayerStake` in its place."""
+    """Address of `StakeVault`, or of `EigenLayerStake` if the stake is at EigenLayer."""
     registry: Address
-    """`Registry`."""
+    """Address of `Registry`, which lists operators, verifiers, environments, models and the appraisal policy."""
     randao_source: Address
-    """`RandaoSource`."""
+    """Address of `RandaoSource`, which proves the random values from which committees are drawn."""
     bls_keys: Address
-    """`BlsKeys`."""
+    """Address of `BlsKeys`, which registers the keys of verdict certificates."""
     key_epochs: Address
-    """`KeyEpochs`."""
+    """Address of `KeyEpochs`, which lists the key epochs and their shards."""
     fee_market: Address
-    """`FeeMarket`."""
+    """Address of `FeeMarket`, which sets the price of anchoring."""
     receipt_anchor: Address
-    """`ReceiptAnchor`."""
+    """Address of `ReceiptAnchor`, which anchors batches of receipts."""
     demands: Address
-    """`Demands`."""
+    """Address of `Demands`, which handles availability demands."""
     settlement: Address
-    """`Settlement`."""
+    """Address of `Settlement`, which distributes the money of a dispute."""
     rounds: Address
-    """`Rounds`: seats and votes of the court."""
+    """Address of `Rounds`, which records seats, votes and certificates of disputes."""
     breaker: Address
-    """`Breaker` of the court."""
+    """Address of `Breaker`, which holds the convictions of an environment that looks faulty."""
     disputes: Address
-    """`Disputes`."""
+    """Address of `Disputes`, which runs disputes from their opening to their end."""
     keeper: Address
-    """`Keeper`, which makes several calls in one transaction."""
+    """Address of `Keeper`, which makes several calls in one transaction."""
     audits: Address
-    """`Audits`."""
+    """Address of `Audits`, which records and pays the results of light audits."""
     lens: Address
-    """`Lens`."""
+    """Address of `Lens`, which joins reads of several contracts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,9 @@ class PoolTree:
     """A pool of verifiers, from which the court draws committees, and its stake tree."""
 
     digest: Digest
-    """Name of the pool."""
+    """Digest that names the pool."""
     tree: Address
-    """Address of its `StakeTree`."""
+    """Address of the pool's `StakeTree`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,57 +91,63 @@ class CodeHash:
     contract: Address
     """Address of the contract."""
     digest: Digest
-    """keccak256 of the code."""
+    """keccak256 of the contract's code."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareHolder:
-    """A shard that has or had a share of a key, and where its release log is."""
+    """A shard that has or once had a share of a key, and the place of its release log."""
 
     address: Address
-    """Account that signs its release records."""
+    """Account that signs the shard's release records."""
     url: str
-    """HTTPS base address of its log; empty if no address book has had it."""
+    """HTTPS base address of the shard's log; empty if no address book has listed it."""
     certificate: str
-    """Pinned TLS certificate, PEM; empty if no address book has had it."""
+    """Pinned TLS certificate of the shard, PEM; empty if no address book has listed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DealtShares:
-    """The shares of one dealing of a key. They open envelopes together, and not together with shares of another version."""
+    """All shares of one key that were dealt in one ceremony.
+
+    These shares open envelopes together. They do not work together with shares of another version.
+    """
 
     epoch: U64
-    """Key epoch."""
+    """Number of the key epoch."""
     version: int
-    """How often the key had been dealt again by then."""
+    """Number of times that the key had been dealt again by then, including this dealing; 0 for the first dealing."""
     since: U64
-    """Unix seconds of the block from which on these shares count."""
+    """Unix second of the block from which these shares are the valid ones."""
     threshold: int
-    """How many shares open an envelope."""
+    """Number of shares that open an envelope."""
     holders: tuple[ShareHolder, ...]
-    """Holders by index, from 1."""
+    """Shards that have the shares, in order of their indices from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """One deployment. The chain pins keys and shard accounts; endpoints and certificates are only in this book."""
+    """The address book of one deployment.
+
+    Shard accounts and keys are also on the chain; endpoints and certificates are only here.
+    """
 
     chain_id: U256
     """EIP-155 chain id."""
     deploy_block: U64
-    """First block that can hold an event of the network."""
+    """First block that can contain an event of the network."""
     addresses: Addresses
     """Addresses of the contracts."""
     pools: tuple[PoolTree, ...]
     """Pools of verifiers."""
     code: tuple[CodeHash, ...]
-    """Code hashes of all contracts and trees."""
+    """Code hashes of all contracts and stake trees."""
     epochs: tuple[EpochDocument, ...]
-    """Key epochs with their shards' endpoints."""
+    """Key epochs, with the endpoints of their shards."""
     dealt: tuple[DealtShares, ...] | None = field(default=None, metadata=LATER)
-    """All versions of the shares of each epoch whose key was dealt again, in order; None in older books."""
+    """All versions of the shares of each epoch that was refreshed or reshared, in order. None in older address books."""
     stake: StakeSource | None = field(default=None, metadata=LATER)
-    """Holder of the stake; None in older books."""
+    """Contract system that keeps the stake. None in older address books."""
 
     @property
     def anchor_domain(self) -> Domain:
@@ -150,36 +156,36 @@ class Network:
 
     @property
     def demands_domain(self) -> Domain:
-        """Domain of subjects of demands. Nothing is signed under it."""
+        """EIP-712 domain under which the subjects of availability demands are hashed. Nothing is signed under it."""
         return Domain(self.chain_id, self.addresses.demands)
 
     @property
     def disputes_domain(self) -> Domain:
-        """EIP-712 domain of votes, commits, findings and audit results."""
+        """EIP-712 domain of votes, commitments, findings and audit results."""
         return Domain(self.chain_id, self.addresses.disputes)
 
     @property
     def epochs_domain(self) -> Domain:
-        """EIP-712 domain of tickets and releases."""
+        """EIP-712 domain of tickets and release records."""
         return Domain(self.chain_id, self.addresses.key_epochs)
 
     @property
     def keys_domain(self) -> Domain:
-        """EIP-712 domain of proofs of possession."""
+        """EIP-712 domain of proofs of possession of BLS keys."""
         return Domain(self.chain_id, self.addresses.bls_keys)
 
     @property
     def contracts(self) -> Contracts:
-        """The addresses that an enclave needs."""
+        """The contract addresses that an enclave needs."""
         where = self.addresses
         return Contracts(
             chain_id=self.chain_id, anchor=where.receipt_anchor, disputes=where.disputes, key_epochs=where.key_epochs
         )
 
     def epoch(self, number: int) -> EpochRecord:
-        """The listed record of a key epoch. `TryAgain` if the book does not list it.
+        """Returns the record of a key epoch. Raises `TryAgain` if this address book does not list the epoch.
 
-        Governance opens epochs while actors run, so an actor with an older book waits for a newer one.
+        Governance opens epochs while actors run, so an actor with an older address book waits for a newer one.
         """
         for document in self.epochs:
             if document.record.epoch == number:
@@ -187,12 +193,12 @@ class Network:
         raise TryAgain("network.json", f"key epoch {number} is not listed")
 
     def holders(self, number: int) -> dict[Address, ShareHolder]:
-        """All known present and former holders of shares of a key epoch, by account."""
+        """Returns all known present and former holders of shares of a key epoch, by account."""
         former = (each for dealt in self.dealt or () if dealt.epoch == number for each in dealt.holders if each.url)
         listed = (shard for document in self.epochs if document.record.epoch == number for shard in document.record.shards)
         return {each.address: each for each in (*former, *map(share_holder, listed))}
 
 
 def share_holder(shard: ShardRecord) -> ShareHolder:
-    """The entry of an epoch document's shard as the holder of a share."""
+    """Returns the share holder that corresponds to a shard of an epoch document."""
     return ShareHolder(shard.address, shard.url, shard.certificate)

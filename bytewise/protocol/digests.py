@@ -105,7 +105,7 @@ class Label(enum.Enum):
 
 
 def sha256(data: bytes) -> Digest:
-    """Plain SHA-256, only for foreign formats and artifact files."""
+    """Returns the plain SHA-256. It is only for formats that others defined, and for artifact files."""
     return Digest(hashlib.sha256(data).digest())
 
 
@@ -116,16 +116,16 @@ class RunningSha256:
         self._state = hashlib.sha256()
 
     def update(self, data: bytes | memoryview) -> None:
-        """Appends data. Other threads run meanwhile."""
+        """Appends data. Other threads can run during the call."""
         self._state.update(data)
 
     def digest(self) -> Digest:
-        """The digest of all data so far."""
+        """Returns the digest of all data so far."""
         return Digest(self._state.digest())
 
 
 def labelled(label: Label, *parts: bytes | int) -> Digest:
-    """SHA-256 over the label and the length-prefixed parts."""
+    """Returns the SHA-256 of the label and the parts, each after its length."""
     state = hashlib.sha256()
     for part in (label.value.encode(), *parts):
         raw = part.to_bytes(8, "big") if isinstance(part, int) else part
@@ -134,7 +134,7 @@ def labelled(label: Label, *parts: bytes | int) -> Digest:
 
 
 def keyed(label: Label, key: bytes, *parts: bytes | int) -> Digest:
-    """HMAC-SHA256 under a secret key (RFC 2104) of the label and the length-prefixed parts, written as in `labelled`."""
+    """Returns the HMAC-SHA256 (RFC 2104) of the label and the parts under a secret key. They are written as in `labelled`."""
     message = bytearray()
     for part in (label.value.encode(), *parts):
         raw = part.to_bytes(8, "big") if isinstance(part, int) else part
@@ -143,30 +143,30 @@ def keyed(label: Label, key: bytes, *parts: bytes | int) -> Digest:
 
 
 def derive(label: Label, secret: bytes, length: int = 32) -> bytes:
-    """HKDF-SHA256 (RFC 5869) of a secret, without salt, with the label as info."""
+    """Derives `length` bytes from a secret by HKDF-SHA256 (RFC 5869), without salt and with the label as info."""
     return HKDF(algorithm=hashes.SHA256(), length=length, salt=None, info=label.value.encode()).derive(secret)
 
 
 def out_hash(tokens_hash: Digest, trace_root: Digest) -> Digest:
-    """keccak256(abi.encode(tokensHash, traceRoot)) of an answer. It covers tokens and computation (design section 4)."""
+    """Returns keccak256(abi.encode(tokensHash, traceRoot)) of an answer. It covers tokens and computation (design section 4)."""
     return keccak256_abi(("bytes32", "bytes32"), (tokens_hash, trace_root))
 
 
 def is_equal(tokens_hash: Digest, claimed_out_hash: Digest, found_tokens_hash: Digest, found_trace_root: Digest) -> bool:
-    """Whether a re-execution equals the receipt, both in `tokens_hash` and in `out_hash`, which the operator signs as two
-    fields.
+    """Returns whether a re-execution equals the receipt, both in `tokens_hash` and in `out_hash`.
 
-    The first two arguments are the receipt's, the other two were found. The true `out_hash` beside altered tokens is not equal
-    (design section 9). `compare.differing_fields` says which of the two differs.
+    The first two arguments are fields of the receipt, which the operator signed; the other two were recomputed. A receipt that
+    combines altered tokens with the true `out_hash` is not equal (design section 9). `compare.differing_fields` says which field
+    differs.
     """
     return found_tokens_hash == tokens_hash and out_hash(found_tokens_hash, found_trace_root) == claimed_out_hash
 
 
 def keccak256_abi(kinds: tuple[str, ...], values: tuple[object, ...]) -> Digest:
-    """keccak256 of Solidity's `abi.encode`."""
+    """Returns the keccak256 of Solidity's `abi.encode` of the values. `kinds` are their Solidity types."""
     return Digest(keccak(abi_encode(kinds, values)))
 
 
 def keccak256(data: bytes) -> Digest:
-    """keccak256 of data that contracts check."""
+    """Returns the keccak256 of data that contracts also hash."""
     return Digest(keccak(data))

@@ -25,15 +25,16 @@ _LATER: dict[type, frozenset[str]] = {}
 _TEXTS = {*WIDTHS, Digest, Blob, Address, Decimal, str}
 
 LATER = {"later": True}
-"""Metadata of a field that older documents do not have. A field with the value None is left out, so old bytes stay valid."""
+"""Metadata of a field that was added later, so older documents do not have it. If its value is None it is not written, so old
+bytes stay valid."""
 
 MAX_DOCUMENT_BYTES = 64 * 2**20
 """Largest document that is parsed: larger than any list or artifact manifest, and too small to exhaust memory."""
 
 
 MAX_MARKS = 2**22
-"""Most brackets, commas and backslashes in a document, including those inside strings. Each costs some 50 bytes and half a
-microsecond of parsing. The limit exceeds the bytes of the largest bucket, so no payload is refused for it."""
+"""Most brackets, commas and backslashes in a document, including those inside strings. Each of these marks costs some 50 bytes
+and half a microsecond of parsing. The limit exceeds the bytes of the largest bucket, so no payload is refused for it."""
 
 MAX_DEPTH = 32
 """Deepest nesting of lists and objects that is parsed. The deepest record has 6 levels."""
@@ -41,28 +42,31 @@ MAX_DEPTH = 32
 MARKS = (b"{", b"[", b",", b"\\")
 """The characters that `MAX_MARKS` counts."""
 _BRACKET = re.compile(rb'(?:[^][{}"]++|"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z))*+([][{}]|\Z)', re.DOTALL)
-"""Matches the next bracket outside of strings, or the end. It always matches, so nothing is scanned twice."""
+"""Pattern that matches up to the next bracket outside of strings, or up to the end. It always matches, so nothing is scanned
+twice."""
 
 
 def encode(record: object) -> bytes:
-    """Canonical JSON of a record (dataclass), or of plain JSON data."""
+    """Returns the canonical JSON of a record (dataclass), or of plain JSON data."""
     if dataclasses.is_dataclass(record) and not isinstance(record, type):
         return _canonical(to_json(record))
     return bytes(rfc8785.dumps(cast(Any, record)))
 
 
 def decode(cls: type[T], data: bytes, max_marks: int = MAX_MARKS) -> T:
-    """The record of class `cls` whose canonical bytes are `data`.
+    """Returns the record of class `cls` whose canonical bytes are `data`.
 
-    Otherwise `NotCanonical` (`TooLarge` before parsing), `WrongFields` or `MalformedValue`.
+    Raises `NotCanonical`, `WrongFields` or `MalformedValue` if there is none. Raises `TooLarge` before parsing if the document
+    exceeds a limit.
     """
     return from_json(cls, parse(data, max_marks))
 
 
 def parse(data: bytes, max_marks: int = MAX_MARKS) -> Any:
-    """Plain JSON data of canonical bytes. Bytes that would re-encode differently are refused.
+    """Parses canonical bytes to plain JSON data. Raises `NotCanonical` for bytes that would re-encode differently.
 
-    A reader of small untrusted records passes its own `max_marks`: a megabyte of `{},` costs eighty times a megabyte of hex.
+    A reader of small untrusted records passes a smaller `max_marks`, because a megabyte of `{},` costs eighty times a megabyte of
+    hex.
     """
     verify_size(data, max_marks)
     verify_depth(data)
@@ -78,7 +82,7 @@ def parse(data: bytes, max_marks: int = MAX_MARKS) -> Any:
 
 
 def verify_size(data: bytes, max_marks: int = MAX_MARKS) -> bytes:
-    """The bytes of a document that is small enough for `parse`; otherwise `TooLarge`."""
+    """Returns the document if it is small enough for `parse`. Otherwise raises `TooLarge`."""
     if len(data) > MAX_DOCUMENT_BYTES:
         raise TooLarge(f"{len(data)} bytes, at most {MAX_DOCUMENT_BYTES}")
     marks = sum(data.count(mark) for mark in MARKS)
@@ -88,9 +92,9 @@ def verify_size(data: bytes, max_marks: int = MAX_MARKS) -> bytes:
 
 
 def verify_depth(data: bytes) -> bytes:
-    """The bytes of a JSON document that is nested at most `MAX_DEPTH` deep; otherwise `TooLarge`.
+    """Returns the JSON document if it is nested at most `MAX_DEPTH` deep. Otherwise raises `TooLarge`.
 
-    Call it before `json.loads` of untrusted bytes. A library of the chain client raises Python's recursion limit so far that a
+    Call this before `json.loads` of untrusted bytes. A library of the chain client raises Python's recursion limit so far that a
     hundred thousand brackets end the process with a segmentation fault.
     """
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
@@ -104,9 +108,9 @@ def verify_depth(data: bytes) -> bytes:
 
 
 def parse_typed(data: bytes) -> Any:
-    """Plain JSON data that a person wrote, with keys in any order and any spacing.
+    """Parses JSON that a person typed, with keys in any order and any spacing.
 
-    `NotCanonical` if it is no JSON, is nested too deep, or repeats a key.
+    Raises `NotCanonical` if it is not JSON or repeats a key, and `TooLarge` if it is nested too deep.
     """
     try:
         return json.loads(verify_depth(data), object_pairs_hook=distinct_members)
@@ -115,14 +119,20 @@ def parse_typed(data: bytes) -> Any:
 
 
 def to_json(record: Any) -> dict[str, Any]:
-    """The record as a JSON object. `MalformedValue` names a field whose value is outside its type."""
+    """Returns the record as a JSON object.
+
+    Raises `MalformedValue`, which names the field, for a value outside the field's type.
+    """
     values = {name: getattr(record, name) for name in field_types(type(record))}
     absent = {name for name in _later(type(record)) if values[name] is None}
     return {name: _write(kind, values[name], name) for name, kind in field_types(type(record)).items() if name not in absent}
 
 
 def from_json(cls: type[T], value: Any) -> T:
-    """The record of a JSON object that has exactly its fields. Fields marked `LATER` may be missing."""
+    """Returns the record of class `cls` for a JSON object with exactly its fields. Fields marked `LATER` may be missing.
+
+    Raises `WrongFields` for missing or unknown fields, and `MalformedValue` for a wrong value.
+    """
     hints, later = field_types(cls), _later(cls)
     if not isinstance(value, dict):
         raise MalformedValue(cls.__name__, "not an object")
@@ -136,7 +146,7 @@ def from_json(cls: type[T], value: Any) -> T:
 
 
 def field_types(cls: type) -> dict[str, Any]:
-    """Field names of a record class and their types, in order."""
+    """Returns the field names of a record class with their types, in order."""
     if cls not in _FIELDS:
         hints = typing.get_type_hints(cls)
         _FIELDS[cls] = {field.name: hints[field.name] for field in dataclasses.fields(cast(Any, cls))}
@@ -150,9 +160,9 @@ def _later(cls: type) -> frozenset[str]:
 
 
 def _canonical(value: Any) -> bytes:
-    """RFC 8785 of JSON data whose keys are strings and whose numbers are integers below 2^53.
+    """Encodes JSON data whose keys are strings and whose numbers are integers below 2^53, as RFC 8785 requires.
 
-    For ASCII data the C encoder gives the same bytes: it escapes the same characters, and code points sort like UTF-16.
+    For ASCII data the faster C encoder gives the same bytes: it escapes the same characters, and code points sort like UTF-16.
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     return text.encode() if text.isascii() else bytes(rfc8785.dumps(value))
@@ -166,7 +176,7 @@ def _integer(text: str) -> int:
 
 
 def distinct_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object with these members; `ValueError` if a name is repeated."""
+    """Returns the object with these members. Raises `ValueError` if a name is repeated."""
     members = dict(pairs)
     if len(members) != len(pairs):
         raise ValueError("repeated key")
@@ -178,7 +188,7 @@ def _refuse(_text: str) -> NoReturn:
 
 
 def _reason(error: Exception) -> str:
-    """The flaw and its place. The text never quotes the document: a user may have named a secret file by mistake."""
+    """Describes the flaw and its place, without quoting the document: a user may have named a secret file by mistake."""
     if isinstance(error, UnicodeDecodeError):
         return f"byte {error.start} is not {error.encoding}"
     if isinstance(error, rfc8785.IntegerDomainError):
@@ -265,7 +275,7 @@ def _optional(kind: Any) -> Any:
 
 
 def _records(kind: Any) -> tuple[type, ...]:
-    """The classes of a union of records, which differ in their fields; empty for any other type."""
+    """Returns the classes of a union of records, or an empty tuple for any other type. The classes differ in their fields."""
     if typing.get_origin(kind) not in (types.UnionType, typing.Union):
         return ()
     inner = typing.get_args(kind)
@@ -273,8 +283,10 @@ def _records(kind: Any) -> tuple[type, ...]:
 
 
 def _named_by_fields(kinds: tuple[type, ...], value: Any) -> type:
-    """The class with exactly the fields of this object. If there is none, the first class, whose decoding then names what is
-    wrong."""
+    """Returns the class that has exactly the fields of this object.
+
+    If there is none, returns the first class. Decoding under it then raises an error that names what is wrong.
+    """
     names = value.keys() if isinstance(value, dict) else ()
     return next((kind for kind in kinds if field_types(kind).keys() == names), kinds[0])
 

@@ -22,30 +22,30 @@ MAX_MESSAGE_BYTES = 16 * 2**20
 """Largest job message: an envelope of the largest bucket, with room to spare."""
 
 JOB_LIMIT_S = 120
-"""Longest conversation with an enclave in seconds, unless the enclave's settings say otherwise."""
+"""Default of the longest conversation with an enclave, in seconds. The enclave's settings can change it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contracts:
-    """Contracts under whose EIP-712 domains tickets, receipts and votes are signed."""
+    """Addresses of the contracts under whose EIP-712 domains tickets, receipts and votes are signed."""
 
     chain_id: U256
     """EIP-155 chain id."""
     anchor: Address
-    """`ReceiptAnchor`."""
+    """Address of `ReceiptAnchor`."""
     disputes: Address
-    """`Disputes`."""
+    """Address of `Disputes`."""
     key_epochs: Address
-    """`KeyEpochs`."""
+    """Address of `KeyEpochs`."""
 
 
 def anchor_domain(contracts: Contracts) -> Domain:
-    """EIP-712 domain of receipts."""
+    """Returns the EIP-712 domain of receipts."""
     return Domain(contracts.chain_id, contracts.anchor)
 
 
 def key_domain(contracts: Contracts) -> Domain:
-    """EIP-712 domain of tickets and release records."""
+    """Returns the EIP-712 domain of tickets and release records."""
     return Domain(contracts.chain_id, contracts.key_epochs)
 
 
@@ -54,50 +54,53 @@ class ShardRecord:
     """One KMS shard of a key epoch."""
 
     index: int
-    """Evaluation point of its share, 1 to n."""
+    """Number of the shard, 1 to n. Its share is the polynomial's value at this point."""
     address: Address
-    """Account that signs its release records."""
+    """Account that signs the shard's release records."""
     url: str
-    """HTTPS base address of its public log and of ceremonies."""
+    """HTTPS base address of the shard's public log and of its ceremonies."""
     channel: str
-    """`host:port` of its attested channels, the only way to get partials from it."""
+    """Host and port of the shard's attested channels. Partials are available only there."""
     certificate: str
-    """Pinned TLS certificate, PEM."""
+    """Pinned TLS certificate of the shard, PEM."""
     verification_key: Blob
-    """Its share times G, 65 bytes. Proofs of its partials are checked against it."""
+    """The shard's share times G, 65 bytes. Proofs of its partials are checked against this point."""
 
 
 @dataclass(frozen=True, slots=True)
 class HybridKeys:
-    """What a hybrid epoch has in addition to its P-256 key."""
+    """The ML-KEM keys that a hybrid epoch has in addition to its P-256 key."""
 
     transcript: Digest
-    """Transcript of the ceremony without these keys. Hashed together with them it is the transcript on the chain."""
+    """Transcript of the ceremony without these keys. The chain stores the hash of this transcript and the keys."""
     keys: tuple[Blob, ...]
-    """ML-KEM-768 encapsulation keys of the shards, 1,184 bytes each, in order of their indices."""
+    """ML-KEM-768 encapsulation keys of the shards, 1,184 bytes each, in order of the shards' indices."""
 
     @property
     def digest(self) -> Digest:
-        """The transcript on the chain, which enough shards have signed."""
+        """The transcript digest on the chain, which enough shards have signed."""
         return digests.labelled(Label.HYBRID_KEYS, self.transcript, len(self.keys), *self.keys)
 
 
 @dataclass(frozen=True, slots=True)
 class EpochRecord:
-    """A key epoch as enclaves and operators use it. `MalformedValue` if its threshold or its hybrid keys are impossible."""
+    """A key epoch in the form that enclaves and operators use.
+
+    Its construction raises `MalformedValue` if the threshold or the hybrid keys are impossible.
+    """
 
     epoch: U64
-    """Number on the chain."""
+    """Number of the epoch on the chain."""
     public_key: Blob
-    """Application public key, 65-byte P-256 point."""
+    """Public key to which envelopes are sealed, a 65-byte P-256 point."""
     threshold: int
-    """How many partials open an envelope."""
+    """Number of partials that open an envelope."""
     shards: tuple[ShardRecord, ...]
-    """Shards, ascending by index."""
+    """Shards of the epoch, ascending by index."""
     assurance: str
-    """`simulated` or `hardware`, as the chain labels the epoch."""
+    """Label of the epoch on the chain: `simulated` or `hardware`."""
     hybrid: HybridKeys | None = field(default=None, metadata=LATER)
-    """ML-KEM keys. An epoch has them exactly if its number names the hybrid suite."""
+    """ML-KEM keys of a hybrid epoch. None in every other epoch."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.threshold <= len(self.shards):
@@ -112,7 +115,7 @@ class EpochRecord:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Asks the enclave for a fresh transport key for one job."""
+    """Message that asks the enclave for a fresh transport key for one job."""
 
     receipt_id: Digest
     """Receipt that the job will be about."""
@@ -120,92 +123,94 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A fresh transport key of the enclave."""
+    """The enclave's answer to `Prepare`: a fresh transport key."""
 
     instance: Digest
     """Random name of the enclave process."""
     transport_key: Blob
     """65-byte P-256 point, used for this job only."""
     limit_s: int
-    """Seconds that the conversation may take from its start. The enclave ends it afterwards."""
+    """Seconds that the conversation may take from its start. Then the enclave ends it."""
     unfenced: tuple[str, ...] = ()
     """Names of the fences (`bytewise.tee.confinement`) that this machine does not give the enclave."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskStatus:
-    """Asks the enclave for its status, in a separate conversation."""
+    """Message that asks the enclave for its status, in a separate conversation."""
 
     nonce: Digest
-    """Fresh random bytes, which the answer's evidence binds."""
+    """Fresh random bytes, to which the evidence in the answer is bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnclaveStatus:
-    """Status of the enclave."""
+    """The enclave's answer to `AskStatus`."""
 
     model_id: Digest
-    """Model that it runs."""
+    """Model that the enclave runs."""
     limit_s: int
     """Seconds that a conversation may take."""
     unfenced: tuple[str, ...]
-    """Names of the fences that this machine does not give it."""
+    """Names of the fences (`bytewise.tee.confinement`) that this machine does not give the enclave."""
     evidence: Blob
-    """Evidence whose report data is `status_report_data` of the nonce."""
+    """Evidence of the enclave. Its report data is `status_report_data` of the nonce."""
 
 
 def status_report_data(nonce: Digest) -> bytes:
-    """64 bytes: labelled hash of the nonce of a status, then zeros."""
+    """Returns the 64 bytes of report data for a status: the labelled hash of the nonce, then zeros."""
     return digests.labelled(Label.ENCLAVE_STATUS, nonce).ljust(64, b"\0")
 
 
 @dataclass(frozen=True, slots=True)
 class RunJob:
-    """Everything that an enclave needs to judge one receipt. It fetches only partials, over streams that the duty process
-    opens."""
+    """Everything that an enclave needs to judge one receipt, except partials.
+
+    The enclave fetches partials over streams to the shards that the duty process opens.
+    """
 
     ticket: Ticket
-    """The right to the key, for the prepared transport key."""
+    """The voter's right to open the receipt, for the prepared transport key."""
     ticket_signature: Blob
     """Signature of the voter over the ticket's EIP-712 digest."""
     receipt: Receipt
     """Receipt whose id the ticket names."""
     receipt_signature: Blob
-    """Signature of the operator."""
+    """Signature of the operator over the receipt."""
     batch_id: int
     """Batch that anchored the receipt."""
     proof: tuple[Digest, ...]
     """Merkle siblings from the receipt's leaf to the batch's root."""
     anchored_at: U64
-    """Chain time of the batch."""
+    """Chain time in Unix seconds at which the batch was anchored."""
     envelope: Blob
-    """Bytes that hash to `envelopeHash`."""
+    """Bytes of the sealed envelope. Their hash is the receipt's `envelopeHash`."""
     environment: Environment
     """The registered environment of the receipt."""
     epoch: EpochRecord
     """Key epoch of the receipt."""
     contracts: Contracts
-    """Contracts for the EIP-712 domains."""
+    """Addresses of the contracts for the EIP-712 domains."""
     round_seed: Digest
-    """Seed of the round; zero for an audit."""
+    """Seed of the dispute's round; zero for a light audit."""
     policy: Blob
     """Canonical bytes of the appraisal policy in force. Enclave and shards appraise each other under it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """Asks the duty process for a stream to one shard of the job's epoch, because an enclave has no network."""
+    """Message that asks the duty process for a stream to one shard of the job's epoch, because an enclave has no network."""
 
     index: int
-    """Evaluation point of the shard in the job's epoch record."""
+    """Index of the shard in the job's epoch record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialled:
-    """Answer to `Dial`."""
+    """The duty process's answer to `Dial`."""
 
     error: str
-    """Empty if the connected stream follows as a descriptor on a zero byte; otherwise the class of the error."""
+    """Empty if the connected stream follows, as a file descriptor with one zero byte. Otherwise the class name of the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,28 +220,28 @@ class JobResult:
     subject: Digest
     """Dispute id, or receipt id for an audit."""
     round: U16
-    """Round; 0 for an audit."""
+    """Number of the dispute's round; 0 for an audit."""
     receipt_id: Digest
-    """Receipt."""
+    """Id of the receipt that was judged."""
     voter: Address
     """Account for which the enclave judged."""
     outcome: U8
-    """`Outcome`."""
+    """Number of an `Outcome`."""
     code: U8
-    """Defect code or `CannotReason`; 0 otherwise."""
+    """Defect code, or number of a `CannotReason`; 0 if the outcome needs neither."""
     tokens_hash: Digest
     """Recomputed tokens hash, or zero."""
     trace_root: Digest
     """Recomputed trace root, or zero."""
     round_digest: Digest
-    """Hash over round seed, dispute and every leaf, or zero."""
+    """Hash over round seed, dispute and every trace leaf, or zero."""
     quote: Blob
     """Result quote: evidence whose report data binds all fields above, the chain and the contract."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobFailed:
-    """The enclave could not finish. The message names error class and rule, never plaintext."""
+    """The enclave's statement that it could not finish the job. It names error class and rule, and never contains plaintext."""
 
     error: str
     """Class name of the error."""
@@ -245,9 +250,9 @@ class JobFailed:
 
 
 def verify_hybrid_size(threshold: int, count: int) -> int:
-    """The number of shards, if it is at least 2t - 1.
+    """Returns `count` if it is at least 2 · `threshold` - 1. Otherwise raises `MalformedValue`.
 
-    With fewer shards, a sender of an envelope that does not open could not be distinguished from shards that falsely state this.
+    With fewer shards, nobody could tell a sender whose envelope does not open from shards that falsely state this.
     """
     if count < 2 * threshold - 1:
         raise MalformedValue("key epoch", f"a hybrid one of threshold {threshold} needs {2 * threshold - 1} shards, not {count}")

@@ -1,9 +1,9 @@
-"""Three Merkle trees: of batches and of commitments, which contracts check, and of traces, which only verifiers compute.
+"""Three Merkle trees. Contracts check the trees of batches and of commitments; only verifiers compute the trees of traces.
 
-The batch tree is OpenZeppelin's. Leaves are hashed twice, so that no inner node passes as a leaf; each pair is sorted before it
-is hashed with keccak256; a last node without a sibling is promoted unchanged. The commitment tree has one place for each seat,
-so a member has one commitment under one root (`CommitTree.sol`). The trace tree uses labelled SHA-256; a node without a sibling
-is promoted.
+The batch tree is OpenZeppelin's. Leaves are hashed twice, so that no inner node passes as a leaf. Each pair is sorted before it
+is hashed with keccak256, and a last node without a sibling is promoted unchanged. The commitment tree has one place for each
+seat, so a member has one commitment under one root (`CommitTree.sol`). The trace tree uses labelled SHA-256 and also promotes a
+node without a sibling.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,34 +14,37 @@ from bytewise.protocol.errors.records import MalformedValue, MerkleProofMismatch
 from bytewise.protocol.units import ZERO_DIGEST, Digest, bounded, digest
 
 COMMIT_DEPTH = 8
-"""Levels of the commitment tree: 256 places. A round has 255 seats at most."""
+"""Levels of the commitment tree. It has 256 places, and a round has at most 255 seats."""
 
 
 class BatchTree(NamedTuple):
-    """A batch tree with the proofs of all its leaves. Each node is hashed once."""
+    """The root of a batch tree and the proofs of all its leaves."""
 
     root: Digest
     proofs: tuple[tuple[Digest, ...], ...]
-    """Proof of each leaf in order: its siblings from the bottom up."""
+    """Proof of each leaf, in the order of the leaves. A proof lists the siblings from the bottom up."""
 
 
 def batch_leaf(receipt_id: Digest, seq: int) -> Digest:
-    """Leaf of a receipt (or empty leaf) in its batch: keccak256(keccak256(abi.encode(id, seq)))."""
+    """Returns the leaf of a receipt, or of a skipped number, in its batch: keccak256(keccak256(abi.encode(id, seq)))."""
     return keccak256(keccak256(digest(receipt_id) + bounded(seq, 64).to_bytes(32)))
 
 
 def batch_root(leaves: Sequence[Digest]) -> Digest:
-    """Root of the batch tree; `MalformedValue` for an empty batch."""
+    """Returns the root of the batch tree. Raises `MalformedValue` for an empty batch."""
     return _levels(leaves)[-1][0]
 
 
 def batch_proof(leaves: Sequence[Digest], index: int) -> tuple[Digest, ...]:
-    """Siblings of leaf `index` from the bottom up. For many proofs use `batch_tree`, which hashes once."""
+    """Returns the siblings of leaf `index` from the bottom up.
+
+    For many proofs use `batch_tree`, which hashes the tree only once.
+    """
     return _path(_levels(leaves), index)
 
 
 def batch_tree(leaves: Sequence[Digest]) -> BatchTree:
-    """Root and all proofs, with one hash for each inner node; `MalformedValue` for an empty batch."""
+    """Returns the root and all proofs, with one hash for each inner node. Raises `MalformedValue` for an empty batch."""
     levels = _levels(leaves)
     return BatchTree(levels[-1][0], tuple(_path(levels, index) for index in range(len(leaves))))
 
@@ -57,18 +60,20 @@ def verify_batch_proof(root: Digest, leaf: Digest, proof: Sequence[Digest]) -> D
 
 
 def commit_root(leaves: Mapping[int, Digest]) -> Digest:
-    """Root of a round's commitments. Keys are first seats of members, values their commitments as `commitments.sealed` binds
-    them."""
+    """Returns the root of a round's commitments.
+
+    `leaves` maps the first seat of each member to its commitment, in the form that `commitments.sealed` returns.
+    """
     return _commit_levels(leaves)[-1][0]
 
 
 def commit_proof(leaves: Mapping[int, Digest], place: int) -> tuple[Digest, ...]:
-    """Siblings of the leaf of first seat `place` from the bottom up."""
+    """Returns the siblings of the leaf at `place` from the bottom up. The place is the first seat of a member."""
     return tuple(level[(place >> i) ^ 1] for i, level in enumerate(_commit_levels(leaves)[:-1]))
 
 
 def commit_root_from(leaf: Digest, place: int, proof: Sequence[Digest]) -> Digest:
-    """The root to which a proof leads. `MalformedValue` for a proof of another length."""
+    """Returns the root to which a proof leads. Raises `MalformedValue` for a proof of another length than `COMMIT_DEPTH`."""
     if len(proof) != COMMIT_DEPTH:
         raise MalformedValue("proof of a commitment", f"{len(proof)} siblings instead of {COMMIT_DEPTH}")
     node = leaf
@@ -78,7 +83,7 @@ def commit_root_from(leaf: Digest, place: int, proof: Sequence[Digest]) -> Diges
 
 
 def trace_tree_root(leaves: Sequence[Digest]) -> Digest:
-    """Merkle root of trace leaves in order. Without leaves it is the labelled hash of nothing."""
+    """Returns the Merkle root of trace leaves in order. Without leaves it is the hash of the label alone."""
     level = list(leaves)
     if not level:
         return labelled(Label.TRACE_NODE)

@@ -3,9 +3,9 @@
 The EIP-712 type string follows from the record class: its name, its field names in camelCase, and types from `units` (design
 sections 4 and 13). Signatures are 65 bytes r ‖ s ‖ v with v 27 or 28 and low s, as OpenZeppelin's ECDSA requires.
 
-An account signs the keccak256 of a preimage, and a signer takes the preimage itself: remote signers hash by themselves, and
-signing rules can read what is signed. There are three kinds of preimages, and their first bytes differ: EIP-712 data (0x1901),
-transactions (0x02), and a label of ours with one word.
+An account signs the keccak256 of a preimage. A signer takes the preimage and not its hash, because remote signers hash by
+themselves and signing rules must be able to read what is signed. There are three kinds of preimages, and their first bytes
+differ: EIP-712 data (0x1901), transactions (0x02), and a label of this project with one 32-byte word.
 """
 
 from collections.abc import Mapping
@@ -27,16 +27,16 @@ _SOLIDITY: Mapping[Any, str] = {
     Digest: "bytes32", Address: "address", U8: "uint8", U16: "uint16", U32: "uint32", U64: "uint64", U256: "uint256",
 }  # fmt: skip
 Preimage = NewType("Preimage", bytes)
-"""What is hashed with keccak256 and then signed."""
+"""Bytes whose keccak256 is signed."""
 
 TYPED = b"\x19\x01"
 """First bytes of EIP-712 data."""
 TRANSACTION = b"\x02"
 """First byte of an EIP-1559 transaction."""
 ALTERNATIVE = b"bytewise alternative"
-"""Label of the secret behind a watchtower's committed answer."""
+"""Label under which a watchtower signs to derive the secret behind an answer that it commits to."""
 SIGNER_TEST = b"bytewise signer test"
-"""Label of a test whether a signer signs."""
+"""Label of a test signature, which shows that a signer works."""
 LABELS = (ALTERNATIVE, SIGNER_TEST)
 """Labels that an account signs, each followed by 32 bytes. No contract or actor accepts such a signature as a statement."""
 
@@ -47,12 +47,12 @@ _HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """EIP-712 domain of one contract; name "Bytewise", version "1"."""
+    """EIP-712 domain of one contract, with the name "Bytewise" and the version "1"."""
 
     chain_id: int
     """EIP-155 chain id."""
     contract: Address
-    """Verifying contract."""
+    """Address of the verifying contract."""
 
     @property
     def separator(self) -> bytes:
@@ -68,7 +68,7 @@ def _separator(domain: Domain) -> bytes:
 
 
 class Signer(Protocol):
-    """Something that signs for one account: a local key, or a remote signer."""
+    """A key that signs for one account, in this process or at a remote signer."""
 
     @property
     def address(self) -> Address:
@@ -76,7 +76,7 @@ class Signer(Protocol):
         ...
 
     def sign_preimage(self, preimage: Preimage) -> Blob:
-        """65-byte signature r ‖ s ‖ v over keccak256 of the preimage."""
+        """Returns the 65-byte signature r ‖ s ‖ v over keccak256 of the preimage."""
         ...
 
 
@@ -84,7 +84,7 @@ class LocalSigner:
     """A secp256k1 key in this process. It is never printed."""
 
     def __init__(self, secret: bytes) -> None:
-        """`ValueError` unless the secret is a private key: 32 bytes, above 0 and below the curve's order."""
+        """Takes a private key: 32 bytes, above 0 and below the curve's order. Raises `ValueError` for any other secret."""
         try:
             self._key = PrivateKey(secret)
         except ValidationError:
@@ -97,27 +97,27 @@ class LocalSigner:
 
     @property
     def secret(self) -> bytes:
-        """The private key, only for who writes a key file."""
+        """The private key. Only code that writes a key file may read it."""
         return self._key.to_bytes()
 
     def sign_preimage(self, preimage: Preimage) -> Blob:
-        """65-byte signature r ‖ s ‖ v over keccak256 of the preimage (RFC 6979)."""
+        """Returns the 65-byte signature r ‖ s ‖ v over keccak256 of the preimage (RFC 6979)."""
         return self.sign(preimage_digest(preimage))
 
     def sign(self, digest: Digest) -> Blob:
-        """65-byte signature r ‖ s ‖ v of a digest (RFC 6979)."""
+        """Returns the 65-byte signature r ‖ s ‖ v of a digest (RFC 6979)."""
         signature = self._key.sign_msg_hash(digest)
         return Blob(signature.to_bytes()[:64] + bytes([27 + signature.v]))
 
 
 def type_string(cls: type) -> str:
-    """EIP-712 encodeType of a record class."""
+    """Returns EIP-712 encodeType of a record class."""
     members = ",".join(f"{_SOLIDITY[kind]} {camel(name)}" for name, kind in field_types(cls).items())
     return f"{cls.__name__}({members})"
 
 
 def struct_hash(record: object) -> bytes:
-    """EIP-712 hashStruct."""
+    """Returns EIP-712 hashStruct of a record."""
     cls = type(record)
     if cls not in _HEADS:
         _HEADS[cls] = keccak(type_string(cls).encode())
@@ -125,7 +125,10 @@ def struct_hash(record: object) -> bytes:
 
 
 def _word(kind: Any, value: Any) -> bytes:
-    """`abi.encode` of one field; every type of a record fills one word. `MalformedValue` for a value outside its type."""
+    """Returns `abi.encode` of one field; every type of a record fills one word.
+
+    Raises `MalformedValue` for a value outside its type.
+    """
     if kind is Digest:
         return digest(value)
     if kind is Address:
@@ -134,32 +137,35 @@ def _word(kind: Any, value: Any) -> bytes:
 
 
 def struct_values(record: object) -> tuple[Any, ...]:
-    """Field values in order: the record as an argument of a contract call."""
+    """Returns the field values of a record in order, as a contract call takes them."""
     return tuple(getattr(record, name) for name in field_types(type(record)))
 
 
 def typed_preimage(domain: Domain, record: object) -> Preimage:
-    """EIP-712 data as it is hashed: 0x1901 ‖ domain separator ‖ hashStruct."""
+    """Returns the bytes that EIP-712 hashes: 0x1901 ‖ domain separator ‖ hashStruct."""
     return Preimage(TYPED + domain.separator + struct_hash(record))
 
 
 def typed_digest(domain: Domain, record: object) -> Digest:
-    """EIP-712 digest: keccak256 of `typed_preimage`."""
+    """Returns the EIP-712 digest of a record: keccak256 of `typed_preimage`."""
     return preimage_digest(typed_preimage(domain, record))
 
 
 def labelled_preimage(label: bytes, word: Digest) -> Preimage:
-    """A label of `LABELS` and one word."""
+    """Returns the preimage of a label from `LABELS` and one 32-byte word."""
     return Preimage(label + word)
 
 
 def preimage_digest(preimage: Preimage) -> Digest:
-    """What is signed: keccak256 of the preimage."""
+    """Returns the digest that is signed: keccak256 of the preimage."""
     return Digest(keccak(preimage))
 
 
 def verify_signature(what: str, digest: Digest, signature: bytes, signer: Address) -> Address:
-    """Returns the signer if the signature over the digest is its own; otherwise raises `BadSignature`."""
+    """Returns `signer` if this account made the signature over the digest; otherwise raises `BadSignature`.
+
+    `what` names the signed thing in the error.
+    """
     found = recover(digest, signature)
     if found != signer:
         raise BadSignature(what, signer, found or "nobody")
@@ -167,7 +173,7 @@ def verify_signature(what: str, digest: Digest, signature: bytes, signer: Addres
 
 
 def recover(digest: Digest, signature: bytes) -> Address | None:
-    """Account that signed, or None for a malformed or malleable signature."""
+    """Returns the account that signed the digest, or None for a malformed or malleable signature."""
     if len(signature) != 65 or signature[64] not in (27, 28) or has_high_s(signature):
         return None
     try:
@@ -178,11 +184,14 @@ def recover(digest: Digest, signature: bytes) -> Address | None:
 
 
 def has_high_s(signature: bytes) -> bool:
-    """Whether s is in the upper half of the curve's order, so that the signature has a second form (EIP-2)."""
+    """Returns whether s is in the upper half of the curve's order.
+
+    Such a signature has a second form and is malleable (EIP-2).
+    """
     return int.from_bytes(signature[32:64]) > _HALF_ORDER
 
 
 def camel(name: str) -> str:
-    """snake_case to camelCase."""
+    """Converts snake_case to camelCase."""
     head, *rest = name.split("_")
     return head + "".join(part.capitalize() for part in rest)

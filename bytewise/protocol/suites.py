@@ -10,13 +10,14 @@ SUITE_P256 = 1
 """DHKEM(P-256, HKDF-SHA256), HKDF-SHA256, AES-256-GCM, mode base, with a TDH2 proof."""
 
 SUITE_HYBRID = 2
-"""As `SUITE_P256`, in mode PSK. The PSK is shared among the shards; each share is sealed to the ML-KEM-768 key of its shard."""
+"""Like `SUITE_P256`, but in mode PSK. The pre-shared key (PSK) is split among the shards, and each share is sealed to the
+ML-KEM-768 key of its shard."""
 
 SUITE_REBUILT = 3
-"""As `SUITE_P256`, for an epoch whose key enclaves reconstruct from t shares: the mode of the paper (ADR-038)."""
+"""Like `SUITE_P256`, but enclaves reconstruct the epoch's key from t shares. This is the mode of the paper (ADR-038)."""
 
 _SUITE_BITS = 32
-"""The bits of an epoch's number above these name its suite; 0 means `SUITE_P256`."""
+"""Number of low bits of an epoch's number that count the epoch. The bits above name the suite; 0 there means `SUITE_P256`."""
 
 _KINDS = {
     SUITE_P256: "shards open one receipt at a time",
@@ -25,37 +26,37 @@ _KINDS = {
 }
 
 KEM_KEY_BYTES = 1184
-"""ML-KEM-768 encapsulation key (FIPS 203, table 3)."""
+"""Length of an ML-KEM-768 encapsulation key (FIPS 203, table 3)."""
 
 
 def hybrid_epoch(number: int) -> int:
-    """Number of a hybrid key epoch, from its count from 1."""
+    """Returns the full number of the hybrid key epoch with this count. Counts start at 1."""
     return (SUITE_HYBRID << _SUITE_BITS) | number
 
 
 def rebuilt_epoch(number: int) -> int:
-    """Number of a key epoch whose key enclaves reconstruct, from its count from 1."""
+    """Returns the full number of the rebuilt key epoch with this count. Counts start at 1."""
     return (SUITE_REBUILT << _SUITE_BITS) | number
 
 
 def is_rebuilt(epoch: int) -> bool:
-    """Whether enclaves reconstruct the key of this epoch; False for an unknown suite."""
+    """Returns whether enclaves reconstruct the key of this epoch. Returns False for an unknown suite."""
     return epoch >> _SUITE_BITS == SUITE_REBUILT
 
 
 def is_key_epoch(number: int) -> bool:
-    """Whether this can be the number of a key epoch: a known suite, counted from 1."""
+    """Returns whether this can be the number of a key epoch: its suite is known and its count is not 0."""
     return number >> _SUITE_BITS in (0, SUITE_HYBRID, SUITE_REBUILT) and number % (1 << _SUITE_BITS) != 0
 
 
 def kind_of(epoch: int) -> str:
-    """Description for people: what shards of this epoch release to an enclave, and what the enclave can open with it."""
+    """Describes, for people, what the shards of this epoch release to an enclave and what the enclave can open with it."""
     suite = epoch >> _SUITE_BITS or SUITE_P256
     return _KINDS.get(suite, f"suite {suite}, which this version does not know")
 
 
 def suite_of(epoch: int) -> int:
-    """Suite of a key epoch's envelopes. `MalformedValue` if its number names an unknown suite."""
+    """Returns the suite of a key epoch's envelopes. Raises `MalformedValue` if the number names an unknown suite."""
     named = epoch >> _SUITE_BITS
     if named not in (0, SUITE_HYBRID, SUITE_REBUILT):
         raise MalformedValue("key epoch", f"{epoch} is of suite {named}, which this version does not know")

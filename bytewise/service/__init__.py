@@ -1,1 +1,4 @@
-"""Process plumbing of every actor. Read `settings`, `clock`, `telemetry` and `schedule` in this order (design section 2)."""
+"""Process plumbing that every actor uses.
+
+Read `settings`, `clock`, `telemetry` and `schedule` first, in this order (design section 2).
+"""

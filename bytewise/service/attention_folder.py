@@ -1,6 +1,7 @@
-"""The folder of one range of attention tests, which a fund keeps: secret schedule, carrier of the commitment, openings.
+"""The folder in which a fund keeps one range of attention tests.
 
-Everything in it is secret until the reveal: who reads it knows the tests.
+It has the secret schedule, the answer to the carrier's request, and the openings of false answers. Everything in the folder is
+secret until the reveal, because it shows which answers are tests.
 """
 
 from dataclasses import dataclass
@@ -17,19 +18,21 @@ from bytewise.service.secret import read_secret, write_secret
 
 @dataclass(frozen=True, slots=True)
 class AttentionFolder:
-    """The files of one range. Methods raise `ConfigurationError` for a file that is missing, readable by others, or no such
-    file."""
+    """The files of one range of attention tests.
+
+    Methods raise `ConfigurationError` if a file is missing, unreadable or of another kind.
+    """
 
     path: Path
-    """The folder."""
+    """Path of the folder."""
 
     @property
     def carrier(self) -> Path:
-        """The answer to the request that carries the commitment, as the operator gave it."""
+        """Path of the file with the answer to the carrier's request, as the operator sent it."""
         return self.path / "carrier.json"
 
     def create(self, schedule: FraudSchedule) -> None:
-        """Makes the folder with a new schedule."""
+        """Makes the folder and stores a new schedule in it. Raises `ConfigurationError` if the folder exists."""
         try:
             self.path.mkdir(mode=0o700, parents=True)
         except OSError as error:
@@ -37,7 +40,7 @@ class AttentionFolder:
         write_secret(self.path / "schedule.json", encode(schedule))
 
     def schedule(self) -> FraudSchedule:
-        """The secret schedule."""
+        """Reads the secret schedule. Raises `ConfigurationError` if other users may read its file."""
         path = self.path / "schedule.json"
         try:
             return decode(FraudSchedule, read_secret(path).reveal())
@@ -45,13 +48,16 @@ class AttentionFolder:
             raise ConfigurationError(path.name, f"is no schedule of `bytewise attention commit`: {error}") from None
 
     def keep_opening(self, seq: int, answer: RevealedAnswer) -> None:
-        """Keeps the opening of a false answer. It is on the disk when the method returns; a later one replaces it."""
+        """Stores the opening of the false answer with number `seq`.
+
+        It is on the disk when the method returns; a later opening replaces it.
+        """
         opening = self._opening(seq)
         opening.parent.mkdir(mode=0o700, exist_ok=True)
         replace_file(opening, encode(answer))
 
     def opening(self, seq: int) -> RevealedAnswer | None:
-        """The opening of a false answer; None if it was not kept."""
+        """Returns the opening of the false answer with number `seq`, or None if it was not stored."""
         try:
             return decode(RevealedAnswer, self._opening(seq).read_bytes())
         except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""The file of a backup: a tar archive with a manifest first, then the files that the manifest names, then the manifest's digest.
+"""The file of a backup: a tar archive with a manifest, then the files that the manifest names, then the SHA-256 of the manifest.
 
-The manifest has the SHA-256 of every member, and the last member has that of the manifest, so a damaged or truncated file is
-found. The file proves nothing about its origin: a person restores only files of their own.
+The manifest has the SHA-256 of every file in the archive, so damage and truncation are found. The file proves nothing about its
+origin: a person must restore only files of their own.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from bytewise.service.files import shown_name
 
 FORMAT = "bytewise-backup-1"
 FILES = "files/"
-"""Prefix of members that belong into the node's folder."""
+"""Prefix of the names of files that belong into the node's folder."""
 MANIFEST, END = "manifest.json", "manifest.sha256"
 _MANIFEST_BYTES = 1 << 20
 _CHUNK = 1 << 20
@@ -34,56 +34,57 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._ +@=-]*(/[A-Za-z0-9_][A-Za-z0-9._ +
 
 @dataclass(frozen=True, slots=True)
 class BackupMember:
-    """One file of a backup."""
+    """One file in a backup."""
 
     name: str
-    """Its name in the archive; `files/…` is its place in the node's folder."""
+    """Name of the file in the archive. After the prefix `files/` it is the path in the node's folder."""
     size: U64
-    """Bytes."""
+    """Size in bytes."""
     sha256: Digest
-    """Hash of its content."""
+    """SHA-256 of the file's content."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackupManifest:
-    """What a backup says of itself."""
+    """The manifest of a backup: the node, its database, and the files in the archive."""
 
     format: str
-    """`bytewise-backup-1`."""
+    """Format of the backup, always `bytewise-backup-1`."""
     role: str
     """Role of the node."""
     chain_id: U256
-    """Chain of its network."""
+    """Chain id of the node's network."""
     registry: Address
-    """Contract `Registry` of its network."""
+    """Address of the contract `Registry` of the node's network."""
     account: Address
     """Account of the node."""
     revision: str
     """Schema revision of the database."""
     database: str
-    """`sqlite` or `postgresql`."""
+    """Kind of the database: `sqlite` or `postgresql`."""
     made_at: U64
-    """Unix seconds at which the database was copied."""
+    """Unix second at which the database was copied."""
     was_running: bool
-    """Whether a process of the account ran meanwhile."""
+    """Whether a process of the account ran while the backup was made."""
     has_password: bool
-    """Whether the password of the keystore is in it."""
+    """Whether the backup has the password of the keystore."""
     key_file: str
-    """Where the account key, or the client key for a remote signer, was on the machine of the node."""
+    """Path of the account key, or of the client key for a remote signer, on the machine of the node."""
     settings: str
     """Name of the settings file in the node's folder."""
     votes: U64
-    """Votes in the protection table."""
+    """Number of votes in the protection table."""
     members: tuple[BackupMember, ...]
-    """All files, in their order."""
+    """All files in the archive, in their order."""
     outside: tuple[str, ...]
-    """Files that the settings name outside the node's folder; they are not in the backup."""
+    """Paths of files that the settings name outside the node's folder. They are not in the backup."""
 
 
 def write_backup(out: Path, manifest: BackupManifest, content: Mapping[str, Path]) -> BackupManifest:
-    """Writes a new file that only its owner can read, whole or not at all; returns the manifest with its members.
+    """Writes a new backup file that only its owner can read, whole or not at all.
 
-    `content` has the file of each member by name. `ConfigurationError` if `out` exists or cannot be written.
+    Returns the manifest with the list of its files. `content` maps each name in the archive to the file with its content. Raises
+    `ConfigurationError` if `out` exists or cannot be written.
     """
     if out.exists() or out.is_symlink():
         raise ConfigurationError(shown_name(out), "exists, and a backup is never overwritten: name a new file")
@@ -124,16 +125,17 @@ def _add(archive: tarfile.TarFile, name: str, source: IO[bytes], size: int, at: 
 
 
 def read_manifest(file: Path) -> BackupManifest:
-    """The manifest alone, whose members are not checked. `ConfigurationError` if the file is no backup."""
+    """Reads the manifest of a backup and does not check the other files. Raises `ConfigurationError` if the file is no
+    backup."""
     with _opened(file) as archive:
         return _manifest_of(file, archive.next(), archive)[0]
 
 
 def unpack_backup(file: Path, into: Path) -> BackupManifest:
-    """Checks the whole file and writes its members below an empty folder that only its owner can read.
+    """Checks the whole backup, writes its files below the empty folder `into`, and returns the manifest.
 
-    `ConfigurationError` if the file is no backup, is damaged or truncated, or has a member that the manifest does not name or
-    that is no plain file inside the folder.
+    Only the owner can read the files. Raises `ConfigurationError` if the file is no backup, is damaged or truncated, or contains
+    a file that the manifest does not name or that is not a plain file inside the folder.
     """
     with _opened(file) as archive:
         manifest, digest = _manifest_of(file, archive.next(), archive)
@@ -226,13 +228,14 @@ def _sync(folder: Path) -> None:
 
 
 _LEFT_OUT = ("password_file", "ready_file")
-"""Settings whose files are no part of a backup unless they are asked for."""
+"""Names of settings whose files are not put into a backup. The password file is put in if the caller asks for it."""
 
 
 def files_of(settings: Any, folder: Path, with_password: bool) -> tuple[dict[str, Path], tuple[str, ...]]:
-    """Files that a settings object names: those inside the node's folder by their place in it, and the paths of those outside.
+    """Returns the files that a settings object names: files inside the node's folder by their path in it, and paths outside it.
 
-    Folders and sockets are left out: they can be made or fetched again. So is the password file unless `with_password`.
+    Folders and sockets are left out, because they can be made or fetched again. The password file is left out unless
+    `with_password`.
     """
     inside: dict[str, Path] = {}
     outside: list[str] = []

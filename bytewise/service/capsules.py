@@ -1,4 +1,4 @@
-"""Section `[capsules]` of a node: where it keeps capsules of disputes that are over."""
+"""Section `[capsules]` of a node's settings: the folder in which the node stores capsules of disputes that are over."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,16 +8,17 @@ from bytewise.protocol.errors.actors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class CapsuleSettings:
-    """Section `[capsules]`: where capsules of disputes that are over are kept."""
+    """Section `[capsules]`: where the node stores evidence capsules of disputes that are over."""
 
     folder: Path
-    """Folder of the capsules, which is made if it is missing. A file is named after its dispute."""
+    """Folder of the capsules. The node makes it if it is missing. A file is named after its dispute."""
     most: int = 1000
-    """Most capsules that are kept; the oldest files go first. A verdict takes some 50 kB."""
+    """Most capsules that are stored. The oldest files are deleted first. A capsule of a verdict takes some 50 kB."""
     every_s: int = 60
-    """Seconds between two looks for disputes that are over: less than the time for which the node keeps the state of a block."""
+    """Seconds between two searches for disputes that are over. It must be less than the time for which the chain node keeps old
+    states."""
     finality: str = "finalized"
-    """Block to prove: finalized, safe or latest."""
+    """Block at which the capsule proves the state: finalized, safe or latest."""
 
     def __post_init__(self) -> None:
         if self.most < 1 or self.every_s < 1:

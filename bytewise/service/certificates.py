@@ -1,4 +1,4 @@
-"""Self-signed TLS certificates for services whose clients pin them (key shards, operators)."""
+"""Self-signed TLS certificates for services whose clients pin the certificate: key shards and operators."""
 
 import datetime
 import ipaddress
@@ -16,14 +16,16 @@ from bytewise.service.clock import SystemClock
 from bytewise.service.secret import write_secret
 
 LIFETIME = datetime.timedelta(days=400)
-"""Lifetime of a certificate: longer than the longest key retention of a devnet. Clients pin the certificate and check only key
-and expiry."""
+"""Lifetime of a certificate. It is longer than the longest key retention of a devnet. Clients pin the certificate and check only
+its key and its expiry."""
 _SLACK = datetime.timedelta(minutes=5)
 
 
 def make_certificate(certificate_file: Path, key_file: Path, host: str, common_name: str, aliases: Sequence[str] = ()) -> None:
-    """Writes a new P-256 key (readable by its owner only) and a self-signed certificate for a host and its other names, both PEM.
-    It never overwrites a key."""
+    """Writes a new P-256 key and a self-signed certificate for `host` and the other names in `aliases`, both in PEM.
+
+    Only the owner can read the key file. An existing key is never overwritten.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     now = datetime.datetime.fromtimestamp(SystemClock().now(), datetime.UTC)
@@ -45,9 +47,9 @@ def make_certificate(certificate_file: Path, key_file: Path, host: str, common_n
 
 
 def verify_server_certificate(certificate: Path, key: Path) -> None:
-    """`ConfigurationError` unless the files have a certificate and its key, both PEM."""
+    """Raises `ConfigurationError` unless the files contain a certificate and its key, both in PEM."""
     try:
-        # An encrypted key would be asked for at the terminal: it gets an empty password, and fails.
+        # OpenSSL would ask for the password of an encrypted key at the terminal. With an empty password it fails instead.
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key, password="")
     except OSError as error:
         why = f"no certificate with its key, both PEM and readable: {error.strerror or error}"

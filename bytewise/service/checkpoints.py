@@ -1,4 +1,4 @@
-"""Section `[checkpoints]` of a node: where it keeps signed checkpoints of its journal."""
+"""Section `[checkpoints]` of a node's settings: the folder in which the node stores signed checkpoints of its journal."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,15 +8,15 @@ from bytewise.protocol.errors.actors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings:
-    """Section `[checkpoints]`: where signed checkpoints of the journal are kept. Copy them to others: a checkpoint that somebody
-    else has shows later that no entry before it was changed."""
+    """Section `[checkpoints]`: where the node stores signed checkpoints of its journal. Copy the checkpoints to other people:
+    with a copy they can show later that no entry before it was changed."""
 
     folder: Path
-    """Folder of the checkpoints, which is made if it is missing. A file is named after the number of entries."""
+    """Folder of the checkpoints. The node makes it if it is missing. A file is named after the number of entries."""
     every_s: int = 3600
-    """Seconds between two checkpoints. None is made while the journal has no new entry."""
+    """Seconds between two checkpoints. No checkpoint is made while the journal has no new entry."""
     most: int = 1000
-    """Most checkpoints that are kept; the oldest files go first. One takes some 5 kB."""
+    """Most checkpoints that are stored. The oldest files are deleted first. A checkpoint takes some 5 kB."""
 
     def __post_init__(self) -> None:
         if self.most < 1 or self.every_s < 1:

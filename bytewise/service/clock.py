@@ -1,4 +1,7 @@
-"""The clocks of a process, for timeouts, records and logs. Protocol time is that of the block (design section 2)."""
+"""The clocks of a process, for timeouts, records and logs.
+
+Protocol time does not come from them, but from the block (design section 2).
+"""
 
 import threading
 import time
@@ -8,27 +11,29 @@ from bytewise.ports import Clock
 
 
 class SystemClock:
-    """Wall time. It implements `bytewise.ports.Clock`."""
+    """The wall clock of this machine. It implements `bytewise.ports.Clock`."""
 
     def now(self) -> int:
-        """Unix seconds."""
+        """Returns the current time in Unix seconds."""
         return int(time.time())
 
 
 BEHIND_S = 60
-"""Largest correction of a clock, in seconds, that is not reported."""
+"""Largest backward step of a clock in seconds that is not reported."""
 
 
 class ForwardClock:
-    """A clock that never goes back while this process lives, so setting the machine's clock back revives nothing that expired.
+    """A clock that never goes back while this process lives.
 
-    If the machine's clock was once far ahead, this clock therefore stands still until that time is reached, or until the process
-    restarts.
+    If the machine's clock is set back, nothing that expired becomes valid again. If the machine's clock was once far ahead, this
+    clock therefore stands still until that time is reached, or until the process restarts.
     """
 
     def __init__(self, clock: Clock, on_behind: Callable[[int], object] = lambda _: None) -> None:
-        """`on_behind` is called with the seconds by which the other clock went back, once each time, if they
-        exceed `BEHIND_S`."""
+        """Creates the clock on top of `clock`.
+
+        If that clock goes back by more than `BEHIND_S` seconds, `on_behind` is called once with the number of seconds.
+        """
         self._clock = clock
         self._on_behind = on_behind
         self._latest = 0
@@ -36,7 +41,7 @@ class ForwardClock:
         self._lock = threading.Lock()
 
     def now(self) -> int:
-        """Unix seconds, never less than an earlier answer."""
+        """Returns the time in Unix seconds. It is never less than an earlier result."""
         with self._lock:
             given = self._clock.now()
             self._latest = max(self._latest, given)
@@ -47,5 +52,5 @@ class ForwardClock:
 
 
 def monotonic_s() -> float:
-    """Seconds of a clock that never steps back, for timeouts and durations."""
+    """Returns seconds of a clock that never steps back, for timeouts and durations."""
     return time.monotonic()

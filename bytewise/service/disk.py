@@ -1,4 +1,4 @@
-"""Free space of the file system that holds the data of a process: metrics and a readiness check."""
+"""Metrics and a readiness check of the free space in the file system that holds the data of a process."""
 
 import math
 import shutil
@@ -8,18 +8,18 @@ from bytewise.service import metrics
 from bytewise.service.readiness import Check, ReadinessRegistry
 
 MIN_FREE_BYTES = 512 * 2**20
-"""Free space below which a node is not ready: a day of a busy archive, and room for SQLite's write-ahead log."""
+"""Free bytes below which a node is not ready. They hold a day of a busy archive and SQLite's write-ahead log."""
 
 
 def watch_disk(readiness: ReadinessRegistry, folder: Path) -> None:
-    """Adds the check `disk`, and the metrics of the file system that holds the process's data."""
+    """Adds the readiness check `disk`, and sets the metrics of the file system that holds the process's data."""
     metrics.DISK_FREE.labels(path="data").set_function(lambda: _usage(folder)[0])
     metrics.DISK_SIZE.labels(path="data").set_function(lambda: _usage(folder)[1])
     readiness.add("disk", lambda: disk_check(folder))
 
 
 def disk_check(folder: Path) -> Check:
-    """Whether the file system that holds a folder has room."""
+    """Returns a check that fails if the file system of a folder has too little free space, or if the folder cannot be read."""
     free, _ = _usage(folder)
     if math.isnan(free):
         return Check(
@@ -30,7 +30,10 @@ def disk_check(folder: Path) -> Check:
 
 
 def _usage(folder: Path) -> tuple[float, float]:
-    """Free and all bytes of the folder's file system; NaN where it is gone: one metric must not hide the others."""
+    """Returns the free and the total bytes of the folder's file system.
+
+    Returns NaN for both if the folder is missing, because an error in one metric must not hide the others.
+    """
     try:
         usage = shutil.disk_usage(folder)
     except OSError:

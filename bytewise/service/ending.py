@@ -1,4 +1,4 @@
-"""How a process ends when one of its loops still waits for a service.
+"""Ends a process although one of its loops still waits for a service.
 
 Every process imports this module, so it imports next to nothing.
 """
@@ -16,13 +16,16 @@ def abandon() -> None:
 
 
 def is_abandoned() -> bool:
-    """Whether a loop was recorded as still waiting."""
+    """Returns whether `abandon` was called: a loop of this process still waits for a service."""
     return _abandoned.is_set()
 
 
 def leave(code: int) -> int:
-    """The exit code of a process that is about to end. If a loop was abandoned, this call ends the process at once, because a
-    thread that waits for a service cannot be ended in another way."""
+    """Returns the exit code of a process that is about to end.
+
+    If a loop was abandoned, it ends the process at once instead: a thread that waits for a service cannot be ended in another
+    way.
+    """
     if _abandoned.is_set():
         sys.stdout.flush()
         sys.stderr.flush()

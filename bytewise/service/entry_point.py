@@ -19,16 +19,16 @@ from bytewise.service.exit_codes import Exit, advice_of
 
 
 class PlainParser(argparse.ArgumentParser):
-    """Parses the arguments of a process. Wrong arguments end it with `Exit.USAGE`."""
+    """Parses the arguments of a process. Wrong arguments end the process with `Exit.USAGE`."""
 
     def error(self, message: str) -> NoReturn:
-        """Prints usage and message, and ends the process."""
+        """Prints the usage and the message, and ends the process with `Exit.USAGE`."""
         self.print_usage(sys.stderr)
         self.exit(Exit.USAGE, f"{self.prog}: error: {message}\n")
 
 
 class Parser(PlainParser):
-    """Parses `python -m MODULE COMMAND --config FILE`; COMMAND is left out if there is only one."""
+    """Parses `python -m MODULE COMMAND --config FILE`. A module with only one command has no COMMAND."""
 
     def __init__(self, module: str, description: str | None, commands: Sequence[str] = ()) -> None:
         super().__init__(prog=f"python -m {module}", description=description)
@@ -38,8 +38,10 @@ class Parser(PlainParser):
 
 
 def run_entry(component: str, work: Callable[[], int]) -> int:
-    """Runs `work` and returns its exit code. An error becomes one log line with advice and its exit code
-    (`service.exit_codes`)."""
+    """Runs `work` and returns the exit code of the process.
+
+    An error becomes one log line with advice, and its exit code (`service.exit_codes`).
+    """
     telemetry.configure(component)
     return leave(_exit_code(work))
 

@@ -1,4 +1,4 @@
-"""Exit codes of every entry point, and the advice for each error. Supervisors and scripts depend on these numbers.
+"""The exit codes of every entry point, and the advice for each error. Supervisors and scripts depend on these numbers.
 
 `bytewise` and the processes that it starts end with a code of `Exit`. Only `advice_of` assigns a code to an error.
 """
@@ -41,17 +41,17 @@ class Exit(enum.IntEnum):
     """Meaning of the exit code of a command or process."""
 
     OK = 0
-    """Done, or stopped by a signal. For `verify`: verified."""
+    """The work is done, or a signal stopped the process. For `verify`, the receipt is verified."""
     MISMATCH = 2
     """A mismatch or a defect is proven."""
     INCONCLUSIVE = 3
-    """Undecided. The reason is printed."""
+    """The result is undecided. The reason is printed."""
     NOT_FOUND = 4
     """There is no object with this name."""
     UNAVAILABLE = 5
     """A service does not answer. The same command may succeed later."""
     REFUSED = 6
-    """Refused, because the command would do harm or change nothing."""
+    """The command refused, because it would do harm or change nothing."""
     NOT_READY = 7
     """A check of `doctor` fails, or the node of `status` is not healthy."""
     USAGE = 64
@@ -61,11 +61,11 @@ class Exit(enum.IntEnum):
     HUNG = 75
     """Periodic work did not end in its time (EX_TEMPFAIL of sysexits)."""
     INTERRUPTED = 130
-    """Interrupted by Ctrl-C, as shells number it."""
+    """Ctrl-C interrupted the command. Shells use the same number."""
 
 
 class ExitAdvice(NamedTuple):
-    """Exit code of an error and advice for its user."""
+    """The exit code of an error, and advice for its user."""
 
     code: Exit
     advice: str
@@ -144,7 +144,8 @@ _DEFECT = ExitAdvice(Exit.INTERNAL, "Please report this with the command that yo
 
 
 def advice_of(error: BaseException) -> ExitAdvice:
-    """Exit code and advice of an error; `Exit.INTERNAL` for an error that no row of the table names."""
+    """Returns the exit code and the advice for an error. The code is `Exit.INTERNAL` if no row of the table matches the
+    error."""
     if isinstance(error, KeyboardInterrupt):
         return ExitAdvice(Exit.INTERRUPTED, "The same command goes on where it was.")
     if isinstance(error, CannotExecute) and _lacks_model(error):
@@ -160,5 +161,5 @@ def _lacks_model(error: CannotExecute) -> bool:
 
 
 def exit_of(error: BaseException) -> Exit:
-    """Exit code of an error."""
+    """Returns the exit code for an error."""
     return advice_of(error).code

@@ -1,4 +1,4 @@
-"""The documentation of a dataclass's fields: the string below each field, which Python drops when it compiles."""
+"""Reads the docstrings of a dataclass's fields: the string below each field. Python drops them when it compiles."""
 
 import ast
 import inspect
@@ -6,7 +6,7 @@ import itertools
 
 
 def field_texts(cls: type) -> dict[str, str]:
-    """Field → its documentation on one line. A field without any is left out."""
+    """Returns for each field of the dataclass its docstring, on one line. A field without a docstring is left out."""
     tree = ast.parse(inspect.cleandoc("\n" + inspect.getsource(cls))).body[0]
     assert isinstance(tree, ast.ClassDef)
     return {
@@ -17,5 +17,5 @@ def field_texts(cls: type) -> dict[str, str]:
 
 
 def first_paragraph(cls: type) -> str:
-    """The first paragraph of a class's documentation, on one line."""
+    """Returns the first paragraph of a class's docstring, on one line."""
     return " ".join((inspect.getdoc(cls) or "").split("\n\n", 1)[0].split())

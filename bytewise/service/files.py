@@ -1,4 +1,4 @@
-"""Atomic writes of files that are not secret. For secret files see `kms.storage.files`."""
+"""Atomic writes of files that are not secret. `kms.storage.files` writes secret files."""
 
 import os
 import secrets
@@ -11,11 +11,11 @@ from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Replaces a file atomically. Whenever process or machine stop, the old file or the new one is there.
+    """Replaces a file atomically. Whenever the process or the machine stops, either the old file or the new file is there.
 
-    The file is on the disk when the function returns, with the mode of the old one. A link stays, and its target is
-    replaced. Of two writers the last one wins. `ConfigurationError` if the file cannot be written. A killed writer leaves at most
-    a hidden draft (`.NAME.….new`).
+    The new file is on the disk when the function returns, with the mode of the old file. If `path` is a link, its target is
+    replaced. If two processes write, the last one wins. Raises `ConfigurationError` if the file cannot be written. A killed
+    writer leaves at most a hidden file (`.NAME.….new`).
     """
     try:
         whole = Path(os.path.realpath(path))
@@ -36,7 +36,10 @@ def replace_file(path: Path, data: bytes) -> None:
 
 @contextmanager
 def retry_folder(folder: Path) -> Iterator[None]:
-    """For work that is done again: a file that cannot be read or written is `TryAgain`, because disks and mounts come back."""
+    """Context manager for work that is done again later.
+
+    It raises `TryAgain` if a file in the folder cannot be read or written, because disks and mounts come back.
+    """
     try:
         yield
     except (OSError, ConfigurationError) as error:
@@ -44,15 +47,15 @@ def retry_folder(folder: Path) -> Iterator[None]:
 
 
 def shown_name(path: Path) -> str:
-    """Name of a file for errors: its name, or its path if it has none, like `.` and `/`."""
+    """Returns the name of a file for error messages. For a path without a name, such as `.` or `/`, it returns the path."""
     return path.name or str(path)
 
 
 def _write_draft(whole: Path, data: bytes) -> Path:
-    """A new file beside the target, used by this writer only."""
+    """Writes a new file beside the target, which only this writer uses, and returns its path."""
     draft = whole.with_name(f".{whole.name}.{secrets.token_hex(8)}.new")
     mode = stat.S_IMODE(whole.stat().st_mode) if whole.exists() else None
-    # Nobody who may not read the old file can open the new one, not even before its mode is set.
+    # A user who may not read the old file cannot open the new one, not even before its mode is set.
     opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode & 0o600)
     try:
         with os.fdopen(opened, "wb") as file:

@@ -1,6 +1,6 @@
-"""Job messages on a stream: canonical JSON after a 4-byte big-endian length (`bytewise.protocol.jobs`).
+"""Sends and receives job messages on a stream: canonical JSON after a 4-byte big-endian length (`bytewise.protocol.jobs`).
 
-Messages carry no type. Their members identify it, and both sides know which messages may come next.
+A message has no type field. Its members identify its class, and both sides know which classes may come next.
 """
 
 import socket
@@ -18,12 +18,15 @@ _CARRIER = b"\0"
 
 
 def send(peer: socket.socket, message: object) -> None:
-    """Sends one message. `TryAgain` if the peer is gone or stalls, `MalformedValue` for a message above the size limit."""
+    """Sends one message.
+
+    Raises `TryAgain` if the peer has closed or stalls, and `MalformedValue` if the message exceeds the size limit.
+    """
     send_raw(peer, encoding.encode(message))
 
 
 def send_raw(peer: socket.socket, raw: bytes) -> None:
-    """Sends the canonical bytes of one message; errors as `send`."""
+    """Sends the canonical bytes of one message. Raises the same errors as `send`."""
     if len(raw) > MAX_MESSAGE_BYTES:
         raise MalformedValue("job message", f"{len(raw)} bytes")
     try:
@@ -33,16 +36,19 @@ def send_raw(peer: socket.socket, raw: bytes) -> None:
 
 
 def receive(peer: socket.socket, *expected: type, until: float | None = None) -> Any:
-    """The next message, of one of the expected classes.
+    """Receives the next message, which must be of one of the expected classes.
 
-    `TryAgain` if the peer closes or stalls within a message, or has not sent all of it at `until`, a moment of `monotonic_s`. A
-    `Fault` for a message that is too long or has another class.
+    `until` is a time of `monotonic_s`. Raises `TryAgain` if the peer closes or stalls within the message, or has not sent all of
+    it by `until`. Raises a `Fault` if the message is too long or of another class.
     """
     return parse_message(receive_raw(peer, until), *expected)
 
 
 def receive_raw(peer: socket.socket, until: float | None = None) -> bytes:
-    """The bytes of the next message, of any content. `TryAgain` and `MalformedValue` as `receive`."""
+    """Receives the bytes of the next message and does not parse them.
+
+    Raises the `TryAgain` and `MalformedValue` errors of `receive`.
+    """
     length = int.from_bytes(_read(peer, _LENGTH_BYTES, until), "big")
     if not 0 < length <= MAX_MESSAGE_BYTES:
         raise MalformedValue("job message", f"{length} bytes")
@@ -50,7 +56,7 @@ def receive_raw(peer: socket.socket, until: float | None = None) -> bytes:
 
 
 def parse_message(raw: bytes, *expected: type) -> Any:
-    """A message of one of the expected classes; a `Fault` for other bytes."""
+    """Parses a message of one of the expected classes. Raises a `Fault` for any other bytes."""
     value = encoding.parse(raw)
     for cls in expected:
         if isinstance(value, dict) and value.keys() == encoding.field_types(cls).keys():
@@ -60,7 +66,10 @@ def parse_message(raw: bytes, *expected: type) -> Any:
 
 
 def send_stream(peer: socket.socket, stream: socket.socket) -> None:
-    """Passes a connected stream over a unix-domain socket: one zero byte with its descriptor. `TryAgain` if the peer is gone."""
+    """Passes a connected stream to the peer over a unix-domain socket: one zero byte with the stream's file descriptor.
+
+    Raises `TryAgain` if the peer has closed.
+    """
     try:
         socket.send_fds(peer, [_CARRIER], [stream.fileno()])
     except OSError as error:
@@ -68,7 +77,10 @@ def send_stream(peer: socket.socket, stream: socket.socket) -> None:
 
 
 def receive_stream(peer: socket.socket) -> socket.socket:
-    """Receives a stream. `TryAgain` if the peer is gone or stalls, `MalformedValue` for anything but one stream."""
+    """Receives one stream from the peer.
+
+    Raises `TryAgain` if the peer has closed or stalls, and `MalformedValue` if it sent anything else.
+    """
     try:
         data, descriptors, flags, _ = socket.recv_fds(peer, len(_CARRIER), 1)
         streams = [socket.socket(fileno=each) for each in descriptors]

@@ -1,7 +1,7 @@
-"""Finds the program's own files, in a checkout or in an installed wheel, and checks that its packages are its own.
+"""Finds the program's own files, in a checkout or in an installed wheel, and checks that its packages are really its own.
 
-Most names of our root packages are common words, which other projects may use too. `check_packages` refuses to continue if one of
-our packages comes from another project.
+Most names of our root packages are common words, which other projects may use too. `check_packages` refuses to continue if one
+of our packages comes from another project.
 """
 
 import importlib.util
@@ -26,27 +26,27 @@ PACKAGES = (
     "gossip",
     "adversaries",
 )
-"""Root packages of this project."""
+"""The root packages of this project."""
 
 SOURCE_ROOT = Path(str(bytewise.__file__)).resolve().parent.parent
-"""The folder that this process imports our packages from: the checkout, or `site-packages`."""
+"""The folder from which this process imports our packages: the checkout, or `site-packages`."""
 
 _PACKAGED = Path("bytewise") / "packaged"
-"""Folder of a wheel with copies of files that a checkout has outside its packages (setup.py)."""
+"""Folder in a wheel with copies of files that a checkout has outside its packages (`setup.py`)."""
 
 
 def is_wheel(root: Path = SOURCE_ROOT) -> bool:
-    """Whether a wheel was installed into this folder. Packages of other projects are then beside ours."""
+    """Returns whether a wheel is installed in this folder. Then packages of other projects are beside ours."""
     return (root / _PACKAGED).is_dir()
 
 
 def own_file(name: str, root: Path = SOURCE_ROOT) -> Path:
-    """Path of a file or folder of the repository, by its path there, for example `constraints.txt`. The file may be missing."""
+    """Returns the path of a file or folder of the repository, for example `constraints.txt`. The file may be missing."""
     return root / _PACKAGED / name if is_wheel(root) else root / name
 
 
 def package_version() -> str:
-    """Version of this program; `unknown` where it was not installed."""
+    """Returns the version of this program, or `unknown` if the program is not installed."""
     try:
         return version("bytewise")
     except PackageNotFoundError:
@@ -54,7 +54,7 @@ def package_version() -> str:
 
 
 def check_packages(root: Path = SOURCE_ROOT) -> None:
-    """`ConfigurationError` if another project's package hides one of ours, or was installed over it."""
+    """Raises `ConfigurationError` if a package of another project hides one of our packages, or was installed over it."""
     for name in PACKAGES:
         spec = importlib.util.find_spec(name)
         found = Path(spec.origin).resolve().parent.parent if spec and spec.origin else None

@@ -1,8 +1,9 @@
-"""The lock on an account's key file: of the processes of one machine that use the file, one at a time signs with the key.
+"""The lock on the key file of an account.
 
-The nonce lease does the same for processes that share a database. This lock also finds two processes with databases of their
-own, which would make two votes for one round. The kernel releases it when the process ends, however it ends. It does not see a
-copy of the key file, or another machine.
+Of the processes on one machine that use the file, only one at a time may sign with the key. The nonce lease does the same for
+processes that share a database. This lock also stops two processes with different databases, which could make two votes for one
+round. The kernel releases the lock when the process ends, however it ends. The lock cannot see a copy of the key file, or
+another machine.
 """
 
 import errno
@@ -21,7 +22,10 @@ _LOCKS = Path("/proc/locks")
 
 @contextmanager
 def hold_key(key_file: Path) -> Iterator[None]:
-    """Holds the lock of a key file inside the block. `KeyInUse` at once if another process holds it."""
+    """Context manager that holds the lock of a key file inside the block.
+
+    Raises `KeyInUse` at once if another process has the lock.
+    """
     try:
         opened = os.open(key_file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -40,14 +44,17 @@ def hold_key(key_file: Path) -> Iterator[None]:
 
 
 def verify_unused(key_file: Path) -> None:
-    """`KeyInUse` if a process of this machine holds the lock of a key file; no effect if there is no such file."""
+    """Raises `KeyInUse` if a process of this machine has the lock of a key file. Does nothing if there is no such file."""
     if key_file.is_file() and os.access(key_file, os.R_OK):
         with hold_key(key_file):
             pass
 
 
 def _holder(opened: int) -> str:
-    """Process id of the holder, as the kernel lists it: `1: FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF`."""
+    """Returns the id of the process that has the lock.
+
+    The kernel lists it as `1: FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF`.
+    """
     inode = os.fstat(opened).st_ino
     try:
         lines = _LOCKS.read_text().splitlines()

@@ -1,11 +1,11 @@
-"""HTTP listener of a process: `/metrics`, `/livez`, `/readyz` and `/version`, on an address of its own (section `[metrics]`).
+"""HTTP listener of a process: `/metrics`, `/livez`, `/readyz` and `/version`, at the address in section `[metrics]`.
 
-A process without the section has no listener, so that many such processes can run on one machine, as in the demo; `bytewise init`
-writes the section. Answers contain public facts about the process and no secret, and no request changes anything. The listener
-runs in daemon threads beside the work of the process, so that it still reports when a tick hangs.
+A process without the section has no listener, so that many such processes can run on one machine, as in the demo; `bytewise
+init` writes the section. Answers contain public facts about the process and no secret, and no request changes anything. The
+listener runs in daemon threads beside the work of the process, so that it still reports when a tick hangs.
 
-An answer costs a thread for at most `DEADLINE_S`. At most `MAX_CONNECTIONS` are served at the same time. A request with a body is
-refused.
+Each request occupies a thread for at most `DEADLINE_S` seconds. At most `MAX_CONNECTIONS` requests are served at the same time.
+A request with a body is refused.
 """
 
 import contextlib
@@ -32,13 +32,14 @@ from bytewise.service.readiness import ReadinessRegistry, readiness_document
 IDLE_S = 5.0
 """Seconds of silence after which a connection is closed."""
 DEADLINE_S = 15.0
-"""Seconds after which a connection is closed, whatever was sent: above the time that all readiness checks may take."""
+"""Seconds after which a connection is closed, whatever was sent. It is longer than all readiness checks together may take."""
 MAX_CONNECTIONS = 8
-"""Most connections at the same time: a scraper, an orchestrator and people. A further one is closed at once."""
+"""Most connections at the same time: a scraper, an orchestrator and people. Any further connection is closed at once."""
 
 
 def listening_socket(setting: str, host: str, port: int) -> socket.socket:
-    """A listening socket at the address of a setting; `ConfigurationError` with the setting's name if it cannot be opened."""
+    """Opens a listening socket at an address and returns it. Raises `ConfigurationError` with the setting's name if that
+    fails."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, OverflowError) as error:
@@ -52,13 +53,13 @@ class MetricsSettings:
     not serve them."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. Anybody who reaches it can read all figures, so keep it on a private network."""
+    """Address to listen on. Anybody who can connect to it can read all metrics, so keep it on a private network."""
     port: int = 9464
-    """TCP port; 0: the system chooses one, and the log line `metrics.served` names it."""
+    """TCP port. With 0 the system chooses a port, and the log line `metrics.served` names it."""
 
 
 class HttpAnswer(NamedTuple):
-    """An answer before it is sent."""
+    """An HTTP answer before it is sent."""
 
     status: HTTPStatus
     content_type: str
@@ -73,14 +74,14 @@ def _json(status: HTTPStatus, document: dict[str, Any]) -> HttpAnswer:
 
 
 class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    """The listener of one process, from its creation until `close`."""
+    """The HTTP listener of one process. It occupies its address from its creation until `close`."""
 
     daemon_threads = True
     block_on_close = False
     request_queue_size = 16
 
     def __init__(self, settings: MetricsSettings, actor: Actor, readiness: ReadinessRegistry) -> None:
-        """`ConfigurationError` for an address that cannot be used."""
+        """Opens the listening socket. Raises `ConfigurationError` if the address cannot be used."""
         self._actor = actor
         self._readiness = readiness
         self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
@@ -96,7 +97,7 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self._thread = threading.Thread(target=self.serve_forever, name="metrics", daemon=True)
 
     def start(self) -> None:
-        """Serves from now on."""
+        """Starts to serve requests in a thread, and sets the metrics that the process is up."""
         metrics.UP.set(1)
         metrics.BUILD_INFO.labels(version=package_version(), python=platform.python_version()).set(1)
         self._thread.start()
@@ -104,7 +105,7 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
         telemetry.log("metrics.served", host=str(host), port=port)
 
     def close(self) -> None:
-        """Stops serving."""
+        """Stops serving and closes the socket."""
         if self._thread.is_alive():
             self.shutdown()
             self._thread.join(IDLE_S)
@@ -112,11 +113,11 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
     @property
     def port(self) -> int:
-        """TCP port."""
+        """The TCP port of the listener."""
         return int(self.server_address[1])
 
     def answer(self, path: str) -> HttpAnswer:
-        """The answer to a GET of this path."""
+        """Returns the answer to a GET of this path."""
         routes: dict[str, Callable[[], HttpAnswer]] = {
             "/metrics": self._metrics,
             "/livez": self._livez,
@@ -147,12 +148,12 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
     # --- limits ---
 
     def server_bind(self) -> None:
-        """Binds without asking DNS for the name of this machine, as the library would."""
+        """Binds the socket without asking DNS for the name of this machine, as the library would."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Starts a thread for the connection, if there is room."""
+        """Starts a thread for the connection, or closes the connection if `MAX_CONNECTIONS` are open."""
         if not self._slots.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -161,7 +162,7 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serves one request, in its thread."""
+        """Serves one request in its thread, and then frees its place."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -170,7 +171,7 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
             self._slots.release()
 
     def service_actions(self) -> None:
-        """Ends connections after their deadline. The library calls it twice a second."""
+        """Closes connections that are past their deadline. The library calls it twice a second."""
         now = monotonic_s()
         with self._lock:
             late = [request for request, began in self._open.items() if now - began > DEADLINE_S]
@@ -179,11 +180,11 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
                 request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignores a broken connection, for which the library would print a traceback."""
+        """Ignores a broken connection. The library would print a traceback for it."""
 
 
 class _ProbeHandler(http.server.BaseHTTPRequestHandler):
-    """One request. HTTP/1.0: the connection ends with the answer."""
+    """Handler of one request. It uses HTTP/1.0, so the connection ends with the answer."""
 
     server: Listener
     timeout = IDLE_S
@@ -191,7 +192,7 @@ class _ProbeHandler(http.server.BaseHTTPRequestHandler):
     error_content_type = "text/plain; charset=utf-8"
 
     def do_GET(self) -> None:
-        """Answers a probe or a scrape."""
+        """Answers a GET request."""
         if self.headers.get("content-length", "0") != "0" or "transfer-encoding" in self.headers:
             self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "no body is taken here")
             return
@@ -208,16 +209,19 @@ class _ProbeHandler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(answer.body)
 
     def version_string(self) -> str:
-        """Name of the server, without versions of the library and of Python."""
+        """Returns the name of the server, without the versions of the library and of Python."""
         return "bytewise"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the library's name
-        """Writes nothing: a scrape every few seconds is no event."""
+        """Writes nothing to the log, because scrapes come every few seconds."""
 
 
 @contextlib.contextmanager
 def serve_metrics(settings: MetricsSettings | None, actor: Actor, readiness: ReadinessRegistry) -> Iterator[Listener | None]:
-    """Serves inside the block if there are settings. `ConfigurationError` at once for an address that cannot be used."""
+    """Context manager that serves the endpoints inside the block and yields the listener. It yields None if `settings` is None.
+
+    Raises `ConfigurationError` at once if the address cannot be used.
+    """
     if settings is None:
         yield None
         return

@@ -1,4 +1,7 @@
-"""Whether the loops of a process run: each loop names its limit once and then reports every pass (`/livez`)."""
+"""Records whether the loops of a process run.
+
+Each loop first names the longest time between two passes, and then reports every pass. `/livez` shows the result.
+"""
 
 import asyncio
 import threading
@@ -9,18 +12,18 @@ from bytewise.service.clock import monotonic_s
 
 
 class LoopState(NamedTuple):
-    """A loop at one moment."""
+    """State of a loop at one moment."""
 
     alive: bool
-    """Whether its last pass is within its limit."""
+    """Whether the time since the last pass is within the limit."""
     last_s: float
-    """Seconds since its last pass, or since it was announced."""
+    """Seconds since the last pass of the loop, or since it was announced."""
     limit_s: float
     """Longest time between two passes, in seconds."""
 
 
 class Liveness:
-    """Loops of one process. Thread-safe."""
+    """The loops of one process. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,13 +42,13 @@ class Liveness:
             self._passes[loop] = monotonic_s()
 
     def forget(self, loop: str) -> None:
-        """Reports that a loop has ended as it should."""
+        """Removes a loop that has ended as planned."""
         with self._lock:
             self._limits.pop(loop, None)
             self._passes.pop(loop, None)
 
     def loops(self) -> dict[str, LoopState]:
-        """Every announced loop by name."""
+        """Returns the state of every announced loop, by name."""
         with self._lock:
             now = monotonic_s()
             ages = {loop: (now - self._passes[loop], limit) for loop, limit in sorted(self._limits.items())}
@@ -61,10 +64,10 @@ loops = _PROCESS.loops
 HTTP_BEAT_S = 1
 """Seconds between two passes of an event loop that serves HTTP."""
 HTTP_ALIVE_S = 30.0
-"""Seconds without a pass after which such a loop is not alive: a request blocks it."""
+"""Seconds without a pass after which such a loop counts as not alive, because a request blocks it."""
 
 
 def beat_http() -> Awaitable[None]:
-    """Reports a pass of the event loop `http`; uvicorn calls it (`callback_notify`, `timeout_notify`)."""
+    """Reports a pass of the event loop `http`. uvicorn calls it (`callback_notify`, `timeout_notify`) and awaits the result."""
     expect("http", HTTP_ALIVE_S)
     return asyncio.sleep(0)

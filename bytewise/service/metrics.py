@@ -1,8 +1,8 @@
-"""Every metric of the product: name, type, help, labels, and the actors that have it.
+"""Every metric of the product: its name, type, help and labels, and the actors that have it.
 
 Code sets a metric at the place where the fact is known: `metrics.DA_BYTES.labels(op="get").inc(len(data))`. Only this module
 makes metrics, so an undeclared name is a type error, and a wrong label a `ValueError`. A label has few values and never an id,
-because each value is a series of its own. `bytewise.service.listener` serves what the process's actor has.
+because each value is a separate series. `bytewise.service.listener` serves the metrics of the process's actor.
 
 `docs/reference/metrics.md` is written from this module. Names follow Prometheus' conventions: base units, `_total` for counters.
 """
@@ -21,7 +21,7 @@ from bytewise.service import telemetry
 
 
 class Actor(enum.StrEnum):
-    """Kind of a process, as `bytewise_config_info` and the reference page name it."""
+    """Kind of a process. The label `role` of `bytewise_config_info` and the reference page of metrics use these names."""
 
     OPERATOR = "operator"
     VERIFIER = "verifier"
@@ -34,29 +34,29 @@ class Actor(enum.StrEnum):
 
 
 class DeclaredMetric(NamedTuple):
-    """One row of the reference page."""
+    """Declaration of one metric: one row of the reference page."""
 
     name: str
-    """Name of its samples; a histogram's have a suffix."""
+    """Name of the metric's samples. The samples of a histogram also have a suffix."""
     kind: str
-    """`counter`, `gauge` or `histogram`."""
+    """Kind of the metric: `counter`, `gauge` or `histogram`."""
     help: str
-    """Meaning and unit, one sentence."""
+    """Meaning and unit of the metric, in one sentence."""
     labels: Mapping[str, tuple[str, ...]]
-    """Label → its values; empty if they are not known in advance."""
+    """The values of each label. The tuple is empty if they are not known in advance."""
     actors: frozenset[Actor]
-    """Processes that have it."""
+    """Actors whose processes have the metric."""
 
 
 REGISTRY = CollectorRegistry()
-"""Values of this process. Only this module registers anything in it, except the library's collectors of the process itself."""
+"""The metrics of this process. Only this module registers metrics, except the library's collectors of the process itself."""
 
 DECLARED: dict[str, DeclaredMetric] = {}
-"""Every metric by name."""
+"""The declaration of every metric, by name."""
 
 EVERY = frozenset(Actor)
 DUTY = frozenset({Actor.VERIFIER, Actor.MEMBER, Actor.WATCHTOWER})
-"""Actors that decide from one snapshot of the chain a tick."""
+"""Actors that decide in each tick from one snapshot of the chain."""
 JUDGES = frozenset({Actor.VERIFIER, Actor.MEMBER})
 """Actors with an enclave."""
 SENDERS = DUTY | {Actor.OPERATOR}
@@ -70,7 +70,7 @@ DASHBOARD = frozenset({Actor.DASHBOARD})
 INVARIANTS = frozenset({Actor.MONITOR})
 """The actor that checks invariants."""
 INDEXERS = DASHBOARD | INVARIANTS
-"""Actors that make an index of events."""
+"""Actors that build an index of events."""
 FOLLOWERS = DUTY | INDEXERS
 """Actors that follow the blocks of the chain."""
 
@@ -78,8 +78,8 @@ _CALL_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _WORK_S = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _BLOCKS = (1.0, 2.0, 3.0, 6.0, 12.0, 32.0, 64.0, 96.0)
 _MOST_PRESET = 64
-"""Series that are made with the value 0 at the start: `increase()` does not see the first step of a series that begins with
-it."""
+"""Most series of a metric that are made at the start with the value 0. `increase()` would miss the first step of a series that
+begins with that step."""
 
 
 def _declared(kind: str, name: str, text: str, actors: frozenset[Actor], labels: Mapping[str, Sequence[str]]) -> None:
@@ -386,7 +386,10 @@ _epoch: tuple[int, str] | None = None
 
 
 def set_key_epoch(epoch: int, assurance: str) -> None:
-    """Sets the key epoch of this process and its assurance, which label all other figures. Logs them if they are new."""
+    """Sets the metric of the key epoch and its assurance, and logs them if they have changed.
+
+    `epoch` is the key epoch of this process.
+    """
     global _epoch
     if _epoch != (epoch, assurance):
         _epoch = (epoch, assurance)
@@ -396,16 +399,16 @@ def set_key_epoch(epoch: int, assurance: str) -> None:
 
 
 class _ActorView:
-    """The part of `REGISTRY` that an actor has."""
+    """The metrics in `REGISTRY` that an actor has."""
 
     def __init__(self, actor: Actor) -> None:
         self._hidden = {name.removesuffix("_total") for name, each in DECLARED.items() if actor not in each.actors}
 
     def collect(self) -> Iterable[Metric]:
-        """Families with their samples."""
+        """Returns the metric families of the actor with their samples."""
         return (family for family in REGISTRY.collect() if family.name not in self._hidden)
 
 
 def exposition(actor: Actor) -> bytes:
-    """The actor's metrics in Prometheus' text format, with HELP and TYPE."""
+    """Returns the actor's metrics in Prometheus' text format, with HELP and TYPE."""
     return prometheus_client.generate_latest(_ActorView(actor))

@@ -1,4 +1,4 @@
-"""Limits for untrusted peers of a service: connections in all and from one address, and time for one exchange."""
+"""Limits for untrusted peers of a service: slots in total and for each address, and time for one exchange."""
 
 import threading
 from collections import Counter
@@ -7,7 +7,8 @@ from bytewise.service.clock import monotonic_s
 
 
 class AddressSlots:
-    """Counts what peers hold at one time, such as connections, with a limit in all and for one address. Thread-safe."""
+    """Counts slots, such as connections, that peers use at one time. It limits their number in total and for each address.
+    Thread-safe."""
 
     def __init__(self, most: int, per_address: int) -> None:
         self._most = most
@@ -16,7 +17,10 @@ class AddressSlots:
         self._lock = threading.Lock()
 
     def take(self, address: str) -> bool:
-        """Takes a slot for a peer at this address until `leave`. False if no slot is free, in all or for the address."""
+        """Takes a slot for a peer at this address until `leave` is called.
+
+        Returns False if no slot is free, in total or for the address.
+        """
         with self._lock:
             free = self._taken.total() < self._most and self._taken[address] < self._per_address
             if free:
@@ -32,15 +36,16 @@ class AddressSlots:
 
     @property
     def in_use(self) -> int:
-        """Number of slots that are taken, of all addresses."""
+        """Number of slots that are in use by all addresses."""
         with self._lock:
             return self._taken.total()
 
 
 def seconds_left(until: float) -> float:
-    """Seconds until a moment of `monotonic_s`; `TimeoutError` once it is over.
+    """Returns the seconds that are left until a time of `monotonic_s`. Raises `TimeoutError` once that time has passed.
 
-    Set it as the timeout before each read and write of an exchange: a peer that sends single bytes then gets no extra time.
+    Set the result as the timeout before each read and write of an exchange. Then a peer that sends single bytes gets no extra
+    time.
     """
     left = until - monotonic_s()
     if left <= 0:

@@ -18,7 +18,7 @@ _MOST_BYTES = 1 << 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Asks once; returns the exit code."""
+    """Sends one request and returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bytewise.service.probe", description=__doc__)
     parser.add_argument("url", help="for example http://127.0.0.1:9464/readyz")
     parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="seconds to wait for an answer")
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _reasons(body: bytes) -> list[str]:
-    """Failing checks or loops of an answer, one line each."""
+    """Returns one line for each failing check or loop in the body of an answer."""
     try:
         document: Any = json.loads(body)
         failing = [each for each in document.get("checks", ()) if not each["ok"]]

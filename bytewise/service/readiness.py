@@ -1,8 +1,8 @@
-"""Readiness of a process: named checks, each with value, threshold and advice.
+"""Readiness of a process: named checks, each with a value, a threshold and advice.
 
 `/readyz` (`bytewise.service.listener`), `bytewise doctor` and the metric `bytewise_readiness` show the same records. A check is
 either recorded at the place where its fact is known, for example by a duty tick from its snapshot, or computed by a function on
-request. A function that does not answer in time makes its check fail, so that asking never hangs.
+request. If a function does not answer in time, its check fails, so a request never hangs.
 """
 
 import math
@@ -19,28 +19,28 @@ class Check(NamedTuple):
     """Result of one check."""
 
     name: str
-    """Short name with underscores, for example `head_age`; a label of the metric."""
+    """Short name with underscores, for example `head_age`. It is a label of the metric."""
     ok: bool
     """Whether the process can do its work, according to this check."""
     value: str
-    """Value found, with its unit."""
+    """The value that the check found, with its unit."""
     threshold: str
-    """Required value, with its unit."""
+    """The required value, with its unit."""
     advice: str
     """What to do if the check fails, in one sentence."""
 
     def document(self) -> dict[str, Any]:
-        """The check as an object of JSON."""
+        """Returns the check as a JSON object."""
         return self._asdict()
 
 
 CheckFunction = Callable[[], Check]
-"""Computes a check. It may raise `BytewiseError`, which makes the check fail."""
+"""Function that computes a check. If it raises `BytewiseError`, the check fails."""
 
 FRESH_S = 120.0
 """Seconds for which a recorded check is valid by default: several blocks, so that a slow chain does not make checks stale."""
 CACHE_S = 2.0
-"""Seconds for which the result of a function is used again, so that frequent questions cost nothing."""
+"""Seconds for which the result of a function is used again, so that frequent requests cost nothing."""
 ANSWER_S = 3.0
 """Longest time in seconds that a request waits for all functions together."""
 
@@ -49,7 +49,7 @@ _STALE = "Look at /livez and at the log: the loop that reports this check does n
 
 
 class _Probe:
-    """A function with its last result. At most one thread runs it, for any number of requests."""
+    """A check function with its last result. At most one thread runs the function, for any number of requests."""
 
     def __init__(self, name: str, function: CheckFunction) -> None:
         self.name = name
@@ -59,7 +59,10 @@ class _Probe:
         self._running: threading.Event | None = None
 
     def start(self) -> threading.Event | None:
-        """Starts the function unless its last result is new. Returns the event that is set at the end of its run."""
+        """Starts the function unless its last result is new, or the function is running.
+
+        Returns the event that is set at the end of the run. Returns None if the last result is new.
+        """
         with self._lock:
             if self._result is not None and monotonic_s() - self._result[0] <= CACHE_S:
                 return None
@@ -69,7 +72,7 @@ class _Probe:
             return self._running
 
     def result(self, is_done: bool) -> Check:
-        """The last result; a failing check if the awaited run has not ended."""
+        """Returns the last result, or a failing check if the run that the caller waited for has not ended."""
         with self._lock:
             if self._result is None or not is_done:
                 return Check(self.name, False, "no answer", f"an answer within {ANSWER_S:g} s", _NO_ANSWER)
@@ -91,7 +94,10 @@ _STARTED = "the first pass is complete"
 
 
 class ReadinessRegistry:
-    """The checks of one process. Thread-safe. It begins with the check `started`, which fails until `started` is called."""
+    """The checks of one process. Thread-safe.
+
+    It begins with the check `started`, which fails until the method `started` is called.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -100,14 +106,14 @@ class ReadinessRegistry:
         self._probes: dict[str, _Probe] = {}
 
     def add(self, name: str, function: CheckFunction) -> None:
-        """Adds a check that `function` computes on request. `ValueError` if the name is taken."""
+        """Adds a check that `function` computes on request. Raises `ValueError` if the name is in use."""
         with self._lock:
             if name in self._probes:
                 raise ValueError(f"a check has the name {name} already")
             self._probes[name] = _Probe(name, function)
 
     def record(self, checks: Iterable[Check], fresh_s: float = FRESH_S) -> None:
-        """Stores results of a loop. Each counts as failed when it is older than `fresh_s` seconds.
+        """Stores checks that a loop computed. A check counts as failed when it is older than `fresh_s` seconds.
 
         A check that begins to fail, or passes again, is logged once.
         """
@@ -125,7 +131,7 @@ class ReadinessRegistry:
         self.record([Check("started", True, "started", _STARTED, "Nothing to do.")], math.inf)
 
     def checks(self) -> tuple[Check, ...]:
-        """All checks by name, with the newest results that are available within `ANSWER_S` seconds."""
+        """Returns all checks in order of their names, with the newest results that are available within `ANSWER_S` seconds."""
         with self._lock:
             recorded, probes = dict(self._recorded), tuple(self._probes.values())
         now = monotonic_s()
@@ -154,11 +160,11 @@ def _fresh(check: Check, until: float, now: float) -> Check:
 
 
 def readiness_document(checks: Iterable[Check]) -> dict[str, Any]:
-    """Answer of `/readyz`: whether the process is ready, and every check, failing ones first."""
+    """Returns the answer of `/readyz`: whether the process is ready, and every check, the failing ones first."""
     listed = sorted(checks, key=lambda check: (check.ok, check.name))
     return {"ready": all(check.ok for check in listed), "checks": [check.document() for check in listed]}
 
 
 def rounded_ether(wei: int) -> str:
-    """Wei as ether with four digits."""
+    """Returns an amount of wei as text in ether, with four digits."""
     return f"{wei / 10**18:.4g} ETH"

@@ -1,8 +1,8 @@
-"""Periodic work: `run_ticks` runs a tick at an interval until it is told to stop, and ends the process on a `Bug`.
+"""Periodic work: `run_ticks` runs a tick at an interval until `stop` is set, and ends the process on a `Bug`.
 
-APScheduler runs one instance at a time and coalesces missed runs. Jobs that may take long, such as housekeeping, run beside the
-tick in a thread of their own. A `Fault` or `Unavailable` that leaves a tick is logged and
-counted, and the next tick recomputes. Any other error means that we are wrong, so the process stops.
+APScheduler runs one instance of a tick at a time, and merges missed runs into one. Jobs that may take long, such as
+housekeeping, run beside the tick in another thread. A `Fault` or `Unavailable` that leaves a tick is logged and counted, and the
+next tick decides again. Any other error means that our program is wrong, so the process stops.
 """
 
 import logging
@@ -26,30 +26,31 @@ from bytewise.service.exit_codes import Exit
 _POLL_S = 0.2
 
 ALIVE_S = 120.0
-"""Seconds after its interval in which a live loop makes its next pass: several times the cost of a tick with slow chain and
-DA."""
+"""A loop counts as alive if its next pass comes within its interval plus this number of seconds. That is several times the cost
+of a tick when chain and DA are slow."""
 
 
 DRAIN_S = 5.0
-"""Seconds that a running tick may take to end after `stop`. A process must end within 10 s, also while it waits for a dead
+"""Seconds that a running tick may take to end after `stop` is set. A process must end within 10 s, even if it waits for a dead
 service."""
 
 FIRST_JOB_S = 60.0
-"""Seconds after the start at which a job runs for the first time, at most: a process that restarts often still does its jobs."""
+"""Most seconds from the start to the first run of a job. It is short, so that a process that restarts often still does its
+jobs."""
 
 
 class PeriodicJob(NamedTuple):
-    """Work that runs beside the tick. It ends soon after `stop`, or may be killed at any point."""
+    """Work that runs beside the tick. It ends soon after `stop` is set, or may be killed at any point."""
 
     name: str
-    """Name of its loop in logs and metrics."""
+    """Name of the job's loop in logs and metrics."""
     run: Callable[[], None]
     every_s: float
     """Seconds between two runs."""
 
 
 class _Loop:
-    """One tick with its state. The scheduler's thread writes it, and the main thread reads it."""
+    """The tick or a job, with its state. A thread of the scheduler writes the state, and the main thread reads it."""
 
     def __init__(self, name: str, tick: Callable[[], None]) -> None:
         self.name = name
@@ -81,11 +82,11 @@ class _Loop:
 
 
 def stop_on_signals() -> threading.Event:
-    """An event that SIGTERM and SIGINT set. Call it in the main thread."""
+    """Returns an event that SIGTERM and SIGINT set. Call it in the main thread."""
     stop = threading.Event()
 
     def ask(_number: int, _frame: FrameType | None) -> None:
-        # A handler may interrupt `stop.wait` while it holds the event's lock, so another thread sets it.
+        # The signal handler may interrupt `stop.wait` while that call holds the event's lock, so another thread sets the event.
         threading.Thread(target=stop.set, daemon=True).start()
 
     signal.signal(signal.SIGTERM, ask)
@@ -103,11 +104,11 @@ def run_ticks(
     drain_s: float = DRAIN_S,
     jobs: Sequence[PeriodicJob] = (),
 ) -> int:
-    """Runs `tick` at once and then every `every_s` seconds until `stop`, and `jobs` beside it. Returns the process's exit code.
+    """Runs `tick` at once and then every `every_s` seconds until `stop` is set, and `jobs` beside it. Returns the exit code.
 
-    0 after `stop`: a running tick may end within `drain_s` seconds, and is abandoned after that (`ending.leave`), because all its
-    work survives a kill. `Exit.INTERNAL` after an error that is neither `Fault` nor `Unavailable`. A tick longer than
-    `hung_after_s` ends the process with `Exit.HUNG`, because nothing can stop a thread.
+    The code is 0 after `stop`: a running tick gets `drain_s` seconds, and is then abandoned (`ending.leave`), because its work
+    survives a kill. The code is `Exit.INTERNAL` after an error that is neither `Fault` nor `Unavailable`. A tick that runs
+    longer than `hung_after_s` seconds ends the process with `Exit.HUNG`, because nothing can stop a thread.
     """
     logging.getLogger("apscheduler").setLevel(logging.CRITICAL)  # our listener reports, with fields
     broken, loops = threading.Event(), [_Loop(name, tick), *(_Loop(job.name, job.run) for job in jobs)]

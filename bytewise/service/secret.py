@@ -1,4 +1,7 @@
-"""A secret value that appears in no repr, log line or pickle, and is compared in constant time."""
+"""Secret values that appear in no repr, log line or pickle, and are compared in constant time.
+
+Also reads and writes their files.
+"""
 
 import hmac
 import stat
@@ -11,11 +14,11 @@ from bytewise.service.files import shown_name
 
 _LIVE: "weakref.WeakSet[Secret]" = weakref.WeakSet()
 _SHORTEST_SCRUBBED = 8
-"""Shorter values would remove ordinary words from log lines."""
+"""Least characters of a text that is removed from log lines. Removing shorter texts would remove ordinary words."""
 
 
 class Secret:
-    """Bytes that only `reveal` returns."""
+    """Secret bytes. Only `reveal` returns them."""
 
     __slots__ = ("__weakref__", "_value")
 
@@ -24,7 +27,7 @@ class Secret:
         _LIVE.add(self)
 
     def reveal(self) -> bytes:
-        """The value, for the one call that needs it."""
+        """Returns the secret bytes, for the one call that needs them."""
         return self._value
 
     def __repr__(self) -> str:
@@ -40,7 +43,7 @@ class Secret:
         raise ConfigurationError("secret", "cannot be pickled")
 
     def forms(self) -> tuple[str, ...]:
-        """Texts in which the value could appear: as UTF-8 and as hex."""
+        """Returns the texts in which the secret could appear: as UTF-8 and as hex. Short texts are left out."""
         if len(self._value) < _SHORTEST_SCRUBBED:
             return ()
         text = self._value.decode("utf-8", "ignore").strip()
@@ -48,7 +51,10 @@ class Secret:
 
 
 def read_secret(path: Path) -> Secret:
-    """The content of a key file, without the final newline. `ConfigurationError` if others may read it."""
+    """Reads a key file, without its final newline.
+
+    Raises `ConfigurationError` if it cannot be read or if other users may access it.
+    """
     try:
         mode = path.stat().st_mode
         value = path.read_bytes()
@@ -60,7 +66,7 @@ def read_secret(path: Path) -> Secret:
 
 
 def write_secret(path: Path, value: bytes) -> None:
-    """Creates a key file that only its owner can read. `ConfigurationError` if it exists."""
+    """Writes a key file that only its owner can read. Raises `ConfigurationError` if the file exists and is not empty."""
     path.touch(mode=0o600, exist_ok=True)
     if path.stat().st_size:
         raise ConfigurationError(path.name, "exists, and a key is never overwritten: name another file")
@@ -69,7 +75,7 @@ def write_secret(path: Path, value: bytes) -> None:
 
 
 def scrub(text: str) -> str:
-    """The text without any live secret."""
+    """Returns the text with every secret of this process replaced by `[redacted]`."""
     for secret in list(_LIVE):
         for form in secret.forms():
             text = text.replace(form, "[redacted]")

@@ -1,4 +1,4 @@
-"""Sections of a settings file that several actors have: chain, DA, signer, database."""
+"""Sections that the settings files of several actors have: chain, DA, signer and database."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from bytewise.service.secret import read_secret
 from bytewise.service.settings import DatabaseUrl, Endpoints, rpc_endpoints, verify_http_url
 
 SCHEMA_VERSION = 1
-"""Version of the settings files' format."""
+"""Version of the format of settings files."""
 _REMOTE = ("account", "ca_file", "client_cert_file", "client_key_file")
 _LONGEST_S = 5.0
 _CEILING_WEI = U256(100 * 10**18)
@@ -18,21 +18,21 @@ _CEILING_WEI = U256(100 * 10**18)
 
 @dataclass(frozen=True, slots=True)
 class ChainSettings:
-    """Section `[chain]`: the nodes of the chain."""
+    """Section `[chain]`: the chain nodes that the process uses."""
 
     rpc_url: str = ""
-    """JSON-RPC of one chain node. Set this or `rpc_urls`."""
+    """JSON-RPC URL of one chain node. Set this or `rpc_urls`."""
     rpc_urls: tuple[str, ...] = ()
-    """JSON-RPC of several nodes, best of different providers. The node acts only on answers that `rpc_quorum` of them agree
-    on."""
+    """JSON-RPC URLs of several chain nodes, best of different providers. The process acts only on answers on which `rpc_quorum`
+    of them agree."""
     rpc_quorum: int = 0
-    """How many of `rpc_urls` must agree; 0: more than half."""
+    """Number of chain nodes in `rpc_urls` that must agree. 0 means more than half."""
     timeout_s: float = 10.0
-    """One call, in seconds."""
+    """Longest time of one call to a chain node, in seconds."""
     poll_s: float = 1.0
-    """Pause between two reads of the chain, in seconds."""
+    """Seconds between two reads of the chain."""
     confirmations: int = 2
-    """Blocks after which an own transaction counts as confirmed."""
+    """Number of blocks after which one of the account's transactions counts as confirmed."""
 
     def __post_init__(self) -> None:
         # Reports an error in these settings at the start.
@@ -40,7 +40,7 @@ class ChainSettings:
 
     @property
     def rpc(self) -> Endpoints:
-        """The chain's endpoints."""
+        """The chain nodes in these settings, and how many of them must agree."""
         return rpc_endpoints(self.rpc_url, self.rpc_urls, self.rpc_quorum)
 
 
@@ -49,9 +49,9 @@ class DaSettings:
     """Section `[da]`: where envelopes and lists are stored."""
 
     urls: tuple[str, ...]
-    """EigenDA proxies or stores of ours, in order of preference."""
+    """URLs of EigenDA proxies, or of Bytewise's own DA stores, in order of preference."""
     timeout_s: float = 10.0
-    """One call, in seconds."""
+    """Longest time of one call to a DA store, in seconds."""
 
     def __post_init__(self) -> None:
         if not self.urls:
@@ -62,26 +62,28 @@ class DaSettings:
 
 @dataclass(frozen=True, slots=True)
 class SignerSettings:
-    """Section `[signer]`: the account that signs and pays. Its key is in a file here, or at a remote signer."""
+    """Section `[signer]`: the account that signs and pays. Its key is in a local file or at a remote signer."""
 
     key_file: Path | None = None
-    """Account key: a Web3 keystore (version 3), or 32 bytes in hex; readable by the owner only. This, or `url`."""
+    """File with the account key: a Web3 keystore (version 3), or 32 bytes in hex. Only the owner may read it. Set this or
+    `url`."""
     password_file: Path | None = None
-    """Password of the keystore; readable by the owner only."""
+    """File with the password of the keystore. Only the owner may read it."""
     url: str = ""
-    """`https://…` of a remote signer with web3signer's REST interface. It needs the next four settings."""
+    """URL `https://…` of a remote signer with web3signer's REST interface. It needs the next four settings."""
     account: Address | None = None
     """Account whose key the remote signer has."""
     ca_file: Path | None = None
-    """Certificate of the remote signer, or of its authority, PEM."""
+    """File with the certificate of the remote signer or of its authority, PEM."""
     client_cert_file: Path | None = None
-    """Client certificate that this node shows to the remote signer, PEM."""
+    """File with the client certificate that this node shows to the remote signer, PEM."""
     client_key_file: Path | None = None
-    """Its private key, PEM, unencrypted; readable by the owner only."""
+    """File with the private key of the client certificate, PEM, unencrypted. Only the owner may read it."""
     timeout_s: float = 3.0
-    """One signature by the remote signer with all tries, in seconds; at most 5, because the database waits meanwhile."""
+    """Longest time of one signature by the remote signer, with all tries, in seconds. At most 5, because the database waits
+    meanwhile."""
     max_value_wei: U256 = _CEILING_WEI
-    """Most wei that one transaction may send; no key signs more, wherever it is."""
+    """Most wei that one transaction may send. The node signs no transaction with more, wherever the key is."""
     max_fee_wei: int = 500 * 10**9
     """Most wei per gas that a transaction may pay."""
 
@@ -100,7 +102,7 @@ class SignerSettings:
 
     @property
     def lock_file(self) -> Path:
-        """The file that one process uses at a time: the account key, or the client key for the remote signer."""
+        """The file that only one process uses at a time: the account key, or the client key for the remote signer."""
         found = self.key_file or self.client_key_file
         assert found is not None, "checked above"
         return found
@@ -125,11 +127,11 @@ class DatabaseSettings:
     """Section `[db]`: the database with everything that must survive a restart."""
 
     journal_key_file: Path
-    """Ed25519 key that signs the journal; made at the first start."""
+    """File with the Ed25519 key that signs the journal. The node makes it at the first start."""
     url: DatabaseUrl | None = None
-    """`sqlite:///FILE` or `postgresql+psycopg://…`: a migrated database that no other node uses. This, or `url_file`."""
+    """`sqlite:///FILE` or `postgresql+psycopg://…`: a migrated database that no other node uses. Set this or `url_file`."""
     url_file: Path | None = None
-    """File with the URL, readable by the owner only: for a URL with a password."""
+    """File that contains the URL, for a URL with a password. Only the owner may read it. Set this or `url`."""
 
     def __post_init__(self) -> None:
         if (self.url is None) == (self.url_file is None):
@@ -137,7 +139,7 @@ class DatabaseSettings:
 
     @property
     def location(self) -> str:
-        """The URL. `ConfigurationError` if the file is missing or others may read it."""
+        """The URL of the database. Raises `ConfigurationError` if `url_file` is missing or other users may read it."""
         if self.url_file is not None:
             return read_secret(self.url_file).reveal().decode().strip()
         return self.url or ""

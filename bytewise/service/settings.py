@@ -1,8 +1,8 @@
-"""Settings of an actor: one file, environment overrides, one frozen dataclass. All problems are reported at once.
+"""Reads the settings of an actor: one file and environment variables give one frozen dataclass.
 
-The file is TOML, or canonical JSON if its name ends in `.json`. A nested dataclass is a section. The environment variable
-`BYTEWISE__SECTION__KEY` overrides the file. Settings contain no secrets; a field `…_file` names the file of a secret
-(`secret.read_secret`).
+All problems are reported at once. The file is TOML, or canonical JSON if its name ends in `.json`. A nested dataclass is a
+section. The environment variable `BYTEWISE__SECTION__KEY` overrides the file. Settings contain no secrets: a field `…_file`
+names the file of a secret (`secret.read_secret`).
 """
 
 import dataclasses
@@ -24,16 +24,19 @@ from bytewise.service.secret import Secret
 
 
 class Endpoints(NamedTuple):
-    """Endpoints of one chain (settings `rpc_url`, or `rpc_urls` and `rpc_quorum`), and how many of them must agree."""
+    """JSON-RPC endpoints of one chain, and how many of them must agree (settings `rpc_url`, or `rpc_urls` and `rpc_quorum`)."""
 
     urls: tuple[str, ...]
-    """JSON-RPC URLs. Errors and logs name them by their places, because a URL may contain a key."""
+    """JSON-RPC URLs. Errors and logs name an endpoint by its place in this list, because a URL may contain a key."""
     quorum: int
-    """How many endpoints must give the same answer: more than half."""
+    """Number of endpoints that must give the same answer. It is more than half of them."""
 
 
 def verify_http_url(name: str, url: str, of: str) -> str:
-    """The URL of a service, such as "a node", if it is valid; otherwise `ConfigurationError`: no later try would help."""
+    """Returns the URL if it is valid. Otherwise raises `ConfigurationError`, because a later try would not help.
+
+    `name` is the setting, and `of` describes the service, for example "a node".
+    """
     if any(each.isspace() or not each.isprintable() for each in url):
         # Do not show the text: an invalid URL may contain a key. `urlsplit` silently drops some of these characters.
         raise ConfigurationError(
@@ -50,10 +53,10 @@ def verify_http_url(name: str, url: str, of: str) -> str:
 
 
 def rpc_endpoints(url: str, urls: tuple[str, ...], quorum: int) -> Endpoints:
-    """The endpoints in a process's settings. `quorum` 0 means the smallest majority.
+    """Returns the endpoints in the settings of a process. `quorum` 0 means the smallest majority.
 
-    `ConfigurationError` for none or both kinds of setting, for an endpoint that is named twice, and for a quorum that two
-    different answers could both reach.
+    Raises `ConfigurationError` if none or both of `url` and `urls` are set, if an endpoint is named twice, or if two different
+    answers could both reach the quorum.
     """
     if bool(url) == bool(urls):
         raise ConfigurationError("chain endpoints", "set rpc_url, or rpc_urls, and not both")
@@ -71,24 +74,24 @@ def rpc_endpoints(url: str, urls: tuple[str, ...], quorum: int) -> Endpoints:
 T = TypeVar("T")
 
 DatabaseUrl = NewType("DatabaseUrl", str)
-"""URL of a database. A relative file, `sqlite:///name`, is beside the settings file, as every relative path is, so the
-command's working folder does not matter."""
+"""URL of a database. A relative file `sqlite:///name` is in the folder of the settings file, as every relative path is, so the
+working folder of the command does not matter."""
 
 OtherProcess = NewType("OtherProcess", dict[str, Any])
-"""Table of a file that several processes share. It belongs to another process, which checks it."""
+"""A table in a settings file that several processes share. Another process reads and checks it."""
 
 LAST_PORT = 65_535
 PREFIX = "BYTEWISE__"
-"""Every variable with this prefix must name a setting. Other variables are ignored."""
+"""Prefix of variables that override settings. A variable with this prefix must name a setting; other variables are ignored."""
 
 _DEVELOPER = "BYTEWISE_"
 
 
 def load_settings(cls: type[T], path: Path, table: str = "") -> T:
-    """Settings of class `cls` from a file and the environment. `ConfigurationError` lists every problem.
+    """Reads the settings of class `cls` from a file and the environment.
 
-    With `table`, the file may be shared with other processes: if it has a table of this name, the settings are in it.
-    Otherwise the whole file is this process's own.
+    Raises `ConfigurationError` with a list of all problems. Several processes may share the file. If it has a table with the
+    name `table`, that table has the settings of this process. Otherwise the whole file has them.
     """
     problems: list[str] = []
     document = read_document(path)
@@ -105,28 +108,31 @@ def load_settings(cls: type[T], path: Path, table: str = "") -> T:
 
 
 def developer_variable(name: str) -> str | None:
-    """Value of the variable `BYTEWISE_<NAME>`, a switch for tests and tools. Actors never read it."""
+    """Returns the value of the variable `BYTEWISE_<NAME>`, which is a switch for tests and tools. Actors never read it."""
     return os.environ.get(_DEVELOPER + name)
 
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Environment of a child process: search path and locale, without any other variable."""
+    """Returns the environment of a child process: `extra`, and this process's variables for paths, home and locale."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
     return kept | dict(extra or {})
 
 
 def setting_variables() -> dict[str, str]:
-    """The variables that name settings, for a child process that reads the same file."""
+    """Returns the variables that override settings, for a child process that reads the same file."""
     return {name: text for name, text in os.environ.items() if name.startswith(PREFIX)}
 
 
 def library_variables(names: Sequence[str]) -> dict[str, str]:
-    """Those of the named variables that are set. Libraries read them themselves; here they are read to be recorded."""
+    """Returns those of the named variables that are set. A library reads them itself; the caller only records them."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """The tables of a settings file, TOML or canonical JSON. `ConfigurationError` if it is missing or neither."""
+    """Reads the tables of a settings file, TOML or canonical JSON.
+
+    Raises `ConfigurationError` if the file is missing or is neither.
+    """
     try:
         raw = path.read_bytes()
         value = encoding.parse(raw) if path.suffix == ".json" else tomllib.loads(raw.decode())

@@ -1,6 +1,7 @@
-"""JSON log lines of a process. A line has an event name and fields, and no free text.
+"""Writes the log of a process as JSON lines. A line has an event name and fields, and no free text.
 
-No line contains a secret: `Secret` values, live secrets inside text, and fields named like plaintext are blanked.
+No line contains a secret: `Secret` values, known secrets inside texts, and fields with names like `plaintext` are replaced by
+`[redacted]`.
 """
 
 import re
@@ -19,11 +20,12 @@ from bytewise.service.secret import Secret, scrub
 _EVENT = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 _PRIVATE = re.compile(r"(^|_)(secret|password|passphrase|prompt|plaintext|messages|token_ids|private_key)($|_)")
 _LONGEST_FIELD = 500
-"""Most characters of one field: a log line is for people and must not store payloads."""
+"""Most characters of one field. A log line is for people and must not store payloads."""
 
 
 class _Lines:
-    """Prints lines to a stream. Without one it uses the current standard error, which may be replaced and closed."""
+    """Prints lines to a stream. Without a stream it uses the current standard error, which another module may replace and
+    close."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
@@ -33,7 +35,7 @@ class _Lines:
 
 
 class Telemetry:
-    """Log of one process. `configure` sets where lines go and whether error values are shown."""
+    """The log of one process. `configure` sets where lines go and whether they show the values of errors."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,7 +47,7 @@ class Telemetry:
     def configure(self, component: str, stream: TextIO | None = None, details: bool = True) -> None:
         """Sets the component name of each line, and forgets the key epoch.
 
-        An enclave sets `details` to False, because error values may quote plaintext.
+        An enclave sets `details` to False, because the values of errors may quote plaintext.
         """
         self._details = details
         self._epoch = None
@@ -57,7 +59,7 @@ class Telemetry:
         )
 
     def log(self, event: str, **fields: object) -> None:
-        """Writes one line: the event's name (`noun.verb_past`) and its fields."""
+        """Writes one line: the name of the event (`noun.verb_past`) and its fields."""
         if not _EVENT.fullmatch(event):
             raise ValueError("an event has a name, not a sentence")
         if self._logger is None:
@@ -67,8 +69,7 @@ class Telemetry:
             self._logger.msg(event, at=SystemClock().now(), **clean)
 
     def log_error(self, event: str, error: BaseException, **fields: object) -> None:
-        """Writes one line about an error: class, rule, the reason if the rule has several, and its values unless details are
-        off."""
+        """Writes one line about an error: class, rule, reason if the rule has several, and values unless details are off."""
         about: dict[str, object] = {"error": type(error).__name__}
         if isinstance(error, BytewiseError):
             about["rule"] = error.rule
@@ -80,14 +81,15 @@ class Telemetry:
         self.log(event, **about, **fields)
 
     def on_error(self, report: Callable[[str], object]) -> None:
-        """Calls `report` with the event of each line about an error. `bytewise.service.metrics` counts them.
+        """Sets the function that is called with the event name of each line about an error.
 
-        This module does not import metrics, because an enclave logs but serves no metrics.
+        `bytewise.service.metrics` counts them with it. This module does not import metrics, because an enclave logs but serves
+        no metrics.
         """
         self._on_error = report
 
     def key_epoch(self, epoch: int, assurance: str) -> None:
-        """Logs the key epoch of this process and its label if they are new (`metrics.set_key_epoch`)."""
+        """Logs the key epoch of this process and its assurance label if they have changed (`metrics.set_key_epoch`)."""
         with self._lock:
             known, self._epoch = self._epoch, (epoch, assurance)
         if known != (epoch, assurance):

@@ -1,7 +1,8 @@
 """`python -m bytewise.storage migrate --url URL …`: migrates databases. A starter runs it before its processes.
 
-`step-back` takes them one revision back, for the program before this one; stop their processes first. Exit codes: 0 done, 64 a
-database cannot be opened or written, or has no step back; the databases named before it are done.
+`step-back` takes the databases one revision back, so that the previous version of this program can use them. Stop their
+processes first. Exit code 0: all are done. Exit code 64: a database cannot be opened or written, or is at the first revision.
+The databases that the command line names before that one are done.
 """
 
 import sys
@@ -12,7 +13,7 @@ from bytewise.storage.migrate import migrate, step_back
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Migrates every named database; the exit code."""
+    """Migrates each database that the arguments name, or takes it one revision back. Returns the exit code."""
     parser = PlainParser(prog="python -m bytewise.storage")
     verbs = parser.add_subparsers(required=True)
     moves = {"migrate": (migrate, "bring databases to the newest revision"), "step-back": (step_back, "one revision back")}

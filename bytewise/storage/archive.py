@@ -1,7 +1,7 @@
-"""The records that a verifier has seen: batches, receipts with the finding of their check, archived ciphertext, and its light
-audits.
+"""The records that a verifier has seen: batches, checked receipts, archived ciphertext, and its light audits.
 
-All records except ciphertext can be rebuilt from chain and DA. DA deletes ciphertext after its retention, so it is archived.
+All records except ciphertext can be rebuilt from the chain and DA. The verifier archives ciphertext because DA deletes it after
+a time.
 """
 
 import math
@@ -21,14 +21,15 @@ from bytewise.storage.engine import insert_if_new, read_transaction, write_trans
 from bytewise.storage.tables import ArchivedEnvelopeRow, LightAuditRow, SeenBatchRow, SeenReceiptRow
 
 ENDED_AUDITS = ("DONE", "FAILED")
-"""States in which a light audit has ended (`verifier.audits.bounties`)."""
+"""States in which a light audit has ended. `verifier.audits.bounties` sets them."""
 
 NUMBERS_PER_QUERY = 256
-"""Most rows in one statement: each needs two of the 999 variables that any SQLite accepts."""
+"""Most receipts that one SQL statement asks for. Each needs two variables, and any SQLite accepts at least 999 in one
+statement."""
 
 
 class SeenBatch(NamedTuple):
-    """A batch of the chain. `state`: the verifier's state of its check; `seen_at`: Unix seconds."""
+    """A batch that was read from the chain. `state` says how far the verifier's check of it is, `seen_at` is in Unix seconds."""
 
     header: BatchHeader
     state: str
@@ -37,7 +38,7 @@ class SeenBatch(NamedTuple):
 
 
 class SeenReceipt(NamedTuple):
-    """A receipt of a batch, its Merkle siblings, and the finding of its check. `checked_at`: Unix seconds."""
+    """A receipt of a batch with its Merkle proof, and the finding of the verifier's check at Unix second `checked_at`."""
 
     receipt_id: Digest
     batch_id: int
@@ -49,8 +50,11 @@ class SeenReceipt(NamedTuple):
 
 
 class LightAudit(NamedTuple):
-    """A light audit for which this verifier was drawn. `opening`: the salt and hashes that later open the posted commitment,
-    plain JSON data."""
+    """A light audit for which this verifier was drawn. `deadline` is in Unix seconds of the protocol clock.
+
+    `result` and `signature` are None until the result is signed. `opening` is the salt and the hashes that later open the posted
+    commitment, as plain JSON data.
+    """
 
     receipt_id: Digest
     deadline: int
@@ -62,14 +66,17 @@ class LightAudit(NamedTuple):
 
 
 class Archive:
-    """Batches, receipts and ciphertext of one verifier."""
+    """Database store of the batches, receipts and ciphertext of one verifier."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
         self._clock = clock
 
     def add_batch(self, header: BatchHeader, state: str = "NEW") -> SeenBatch:
-        """Stores a batch. A batch that is stored already keeps its state."""
+        """Stores a batch and returns it. A batch that is stored already keeps its state.
+
+        Raises `StoreCorrupt` if it has another header.
+        """
         with write_transaction(self._engine) as connection:
             insert_if_new(
                 connection, SeenBatchRow, batch_id=header.batch_id, block_number=header.block, header=encoding.encode(header),
@@ -81,18 +88,18 @@ class Archive:
         return found
 
     def mark_batch(self, batch_id: int, state: str, detail: str = "") -> None:
-        """Sets the state of a batch."""
+        """Sets the state of a batch, and a detail text of which 500 characters are stored."""
         change = update(SeenBatchRow).where(SeenBatchRow.batch_id == batch_id)
         with write_transaction(self._engine) as connection:
             connection.execute(change.values(state=state, detail=detail[:500]))
 
     def batch(self, batch_id: int) -> SeenBatch | None:
-        """The batch with this number; None if it is unknown."""
+        """Returns the batch with this number, or None if it is unknown."""
         found = self._batches(SeenBatchRow.batch_id == batch_id)
         return found[0] if found else None
 
     def batches(self, state: str | None = None) -> tuple[SeenBatch, ...]:
-        """Batches by number; of one state, if given."""
+        """Returns all batches, or only those in `state`, in order of their numbers."""
         return self._batches(*(() if state is None else (SeenBatchRow.state == state,)))
 
     def add_receipt(
@@ -108,43 +115,49 @@ class Archive:
             )  # fmt: skip
 
     def mark_receipt(self, receipt_id: Digest, finding: str, detail: str = "") -> None:
-        """Sets the finding of a receipt."""
+        """Sets the finding of a receipt, and a detail text of which 500 characters are stored."""
         change = update(SeenReceiptRow).where(SeenReceiptRow.receipt_id == receipt_id)
         with write_transaction(self._engine) as connection:
             connection.execute(change.values(finding=finding, detail=detail[:500], checked_at=self._clock.now()))
 
     def receipt(self, receipt_id: Digest) -> SeenReceipt | None:
-        """One receipt."""
+        """Returns the receipt with this id, or None if it is unknown."""
         found = self._receipts(SeenReceiptRow.receipt_id == receipt_id)
         return found[0] if found else None
 
     def receipts(self, batch_id: int | None = None, finding: str | None = None) -> tuple[SeenReceipt, ...]:
-        """Receipts by batch and number; of one batch or finding, if given."""
+        """Returns receipts in order of batch and number.
+
+        If `batch_id` or `finding` is not None, returns only receipts with that value.
+        """
         conditions = [] if batch_id is None else [SeenReceiptRow.batch_id == batch_id]
         return self._receipts(*conditions, *([] if finding is None else [SeenReceiptRow.finding == finding]))
 
     def numbered(self, numbers: Collection[tuple[Address, int]]) -> tuple[SeenReceipt, ...]:
-        """Receipts with these operators and numbers."""
+        """Returns the known receipts that have one of these pairs of operator and receipt number."""
         wanted, place = sorted(numbers), tuple_(SeenReceiptRow.operator, SeenReceiptRow.seq)
         pages = (wanted[start : start + NUMBERS_PER_QUERY] for start in range(0, len(wanted), NUMBERS_PER_QUERY))
         return tuple(found for page in pages for found in self._receipts(place.in_(page)))
 
     def rewind(self, block: int) -> None:
-        """Forgets batches above a block, and their receipts, after a reorganisation; ciphertext stays."""
+        """Deletes the batches above a block and their receipts, because a reorganisation removed them. Ciphertext stays."""
         gone = select(SeenBatchRow.batch_id).where(SeenBatchRow.block_number > block)
         with write_transaction(self._engine) as connection:
             connection.execute(delete(SeenReceiptRow).where(SeenReceiptRow.batch_id.in_(gone)))
             connection.execute(delete(SeenBatchRow).where(SeenBatchRow.block_number > block))
 
     def keep_envelope(self, data: bytes) -> Digest:
-        """Archives ciphertext; returns its envelope hash."""
+        """Archives ciphertext and returns its envelope hash."""
         name = digests.labelled(Label.ENVELOPE, data)
         with write_transaction(self._engine) as connection:
             insert_if_new(connection, ArchivedEnvelopeRow, envelope_hash=name, data=data, archived_at=self._clock.now())
         return name
 
     def envelope(self, envelope_hash: Digest) -> Blob | None:
-        """Archived ciphertext; None if there is none, `StoreCorrupt` if its hash is wrong."""
+        """Returns the archived ciphertext with this hash, or None if there is none.
+
+        Raises `StoreCorrupt` if the bytes have another hash.
+        """
         query = select(ArchivedEnvelopeRow.data).where(ArchivedEnvelopeRow.envelope_hash == envelope_hash)
         with read_transaction(self._engine) as connection:
             data = connection.execute(query).scalar_one_or_none()
@@ -164,14 +177,14 @@ class Archive:
 
 
 class LightAudits:
-    """Light audits of one verifier."""
+    """Database store of the light audits of one verifier."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
         self._clock = clock
 
     def add(self, receipt_id: Digest, deadline: int) -> LightAudit:
-        """Adds a PENDING audit, or returns the existing one."""
+        """Adds an audit in state PENDING and returns it. Returns the existing one if the receipt has an audit already."""
         with write_transaction(self._engine) as connection:
             insert_if_new(
                 connection, LightAuditRow, receipt_id=receipt_id, deadline=deadline, state="PENDING", detail="",
@@ -182,17 +195,19 @@ class LightAudits:
         return found
 
     def find(self, receipt_id: Digest) -> LightAudit | None:
-        """One audit."""
+        """Returns the audit of this receipt, or None if there is none."""
         found = self._select(LightAuditRow.receipt_id == receipt_id)
         return found[0] if found else None
 
     def audits(self, state: str | None = None) -> tuple[LightAudit, ...]:
-        """Audits, most urgent first; of one state, if given."""
+        """Returns all audits, or only those in `state`, the earliest deadline first."""
         return self._select(*(() if state is None else (LightAuditRow.state == state,)))
 
     def coverage(self, since: int, until: int) -> float:
-        """Share of the audits with a signed result, of those with a deadline after `since` and up to `until`; no number if there
-        is none."""
+        """Returns the fraction of audits that have a signed result.
+
+        It counts those whose deadline is after `since` and not after `until`. Returns NaN if there are none.
+        """
         query = select(func.count(), func.count(LightAuditRow.result)).where(
             LightAuditRow.deadline > since, LightAuditRow.deadline <= until
         )
@@ -201,16 +216,18 @@ class LightAudits:
         return float(signed / drawn) if drawn else math.nan
 
     def mark(self, receipt_id: Digest, state: str, detail: str = "") -> None:
-        """Sets the state."""
+        """Sets the state of an audit."""
         self._update(receipt_id, state=state, detail=detail[:500])
 
     def extend(self, receipt_id: Digest, deadline: int) -> None:
-        """Moves the deadline to a later time."""
+        """Sets a later deadline for an audit."""
         self._update(receipt_id, deadline=deadline)
 
     def sign_once(self, result: AuditResult, signature: Blob, opening: Any) -> LightAudit:
-        """Stores the signed result before it is posted. Returns the result to post: this one, or the one that was stored
-        earlier."""
+        """Stores the signed result before it is posted, and returns the audit with the result to post.
+
+        That is this result, or the result that was stored earlier. Raises `StoreCorrupt` if the audit is unknown.
+        """
         unsigned = update(LightAuditRow).where(LightAuditRow.receipt_id == result.receipt_id, LightAuditRow.result.is_(None))
         values = {"result": encoding.encode(result), "signature": signature, "opening": encoding.encode(opening)}
         with write_transaction(self._engine) as connection:

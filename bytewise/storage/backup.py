@@ -1,7 +1,8 @@
-"""Backup of a node: one file with everything that must not be lost, and what a restore does with its database.
+"""Backup of a node: one file with everything that must not be lost. This module makes and checks it, and restores its database.
 
-The file has the settings, the keys and other files in the node's folder, a copy of the database, and the protection table once
-more as an export. The keystore's password is left out unless it is asked for. `bytewise backup` and the periodic job use this.
+The file has the settings, the keys and other files in the node's folder, a copy of the database, and the votes of the protection
+table a second time, as an export. It has the keystore's password only if the caller asks for it. `bytewise backup` and the
+periodic job use this module.
 """
 
 import os
@@ -43,37 +44,37 @@ from bytewise.storage.protection import Protection
 from bytewise.storage.restore_fence import RestoreFence
 
 VOTES = "protection.json"
-"""Member with the protection table, as `bytewise member export-votes` writes it."""
+"""Name of the file in the backup that has the protection table, in the format of `bytewise member export-votes`."""
 HOUR_S = 3600
 LOOK_S = 300.0
-"""Seconds between two looks at the age of the newest backup."""
+"""Seconds between two checks of the age of the newest backup."""
 LATE = 2
-"""A backup is late when it is older than so many intervals."""
+"""A backup is late when it is older than this number of backup intervals."""
 
 
 class BackupSource(NamedTuple):
-    """A node whose backup is made."""
+    """The node that a backup is made of."""
 
     config: Path
-    """Its settings file, in the node's folder."""
+    """The settings file, in the node's folder."""
     role: str
-    """Its role."""
+    """The node's role."""
     settings: tuple[Any, ...]
-    """Settings of its processes."""
+    """The settings objects of the node's processes."""
     network: Network
-    """Its address book."""
+    """The address book of the network."""
     account: Address
-    """Its account."""
+    """The node's account."""
     key_file: Path
     """File of the account key."""
     engine: Engine
-    """Its database."""
+    """The node's database."""
 
 
 def make_backup(source: BackupSource, out: Path, clock: Clock, with_password: bool = False) -> BackupManifest:
-    """Writes the backup to a new file, also while the node runs; returns its manifest.
+    """Writes a backup to the new file `out` and returns its manifest. The node may run meanwhile.
 
-    `ConfigurationError` if `out` exists or cannot be written, or if a SQLite database lies outside the node's folder.
+    Raises `ConfigurationError` if `out` exists or cannot be written, or if a SQLite database lies outside the node's folder.
     """
     check_revision(source.engine)
     folder = Path(os.path.abspath(source.config.parent))
@@ -86,7 +87,7 @@ def make_backup(source: BackupSource, out: Path, clock: Clock, with_password: bo
         copy = copy_database(source.engine, staged)
         content[copy.name] = copy
         votes = staged / VOTES
-        # After the copy: a vote that came in between is at least in the export.
+        # The export follows the copy of the database, so a vote that was stored between the two is in the export.
         table = Protection(source.engine, clock)
         votes.write_bytes(table.export())
         content[VOTES] = votes
@@ -118,7 +119,7 @@ def _verify_inside(engine: Engine, folder: Path) -> None:
 
 @contextmanager
 def _staging(out: Path) -> Iterator[Path]:
-    # Beside the file, because the copy of a database may not fit into the folder of temporary files.
+    # The folder is beside the backup file, because the folder of temporary files may be too small for a copy of the database.
     try:
         folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     except OSError as error:
@@ -132,11 +133,11 @@ def _staging(out: Path) -> Iterator[Path]:
 
 
 def verify_backup(folder: Path, manifest: BackupManifest, journal: Path | None) -> None:
-    """Checks what `unpack_backup` wrote: the database and its revision, the protection table, and the chain of the journal if its
-    key file is there.
+    """Checks the files that `unpack_backup` wrote: the database, its revision and the protection table.
 
-    `ConfigurationError` if the database is unsound or of another revision or account, or the table and its export differ.
-    `StoreCorrupt` if the journal is altered. Of PostgreSQL only the hashes and the head of the dump are checked.
+    Raises `ConfigurationError` if the database is damaged, or has another revision or account. Raises `SecondVote` if the
+    protection table contradicts its export. If `journal` names an existing key file, raises `StoreCorrupt` if the journal was
+    altered. Of a PostgreSQL dump only the first bytes are checked.
     """
     if manifest.revision != HEAD:
         advice = "restore it with the version that made it, and migrate then"
@@ -152,7 +153,7 @@ def verify_backup(folder: Path, manifest: BackupManifest, journal: Path | None) 
         check_revision(engine)
         clock = SystemClock()
         NonceLease(engine, clock, manifest.chain_id, manifest.account).verify_owner()
-        # The export is newer by a moment, so it may have more votes.
+        # The export was made a moment after the copy, so it may have more votes.
         import_votes(Protection(engine, clock), VOTES, (folder / VOTES).read_bytes())
         if journal is not None and journal.is_file():
             Journal(engine, journal_key(journal), clock).verify_journal()
@@ -161,7 +162,10 @@ def verify_backup(folder: Path, manifest: BackupManifest, journal: Path | None) 
 
 
 def import_votes(table: Protection, name: str, export: bytes) -> int:
-    """Adds the votes of an export; `ConfigurationError` with its name if it is none."""
+    """Adds the votes of an export and returns how many the export has.
+
+    Raises `ConfigurationError` with `name` if it is no export.
+    """
     try:
         return table.import_votes(export)
     except Fault as error:
@@ -169,20 +173,21 @@ def import_votes(table: Protection, name: str, export: bytes) -> int:
 
 
 class RestoredDatabase(NamedTuple):
-    """What a restore did to a database."""
+    """Result of restoring a database."""
 
     votes: int
-    """Votes in the protection table now."""
+    """Number of votes in the protection table after the restore."""
     added: int
-    """How many of them only other exports had."""
+    """Number of those votes that came from the exports and were not in the copy."""
 
 
 def restore_database(
     copy: Path, exports: Mapping[str, bytes], url: str, manifest: BackupManifest, clock: Clock, is_newest: bool
 ) -> RestoredDatabase:
-    """Puts the copy into the empty place that the settings name, adds the votes of the exports, and sets the fence of a restore.
+    """Copies a backup's database to the empty place at `url`, adds the votes of the exports, and marks the database as restored.
 
-    `is_newest`: the account did nothing after the backup, so no fence is needed. `SecondVote` if an export contradicts the copy.
+    With `is_newest`, the account did nothing after the backup, so the database is not marked (`RestoreFence`). Raises
+    `SecondVote` if an export contradicts the copy.
     """
     engine = open_database(url)
     try:
@@ -202,7 +207,7 @@ def restore_database(
 
 
 def backups_in(folder: Path, account: Address) -> list[tuple[int, Path]]:
-    """Time and file of each readable backup of an account in a folder, the oldest first."""
+    """Returns the time (Unix seconds) and the file of each readable backup of an account in a folder, the oldest first."""
     found = []
     for file in folder.glob("*.tar"):
         with suppress(BytewiseError):
@@ -213,7 +218,7 @@ def backups_in(folder: Path, account: Address) -> list[tuple[int, Path]]:
 
 
 class BackupJob:
-    """Makes a backup whenever the newest one is older than an interval, and deletes what is more than `keep`."""
+    """A periodic job that makes a backup when the newest one is older than the interval. It keeps the newest `keep` files."""
 
     def __init__(self, source: BackupSource, settings: BackupSettings, clock: Clock) -> None:
         self._source = source
@@ -227,15 +232,15 @@ class BackupJob:
             self._look()
 
     def add_check(self, readiness: ReadinessRegistry) -> None:
-        """Adds the check `backup_age`."""
+        """Adds the readiness check `backup_age`."""
         readiness.add("backup_age", self.check)
 
     def job(self) -> PeriodicJob:
-        """The periodic job."""
+        """Returns the periodic job. `run_ticks` runs it."""
         return PeriodicJob("backup", self.run, LOOK_S)
 
     def run(self) -> None:
-        """One look. A backup that fails is logged and tried again at the next look; the node's duties go on."""
+        """Makes a backup if one is due. An error is logged and the next run tries again, so the node's duties go on."""
         try:
             self._make_if_due()
         except (BytewiseError, OSError) as error:
@@ -254,7 +259,7 @@ class BackupJob:
         self._forget()
 
     def check(self) -> Check:
-        """Whether the newest backup is young enough."""
+        """Returns the readiness check of the newest backup's age. It fails if that backup is late or there is none."""
         age, most = self._clock.now() - self._newest, LATE * self._settings.every_h * HOUR_S
         value = "no backup" if self._newest == 0 else f"{age // HOUR_S} h"
         if not os.path.isdir(self._settings.folder):

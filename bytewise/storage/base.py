@@ -15,7 +15,7 @@ NAMES = {
 
 
 class Base(DeclarativeBase):
-    """Every table of every actor."""
+    """The base class of every table in the database of an actor."""
 
     metadata = MetaData(naming_convention=NAMES)
 
@@ -36,16 +36,16 @@ def _serial() -> BigInteger:
 
 
 RowId = Annotated[int, mapped_column(_serial(), primary_key=True, autoincrement=True)]
-"""A row number given by the database."""
+"""A row number that the database chooses."""
 Int64 = Annotated[int, mapped_column(BigInteger)]
-"""Sequence numbers, blocks, Unix seconds."""
+"""A sequence number, a block number, or a time in Unix seconds."""
 Bytes32 = Annotated[bytes, mapped_column(LargeBinary(32))]
-"""A digest."""
+"""A digest of 32 bytes."""
 Bytes = Annotated[bytes, mapped_column(LargeBinary)]
-"""Any bytes."""
+"""Bytes of any length."""
 Account = Annotated[str, mapped_column(String(42))]
 """An address in lower case."""
 Prose = Annotated[str, mapped_column(_WithoutNul)]
 """Text for people, possibly from an untrusted peer. U+0000 is replaced."""
 Word = Annotated[str, mapped_column(String(80))]
-"""A short name, a state, a 256-bit integer in decimal."""
+"""A short name, a state, or a 256-bit integer in decimal."""

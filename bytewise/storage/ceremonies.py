@@ -1,8 +1,8 @@
-"""The key ceremonies that a shard or the coordinator knows: plans, logs, own messages. All are durable before anything is sent.
+"""The key ceremonies that a shard or the coordinator knows: their plans, their logs, and the messages that this process made.
 
-A log only grows: a different message under a number that is taken is a fork. An own message is stored once, so a caller that asks
-again, after a crash or with another message, gets the first one. If a coordinator shows other logs, the first is kept as
-evidence.
+Everything is stored before it is sent. A log only grows: a different message under a number that is in use is a fork. This
+process stores one message of each kind in a ceremony, so a caller that asks again after a crash, or with another message, gets
+the stored one. If a coordinator shows a second log, the first log stays and the second one is stored as evidence.
 """
 
 from collections.abc import Sequence
@@ -25,28 +25,28 @@ RUNNING = ""
 
 
 class StoredCeremony(NamedTuple):
-    """One ceremony as stored."""
+    """A ceremony, as the database has it."""
 
     signed: SignedPlan
     """The plan with its coordinator's signature."""
     seed: bytes
-    """Seed of the participant, sealed; empty after the end."""
+    """The secret seed of this participant, sealed. It is empty after the end of the ceremony."""
     ended: str
-    """How it ended; empty while it runs."""
+    """The result with which the ceremony ended. It is empty while the ceremony runs."""
     log: tuple[Message, ...]
-    """The log, as far as it is known."""
+    """The messages of the log that are known so far."""
     end: SignedHead | None
-    """The head of that log, signed by the coordinator; None in the database of the coordinator itself."""
+    """The head of `log` that the coordinator signed. It is None in the database of the coordinator itself."""
 
 
 class Ceremonies:
-    """All key ceremonies of one database."""
+    """Database store of all key ceremonies in one database."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def open(self, signed: SignedPlan, seed: bytes) -> StoredCeremony:
-        """Returns the ceremony of a plan. An unknown one is first stored with this sealed seed."""
+        """Returns the ceremony of a plan. If the ceremony is unknown, stores it first, with this sealed seed."""
         name = signed.plan.digest
         with write_transaction(self._engine) as connection:
             insert_if_new(connection, CeremonyRow, id=name, plan=encode(signed), seed=seed, outcome=RUNNING)
@@ -56,7 +56,7 @@ class Ceremonies:
         return kept
 
     def find(self, name: Digest) -> StoredCeremony | None:
-        """A ceremony as stored; None if it is unknown, `StoreCorrupt` if it is damaged."""
+        """Returns the ceremony with this id, or None if it is unknown. Raises `StoreCorrupt` if a stored record is damaged."""
         query = select(CeremonyRow.plan, CeremonyRow.seed, CeremonyRow.outcome, CeremonyRow.signed_head).where(
             CeremonyRow.id == name
         )
@@ -69,18 +69,18 @@ class Ceremonies:
         return StoredCeremony(_decoded(SignedPlan, row.plan), row.seed, row.outcome, log, end)
 
     def running(self) -> tuple[CeremonyPlan, ...]:
-        """Plans of the ceremonies that have not ended; `StoreCorrupt` if one is damaged."""
+        """Returns the plans of the ceremonies that have not ended. Raises `StoreCorrupt` if a stored plan is damaged."""
         query = select(CeremonyRow.plan).where(CeremonyRow.outcome == RUNNING).order_by(CeremonyRow.id)
         with read_transaction(self._engine) as connection:
             rows = connection.execute(query).scalars().all()
         return tuple(_decoded(SignedPlan, each).plan for each in rows)
 
     def append(self, name: Digest, first: int, messages: Sequence[Message], end: SignedHead | None = None) -> int:
-        """Adds messages from number `first` on, and returns the new length of the log. Messages that are stored already must be
-        the same.
+        """Adds messages to the log, from number `first` on, and returns the new length of the log.
 
-        `end` is the head that the coordinator signed for the longer log; the coordinator's own database has none. `LogForked`,
-        and nothing is stored, if a message differs or there would be a gap.
+        Messages that are stored already must be the same. If one differs, or if numbers would be missing, raises `LogForked` and
+        stores nothing. `end` is the head that the coordinator signed for the longer log. In the coordinator's own database `end`
+        is None.
         """
         with write_transaction(self._engine) as connection:
             lock_name(connection, f"ceremony {name.hex()}")
@@ -98,12 +98,18 @@ class Ceremonies:
         return max(len(have), first + len(messages))
 
     def keep_fork(self, fork: Fork) -> bool:
-        """Stores evidence of another log of a known ceremony, unless there is some already. Returns whether it was stored."""
+        """Stores evidence that the coordinator signed a second log of a known ceremony. Returns whether it was stored.
+
+        Only the first evidence of each ceremony is stored.
+        """
         with write_transaction(self._engine) as connection:
             return insert_if_new(connection, CeremonyForkRow, ceremony=fork.plan.plan.digest, fork=encode(fork))
 
     def copies(self) -> tuple[CeremonyLogCopy, ...]:
-        """The stored log of every ceremony whose coordinator signed it, by name. `StoreCorrupt` if something is damaged."""
+        """Returns the stored log of each ceremony whose coordinator signed it, with the evidence of a fork, if there is any.
+
+        The order is that of the ceremonies' ids. Raises `StoreCorrupt` if a stored record is damaged.
+        """
         with read_transaction(self._engine) as connection:
             names = connection.execute(select(CeremonyRow.id).order_by(CeremonyRow.id)).scalars().all()
             forks = {row.ceremony: row.fork for row in connection.execute(select(CeremonyForkRow.ceremony, CeremonyForkRow.fork))}
@@ -115,8 +121,10 @@ class Ceremonies:
         )
 
     def keep(self, message: Message) -> Message:
-        """Stores the own message of this kind, and returns the one that may be sent: this message, or the one that was stored
-        before."""
+        """Stores a message that this process made, and returns the message that it may send.
+
+        Returns the stored message instead if this process stored one of this kind for the ceremony before.
+        """
         key = {"ceremony": message.ceremony, "kind": message.kind}
         query = select(OwnMessageRow.message).filter_by(**key)
         with write_transaction(self._engine) as connection:
@@ -124,7 +132,10 @@ class Ceremonies:
             return _decoded(Message, connection.execute(query).scalar_one())
 
     def end(self, name: Digest, how: str) -> None:
-        """Marks the end and deletes the seed. Old pages of the database may still contain it, but only sealed."""
+        """Stores the result of a ceremony that ended, and deletes its seed.
+
+        Old pages of the database file may still contain the seed, but only in sealed form.
+        """
         with write_transaction(self._engine) as connection:
             connection.execute(update(CeremonyRow).where(CeremonyRow.id == name).values(outcome=how, seed=b""))
 

@@ -1,4 +1,7 @@
-"""Makes, keeps and compares signed checkpoints of a journal. They are files: a copy of the folder is a copy of the evidence."""
+"""Makes, stores and compares signed checkpoints of a journal.
+
+Checkpoints are files, so a copy of their folder is a copy of the evidence.
+"""
 
 import threading
 from collections.abc import Collection, Sequence
@@ -25,22 +28,28 @@ SUFFIX = ".checkpoint"
 
 
 class CheckpointFolder:
-    """Checkpoints of one journal, as files."""
+    """The folder with the checkpoints of one journal. Each checkpoint is one file."""
 
     def __init__(self, folder: Path, keys: JournalKeys) -> None:
         self._folder, self._keys = folder, keys
 
     def newest(self) -> SignedCheckpoint | None:
-        """The checkpoint of the most entries; None if there is none."""
+        """Returns the checkpoint that covers the most entries, or None if there is none.
+
+        Raises `StoreCorrupt` if the file is invalid.
+        """
         files = self._files()
         return self._read(files[-1]) if files else None
 
     def all(self) -> list[SignedCheckpoint]:
-        """All, by their number of entries. `StoreCorrupt` names a file that is no valid checkpoint of this journal."""
+        """Returns all checkpoints, the one with the fewest entries first.
+
+        Raises `StoreCorrupt` if a file is no valid checkpoint of this journal.
+        """
         return [self._read(file) for file in self._files()]
 
     def add(self, signed: SignedCheckpoint, most: int) -> None:
-        """Stores a checkpoint and deletes all but the newest `most`."""
+        """Stores a checkpoint, and deletes all checkpoints except the `most` newest."""
         self._folder.mkdir(parents=True, exist_ok=True)
         replace_file(self._folder / f"{signed.checkpoint.size:016d}{SUFFIX}", signed.note.encode().encode())
         for file in self._files()[:-most]:
@@ -61,17 +70,17 @@ class CheckpointFolder:
 
 
 class ProvenEntries(NamedTuple):
-    """Entries of a journal, each with a proof to one checkpoint of it."""
+    """Entries of a journal, each with a proof that the checkpoint covers it."""
 
     keys: JournalKeys
     checkpoint: SignedCheckpoint
     entries: tuple[JournalEntry, ...]
     proofs: tuple[tuple[Digest, ...], ...]
-    """Range proofs of the entries, in their order (`bytewise.crypto.tree_hash.range_proof`)."""
+    """One range proof for each entry, in the order of the entries (`bytewise.crypto.tree_hash.range_proof`)."""
 
 
 class CheckpointKeeper:
-    """Makes the checkpoints of a running node, and proves entries to them. Threads may share one."""
+    """Makes the checkpoints of a running node, and proves that entries are in them. Several threads may use one keeper."""
 
     def __init__(self, journal: Journal, keys: CheckpointKeys, settings: CheckpointSettings, clock: Clock) -> None:
         self._journal, self._keys, self._settings, self._clock = journal, keys, settings, clock
@@ -80,22 +89,26 @@ class CheckpointKeeper:
         self._flaw = ""
 
     def add_check(self, readiness: ReadinessRegistry) -> None:
-        """Adds the check `journal`."""
+        """Adds the readiness check `journal`."""
         readiness.add("journal", self.check)
 
     def check(self) -> Check:
-        """Whether the journal continued its checkpoints when the job looked last."""
+        """Returns the readiness check `journal`.
+
+        It fails if the last run of the job found that the journal contradicts its checkpoints.
+        """
         do = "Stop the node and run `bytewise journal verify`: see the runbook BytewiseLogVerifyFailed."
         return Check("journal", not self._flaw, self._flaw or "no contradiction found", "continues its signed checkpoints", do)
 
     def job(self) -> PeriodicJob:
-        """The job, for `run_ticks`."""
+        """Returns the periodic job that makes checkpoints. `run_ticks` runs it."""
         return PeriodicJob("checkpoints", self.run, self._settings.every_s)
 
     def run(self) -> None:
-        """Makes a checkpoint. A journal that lacks what it signed before gets none: the log says so, and the node goes on.
+        """Makes a checkpoint, if there are new entries.
 
-        `TryAgain` if the folder cannot be used.
+        If the journal contradicts its newest checkpoint, writes an error to the log and makes no checkpoint; the node goes on.
+        Raises `TryAgain` if the folder cannot be used.
         """
         try:
             with retry_folder(self._settings.folder):
@@ -113,9 +126,10 @@ class CheckpointKeeper:
         metrics.JOURNAL_CONTINUED.set(not flaw)
 
     def make(self) -> SignedCheckpoint | None:
-        """A checkpoint of all entries; None if there is nothing new. `StoreCorrupt` if the newest one is not continued.
+        """Makes a checkpoint of all entries and returns it. Returns None if there are no new entries.
 
-        `OSError` or `ConfigurationError` if the folder cannot be used.
+        Raises `StoreCorrupt` if the journal does not continue its newest checkpoint. Raises `OSError` or `ConfigurationError` if
+        the folder cannot be used.
         """
         with self._lock:
             leaves, newest = self._journal.leaves(), self._folder.newest()
@@ -132,13 +146,17 @@ class CheckpointKeeper:
             return signed
 
     def newest(self) -> SignedCheckpoint | None:
-        """The checkpoint of all entries, made now if there is none yet; None if the journal is empty. Errors as `make`."""
+        """Returns a checkpoint of all entries, and makes it if needed. Returns None if the journal is empty.
+
+        Raises the errors of `make`.
+        """
         return self.make() or self._folder.newest()
 
     def proven(self, subjects: Collection[bytes]) -> ProvenEntries | None:
-        """All entries about these subjects with proofs to the newest checkpoint; None if there are none.
+        """Returns all entries about these subjects, with proofs to the newest checkpoint.
 
-        `StoreCorrupt` if one of them was altered, or the journal does not continue its checkpoints.
+        Returns None if there are no such entries. Raises `StoreCorrupt` if one of the entries was altered, or if the journal
+        does not continue its newest checkpoint.
         """
         signed = self.newest()
         found = () if signed is None else self._journal.about(subjects, signed.checkpoint.size)
@@ -152,7 +170,7 @@ class CheckpointKeeper:
 def checkpoint_keeper(
     engine: Engine, journal_key_file: Path, settings: CheckpointSettings | None, clock: Clock
 ) -> CheckpointKeeper | None:
-    """The keeper of a node whose settings have the section; else None."""
+    """Returns the checkpoint keeper of a node. Returns None if the node's settings have no section for checkpoints."""
     if settings is None:
         return None
     key = journal_key(journal_key_file)
@@ -160,7 +178,7 @@ def checkpoint_keeper(
 
 
 def verify_continued(leaves: Sequence[Digest], checkpoints: Sequence[SignedCheckpoint]) -> None:
-    """`StoreCorrupt` if the journal with these leaves does not begin with the entries of each checkpoint."""
+    """Raises `StoreCorrupt` if the journal with these leaves does not begin with the entries that each checkpoint covers."""
     roots = roots_at(leaves, {each.checkpoint.size for each in checkpoints})
     for each in checkpoints:
         size = each.checkpoint.size
@@ -171,7 +189,10 @@ def verify_continued(leaves: Sequence[Digest], checkpoints: Sequence[SignedCheck
 
 
 def read_checkpoint(file: Path) -> SignedCheckpoint:
-    """The checkpoint in a file; nothing of it is verified. `MalformedValue` if the file is none, or cannot be read."""
+    """Reads the checkpoint in a file and does not verify its signatures.
+
+    Raises `MalformedValue` if the file cannot be read or has none.
+    """
     try:
         return _parsed(file)
     except OSError as error:

@@ -1,4 +1,7 @@
-"""The blocks that a log reader has finished, with hashes, so that it sees a reorganisation and rolls back (design section 2)."""
+"""The blocks that a reader of chain events has finished, with their hashes.
+
+With the hashes the reader notices a reorganisation, and goes back to the last block that the chain still has (design section 2).
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,18 +14,19 @@ from bytewise.storage.engine import lock_name, read_transaction, write_transacti
 from bytewise.storage.tables import CursorRow
 
 KEPT_BLOCKS = 256
-"""Most hashes kept for each reader: several epochs, far beyond the normal distance to finality."""
+"""Most block hashes that are stored for each reader. They span several epochs of the chain, far more than the usual distance to
+finality."""
 
 
 class BlockMark(NamedTuple):
-    """A finished block."""
+    """A block that the reader has finished."""
 
     number: int
     hash: Digest
 
 
 class Cursor:
-    """The cursor of one named log reader."""
+    """The stored progress of one reader of chain events. `name` identifies the reader."""
 
     def __init__(self, engine: Engine, name: str, keep: int = KEPT_BLOCKS) -> None:
         self._engine = engine
@@ -30,19 +34,22 @@ class Cursor:
         self._keep = keep
 
     def head(self) -> BlockMark | None:
-        """The newest finished block, or None at the start."""
+        """Returns the newest finished block, or None if the reader has not finished any."""
         marks = self.marks(1)
         return marks[0] if marks else None
 
     def marks(self, limit: int = KEPT_BLOCKS) -> tuple[BlockMark, ...]:
-        """Finished blocks, newest first."""
+        """Returns up to `limit` finished blocks, the newest first."""
         query = select(CursorRow.number, CursorRow.hash).where(CursorRow.name == self._name)
         with read_transaction(self._engine) as connection:
             rows = connection.execute(query.order_by(CursorRow.number.desc()).limit(limit))
             return tuple(BlockMark(number, Digest(hash_)) for number, hash_ in rows)
 
     def advance(self, number: int, block_hash: Digest) -> BlockMark:
-        """Marks a block as finished. It must be above the head."""
+        """Stores a block as finished and returns it.
+
+        Raises `StoreCorrupt` unless its number is above that of the newest finished block.
+        """
         own = CursorRow.name == self._name
         with write_transaction(self._engine) as connection:
             lock_name(connection, f"cursor {self._name}")
@@ -57,15 +64,17 @@ class Cursor:
         return BlockMark(number, block_hash)
 
     def rewind(self, number: int) -> BlockMark | None:
-        """Forgets every block above `number`; returns the new head."""
+        """Deletes every block above `number`. Returns the newest block that is left, or None."""
         with write_transaction(self._engine) as connection:
             lock_name(connection, f"cursor {self._name}")
             connection.execute(delete(CursorRow).where(CursorRow.name == self._name, CursorRow.number > number))
         return self.head()
 
     def common(self, hash_of: Callable[[int], Digest]) -> BlockMark | None:
-        """The newest finished block that the chain still has; None if there is none. Writes nothing.
+        """Returns the newest finished block that the chain still has, or None.
 
-        The caller rewinds to it: first the cursor, then the rows of later blocks. Every start removes such rows, too.
+        `hash_of` returns the chain's hash of a block number. It writes nothing. The caller rewinds to that block: first the
+        cursor, then its own rows of later blocks. Because a crash may come between the two, the caller also deletes its rows of
+        later blocks at every start.
         """
         return next((mark for mark in self.marks() if hash_of(mark.number) == mark.hash), None)

@@ -1,7 +1,7 @@
-"""Duties: what must be done by a deadline. A duty ends DONE, MISSED or DECLINED (design section 10).
-`bytewise.storage.retention` ends duties whose time passed while the process did not run, and deletes old ended ones.
+"""Duties: tasks that a node must do by a deadline. A duty ends as DONE, MISSED or DECLINED (design section 10).
 
-Only a person reopens an ended duty (`Duties.order`), because a reorganisation may have moved its time.
+`bytewise.storage.retention` ends the duties whose deadline passed while the process did not run, and deletes old ended duties.
+Only a person opens an ended duty again (`Duties.order`), because a reorganisation may have moved its deadline.
 """
 
 from typing import Any, NamedTuple
@@ -17,11 +17,11 @@ PENDING = "PENDING"
 DONE = "DONE"
 MISSED = "MISSED"
 DECLINED = "DECLINED"
-"""State of a duty that an operator does not do, at the known penalty."""
+"""State of a duty that the person who runs the node chose not to do. The penalty is known."""
 
 
 class Duty(NamedTuple):
-    """One duty; `deadline` in Unix seconds of chain time."""
+    """One duty. `kind` and `subject` identify it, and `deadline` is in Unix seconds of chain time."""
 
     kind: str
     subject: bytes
@@ -31,14 +31,14 @@ class Duty(NamedTuple):
 
 
 class Duties:
-    """The duty table of one process."""
+    """Database store of the duties of one process."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
         self._clock = clock
 
     def add(self, kind: str, subject: bytes, deadline: int) -> Duty:
-        """Adds a duty, or returns the existing one in any state."""
+        """Adds a duty and returns it. Returns the existing one, in whatever state it is, if the duty was added before."""
         now = self._clock.now()
         with write_transaction(self._engine) as connection:
             insert_if_new(
@@ -50,7 +50,8 @@ class Duties:
         return found
 
     def order(self, kind: str, subject: bytes, deadline: int) -> Duty:
-        """Opens a duty with this deadline because a person asked for it. A duty that has ended is opened again."""
+        """Opens a duty with this deadline because a person asked for it, and returns it. A duty that has ended is opened
+        again."""
         self.add(kind, subject, deadline)
         change = update(DutyRow).where(DutyRow.kind == kind, DutyRow.subject == subject)
         with write_transaction(self._engine) as connection:
@@ -60,35 +61,38 @@ class Duties:
         return found
 
     def find(self, kind: str, subject: bytes) -> Duty | None:
-        """One duty."""
+        """Returns the duty with this kind and subject, or None if it was never added."""
         rows = self._select(DutyRow.kind == kind, DutyRow.subject == subject)
         return rows[0] if rows else None
 
     def pending(self) -> tuple[Duty, ...]:
-        """Open duties, most urgent first."""
+        """Returns the open duties, the earliest deadline first, and sets the metric of their number."""
         found = self._select(DutyRow.state == PENDING)
         metrics.DUTIES_PENDING.set(len(found))
         return found
 
     def all(self) -> tuple[Duty, ...]:
-        """Every duty by deadline."""
+        """Returns all duties, the earliest deadline first."""
         return self._select()
 
     def done(self, kind: str, subject: bytes, detail: str = "") -> Duty:
-        """Ends a duty as DONE; no effect on one that has ended."""
+        """Ends an open duty as DONE and returns it. A duty that has already ended stays as it is."""
         return self._end(kind, subject, DONE, detail)
 
     def miss(self, kind: str, subject: bytes, detail: str = "") -> Duty:
-        """Ends a duty as MISSED; no effect on one that has ended."""
+        """Ends an open duty as MISSED and returns it. A duty that has already ended stays as it is."""
         return self._end(kind, subject, MISSED, detail)
 
     def decline(self, subject: bytes, kind: str = "vote", detail: str = "declined by the operator") -> Duty:
-        """Declines one duty, even one that is not known yet. No effect on one that has ended."""
+        """Ends a duty as DECLINED and returns it. Adds it first if it is unknown, so a person can decline it in advance.
+
+        A duty that has already ended stays as it is.
+        """
         self.add(kind, subject, deadline=0)
         return self._end(kind, subject, DECLINED, detail)
 
     def declined(self, kind: str, subject: bytes) -> bool:
-        """Whether this duty was declined."""
+        """Returns whether this duty was declined."""
         found = self.find(kind, subject)
         return found is not None and found.state == DECLINED
 

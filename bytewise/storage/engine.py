@@ -1,12 +1,12 @@
-"""Opens the one database of a process, and gives transactions.
+"""Opens the one database of a process, and provides its transactions.
 
-SQLite: WAL, `synchronous=FULL` (a committed row survives power loss), foreign keys, a bounded busy wait, and BEGIN IMMEDIATE
-for writers, because a deferred transaction that has read may fail to become a writer later (design section 2). A new file can
-give free pages back (`auto_vacuum`).
+SQLite: each connection uses WAL, `synchronous=FULL` (a committed row survives power loss), foreign keys and a bounded wait for
+locks. Writers start with BEGIN IMMEDIATE, because a transaction that starts as a reader may fail when it begins to write (design
+section 2). A new file has `auto_vacuum`, so that it can return free pages to the file system.
 
-PostgreSQL: writers run at READ COMMITTED, with any default of the server; `lock_name` makes a transaction exclusive by locking
-a row of that name. Readers see one snapshot. Waits for locks are bounded as on SQLite. A commit waits for the disk, also if the
-server's default does not.
+PostgreSQL: writers run at READ COMMITTED, and a commit waits for the disk, whatever the server's defaults are. `lock_name` makes
+transactions exclusive: it locks a row with the name of the lock. Readers see one snapshot. Waits for locks are bounded as on
+SQLite.
 """
 
 from collections.abc import Iterator
@@ -25,18 +25,19 @@ from bytewise.storage.base import Base
 from bytewise.storage.tables import NamedLockRow
 
 REVISIONS = ("0001",)
-"""Alembic's revisions, oldest first. A test compares them with the migrations, so that actors need not import Alembic."""
+"""The revisions of the Alembic migrations, oldest first. Actors read them here, so that they need not import Alembic. A test
+compares this list with the migrations."""
 HEAD = REVISIONS[-1]
 """The newest revision."""
 
 BUSY_TIMEOUT_MS = 15_000
-"""How long a writer waits for another one, in milliseconds: far longer than the longest transaction (a signature and an
-fsync)."""
+"""Milliseconds that a writer waits for another writer. It is far longer than the longest transaction, which makes a signature
+and one fsync."""
 
 _READ_ONLY = "bytewise_read_only"
 
 _STEPS = 10_000
-"""Instructions of SQLite between two looks at the clock: less than a millisecond."""
+"""Number of SQLite instructions between two checks of the time limit. They take less than a millisecond."""
 
 _SNAPSHOT = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 
@@ -44,10 +45,10 @@ _DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_s
 
 
 def open_database(url: str, wait_ms: int = BUSY_TIMEOUT_MS, read_only: bool = False) -> Engine:
-    """Engine of `sqlite:///file` or `postgresql+psycopg://…`; `ConfigurationError` for anything else.
+    """Returns the engine of `sqlite:///file` or `postgresql+psycopg://…`. Raises `ConfigurationError` for any other URL.
 
-    `wait_ms` bounds how long it waits for another writer, in milliseconds. With `read_only` the database refuses every write of
-    its connections, whatever statement asks for it.
+    `wait_ms` is the longest time in milliseconds that a writer waits for another writer. With `read_only`, the database refuses
+    every write on connections of this engine.
     """
     try:
         parsed = make_url(url)
@@ -64,9 +65,9 @@ def open_database(url: str, wait_ms: int = BUSY_TIMEOUT_MS, read_only: bool = Fa
 
 
 def check_revision(engine: Engine) -> str:
-    """Returns the schema revision if this code knows it; otherwise `ConfigurationError`.
+    """Returns the schema revision of a database. Raises `ConfigurationError` unless it is the newest revision of this program.
 
-    The error never advises to make a new database in place of a lost one: a log that starts again contradicts records that its
+    The error never advises to replace a lost database by a new one: a log that starts again would contradict records that its
     actor signed.
     """
     found: str | None
@@ -89,7 +90,7 @@ def check_revision(engine: Engine) -> str:
 
 
 def newer_revision(url: str, found: str) -> ConfigurationError:
-    """The refusal of a database that a newer program migrated; `url` without a password."""
+    """Returns the error that says that a newer program migrated the database. `url` must have no password."""
     back = f"`python -m bytewise.storage step-back --url {url}`"
     why = f"{url} has revision {found}, which this program does not know: a newer program migrated it"
     return ConfigurationError(
@@ -98,23 +99,27 @@ def newer_revision(url: str, found: str) -> ConfigurationError:
 
 
 def cause_of(error: SQLAlchemyError) -> str:
-    """The database's own message in one line: no such table, disk full, connection refused."""
+    """Returns the message of the database itself in one line, for example "no such table" or "connection refused"."""
     said = str(error.orig) if isinstance(error, DBAPIError) else type(error).__name__
     return (said.splitlines() or [""])[0][:160]
 
 
 @contextmanager
 def write_transaction(engine: Engine) -> Iterator[Connection]:
-    """One read-write transaction: commits at the end, rolls back on any error. `TryAgain` if the database is busy."""
+    """Context manager of one read-write transaction. It commits at the end of the block and rolls back on any error.
+
+    Raises `TryAgain` if the database is busy.
+    """
     with _mapped(), engine.begin() as connection:
         yield connection
 
 
 @contextmanager
 def read_transaction(engine: Engine, limit_s: float | None = None) -> Iterator[Connection]:
-    """One read-only transaction: a consistent view that waits for no writer.
+    """Context manager of one read-only transaction: a consistent view of the database that waits for no writer.
 
-    A statement that runs `limit_s` seconds after the begin (on PostgreSQL: for so many seconds) is interrupted: `TryAgain`.
+    `limit_s` is a limit in seconds: on SQLite from the start of the transaction, on PostgreSQL for each statement. A statement
+    that exceeds it is interrupted and raises `TryAgain`.
     """
     options = _SNAPSHOT if engine.dialect.name == "postgresql" else {_READ_ONLY: True}
     with (
@@ -128,7 +133,10 @@ def read_transaction(engine: Engine, limit_s: float | None = None) -> Iterator[C
 
 @contextmanager
 def _bounded(connection: Connection, limit_s: float | None) -> Iterator[None]:
-    """Interrupts statements at the limit. The connection goes back to its pool without one."""
+    """Context manager that interrupts statements at the limit.
+
+    It removes the limit from a SQLite connection at the end of the block.
+    """
     if limit_s is None:
         yield
     elif connection.dialect.name == "postgresql":
@@ -145,7 +153,7 @@ def _bounded(connection: Connection, limit_s: float | None) -> Iterator[None]:
 
 
 def insert_if_new(connection: Connection, table: type[Base], **values: Any) -> bool:
-    """Inserts a row unless its unique key exists. Returns whether it inserted."""
+    """Inserts a row unless a row with its unique key exists. Returns whether it inserted the row."""
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     statement = dialect.insert(table).values(**values).on_conflict_do_nothing()
     # Without the option the count of an INSERT is -1 on PostgreSQL.
@@ -210,8 +218,10 @@ def _reason(error: DBAPIError) -> str:
 
 
 def lock_name(connection: Connection, name: str) -> None:
-    """Waits until no other transaction has this lock, and keeps it until the transaction ends. Call it in a
-    `write_transaction`."""
+    """Waits until no other transaction has the lock of this name, and takes it until the transaction ends.
+
+    The caller must be in a `write_transaction`. On SQLite it does nothing, because only one writer runs at a time.
+    """
     if connection.dialect.name == "sqlite":
         return
     insert_if_new(connection, NamedLockRow, name=name)

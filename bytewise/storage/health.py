@@ -1,4 +1,4 @@
-"""The state of a database, read without a write."""
+"""Reads the state of a database without writing to it."""
 
 from dataclasses import dataclass
 
@@ -9,18 +9,18 @@ from bytewise.storage.engine import read_transaction
 
 @dataclass(frozen=True, slots=True)
 class DatabaseHealth:
-    """State of a database at one time."""
+    """State of a database at one moment."""
 
     kind: str
-    """`sqlite` or `postgresql`."""
+    """Kind of the database: `sqlite` or `postgresql`."""
     is_durable: bool
-    """Whether a commit is on the disk when it returns."""
+    """Whether a transaction is on the disk when its commit returns."""
     size_bytes: int
-    """Size of all its data."""
+    """Size of the whole database in bytes."""
 
 
 def database_health(engine: Engine) -> DatabaseHealth:
-    """Reads the state of an open database. `TryAgain` if it does not answer."""
+    """Reads the state of an open database. Raises `TryAgain` if the database does not answer."""
     kind = engine.dialect.name
     with read_transaction(engine) as connection:
         if kind == "sqlite":

@@ -15,9 +15,10 @@ def housekeeping_job(
     engine: Engine, settings: HousekeepingSettings, horizon: Callable[[], Horizon | None], stop: threading.Event,
     prune_inbox: Callable[[int], int] = lambda _before: 0,
 ) -> PeriodicJob:  # fmt: skip
-    """The job of one process. It does nothing before `horizon` returns the records that the chain still needs.
+    """Returns the periodic job that deletes old records from the database of one process.
 
-    `prune_inbox` deletes files of receipts that are older than a Unix second, and returns how many.
+    `horizon` returns the records that the chain still needs. The job does nothing while `horizon` returns None. `prune_inbox`
+    gets a Unix second, deletes the files of receipts that are older, and returns how many it deleted.
     """
     retention = Retention(engine, settings, stop.is_set)
 

@@ -1,7 +1,7 @@
-"""The hash-chained, append-only journal: the intent is recorded and signed before the action executes (design section 10).
+"""The hash-chained, append-only journal. An intent is recorded and signed before the action is carried out (design section 10).
 
-digest = H(journal label, number, at, kind, subject, canonical body, previous digest), signed with the node's Ed25519 key.
-The leaves of the journal's tree (`bytewise.crypto.tree_hash`) are these digests.
+Digest of an entry = H(journal label, number, at, kind, subject, canonical body, digest of the previous entry). The node's
+Ed25519 key signs it. The leaves of the journal's tree (`bytewise.crypto.tree_hash`) are made from these digests.
 """
 
 import os
@@ -26,7 +26,8 @@ from bytewise.storage.tables import JournalRow
 
 
 class JournalEntry(NamedTuple):
-    """One journal entry; `body` is plain JSON data."""
+    """One journal entry. `at` is in Unix seconds, `body` is plain JSON data, and `previous` is the digest of the entry
+    before."""
 
     number: int
     at: int
@@ -39,18 +40,18 @@ class JournalEntry(NamedTuple):
 
 
 class VerifiedJournal(NamedTuple):
-    """A journal whose chain and signatures hold."""
+    """Result of checking a journal whose hash chain and signatures are valid."""
 
     entries: int
-    """How many it has."""
+    """Number of entries."""
     head: Digest
-    """Digest of the newest entry; zero before the first."""
+    """Digest of the newest entry. It is zero if there is no entry."""
     newest_at: int
-    """Unix second of the newest entry; 0 before the first."""
+    """Unix second of the newest entry. It is 0 if there is no entry."""
 
 
 class Journal:
-    """Appends to and checks the journal of one process."""
+    """Database store of the journal of one process. It appends entries and checks them."""
 
     def __init__(self, engine: Engine, key: Ed25519PrivateKey, clock: Clock) -> None:
         self._engine = engine
@@ -58,12 +59,16 @@ class Journal:
         self._clock = clock
 
     def append(self, kind: str, subject: bytes, body: dict[str, Any]) -> Digest:
-        """Records and signs one intent or event; returns its digest once it is durable. `body` is plain JSON data."""
+        """Records and signs one intent or event, and returns its digest once it is durable. `body` is plain JSON data."""
         with write_transaction(self._engine) as connection:
             return self.append_in(connection, kind, subject, body)
 
     def append_in(self, connection: Connection, kind: str, subject: bytes, body: dict[str, Any]) -> Digest:
-        """As `append`, inside a transaction of another repository, so that both are stored or neither."""
+        """Records and signs one intent or event inside the transaction of another database store. Either both are stored or
+        neither is.
+
+        Returns the digest of the entry.
+        """
         lock_name(connection, "journal")
         last = connection.execute(
             select(JournalRow.number, JournalRow.digest).order_by(JournalRow.number.desc()).limit(1)
@@ -80,10 +85,11 @@ class Journal:
         return digest
 
     def verify_journal(self, expected_head: Digest | None = None) -> Digest:
-        """Checks the whole journal and returns its head. `StoreCorrupt` names the first entry that breaks the chain or lacks our
-        signature.
+        """Checks the whole journal and returns the digest of its newest entry.
 
-        A cut tail is found only if the caller kept the head elsewhere and gives it as `expected_head`.
+        Raises `StoreCorrupt` for the first entry that breaks the chain or lacks this node's signature. A missing end is found
+        only if the caller passes the head that it stored elsewhere as `expected_head`: then a journal with another head also
+        raises `StoreCorrupt`.
         """
         head = self.verified().head
         if expected_head is not None and head != expected_head:
@@ -91,9 +97,11 @@ class Journal:
         return head
 
     def verified(self, kept_head: Digest | None = None) -> VerifiedJournal:
-        """Checks the whole journal. `StoreCorrupt` names the first entry that breaks the chain or lacks our signature.
+        """Checks the whole journal.
 
-        With `kept_head`, which somebody kept, also if the journal does not contain that: its tail was cut, or it was replaced.
+        Raises `StoreCorrupt` for the first entry that breaks the chain or lacks this node's signature. `kept_head` is the digest
+        of an entry that the caller stored elsewhere. If the journal does not contain it, raises `StoreCorrupt`: the end of the
+        journal was cut off, or the journal was replaced.
         """
         head, count, newest_at = ZERO_DIGEST, 0, 0
         public, has_kept = self._key.public_key(), kept_head in (None, ZERO_DIGEST)
@@ -106,20 +114,23 @@ class Journal:
         return VerifiedJournal(count, head, newest_at)
 
     def leaves(self) -> list[Digest]:
-        """Leaf hashes of all entries in order. Nothing is verified."""
+        """Returns the leaf hashes of all entries in order. It verifies nothing."""
         with read_transaction(self._engine) as connection:
             found = connection.execute(select(JournalRow.digest).order_by(JournalRow.number)).scalars()
             return [leaf_hash(each) for each in found]
 
     def entries(self, from_number: int = 0, limit: int = 1000) -> tuple[JournalEntry, ...]:
-        """Entries in order, from a number."""
+        """Returns up to `limit` entries in order, from number `from_number` on."""
         query = select(*JournalRow.__table__.columns).where(JournalRow.number >= from_number)
         with read_transaction(self._engine) as connection:
             rows = connection.execute(query.order_by(JournalRow.number).limit(limit)).all()
         return tuple(map(_entry, rows))
 
     def about(self, subjects: Collection[bytes], end: int) -> tuple[JournalEntry, ...]:
-        """Entries about these subjects before number `end`, in order. `StoreCorrupt` names one that was altered."""
+        """Returns the entries about these subjects whose number is below `end`, in order.
+
+        Raises `StoreCorrupt` if one of them was altered.
+        """
         query = select(*JournalRow.__table__.columns).where(JournalRow.subject.in_(subjects), JournalRow.number < end)
         with read_transaction(self._engine) as connection:
             rows = connection.execute(query.order_by(JournalRow.number)).all()
@@ -129,7 +140,7 @@ class Journal:
 
 
 def journal_key(path: Path) -> Ed25519PrivateKey:
-    """Reads the node's journal key from its file. A missing file is created with a new key."""
+    """Reads the node's journal key from its file. Creates the file with a new key if it is missing."""
     if not path.exists():
         write_secret(path, os.urandom(32).hex().encode())
     try:

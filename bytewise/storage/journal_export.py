@@ -1,7 +1,7 @@
-"""Exports of a journal: entries with proofs to a signed checkpoint, verified without a database.
+"""Makes and verifies exports of a journal: entries with proofs to a signed checkpoint. Verifying needs no database.
 
-An export is RFC 8785 JSON of `JournalExport`. It shows that these entries, at these numbers, are in the journal that the
-checkpoint covers, and that this journal continues the earlier checkpoints.
+An export is RFC 8785 JSON of `JournalExport`. It shows that these entries, with these numbers, are in the journal that the
+checkpoint covers. It also shows that this journal continues the earlier checkpoints in the export.
 """
 
 import enum
@@ -22,16 +22,16 @@ from bytewise.storage.journal import Journal, JournalEntry
 
 FORMAT = "bytewise/journal-export/v1"
 MAX_ENTRIES = 100_000
-"""Most entries of one export; a longer journal is exported in parts."""
+"""Most entries in one export. A longer journal is exported in several parts."""
 
 
 class ExportFailure(enum.StrEnum):
-    """Why an export is refused, in the order of the checks."""
+    """The reasons why an export is refused, in the order of the checks."""
 
     MALFORMED = "export.malformed"
     """The bytes are no export of this version."""
     KEYS = "journal.keys"
-    """The export is of other keys than those that the reader named, or than its checkpoint names."""
+    """The keys in the export are not the keys that the reader expects, or not the keys that its checkpoint names."""
     CHECKPOINT = "journal.checkpoint"
     """The checkpoint has no valid Ed25519 signature."""
     POST_QUANTUM = "journal.pq"
@@ -41,13 +41,13 @@ class ExportFailure(enum.StrEnum):
     CHAIN = "journal.chain"
     """An entry does not follow the one before it."""
     INCLUSION = "journal.inclusion"
-    """The entries are not those of the checkpoint at these numbers."""
+    """The checkpoint covers other entries at these numbers."""
     CONSISTENCY = "journal.consistency"
     """The journal does not continue an earlier checkpoint: its history was rewritten."""
     OLDER = "journal.older"
-    """The export ends before a checkpoint that the reader kept."""
+    """The export ends before a checkpoint that the reader stored."""
     UNPROVEN = "journal.unproven"
-    """The export has no proof from a checkpoint that the reader kept."""
+    """The export has no proof from a checkpoint that the reader stored."""
 
 
 class ExportRejected(Exception):
@@ -56,44 +56,44 @@ class ExportRejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ExportedEntry:
-    """One entry."""
+    """One journal entry in an export."""
 
     at: int
-    """Unix second of the record."""
+    """Unix second at which the entry was recorded."""
     kind: str
-    """What it is about."""
+    """Kind of the intent or event, for example `vote.protected`."""
     subject: Blob
-    """Whom or what it is about."""
+    """Identifier of the thing that the entry is about, for example a dispute or batch."""
     body: str
-    """Canonical JSON."""
+    """Content of the entry, in canonical JSON."""
     signature: Blob
-    """Ed25519 signature of its digest."""
+    """Ed25519 signature of the entry's digest."""
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierCheckpoint:
-    """A checkpoint that the journal signed before."""
+    """An earlier checkpoint of the same journal, with the proof that the journal continues it."""
 
     checkpoint: str
-    """The note."""
+    """The signed note of this checkpoint, as text."""
     proof: tuple[Digest, ...]
-    """Consistency proof from it to the checkpoint of the export."""
+    """Consistency proof from this checkpoint to the checkpoint of the export."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalExport:
-    """The file."""
+    """Content of an export file."""
 
     format: str
-    """Always `FORMAT`."""
+    """Format of the export, always `FORMAT`."""
     keys: JournalKeys
     """Public keys of the journal."""
     checkpoint: str
-    """The note that everything is proven to."""
+    """The signed note of the checkpoint that every entry is proven against, as text."""
     first: int
     """Number of the first entry."""
     previous: Digest
-    """Digest of the entry before it; zero before entry 0."""
+    """Digest of the entry before the first one. It is zero if `first` is 0."""
     entries: tuple[ExportedEntry, ...]
     """Consecutive entries, at least one."""
     proof: tuple[Digest, ...]
@@ -103,7 +103,7 @@ class JournalExport:
 
 
 class VerifiedExport(NamedTuple):
-    """An export whose proofs hold."""
+    """An export whose signatures and proofs are valid, with its content in decoded form."""
 
     export: JournalExport
     checkpoint: SignedCheckpoint
@@ -114,10 +114,10 @@ class VerifiedExport(NamedTuple):
 def make_export(
     journal: Journal, keys: JournalKeys, signed: SignedCheckpoint, first: int, end: int, earlier: Sequence[SignedCheckpoint] = ()
 ) -> bytes:
-    """Entries `first` to `end - 1` with proofs to a checkpoint, and the proofs from earlier ones.
+    """Makes an export of the entries `first` to `end - 1`, with proofs to a checkpoint and from `earlier` checkpoints.
 
-    `MalformedValue` if the range is empty, too long or not covered, or an earlier checkpoint is newer. Nothing else is verified:
-    verify what is returned.
+    Returns its bytes. Raises `MalformedValue` if the range is empty, too long, or not covered by the checkpoint, or if an
+    earlier checkpoint is newer. It verifies nothing else, so the caller verifies the returned bytes.
     """
     size, leaves = signed.checkpoint.size, journal.leaves()
     if not 0 <= first < end <= min(size, len(leaves)) or end - first > MAX_ENTRIES:
@@ -138,10 +138,10 @@ def make_export(
 def verify_export(
     data: bytes, fingerprint: Digest | None = None, kept: Sequence[SignedCheckpoint] = ()
 ) -> VerifiedExport:  # fmt: skip
-    """The export in these bytes; `ExportRejected` names the first check that fails.
+    """Verifies an export and returns it. Raises `ExportRejected` with the reason of the first check that fails.
 
-    Without `fingerprint`, which names the keys of the journal that the reader means, the export is of whom it says. `kept`:
-    checkpoints that the reader has; the export must be of the same journal, and continue each of them.
+    `fingerprint` identifies the keys of the journal that the reader expects. If it is None, the keys in the export are used.
+    `kept` are checkpoints that the reader stored. The export must be of the same journal and must continue each of them.
     """
     export = _decoded(data)
     if fingerprint is not None and export.keys.fingerprint != fingerprint:
@@ -184,7 +184,7 @@ def _checkpoint(keys: JournalKeys, text: str) -> SignedCheckpoint:
 
 
 def _entries(export: JournalExport) -> tuple[JournalEntry, ...]:
-    """The entries with their digests, each signed."""
+    """Returns the entries with their digests, and checks the signature of each entry."""
     found, previous = list[JournalEntry](), export.previous
     if export.first == 0 and any(previous):
         raise ExportRejected(ExportFailure.CHAIN, "entry 0 follows another entry")

@@ -1,4 +1,4 @@
-"""Migrates a database to the newest revision, or one revision back. Only the starter of a process imports this."""
+"""Migrates a database to the newest revision, or one revision back. Only a starter of processes imports this module."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,9 +16,9 @@ _FOLDER = Path(__file__).parent / "migrations"
 
 
 def migrate(url: str) -> str:
-    """Upgrades the database at `url`, and creates it if it is new. Returns the revision.
+    """Upgrades the database at `url`, and creates it if it does not exist. Returns its revision.
 
-    `ConfigurationError` if the database cannot be opened or written.
+    Raises `ConfigurationError` if the database cannot be opened or written, or if a newer program migrated it.
     """
     engine = open_database(url)
     config = configuration()
@@ -43,10 +43,10 @@ def migrate(url: str) -> str:
 
 
 def step_back(url: str) -> str:
-    """Takes the database at `url` back by one revision, for the program before this one. Returns the revision.
+    """Takes the database at `url` back by one revision, so that the previous version of this program can use it.
 
-    No process may use the database. What only the newer revision has is lost. `ConfigurationError` if the database is at the
-    first revision, or at one that this program does not know.
+    Returns the new revision. No process may use the database meanwhile. Data that only the newer revision can store is lost.
+    Raises `ConfigurationError` if the database is at the first revision, or at a revision that this program does not know.
     """
     engine = open_database(url)
     shown = engine.url.render_as_string(hide_password=True)
@@ -72,10 +72,9 @@ def step_back(url: str) -> str:
 
 
 def make_databases(server_url: str, template: str, names: Sequence[str]) -> None:
-    """Makes one migrated database for each name on a PostgreSQL server. They are copies of a new database with the name
-    `template`.
+    """Makes a migrated database for each name on a PostgreSQL server. It migrates a new database named `template` and copies it.
 
-    `ConfigurationError` if the server cannot be reached, refuses, or has one of these databases already.
+    Raises `ConfigurationError` if the server cannot be reached or refuses, or if one of these databases exists.
     """
     engine = open_database(server_url).execution_options(isolation_level="AUTOCOMMIT")
     try:
@@ -93,7 +92,10 @@ def make_databases(server_url: str, template: str, names: Sequence[str]) -> None
 
 
 def make_empty_database(server_url: str, name: str) -> None:
-    """Makes a database without tables on a PostgreSQL server, for an index. `ConfigurationError` as `make_databases`."""
+    """Makes a database without tables on a PostgreSQL server, for an index of the dashboard.
+
+    Raises `ConfigurationError` if the server cannot be reached or refuses, or if the database exists.
+    """
     engine = open_database(server_url).execution_options(isolation_level="AUTOCOMMIT")
     try:
         with engine.connect() as connection:
@@ -106,7 +108,7 @@ def make_empty_database(server_url: str, name: str) -> None:
 
 
 def database_on(server_url: str, name: str) -> str:
-    """URL of another database of the same server."""
+    """Returns the URL of the database `name` on the server that `server_url` names. The URL contains the password."""
     try:
         return make_url(server_url).set(database=name).render_as_string(hide_password=False)
     except ArgumentError:
@@ -114,7 +116,7 @@ def database_on(server_url: str, name: str) -> str:
 
 
 def configuration() -> Config:
-    """Alembic's configuration, which needs no file."""
+    """Returns the configuration of Alembic. It needs no configuration file."""
     config = Config()
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     return config

@@ -1,12 +1,14 @@
 """The nonce lease: exactly one process sends transactions for an account on a chain.
 
-A lease lasts `ttl_s` and carries a fencing token. A process that was paused past its lease may wake up and write; its token is
-then out of date, so the write is refused with `LeaseLost`, and the process may not take the lease a second time. A process that
-stops cleanly releases its lease. The lease of a killed process ends after `ttl_s`, also if a clock was set back since.
-`hold_lease` renews a lease from the start to the end of a process, also while the process has nothing to send, and however long a
-tick takes.
+A lease lasts `ttl_s` seconds and has a fencing token. A process that was paused past the end of its lease may wake up and write.
+If another process took the lease meanwhile, the old fencing token is out of date. Then the write raises `LeaseLost`, and the
+paused process may not take the lease again.
 
-A refused process ends, so its own figures are never read. It leaves its name in the row of the lease, and the holder counts it.
+`hold_lease` renews the lease from the start to the end of a process, however long a tick takes. A process that stops cleanly
+releases its lease. The lease of a killed process ends after `ttl_s` seconds, even if a clock was set back since then.
+
+A process that is refused the lease ends, so nobody reads its metrics. It therefore writes its name into the row of the lease,
+and the process that has the lease counts the refusal.
 """
 
 import os
@@ -31,16 +33,17 @@ from bytewise.storage.tables import NonceLeaseRow
 
 
 class LeaseTerm(NamedTuple):
-    """One term of a lease."""
+    """One term of a lease. Each renewal starts a new term."""
 
     fencing_token: int
-    """Of its holder."""
+    """Fencing token of the process that has the lease."""
     leased_until: int
-    """Unix second at which it ends by the holder's clock."""
+    """Unix second at which the term ends, by the clock of the process that has the lease."""
 
 
 DEFAULT_TTL_S = 10
-"""Seconds. Far above the pauses of a busy machine, and short because the successor of a killed process waits for it."""
+"""Seconds that a lease lasts. It is far above the pauses of a busy machine, and short because the successor of a killed process
+must wait for the end."""
 
 
 def _process_name() -> str:
@@ -48,7 +51,7 @@ def _process_name() -> str:
 
 
 class NonceLease:
-    """The nonce lease of one account on one chain, as one process sees it."""
+    """Database store of the nonce lease of one account on one chain, as one process uses it."""
 
     def __init__(
         self, engine: Engine, clock: Clock, chain_id: int, account: Address, owner: str = "", ttl_s: int = DEFAULT_TTL_S
@@ -62,11 +65,11 @@ class NonceLease:
         self._fence = -1
 
     def acquire(self, unrenewed: "LeaseTerm | None" = None) -> int:
-        """Takes or renews the lease; returns the fencing token.
+        """Takes or renews the lease, and returns the fencing token.
 
-        `LeaseTaken` while another process holds it, unless its term is `unrenewed`: the caller saw that term unchanged for longer
-        than a lease. `LeaseLost` if we held it and another process took it since: our earlier reads may be out of date, so only a
-        restart helps.
+        Raises `LeaseTaken` while another process has the lease. `unrenewed` is a term that the caller saw unchanged for longer
+        than a lease lasts: a lease with that term is taken over. Raises `LeaseLost` if another process took our lease: our
+        earlier reads may be out of date, so only a restart helps.
         """
         if self._fence >= 0:
             return self.renew()
@@ -83,9 +86,10 @@ class NonceLease:
         return fence
 
     def renew(self) -> int:
-        """Prolongs our lease, also after its end if no other process took it. Returns its fencing token.
+        """Prolongs our lease, and returns its fencing token.
 
-        Counts a process that was refused since the last renewal. `LeaseLost` if another process took the lease.
+        This also works after the end of the lease, if no other process took it. Counts a process that was refused since the last
+        renewal. Raises `LeaseLost` if another process took the lease.
         """
         with write_transaction(self.engine) as connection:
             row = self.require_in(connection)
@@ -96,12 +100,13 @@ class NonceLease:
         return int(row.fencing_token)
 
     def note_refusal(self) -> None:
-        """Leaves the name of this process, which was refused, for the holder of the lease."""
+        """Stores the name of this process, which was refused the lease. The process that has the lease then counts the
+        refusal."""
         with write_transaction(self.engine) as connection:
             self._write(connection, refused_owner=self.owner)
 
     def release(self) -> None:
-        """Releases the lease; no effect if it is no longer ours."""
+        """Releases the lease. Does nothing if another process has it."""
         with write_transaction(self.engine) as connection:
             row = self._locked(connection)
             if row is not None and (row.owner, row.fencing_token) == (self.owner, self._fence):
@@ -109,14 +114,14 @@ class NonceLease:
         self._fence = -1
 
     def term(self) -> "LeaseTerm | None":
-        """The lease as it stands; every renewal changes it. None before the first."""
+        """Returns the current term of the lease, which each renewal changes. Returns None if the account never had a lease."""
         columns = (NonceLeaseRow.fencing_token, NonceLeaseRow.leased_until)
         with read_transaction(self.engine) as connection:
             row = connection.execute(select(*columns).where(self._own())).one_or_none()
         return None if row is None else LeaseTerm(*row)
 
     def is_ours(self) -> bool:
-        """Whether the lease is ours now. It only reads."""
+        """Returns whether this process has the lease now. It only reads."""
         columns = (NonceLeaseRow.owner, NonceLeaseRow.fencing_token, NonceLeaseRow.leased_until)
         with read_transaction(self.engine) as connection:
             row = connection.execute(select(*columns).where(self._own())).one_or_none()
@@ -125,44 +130,50 @@ class NonceLease:
         return bool(row.leased_until > self.clock.now())
 
     def require_in(self, connection: Connection) -> Row[Any]:
-        """Returns the locked row if it still has our fencing token; otherwise raises `LeaseLost`."""
+        """Locks the row of the lease and returns it. Raises `LeaseLost` unless the row has our fencing token."""
         row = self._locked(connection)
         if row is None or (row.owner, row.fencing_token) != (self.owner, self._fence):
             raise LeaseLost(self.account, self._fence)
         return row
 
     def next_nonce(self, chain_nonce: int) -> int:
-        """The nonce that the next signature would use; `chain_nonce` is the account's count on-chain."""
+        """Returns the nonce that the next signature would use.
+
+        `chain_nonce` is the account's number of transactions on the chain.
+        """
         with read_transaction(self.engine) as connection:
             stored = connection.execute(select(NonceLeaseRow.next_nonce).where(self._own())).scalar_one_or_none()
         return max(stored or 0, chain_nonce)
 
     def take_nonce_in(self, connection: Connection, chain_nonce: int) -> int:
-        """Allocates a nonce inside the transaction that stores the signed bytes."""
+        """Takes the next nonce and returns it, inside the transaction that stores the signed bytes.
+
+        Raises `LeaseLost` without our lease.
+        """
         nonce = max(int(self.require_in(connection).next_nonce), chain_nonce)
         self._write(connection, next_nonce=nonce + 1)
         return nonce
 
     def stop(self, reason: str) -> None:
-        """Stops sending for this account until a person resumes it, because another program may have our key."""
+        """Stops sending for this account until a person resumes it, because another program may have the account's key."""
         with write_transaction(self.engine) as connection:
             self._create(connection)
             self._write(connection, stop_reason=reason[:80])
 
     def resume(self) -> None:
-        """Ends a stop."""
+        """Allows sending again after a stop."""
         with write_transaction(self.engine) as connection:
             self._write(connection, stop_reason="")
 
     def stop_reason(self) -> str:
-        """Why sending is stopped; empty if it is not."""
+        """Returns the reason why sending is stopped, or an empty text if it is not stopped."""
         with read_transaction(self.engine) as connection:
             return connection.execute(select(NonceLeaseRow.stop_reason).where(self._own())).scalar_one_or_none() or ""
 
     def verify_owner(self) -> None:
-        """`ConfigurationError` if the database is another account's, or the same account's on another chain.
+        """Raises `ConfigurationError` if the database belongs to another account, or to this account on another chain.
 
-        Records of the other account would be taken for our own.
+        Otherwise this process would treat the records of the other account as its own.
         """
         with read_transaction(self.engine) as connection:
             rows = connection.execute(select(NonceLeaseRow.chain_id, NonceLeaseRow.account)).all()
@@ -175,7 +186,8 @@ class NonceLease:
         return str(self.chain_id), self.account
 
     def leased_until(self) -> int:
-        """Unix second at which the present lease ends; 0 if there never was one, or it was released."""
+        """Returns the Unix second at which the current lease ends. Returns 0 if there never was a lease, or if it was
+        released."""
         with read_transaction(self.engine) as connection:
             return connection.execute(select(NonceLeaseRow.leased_until).where(self._own())).scalar_one_or_none() or 0
 
@@ -197,22 +209,23 @@ class NonceLease:
 
 
 RENEWALS_PER_LEASE = 3
-"""Number of renewals during one lease: several, so that a slow process or a busy database does not lose the lease."""
+"""Number of renewals in the time of one lease. There are several, so that a slow process or a busy database does not lose the
+lease."""
 
 _POLL_S = 0.25
-"""Seconds between two attempts to take a lease that another process holds."""
+"""Seconds between two attempts to take a lease that another process has."""
 
 _GRACE_S = 2.0
-"""Seconds to wait beyond the end of a lease, because the end is stored in whole seconds."""
+"""Seconds to wait after the end of a lease, because the end is stored in whole seconds."""
 
 
 @contextmanager
 def hold_lease(lease: NonceLease, stop: threading.Event, wait: bool = True) -> Iterator[NonceLease]:
-    """Holds the lease inside the block and releases it at the end of the block.
+    """Context manager that takes the lease, renews it inside the block, and releases it at the end of the block.
 
-    Raises `ConfigurationError` for a database of another account, and `LeaseTaken` if another process holds the lease: at once,
-    or with `wait` after the time of one lease, in which the lease of a killed process ends. If the lease is lost inside the
-    block, `stop` is set and the block ends with `LeaseLost`.
+    Raises `ConfigurationError` if the database belongs to another account. Raises `LeaseTaken` if another process has the lease:
+    at once, or with `wait` after the time of one lease, in which the lease of a killed process ends. If the lease is lost inside
+    the block, `stop` is set and the block ends with `LeaseLost`.
     """
     lease.verify_owner()
     fence = _take(lease, stop, wait)
@@ -228,8 +241,11 @@ def hold_lease(lease: NonceLease, stop: threading.Event, wait: bool = True) -> I
 
 
 def _take(lease: NonceLease, stop: threading.Event, wait: bool) -> int:
-    """The fencing token. A clock that went back makes the lease of a killed process seem to last for long; such a lease ends when
-    it was not renewed during the wait, which no clock can change."""
+    """Takes the lease and returns the fencing token.
+
+    If a clock was set back, the lease of a killed process seems to last long. Therefore a lease that is not renewed during the
+    whole wait is over. The monotonic clock measures the wait, so no change of a clock affects it.
+    """
     began, is_logged, first = monotonic_s(), False, lease.term()
     while True:
         is_over = monotonic_s() - began > lease.ttl_s + _GRACE_S
@@ -256,7 +272,7 @@ class _Renewer(threading.Thread):
         self._failed = ""
 
     def run(self) -> None:
-        """Renews until `end`. Stops the process as soon as another process may hold the lease."""
+        """Renews the lease until `end` is called. Stops the process as soon as another process may have the lease."""
         ended = False
         try:
             while not self._over.wait(self._lease.ttl_s / RENEWALS_PER_LEASE):
@@ -272,7 +288,7 @@ class _Renewer(threading.Thread):
                 self._stop_process.set()
 
     def end(self) -> None:
-        """Stops renewing, and waits for a running renewal."""
+        """Stops renewing, and waits until a renewal in progress is over."""
         self._over.set()
         self.join()
 
@@ -281,8 +297,8 @@ class _Renewer(threading.Thread):
             self._lease.renew()
             self._failed = ""
         except Unavailable as error:
-            # The database is busy, full or away. The next renewal shows whether another process took the lease meanwhile. Each
-            # reason is logged once: a disk may be full for hours.
+            # The database is busy, full or unreachable. The next renewal shows whether another process took the lease meanwhile.
+            # Each reason is logged once, because a disk may be full for hours.
             if self._failed != str(error):
                 self._failed = str(error)
                 telemetry.log_error("nonce_lease.renewal_failed", error)
@@ -295,7 +311,10 @@ def _leave_note(lease: NonceLease) -> None:
 
 @contextmanager
 def hold_account_key(key_file: Path, database_url: str) -> Iterator[None]:
-    """`hold_key` for a node: a refused process leaves its name in the lease of the account, which the holder's process counts."""
+    """Context manager that holds the lock of an account's key file inside the block (`hold_key`).
+
+    If another process has the lock, this process stores its name in the account's lease, where the other process counts it.
+    """
     with ExitStack() as stack:
         try:
             stack.enter_context(hold_key(key_file))

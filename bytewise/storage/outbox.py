@@ -1,13 +1,13 @@
-"""The outbox: one row per intended transaction; raw signed bytes and nonce are committed before the first broadcast.
+"""The outbox has one row for each intended transaction. Signed bytes and nonce are committed before the first broadcast.
 
     PLANNED ─▶ SIGNED ─▶ BROADCAST ─▶ MINED ─▶ CONFIRMED ─▶ FINAL
        │          ▲  replace │  ▲ reorg │ │        │ reorg: back to BROADCAST
        │          └──────────┘  └───────┘ └──▶ REVERTED
        └──▶ SUPERSEDED (someone else did it), EXPIRED (too late), REPLACED (its nonce went to another transaction)
 
-After a crash, the stored bytes are broadcast again before they are replaced. If the block of a row with a nonce leaves the chain,
-the row goes back to BROADCAST from every end except FINAL: its bytes are valid again, and every later nonce waits for them. Every
-write checks the nonce lease's fencing token.
+After a crash, the sender broadcasts the stored bytes again before it makes other bytes. If the block of a row with a nonce
+leaves the chain, the row goes back to BROADCAST from every end except FINAL. Its bytes are valid again, and every later nonce
+waits for them. Every write checks the fencing token of the nonce lease.
 """
 
 import enum
@@ -24,7 +24,7 @@ from bytewise.storage.tables import OutboxAttemptRow, OutboxRow
 
 
 class OutboxState(enum.StrEnum):
-    """State of a transaction."""
+    """State of a transaction in the outbox."""
 
     PLANNED = "PLANNED"
     SIGNED = "SIGNED"
@@ -39,10 +39,10 @@ class OutboxState(enum.StrEnum):
 
 
 OPEN = (OutboxState.PLANNED, OutboxState.SIGNED, OutboxState.BROADCAST, OutboxState.MINED)
-"""States that need work."""
+"""States of rows that the sender still works on."""
 
 _LEAVABLE = (OutboxState.CONFIRMED, OutboxState.REVERTED, OutboxState.EXPIRED, OutboxState.REPLACED)
-"""Ended states that a reorganisation takes back if a nonce was used."""
+"""States of ended rows that a reorganisation can take back to BROADCAST, if the row has a nonce."""
 
 _ENDS = frozenset({OutboxState.SUPERSEDED, OutboxState.EXPIRED, OutboxState.REPLACED, OutboxState.REVERTED})
 TRANSITIONS: dict[OutboxState, frozenset[OutboxState]] = {
@@ -66,12 +66,14 @@ TRANSITIONS: dict[OutboxState, frozenset[OutboxState]] = {
     OutboxState.EXPIRED: frozenset({OutboxState.PLANNED, OutboxState.BROADCAST}),
     OutboxState.REPLACED: frozenset({OutboxState.PLANNED, OutboxState.BROADCAST}),
 }
-"""Every allowed change of state. Only `replan` leads back to PLANNED."""
+"""Every allowed change of state. Only `Outbox.replan` leads back to PLANNED."""
 
 
 class Intent(NamedTuple):
-    """A transaction to send. (contract, function, subject, role) identify it: a second intent with the same four is the same
-    row."""
+    """A transaction to send.
+
+    Contract, function, subject and role identify it: a second intent with the same four values has the same row.
+    """
 
     contract: Address
     function: str
@@ -80,20 +82,21 @@ class Intent(NamedTuple):
     calldata: bytes
     value_wei: int
     deadline: int
-    """Unix seconds of chain time; 0 for none."""
+    """Unix seconds of chain time after which the transaction is too late. 0 means that there is no deadline."""
     broadcast_by: int = 0
-    """Unix seconds of wall time after which bytes that no node was given are not worth sending any more; 0 for never."""
+    """Unix seconds of wall time. Signed bytes that no chain node has by then are not sent any more. 0 means that there is no
+    limit."""
 
 
 class SignedTransaction(NamedTuple):
-    """A signed transaction."""
+    """The signed bytes of a transaction, and its hash."""
 
     raw: Blob
     tx_hash: Digest
 
 
 class Attempt(NamedTuple):
-    """Signed bytes in the outbox: the first or a replacement, numbered from 1."""
+    """One version of the signed bytes of a row. Versions are numbered from 1; each later version replaces the one before."""
 
     attempt: int
     nonce: int
@@ -104,7 +107,7 @@ class Attempt(NamedTuple):
 
 
 class OutboxItem(NamedTuple):
-    """An outbox row."""
+    """One row of the outbox: an intent, its state, and the block that has its transaction."""
 
     id: int
     intent: Intent
@@ -118,13 +121,16 @@ class OutboxItem(NamedTuple):
 
 
 class Outbox:
-    """The outbox of one nonce lease."""
+    """Database store of the transactions of one nonce lease."""
 
     def __init__(self, lease: NonceLease) -> None:
         self.lease = lease
 
     def plan(self, intent: Intent) -> OutboxItem:
-        """The row of this intent: a new PLANNED one, or the existing one in any state."""
+        """Stores an intent as PLANNED and returns its row.
+
+        If the intent has a row already, returns that row in whatever state it is.
+        """
         now = self.lease.clock.now()
         with write_transaction(self.lease.engine) as connection:
             insert_if_new(
@@ -134,25 +140,31 @@ class Outbox:
             return _item(connection.execute(self._query(*_key(intent))).one())
 
     def find(self, contract: Address, function: str, subject: bytes, role: str) -> OutboxItem | None:
-        """The row of an intent, if it was ever planned."""
+        """Returns the row of an intent, or None if the intent was never planned."""
         rows = self._items(*_named(contract, function, subject, role))
         return rows[0] if rows else None
 
     def item(self, item_id: int) -> OutboxItem:
-        """One row."""
+        """Returns the row with this id, which must exist."""
         return self._items(OutboxRow.id == item_id)[0]
 
     def open_rows(self) -> tuple[OutboxItem, ...]:
-        """Rows that need work: those with a nonce first, in order of nonces, then by age."""
+        """Returns the rows that the sender still works on.
+
+        Rows with a nonce come first, in order of nonces; the others follow by age.
+        """
         found = self._items(OutboxRow.state.in_(OPEN))
         return tuple(sorted(found, key=lambda item: (item.nonce is None, item.nonce or 0, item.id)))
 
     def leavable_rows(self) -> tuple[OutboxItem, ...]:
-        """Rows that ended with a nonce and are not FINAL: their blocks may still leave the chain."""
+        """Returns the rows that ended with a nonce and are not FINAL. Their blocks may still leave the chain."""
         return self._items(OutboxRow.state.in_(_LEAVABLE), OutboxRow.nonce.is_not(None))
 
     def loose(self, chain_nonce: int) -> tuple[Attempt, ...]:
-        """Bytes of rows that were planned again under a later nonce: the newest of each nonce from `chain_nonce` on."""
+        """Returns signed bytes whose row was planned again and now has a later nonce or none.
+
+        That nonce waits until these bytes are mined. It returns the newest version for each nonce from `chain_nonce` on.
+        """
         lease = (OutboxRow.chain_id == str(self.lease.chain_id), OutboxRow.account == self.lease.account)
         left = or_(OutboxRow.nonce.is_(None), OutboxRow.nonce != OutboxAttemptRow.nonce)
         query = select(*OutboxAttemptRow.__table__.columns[1:]).join(OutboxRow, OutboxRow.id == OutboxAttemptRow.outbox_id)
@@ -162,11 +174,11 @@ class Outbox:
         return tuple(newest[nonce] for nonce in sorted(newest))
 
     def all(self) -> tuple[OutboxItem, ...]:
-        """Every row of this nonce lease, oldest first."""
+        """Returns all rows of this nonce lease, the oldest first."""
         return self._items()
 
     def attempts(self, item_id: int) -> tuple[Attempt, ...]:
-        """Every signed version, oldest first: any of them may be the one that is mined."""
+        """Returns all signed versions of a row, the oldest first. Any of them may be the version that is mined."""
         query = (
             select(*OutboxAttemptRow.__table__.columns[1:])
             .where(OutboxAttemptRow.outbox_id == item_id)
@@ -176,7 +188,7 @@ class Outbox:
             return tuple(_attempt(row) for row in connection.execute(query))
 
     def sign(self, item_id: int, chain_nonce: int, make: Callable[[int], SignedTransaction]) -> Attempt:
-        """Allocates the nonce, calls `make(nonce)` and stores its bytes: one transaction, all or nothing."""
+        """Takes a nonce for a PLANNED row, calls `make(nonce)` and stores the signed bytes, all in one database transaction."""
         with write_transaction(self.lease.engine) as connection:
             self._move(connection, item_id, OutboxState.SIGNED, expected=OutboxState.PLANNED)
             nonce = self.lease.take_nonce_in(connection, chain_nonce)
@@ -184,7 +196,10 @@ class Outbox:
             return self._store(connection, item_id, nonce, make(nonce))
 
     def replace(self, item_id: int, make: Callable[[int], SignedTransaction]) -> Attempt:
-        """Stores other bytes for the same nonce, with a higher fee. They are broadcast after the old ones were not mined."""
+        """Stores other signed bytes with a higher fee for the same nonce.
+
+        They are broadcast because the earlier bytes were not mined.
+        """
         with write_transaction(self.lease.engine) as connection:
             row = self._move(connection, item_id, OutboxState.SIGNED)
             if row.nonce is None:
@@ -192,7 +207,7 @@ class Outbox:
             return self._store(connection, item_id, row.nonce, make(row.nonce))
 
     def broadcast(self, item_id: int, tx_hash: Digest) -> None:
-        """Records that the bytes with this hash were sent to a node."""
+        """Records that the bytes with this hash were sent to a chain node."""
         now = self.lease.clock.now()
         change = update(OutboxAttemptRow).where(OutboxAttemptRow.outbox_id == item_id, OutboxAttemptRow.tx_hash == tx_hash)
         with write_transaction(self.lease.engine) as connection:
@@ -209,7 +224,10 @@ class Outbox:
         block_hash: Digest | None = None,
         detail: str = "",
     ) -> OutboxItem:
-        """Changes the state of a row; `StoreCorrupt` if the change is not allowed. MINED needs the block."""
+        """Changes the state of a row and returns the row. Raises `StoreCorrupt` if the change is not allowed.
+
+        MINED needs the number and hash of the block.
+        """
         if (state is OutboxState.MINED) != (block_hash is not None and block_number is not None) and state in OPEN:
             raise StoreCorrupt("outbox", f"row {item_id}: {state} with block {block_number}")
         values: dict[str, Any] = {"detail": detail[:500]}
@@ -221,7 +239,10 @@ class Outbox:
         return self.item(item_id)
 
     def replan(self, item_id: int, intent: Intent) -> OutboxItem:
-        """Plans an ended, unsuccessful row again, with the intent's calldata, value and deadline. The caller bounds how often."""
+        """Plans an ended, unsuccessful row again, with the calldata, value, deadline and time limit of `intent`.
+
+        The caller limits how often.
+        """
         values: dict[str, Any] = {
             "calldata": intent.calldata, "value_wei": str(intent.value_wei), "deadline": intent.deadline,
             "broadcast_by": intent.broadcast_by, "nonce": None, "block_number": None, "block_hash": None,
@@ -232,7 +253,7 @@ class Outbox:
         return self.item(item_id)
 
     def set_times(self, item_id: int, deadline: int, broadcast_by: int) -> OutboxItem:
-        """Updates a row that was decided again: a deadline that the chain moved, and more time to be sent."""
+        """Sets the deadline and the time limit for sending of a row that was decided again, and returns the row."""
         with write_transaction(self.lease.engine) as connection:
             self.lease.require_in(connection)
             connection.execute(

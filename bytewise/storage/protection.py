@@ -1,8 +1,8 @@
-"""Prevents two different votes for one (dispute, round), across crashes and across processes on one database.
+"""Prevents two different votes for one (dispute, round), across crashes and across processes that use one database.
 
-The content of a vote is everything except its salt and quote hash. The first vote is stored with salt and quote before anything
-is signed or sent. A second vote with the same content returns the stored one, so there is only ever one commitment. A vote with
-other content raises `SecondVote`. The rule is that of EIP-3076; the table is described in design section 10.
+The content of a vote is everything except its salt and quote hash. The first vote is stored with its salt and quote before
+anything is signed or sent. For a second vote with the same content the stored vote is returned, so there is only one commitment.
+A vote with other content raises `SecondVote`. The rule is that of EIP-3076; design section 10 describes the table.
 """
 
 import dataclasses
@@ -28,14 +28,17 @@ _FORMAT = "bytewise-protection-1"
 
 
 class StoredVote(NamedTuple):
-    """The one vote of a seat holder in a round, with the quote whose hash it carries."""
+    """The one stored vote of a voter in a round, with the quote whose hash is in the vote."""
 
     vote: Vote
     quote: Blob
 
 
 class Protection:
-    """The protection table of one voter. With a nonce lease, only its holder may add a vote; others get `LeaseLost`."""
+    """Database store of the protection table of one voter.
+
+    With a nonce lease, only the process that has the lease may add a vote. Another process gets `LeaseLost`.
+    """
 
     def __init__(self, engine: Engine, clock: Clock, lease: NonceLease | None = None) -> None:
         self._engine = engine
@@ -43,19 +46,24 @@ class Protection:
         self._lease = lease
 
     def sign_once(self, vote: Vote, quote: Blob) -> StoredVote:
-        """Returns the vote that may be committed and revealed: this one, or the stored one with the same content. `SecondVote` if
-        the stored one differs."""
+        """Stores a vote, and returns the vote that may be committed and revealed.
+
+        That is this vote, or the stored vote with the same content. Raises `SecondVote` if the stored vote has other content.
+        """
         with write_transaction(self._engine) as connection:
             return self._sign_in(connection, vote, quote)
 
     def known(self, dispute: Digest, round_number: int, voter: Address) -> StoredVote | None:
-        """The vote that was already made for this round, if any. The caller uses it and does not execute again."""
+        """Returns the vote that this voter already made in this round, or None.
+
+        The caller uses it and does not compute the answer again.
+        """
         with read_transaction(self._engine) as connection:
             row = connection.execute(_query(dispute, round_number, voter)).one_or_none()
         return None if row is None else _stored(row)
 
     def require(self, dispute: Digest, round_number: int, voter: Address) -> StoredVote:
-        """The stored vote for a vote that the chain shows. `ProtectionMissing` if the table lacks it."""
+        """Returns the stored vote for a vote that the chain shows. Raises `ProtectionMissing` if the table lacks it."""
         stored = self.known(dispute, round_number, voter)
         if stored is None:
             metrics.PROTECT_REFUSALS.labels(kind="missing").inc()
@@ -63,27 +71,26 @@ class Protection:
         return stored
 
     def rows(self) -> tuple[StoredVote, ...]:
-        """Every vote, oldest first."""
+        """Returns all votes, the oldest first."""
         query = select(*ProtectedVoteRow.__table__.columns).order_by(ProtectedVoteRow.created_at, ProtectedVoteRow.dispute)
         with read_transaction(self._engine) as connection:
             return tuple(_stored(row) for row in connection.execute(query))
 
     def export(self) -> bytes:
-        """All votes as one canonical document, for import elsewhere while this process is stopped."""
+        """Returns all votes as one canonical JSON document, for import into another database while this process is stopped."""
         votes = [{"quote": hex0x(s.quote), "vote": encoding.to_json(s.vote)} for s in self.rows()]
         return encoding.encode({"format": _FORMAT, "votes": votes})
 
     def import_votes(self, document: bytes) -> int:
-        """Adds the votes of an export; returns how many were read. `SecondVote` if one contradicts a stored vote; then none is
-        added.
+        """Adds the votes of an export and returns how many votes the export has.
 
-        `Fault` if the bytes are no export.
+        Raises `SecondVote` and adds none if one of them contradicts a stored vote. Raises a `Fault` if the bytes are no export.
         """
         value = encoding.parse(document)
         if not isinstance(value, dict) or value.get("format") != _FORMAT or not isinstance(value.get("votes"), list):
             raise WrongFields("protection export", ["format", "votes"], [])
         stored = [_imported(item) for item in value["votes"]]
-        # One transaction: a contradiction, also one inside the document, leaves the table as it was.
+        # All votes are added in one transaction, so a contradiction leaves the table as it was, even one inside the document.
         with write_transaction(self._engine) as connection:
             for vote, quote in stored:
                 self._sign_in(connection, vote, quote)
@@ -105,22 +112,23 @@ class Protection:
 
 
 class ReliedRoots:
-    """The roots of commitments on which a member relies instead of committing on the chain, with the commitments under them.
+    """Database store of the commit roots on which a member relies, with the commitments under each root.
 
-    A root is kept before the member relies on it, because only the path to its own commitment lets it reveal its vote alone.
+    A commit root stands for the commitments of several members, so they do not commit on the chain. The member stores the
+    commitments before it relies on the root: it needs them for the Merkle path with which it can reveal its vote alone.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def keep(self, dispute: Digest, round_number: int, root: Digest, leaves: Mapping[int, Digest]) -> None:
-        """Keeps the commitments under the first root of a round. The first ones stay."""
+        """Stores a root and its commitments for a round, by first seat. If the round has a stored root, nothing changes."""
         value = encoding.encode({str(place): hex0x(leaf) for place, leaf in leaves.items()})
         with write_transaction(self._engine) as connection:
             insert_if_new(connection, ReliedRootRow, dispute=dispute, round=round_number, root=root, leaves=value)
 
     def known(self, dispute: Digest, round_number: int) -> tuple[Digest, dict[int, Digest]] | None:
-        """Root and commitments of a round, or None."""
+        """Returns the root and the commitments of a round, or None if there are none."""
         row = ReliedRootRow
         query = select(row.root, row.leaves).where(row.dispute == dispute, row.round == round_number)
         with read_transaction(self._engine) as connection:

@@ -1,8 +1,9 @@
-"""The receipts of an operator: numbers, signed receipts, remembered answers and batches.
+"""The receipts of an operator: receipt numbers, signed receipts, answers that are stored for retries, and batches.
 
-One transaction takes the number and stores the signed receipt and the answer: no number is lost or used twice, and a client
-that retries gets its first receipt, never a second one. An answer is stored as a draft before its receipts are signed:
-a signature may exist although nobody got it, so the numbers of a draft go to no other receipt (ADR-012).
+One transaction takes a receipt number and stores the signed receipt and the answer. So no number is lost or used twice, and a
+client that retries gets its first receipt, never a second one. Before the receipts of an answer are signed, the answer is stored
+as a draft. A crash may come after the signature but before the client gets it, so no other receipt gets the numbers of a draft
+(ADR-012).
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,41 +23,44 @@ from bytewise.storage.engine import insert_if_new, lock_name, read_transaction, 
 from bytewise.storage.tables import AnswerRow, DraftedAnswerRow, IssuedReceiptRow, OwnBatchRow, ReceiptSequenceRow
 
 BUILT = "BUILT"
-"""A batch whose header may have been sent."""
+"""State of a batch that was built and whose header may have been sent."""
 ANCHORED = "ANCHORED"
-"""A batch that the chain shows."""
+"""State of a batch that the chain shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedReceipt:
-    """A signed receipt with its envelope, answer and expiry."""
+    """A signed receipt with its envelope, its answer and the time at which its request expires."""
 
     identifier: Digest
     """Receipt id."""
     signed: SignedReceipt
     envelope: bytes
     response: bytes
-    """The answer that the client gets with the receipt."""
+    """The answer that the client gets with the receipt, as bytes."""
     expires_at: int
-    """Unix seconds of chain time at which its Request expires."""
+    """Unix second of chain time at which the receipt's request expires."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredDraft:
-    """An answer whose receipts may be signed. The numbers are known even if nobody can decode the content."""
+    """An answer that was stored before its receipts were signed.
+
+    Its numbers can be read even if the program cannot decode `content`.
+    """
 
     first_seq: int
-    """Number of its first receipt."""
+    """Number of the first receipt of the answer."""
     receipts: int
-    """How many receipts it has."""
+    """Number of receipts that the answer has."""
     anchor_by: int
-    """Unix seconds of chain time by which its receipts promise to be anchored."""
+    """Unix second of chain time by which the answer's receipts promise to be anchored."""
     content: bytes
-    """The answer."""
+    """The answer, encoded."""
 
 
 class ReceiptStore:
-    """The receipt store of one operator account; every method is one transaction."""
+    """Database store of the receipts of one operator account. Every method is one transaction."""
 
     def __init__(self, engine: Engine, clock: Clock, operator: Address) -> None:
         self._engine = engine
@@ -64,16 +68,16 @@ class ReceiptStore:
         self._operator = operator
 
     def next_seq(self) -> int:
-        """The number of the next receipt; it is taken only by `issue`."""
+        """Returns the number of the next receipt. Only `issue` and `give_up_draft` take numbers."""
         with read_transaction(self._engine) as connection:
             return self._next(connection)
 
     def last_issued(self) -> int:
-        """Number of the last signed receipt; 0 before the first."""
+        """Returns the number of the last receipt that was signed, or 0 if there is none."""
         return self.next_seq() - 1
 
     def draft(self, draft: StoredDraft) -> None:
-        """Stores an answer before its receipts are signed. `SequenceBroken` if their numbers are not the next ones."""
+        """Stores an answer before its receipts are signed. Raises `SequenceBroken` if their numbers are not the next numbers."""
         with write_transaction(self._engine) as connection:
             lock_name(connection, "receipt sequence")
             expected = self._next(connection)
@@ -83,7 +87,7 @@ class ReceiptStore:
             connection.execute(insert(DraftedAnswerRow).values(operator=self._operator, **asdict(draft)))
 
     def drafted(self) -> StoredDraft | None:
-        """The answer whose numbers are the next ones and whose receipts may be signed; None if there is none."""
+        """Returns the stored draft if its first number is the next receipt number. Returns None if there is no such draft."""
         row = DraftedAnswerRow
         query = select(row.first_seq, row.receipts, row.anchor_by, row.content).where(row.operator == self._operator)
         with read_transaction(self._engine) as connection:
@@ -91,7 +95,7 @@ class ReceiptStore:
             return StoredDraft(*found) if found is not None and found.first_seq == self._next(connection) else None
 
     def give_up_draft(self) -> None:
-        """Deletes the draft. Its numbers stay without receipts: the next one gets a later number."""
+        """Deletes the draft and takes its numbers, which stay without receipts. The next receipt gets a later number."""
         query = select(DraftedAnswerRow.first_seq, DraftedAnswerRow.receipts).where(DraftedAnswerRow.operator == self._operator)
         with write_transaction(self._engine) as connection:
             lock_name(connection, "receipt sequence")
@@ -100,10 +104,11 @@ class ReceiptStore:
             self._forget_draft(connection)
 
     def issue(self, key: Digest, issued: Sequence[IssuedReceipt], once: bool = True) -> None:
-        """Takes the numbers and stores receipts and answers, all or nothing; `SequenceBroken` if one is not the next.
+        """Takes the numbers and stores receipts and answers, all or nothing.
 
-        A retry of the request named `key` gets the first response; responses of further choices are kept for their receipts. An
-        earlier answer under that name is also kept for its receipt; with `once`, it raises `StoreCorrupt` instead.
+        Raises `SequenceBroken` if a number is not the next one. A request may ask for several choices, and each choice is one
+        receipt. `key` names the request: a retry gets the response of its first choice. An earlier answer to this request loses
+        its name and stays stored only for its receipt; with `once`, it raises `StoreCorrupt` instead.
         """
         with write_transaction(self._engine) as connection:
             lock_name(connection, "receipt sequence")
@@ -115,69 +120,88 @@ class ReceiptStore:
                 self._issue_one(connection, labelled(Label.RETRY, each.identifier) if choice else key, each)
 
     def answer_from(self, start: bytes) -> tuple[Digest, bytes] | None:
-        """The request whose name begins with these bytes, and its remembered answer for retries; None if there is none."""
+        """Returns the name of the request that begins with these bytes, and its stored answer for retries.
+
+        Returns None if there is none.
+        """
         query = select(AnswerRow.request_key, AnswerRow.response).where(AnswerRow.request_key.between(*_span(start)))
         with read_transaction(self._engine) as connection:
             found = connection.execute(query).one_or_none()
         return None if found is None else (Digest(found.request_key), found.response)
 
     def answered_since(self, count: int) -> int:
-        """Unix second at which the oldest of the `count` newest remembered answers was stored; 0 if there are fewer."""
+        """Returns the Unix second at which the oldest of the `count` newest answers was stored.
+
+        Returns 0 if there are fewer answers.
+        """
         query = select(AnswerRow.created_at).order_by(AnswerRow.created_at.desc()).offset(count - 1).limit(1)
         with read_transaction(self._engine) as connection:
             return connection.execute(query).scalar_one_or_none() or 0
 
     def expiries(self, numbers: Sequence[int]) -> Mapping[int, int]:
-        """By receipt number, the Unix second of chain time at which the Request of each receipt expires."""
+        """Returns for each receipt number the Unix second of chain time at which the receipt's request expires."""
         query = select(IssuedReceiptRow.seq, IssuedReceiptRow.expires_at).where(IssuedReceiptRow.seq.in_(numbers))
         with read_transaction(self._engine) as connection:
             return {row.seq: row.expires_at for row in connection.execute(query)}
 
     def forget_answers(self, before: int) -> None:
-        """Deletes answers that were stored before that Unix second. Answers contain plaintext, and no client retries for ever."""
+        """Deletes the answers that were stored before this Unix second.
+
+        Answers contain plaintext, and clients retry for a limited time.
+        """
         with write_transaction(self._engine) as connection:
             connection.execute(delete(AnswerRow).where(AnswerRow.created_at < before))
 
     def receipt(self, identifier: Digest) -> SignedReceipt | None:
-        """The operator's receipt with this id; None if there is none."""
+        """Returns the operator's receipt with this id, or None if there is none."""
         return self.receipt_from(identifier)
 
     def receipt_from(self, start: bytes) -> SignedReceipt | None:
-        """The operator's receipt whose id begins with these bytes. At least half of the id is required, so that at most one
-        fits."""
+        """Returns the operator's receipt whose id begins with these bytes, or None.
+
+        The caller passes at least half of the id, so that at most one receipt fits.
+        """
         found = self._signed(IssuedReceiptRow.receipt_id.between(*_span(start)))
         return found[0] if found else None
 
     def envelope(self, identifier: Digest) -> bytes | None:
-        """The operator's copy of an envelope, to publish it again or to answer a demand; None after nothing can ask for it any
-        more."""
+        """Returns the operator's copy of an envelope, to publish it again or to answer a demand.
+
+        Returns None if the receipt is unknown, or if the copy was deleted because nothing can ask for it any more.
+        """
         query = select(IssuedReceiptRow.envelope).where(IssuedReceiptRow.receipt_id == identifier)
         with read_transaction(self._engine) as connection:
             return connection.execute(query).scalar_one_or_none() or None
 
     def unbatched(self, limit: int, first: int = 1) -> tuple[SignedReceipt, ...]:
-        """Signed receipts that are in no batch, by number, from number `first` on, at most `limit`."""
+        """Returns at most `limit` signed receipts that are in no batch, in order of numbers, from number `first` on."""
         return self._signed(IssuedReceiptRow.batch_first_seq.is_(None), IssuedReceiptRow.seq >= first, limit=limit)
 
     def in_batch(self, first_seq: int, limit: int | None = None) -> tuple[SignedReceipt, ...]:
-        """Receipts with the numbers of an own batch, including skipped ones; all, or at most `limit`."""
+        """Returns the receipts whose numbers belong to the batch that begins with number `first_seq`, at most `limit` of them.
+
+        They include receipts that the batch skips. Without `limit`, it returns all.
+        """
         return self._signed(IssuedReceiptRow.batch_first_seq == first_seq, limit=limit)
 
     def leaves(self, first_seq: int) -> tuple[ListEntry, ...]:
-        """Leaves of an own batch, by number; none if there is no such batch."""
+        """Returns the leaves of a batch in order of numbers. Returns an empty tuple if no batch begins with `first_seq`."""
         content = self.list_data(first_seq)
         return () if content is None else encoding.decode(ReceiptList, content).entries
 
     def batched_until(self) -> int:
-        """Number of the last leaf of the newest batch; 0 before the first."""
+        """Returns the number of the last leaf of the newest batch, or 0 if there is no batch."""
         query = select(OwnBatchRow.first_seq, OwnBatchRow.receipts).order_by(OwnBatchRow.first_seq.desc()).limit(1)
         with read_transaction(self._engine) as connection:
             row = connection.execute(query).one_or_none()
         return 0 if row is None else int(row.first_seq + row.receipts - 1)
 
     def add_batch(self, header: BatchHeader, listed: bytes, lacking: int = 0) -> None:
-        """Stores a batch before it is sent; the receipts with its numbers belong to it unless it is discarded. The same batch
-        again changes nothing. `lacking` numbers of it have no receipt."""
+        """Stores a batch before it is sent, and assigns the receipts with its numbers to it.
+
+        Storing the same batch again changes nothing. `listed` is the content of its list. `lacking` is how many of its numbers
+        have no receipt.
+        """
         first, last = header.first_seq, header.first_seq + header.count - 1
         members = update(IssuedReceiptRow).where(
             IssuedReceiptRow.seq.between(first, last), IssuedReceiptRow.batch_first_seq.is_(None)
@@ -194,8 +218,10 @@ class ReceiptStore:
                 raise StoreCorrupt("receipt store", f"batch {first} was built with another header")
 
     def discard(self, header: BatchHeader) -> None:
-        """Deletes a batch that cannot be mined any more, so that its receipts can be put into another. `StoreCorrupt` if it is
-        no such batch, or is anchored. Later batches are discarded before."""
+        """Deletes a batch that cannot be mined any more, so that its receipts can be put into another batch.
+
+        The caller discards later batches first. Raises `StoreCorrupt` if there is no such batch, or if it is anchored.
+        """
         first = header.first_seq
         same = (OwnBatchRow.first_seq == first, OwnBatchRow.header == encoding.encode(header), OwnBatchRow.state == BUILT)
         with write_transaction(self._engine) as connection:
@@ -206,12 +232,14 @@ class ReceiptStore:
             )
 
     def open_batch(self) -> BatchHeader | None:
-        """The oldest batch that was built and is not known to be anchored."""
+        """Returns the oldest batch that was built and is not known to be anchored, or None."""
         return next(iter(self.open_batches(1)), None)
 
     def open_batches(self, limit: int | None = None) -> tuple[BatchHeader, ...]:
-        """The batches that were built and are not known to be anchored, oldest first: all, or at most `limit`. They are the
-        newest ones. There is more than one only after a reorganisation took batches back (`reopen`)."""
+        """Returns the batches after the newest anchored batch, the oldest first: all, or at most `limit`.
+
+        There is more than one only after a reorganisation removed batches from the chain (`reopen`).
+        """
         row = OwnBatchRow
         anchored = select(row.first_seq).where(row.state == ANCHORED).order_by(row.first_seq.desc()).limit(1).scalar_subquery()
         query = select(row.header).where(row.first_seq > func.coalesce(anchored, 0)).order_by(row.first_seq).limit(limit)
@@ -219,19 +247,22 @@ class ReceiptStore:
             return tuple(encoding.decode(BatchHeader, raw) for raw in connection.execute(query).scalars())
 
     def list_data(self, first_seq: int) -> bytes | None:
-        """The list bytes of an own batch."""
+        """Returns the bytes of a batch's list, or None if no batch begins with `first_seq`."""
         with read_transaction(self._engine) as connection:
             query = select(OwnBatchRow.list_data).where(OwnBatchRow.first_seq == first_seq)
             return connection.execute(query).scalar_one_or_none()
 
     def anchored(self, first_seq: int) -> None:
-        """Marks a batch that the chain shows as anchored."""
+        """Marks a batch as anchored, because the chain shows it."""
         change = update(OwnBatchRow).where(OwnBatchRow.first_seq == first_seq).values(state=ANCHORED)
         with write_transaction(self._engine) as connection:
             connection.execute(change)
 
     def reopen(self, last_seq: int) -> int:
-        """Marks the batches behind this number, which the chain does not show any more, as not anchored. Returns how many."""
+        """Marks the batches after this receipt number as not anchored, because the chain does not show them any more.
+
+        Returns how many.
+        """
         taken_back = update(OwnBatchRow).where(OwnBatchRow.first_seq > last_seq, OwnBatchRow.state == ANCHORED)
         with write_transaction(self._engine) as connection:
             return int(connection.execute(taken_back.values(state=BUILT)).rowcount)
@@ -273,12 +304,12 @@ class ReceiptStore:
 
 
 def _span(start: bytes) -> tuple[bytes, bytes]:
-    """The first and the last digest that begin with these bytes."""
+    """Returns the smallest and the largest digest that begin with these bytes."""
     return start.ljust(32, b"\x00"), start.ljust(32, b"\xff")
 
 
 def _keep_for_its_receipt(connection: Connection, key: Digest) -> None:
-    """Removes the request's name from an answer, which stays stored for its receipt."""
+    """Removes the request's name from an earlier answer. The answer stays stored for its receipt."""
     answered = AnswerRow.request_key == key
     identifier = connection.execute(select(AnswerRow.receipt_id).where(answered)).scalar_one_or_none()
     if identifier is not None:

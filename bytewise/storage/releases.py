@@ -1,6 +1,6 @@
-"""A shard's hash-chained release records and the counts that limit releases, in one transaction (design section 8).
+"""The hash-chained release records of a shard, and the counts that limit its releases (design section 8).
 
-The counts are in the same rows and the same commit as the records, so a restart cannot reset them.
+A record and the changed counts are committed in one transaction, so a restart cannot reset the counts.
 """
 
 import itertools
@@ -26,35 +26,36 @@ from bytewise.storage.tables import AuditBudgetRow, ReleaseInstanceRow, ReleaseR
 T = TypeVar("T")
 
 PAGE = 200
-"""Most records in one page of a log."""
+"""Most records in one page. A page is one answer to a reader of the release log."""
 
 PAGE_BYTES = 2**19
-"""Most bytes of a page, except that it has at least one record. A record with the largest GPU claims has 150 KB."""
+"""Most bytes of a page, unless its first record alone is larger. A record with the largest GPU claims has 150 KB."""
 
 _FRAME = len(b'{"entries":[]}') - len(b",")
 _AROUND = len(b'{"grounds":,"record":,"right":,"signature":"0x"},')
 
 
 class Usage(NamedTuple):
-    """Earlier releases, as the limits count them."""
+    """Numbers of earlier releases that the shard compares with its limits."""
 
     instances: frozenset[Digest]
-    """Enclave instances that already received a partial under this right."""
+    """Enclave instances that already received a partial under the right of this ticket."""
     audits: int
-    """Number of distinct audits that were released in this epoch."""
+    """Number of distinct audits in this key epoch for which a partial was released."""
     of_receipt: int
-    """Number of records for the ticket's receipt, of any caller."""
+    """Number of records for the ticket's receipt, whoever called."""
     given: Callable[[], int]
-    """Number of those records that released to the ticket's instance under this right. The call reads all of them."""
+    """Returns how many of those records released a partial to the ticket's instance under this right. The call reads all of
+    them."""
     newest: int
-    """Newest `decided_at` of all records of this epoch; 0 before the first record."""
+    """Newest `decided_at` among the records of this key epoch. It is 0 if there is no record."""
 
 
 class ReleaseRecords:
-    """The release records of one shard; `domain` is that of `KeyEpochs`."""
+    """Database store of the release records of one shard. `domain` is the signing domain of the contract `KeyEpochs`."""
 
     def __init__(self, engine: Engine, domain: Domain, recorded: Callable[[SignedRelease], None] = lambda _: None) -> None:
-        """`recorded` is called with each record after its commit."""
+        """Creates the repository. It calls `recorded` with each record after the commit."""
         self._recorded = recorded
         self._engine = engine
         self._domain = domain
@@ -62,7 +63,10 @@ class ReleaseRecords:
         """For each epoch: index of the first record whose date was not read yet, and the newest date before it."""
 
     def append(self, ticket: Ticket, decide: Callable[[Usage, LogHead], SignedRelease]) -> SignedRelease:
-        """Commits the record that `decide` makes for the ticket. If `decide` raises, nothing changes."""
+        """Calls `decide` for the ticket, commits the record that it returns, and returns that record.
+
+        If `decide` raises, nothing changes.
+        """
         epoch, right = ticket.key_epoch, right_id(ticket)
         with write_transaction(self._engine) as connection:
             lock_name(connection, f"release {epoch}")
@@ -77,7 +81,10 @@ class ReleaseRecords:
         return signed
 
     def page(self, epoch: int, first: int) -> tuple[SignedRelease, ...]:
-        """At most `PAGE` records of an epoch from index `first` on. It reads no more than it returns, because anybody may ask."""
+        """Returns at most `PAGE` records of a key epoch, from index `first` on.
+
+        It reads no more than it returns, because anybody may ask.
+        """
         lengths = (
             func.coalesce(func.length(each), 4)
             for each in (ReleaseRow.record, ReleaseRow.signed_ticket, ReleaseRow.release_evidence)
@@ -97,7 +104,10 @@ class ReleaseRecords:
             return tuple(_entry(*row) for row in connection.execute(query.order_by(ReleaseRow.number)))
 
     def verify_chain(self, epoch: int) -> LogHead:
-        """Recomputes an epoch's records and returns their head. `StoreCorrupt` names the first record that does not fit."""
+        """Recomputes the hash chain of a key epoch's records and returns its head.
+
+        Raises `StoreCorrupt` for the first record that does not continue the chain.
+        """
         head, newest = START, 0
         while entries := self.page(epoch, head.next_index):
             try:
@@ -112,17 +122,17 @@ class ReleaseRecords:
         return head
 
     def epochs(self) -> tuple[int, ...]:
-        """Key epochs with a record."""
+        """Returns the key epochs that have a record, in ascending order."""
         with read_transaction(self._engine) as connection:
             return tuple(connection.execute(select(ReleaseRow.epoch).distinct().order_by(ReleaseRow.epoch)).scalars())
 
     def head(self, epoch: int) -> LogHead:
-        """The head of an epoch's records, as stored."""
+        """Returns the head of a key epoch's records, as it is stored. It verifies nothing."""
         with read_transaction(self._engine) as connection:
             return self._head(connection, epoch)
 
     def digest_of(self, epoch: int, index: int) -> Digest | None:
-        """EIP-712 digest of a record, as stored; None if there is none."""
+        """Returns the stored EIP-712 digest of a record, or None if there is no record with this index."""
         query = select(ReleaseRow.digest).where(ReleaseRow.epoch == epoch, ReleaseRow.number == index)
         with read_transaction(self._engine) as connection:
             found = connection.execute(query).scalar_one_or_none()
@@ -177,7 +187,10 @@ class ReleaseRecords:
 
 
 def right_id(ticket: Ticket) -> Digest:
-    """Identity of the right of a ticket: kind, subject, round, receipt and voter, but not the instance."""
+    """Returns a digest that identifies the right of a ticket.
+
+    It covers kind, subject, round, receipt and voter, but not the instance.
+    """
     parts = (ticket.kind, ticket.subject, ticket.round, ticket.receipt_id, ticket.voter.encode())
     return digests.labelled(Label.RELEASE_RIGHT, *parts)
 

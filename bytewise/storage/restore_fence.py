@@ -1,9 +1,9 @@
-"""What a database that came from a backup does not know: all that its account signed after the backup was made.
+"""Limits what an account may sign after its database was restored from a backup.
 
-`bytewise backup restore` marks the database. From then on the account makes no new vote in a round whose commit phase began
-before the first block that is younger than the restore, because the lost database may have the vote of that round. Votes that the
-restored protection table has go on. Transactions with a nonce that the account had used by the first start are its own, although
-the outbox does not know them (ADR-067).
+The account may have signed more after the backup was made. `bytewise backup restore` marks the database. From then on, the
+account makes no new vote in a round whose commit phase began before the first block that is younger than the restore: the lost
+database may have the vote of that round. Votes that are in the restored protection table go on. A nonce that the account had
+used before its first start after the restore counts as its own, although the outbox does not know the transaction (ADR-067).
 """
 
 from collections.abc import Callable
@@ -19,20 +19,21 @@ _ROW = 1
 
 
 class Restored(NamedTuple):
-    """The last restore of a database."""
+    """The last restore of a database, and what was seen after it."""
 
     backup_at: int
-    """When the backup was made, Unix seconds."""
+    """Unix second at which the backup was made."""
     restored_at: int
-    """When it was restored, Unix seconds."""
+    """Unix second at which the database was restored."""
     clock: int | None
-    """Protocol clock of the first block that was seen after the restore; None before."""
+    """Protocol clock of the first block that was seen after the restore. It is None until such a block is seen."""
     nonce: int | None
-    """Transactions of the account, those that wait for a block included, at the first start; None before."""
+    """Number of the account's transactions at the first start after the restore, pending ones included. It is None before that
+    start."""
 
 
 class RestoreFence:
-    """The fence of one database. A database that was never restored has none."""
+    """Database store of the mark that a restore sets. `restored` is None for a database that was never restored."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -42,7 +43,10 @@ class RestoreFence:
         self.restored: Restored | None = None if row is None else Restored(*row)
 
     def mark(self, backup_at: int, now: int) -> None:
-        """Records that this database was restored just now from a backup of that time. Any earlier mark is replaced."""
+        """Marks the database as restored at `now` from a backup that was made at `backup_at`, both in Unix seconds.
+
+        Replaces an earlier mark.
+        """
         restored = Restored(backup_at, now, None, None)
         with write_transaction(self._engine) as connection:
             connection.execute(delete(RestoredRow))
@@ -50,9 +54,10 @@ class RestoreFence:
         self.restored = restored
 
     def note(self, clock: int, timestamp: int) -> None:
-        """Takes the protocol clock and the time of a block. The first block that is not older than the restore sets the fence.
+        """Takes the protocol clock and the timestamp of a block that the process read.
 
-        An older block may lack a round in which the lost database voted: its node may be behind.
+        The first block that is not older than the restore sets the fence. An older block does not count: its chain node may be
+        behind and not show a round in which the lost database voted.
         """
         restored = self.restored
         if restored is not None and restored.clock is None and timestamp >= restored.restored_at:
@@ -60,13 +65,19 @@ class RestoreFence:
             telemetry.log("restore.fenced", clock=clock, backup_at=restored.backup_at, restored_at=restored.restored_at)
 
     def covers(self, drawn_at: int) -> bool:
-        """Whether the lost database may have a vote of a round whose commit phase began then, on the protocol clock."""
+        """Returns whether the lost database may have a vote in a round.
+
+        `drawn_at` is when its commit phase began, on the protocol clock.
+        """
         restored = self.restored
         return restored is not None and (restored.clock is None or drawn_at <= restored.clock)
 
     def own_nonces(self, used: Callable[[], int]) -> int:
-        """All lower nonces are the account's own. `used` reads its count of transactions, waiting ones included, and is called
-        once for each restore. 0 without a restore."""
+        """Returns the nonce below which every used nonce counts as the account's own.
+
+        Returns 0 if the database was never restored. `used` returns the account's number of transactions, pending ones included.
+        It is called once for each restore.
+        """
         if self.restored is None:
             return 0
         if self.restored.nonce is None:

@@ -1,8 +1,8 @@
-"""Deletes records that nothing can need any more (design section 14). Votes and the journal are never deleted.
+"""Deletes records that nothing can need any more (design section 14). It never deletes votes and journal entries.
 
-`Retention` keeps the records that the chain still needs (`Horizon`), and those that are younger than the settings require. With
-any settings, a record is deleted only when the longest possible dispute of its receipt is over on the protocol clock. Each
-transaction is short, so a vote never waits for it. A process that is killed between two transactions continues at its next start.
+`Retention` keeps the records that the chain still needs (`Horizon`), and the records that are younger than the settings require.
+Whatever the settings are, a record is deleted only after the longest possible dispute of its receipt, on the protocol clock.
+Each transaction is short, so a vote never waits for it. After a crash between two transactions, the next start continues.
 """
 
 import sqlite3
@@ -35,11 +35,11 @@ from bytewise.storage.tables import (
 )
 
 PAGE = 200
-"""Rows looked at in one transaction."""
+"""Most rows that one transaction examines."""
 VACUUM_PAGES = 2_000
-"""Pages of SQLite given back to the file system in one transaction."""
+"""Pages that one transaction of SQLite returns to the file system."""
 SWEEP_S = 600
-"""Seconds after its deadline at which a duty counts as missed. The responsible part has decided by then."""
+"""Seconds after its deadline at which an open duty counts as missed. The code that does the duty has ended it by then."""
 
 _REVEALS = ("reveal", "revealUnderRoot")
 _SENT = (OutboxState.CONFIRMED, OutboxState.FINAL)
@@ -49,34 +49,38 @@ class Horizon(NamedTuple):
     """The records that the chain still needs, according to one block."""
 
     clock: int
-    """Protocol clock, which is never ahead of the wall time of any block that it has seen."""
+    """Protocol clock of the block. It is never ahead of the wall time of any block so far."""
     dispute_s: int
-    """Longest time from the issue of a receipt to the end of its last possible dispute, in seconds, of any parameters so far."""
+    """Longest time in seconds from issuing a receipt to the end of its last possible dispute, under any parameters so far."""
     stake_s: int
-    """Longest unbonding time in seconds. Until its end an operator can be penalised."""
+    """Longest unbonding time in seconds. An operator can be penalised until it ends."""
     disputes: frozenset[Digest] = frozenset()
     """Ids of the disputes that can still change."""
     disputed: frozenset[Digest] = frozenset()
-    """Ids of their receipts."""
+    """Ids of the receipts of those disputes."""
     disputed_batches: frozenset[int] = frozenset()
-    """Numbers of their batches."""
+    """Numbers of the batches of those disputes."""
     first_open_batch: int = 0
-    """Number of the first batch whose window may be open or whose list is owed."""
+    """Number of the first batch whose challenge window may be open, or whose list the operator must still show."""
     first_locked_seq: int = 0
-    """Operators: number of the first own receipt whose collateral is not released."""
+    """For an operator, the number of its first receipt whose collateral is not released. Otherwise 0."""
 
 
 class Retention:
-    """Deletes from the database of one process."""
+    """Deletes old records from the database of one process."""
 
     def __init__(self, engine: Engine, settings: HousekeepingSettings, stopping: Callable[[], bool] = lambda: False) -> None:
-        """`stopping` is called between two transactions; if it returns true, no further one begins."""
+        """Creates the object. `stopping` is called between two transactions. If it returns true, no further transaction
+        begins."""
         self._engine = engine
         self._settings = settings
         self._stopping = stopping
 
     def prune(self, horizon: Horizon) -> Counter[str]:
-        """Deletes the rows that are due, and returns their number by kind. A second run at the same horizon deletes nothing."""
+        """Deletes the rows that are old enough, and returns their number by kind.
+
+        A second run with the same horizon deletes nothing.
+        """
         settings, gone = self._settings, Counter[str]()
         kept_s = max(horizon.dispute_s, horizon.stake_s)
         by_receipts = self.receipts_before(horizon)
@@ -97,19 +101,21 @@ class Retention:
         return gone
 
     def receipts_before(self, horizon: Horizon) -> int:
-        """Unix second before which nothing of a receipt is needed, by the chain or by the settings."""
+        """Returns the Unix second before which neither the chain nor the settings need any record of a receipt."""
         return horizon.clock - max(horizon.dispute_s, horizon.stake_s, self._settings.receipts_days * DAY_S)
 
     def compact(self) -> int:
-        """Returns the free pages of a SQLite file to the file system; returns their number. PostgreSQL does this itself
-        (autovacuum)."""
+        """Returns the free pages of a SQLite file to the file system, and returns their number.
+
+        PostgreSQL does this itself (autovacuum).
+        """
         if self._engine.dialect.name != "sqlite":
             return 0
         freed = 0
         with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             before = _pragma(connection, "freelist_count")
             while not self._stopping() and before:
-                # The statement frees a page at each step, and only a script is stepped to its end.
+                # One step of the statement frees one page. Only `executescript` runs all steps.
                 _sqlite_of(connection).executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
                 left = _pragma(connection, "freelist_count")
                 freed += before - left
@@ -120,8 +126,11 @@ class Retention:
         return freed
 
     def _paged(self, page: Callable[[Any], tuple[int, Any]]) -> int:
-        """Deletes all pages of one kind. Each call gets the last key of the page before, and returns the number of deleted rows
-        and its own last key."""
+        """Deletes all pages of one kind and returns the number of rows.
+
+        Each call of `page` gets the last key of the page before. It returns the number of deleted rows and its own last key, or
+        None at the end.
+        """
         total, after = 0, None
         while not self._stopping():
             gone, after = page(after)
@@ -131,7 +140,10 @@ class Retention:
         return total
 
     def _sweep(self, horizon: Horizon) -> int:
-        """Ends duties whose time passed while this process did not run. A duty whose vote was revealed ends as DONE."""
+        """Ends the duties whose deadline passed while this process did not run, and returns their number.
+
+        A duty whose vote was revealed ends as DONE, any other as MISSED.
+        """
         late = (DutyRow.state == PENDING, DutyRow.deadline + SWEEP_S < horizon.clock)
         with write_transaction(self._engine) as connection:
             rows = connection.execute(select(DutyRow.kind, DutyRow.subject).where(*late)).all()
@@ -184,23 +196,29 @@ class Retention:
         return count, page[-1].batch_id if len(page) == PAGE else None
 
     def _audits(self, before: int) -> int:
-        """Deletes ended audits whose receipt is deleted. While a receipt is there, its audit could be drawn and signed again."""
+        """Deletes ended audits whose receipt is deleted.
+
+        As long as the receipt exists, its audit could be drawn and signed again.
+        """
         receipt = select(SeenReceiptRow.receipt_id).where(SeenReceiptRow.receipt_id == LightAuditRow.receipt_id).exists()
         old = (LightAuditRow.state.in_(ENDED_AUDITS), LightAuditRow.deadline < before, LightAuditRow.updated_at < before)
         with write_transaction(self._engine) as connection:
             return connection.execute(delete(LightAuditRow).where(*old, ~receipt)).rowcount
 
     def _duties(self, horizon: Horizon, before: int) -> int:
-        """Deletes ended duties. A declined duty is kept as long as its dispute may still be opened."""
+        """Deletes old ended duties.
+
+        A duty stays while its dispute can still change, and a declined duty while its dispute can still be opened.
+        """
         old = (DutyRow.state != PENDING, DutyRow.deadline < before, DutyRow.updated_at < before)
         with write_transaction(self._engine) as connection:
             return connection.execute(delete(DutyRow).where(*old, DutyRow.subject.not_in(horizon.disputes))).rowcount
 
     def _transactions(self, before: int) -> int:
-        """Deletes ended transactions whose nonces are all below that of a final transaction of the account: none of their
-        versions can be mined.
+        """Deletes ended transactions of which no version can be mined any more.
 
-        The newest final one stays, because it proves that. It also keeps `Outbox` from signing anything twice.
+        All their nonces are below that of a final transaction of the account. The newest final transaction stays as the proof.
+        It also prevents the outbox from signing anything twice.
         """
         gone = 0
         with read_transaction(self._engine) as connection:
@@ -233,7 +251,7 @@ class Retention:
         return len(ids)
 
     def _own_envelopes(self, horizon: Horizon, before: int, after: int | None) -> tuple[int, int | None]:
-        """Empties the operator's copies of envelopes; receipts stay."""
+        """Deletes the operator's copies of envelopes. The receipts stay."""
         with write_transaction(self._engine) as connection:
             page, firsts = _own_old_batches(connection, horizon, before, after)
             emptied = update(IssuedReceiptRow).where(
@@ -251,9 +269,9 @@ class Retention:
 
 
 def _own_old_batches(connection: Connection, horizon: Horizon, before: int, after: int | None) -> tuple[Sequence[int], list[int]]:
-    """First numbers of a page of the operator's anchored batches, and of those among them that nothing needs.
+    """Returns the first numbers of a page of the operator's anchored batches, and the first numbers of those that nothing needs.
 
-    The newest batch stays, because the next one follows its numbers.
+    The newest batch stays, because the next batch follows its numbers.
     """
     newest = select(func.max(OwnBatchRow.first_seq)).scalar_subquery()
     old = select(OwnBatchRow.first_seq).where(
@@ -277,14 +295,14 @@ def _pages(values: Sequence[Any]) -> Iterable[Sequence[Any]]:
 
 
 def _is_needed(batch_id: int, header: bytes, horizon: Horizon, before: int) -> bool:
-    """Whether receipts of a batch can still be disputed or demanded, or are younger than `before`."""
+    """Returns whether a batch was anchored at or after `before`, or its receipts can still be disputed or demanded."""
     if batch_id >= horizon.first_open_batch or batch_id in horizon.disputed_batches:
         return True
     return encoding.decode(BatchHeader, header).anchored_at >= before
 
 
 def _audited(connection: Connection, receipts: Sequence[bytes]) -> set[bytes]:
-    """Those receipts whose light audit has not ended."""
+    """Returns the receipts among `receipts` whose light audit has not ended."""
     running: set[bytes] = set()
     for ids in _pages(receipts):
         query = select(LightAuditRow.receipt_id).where(
@@ -295,7 +313,10 @@ def _audited(connection: Connection, receipts: Sequence[bytes]) -> set[bytes]:
 
 
 def _was_revealed(connection: Connection, kind: str, subject: bytes) -> bool:
-    """Whether the transaction that reveals the vote of a duty is in the chain. Kinds are `vote`, and `vote.N` of later rounds."""
+    """Returns whether the chain has the transaction that reveals the vote of a duty.
+
+    The kind is `vote`, or `vote.N` in a later round.
+    """
     name, _, number = kind.partition(".")
     if name != "vote" or not (number or "1").isdigit():
         return False

@@ -1,4 +1,4 @@
-"""Readiness checks of a process's database and of its nonce lease. They only read."""
+"""Readiness checks of the database of a process and of its nonce lease. They only read."""
 
 from pathlib import Path
 
@@ -15,7 +15,10 @@ from bytewise.storage.tables import JournalRow, ProtectedVoteRow
 
 
 def add_storage_checks(readiness: ReadinessRegistry, engine: Engine, lease: NonceLease) -> None:
-    """Adds `database`, `disk` (for a database in a file), `nonce_lease` and `sending`, and the metrics of size and free space."""
+    """Adds the readiness checks `database`, `nonce_lease` and `sending`, and `disk` if the database is a file.
+
+    They also set the metrics of database size and free space.
+    """
     readiness.add("database", lambda: database_check(engine))
     folder = data_folder(engine)
     if folder is not None:
@@ -25,7 +28,10 @@ def add_storage_checks(readiness: ReadinessRegistry, engine: Engine, lease: Nonc
 
 
 def database_check(engine: Engine) -> Check:
-    """Whether the database answers and has the schema of this program. Sets the metrics of its size and of its tables."""
+    """Returns a check that fails if the database does not answer or has another schema than this program.
+
+    Also sets the metrics of the database's size and tables.
+    """
     do = "Start the database, restore its newest copy, or migrate it (`python -m bytewise.storage migrate`)."
     threshold = f"revision {HEAD}"
     try:
@@ -38,7 +44,7 @@ def database_check(engine: Engine) -> Check:
 
 
 def _count_rows(engine: Engine) -> None:
-    """Sets the number of journal entries, which have consecutive numbers, and of protected votes."""
+    """Sets the metrics of the number of journal entries and of protected votes. Journal entries have consecutive numbers."""
     with read_transaction(engine) as connection:
         newest = connection.execute(select(func.max(JournalRow.number))).scalar_one()
         votes = connection.execute(select(func.count()).select_from(ProtectedVoteRow)).scalar_one()
@@ -47,21 +53,21 @@ def _count_rows(engine: Engine) -> None:
 
 
 def lease_check(lease: NonceLease) -> Check:
-    """Whether this process may send for its account now."""
+    """Returns a check that fails if this process does not have the nonce lease, so that it may not send for its account."""
     do = "Find the other process that runs for this account, and stop one of the two."
     held = lease.is_ours()
     return Check("nonce_lease", held, "ours" if held else "not ours", "held by this process", do)
 
 
 def sending_check(lease: NonceLease) -> Check:
-    """Whether sending is allowed. It stops if another program used a nonce of the account."""
+    """Returns a check that fails if sending is stopped. Sending stops when another program used a nonce of the account."""
     reason = lease.stop_reason()
     do = "Find out who else sends with this key, then `bytewise member resume`."
     return Check("sending", not reason, reason or "not stopped", "not stopped", do)
 
 
 def data_folder(engine: Engine) -> Path | None:
-    """Folder of a SQLite file; None for a server or a database in memory."""
+    """Returns the folder of a SQLite file. Returns None for a database server or a database in memory."""
     name = engine.url.database
     if engine.dialect.name != "sqlite" or not name or name.startswith((":", "file:")):
         return None

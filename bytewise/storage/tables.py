@@ -1,4 +1,4 @@
-"""All tables in one place, for the migration and its drift test."""
+"""All tables of an actor's database in one module, for the migrations and for the test that compares them."""
 
 from sqlalchemy import ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
@@ -9,7 +9,10 @@ from bytewise.storage.base import Account, Base, Bytes, Bytes32, Int64, Prose, R
 
 
 class NamedLockRow(Base):
-    """A name that a transaction locks so that no other transaction with that lock runs (PostgreSQL; SQLite has one writer)."""
+    """A name that a transaction locks, so that no other transaction with that lock runs.
+
+    Only PostgreSQL needs it: SQLite has one writer.
+    """
 
     __tablename__ = "named_lock"
     name: Mapped[Word] = mapped_column(primary_key=True)
@@ -30,7 +33,7 @@ class JournalRow(Base):
 
 
 class ProtectedVoteRow(Base):
-    """The one vote for a (dispute, round): must be restored, never emptied (design section 2)."""
+    """The one vote for a (dispute, round). The table must be restored, never emptied (design section 2)."""
 
     __tablename__ = "protected_vote"
     dispute: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -43,7 +46,7 @@ class ProtectedVoteRow(Base):
 
 
 class ReliedRootRow(Base):
-    """The commitments under a posted root that has ours: without them our vote could not be revealed."""
+    """The commitments under a posted commit root that contains ours. Without them our vote could not be revealed."""
 
     __tablename__ = "relied_root"
     dispute: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -53,7 +56,7 @@ class ReliedRootRow(Base):
 
 
 class NonceLeaseRow(Base):
-    """The process that may send for an account, until when, and the next free nonce."""
+    """The process that may send for an account, the time until which it may, and the next free nonce."""
 
     __tablename__ = "nonce_lease"
     chain_id: Mapped[Word] = mapped_column(primary_key=True)
@@ -63,12 +66,12 @@ class NonceLeaseRow(Base):
     fencing_token: Mapped[Int64]
     leased_until: Mapped[Int64]
     refused_owner: Mapped[Word]
-    """The process that was refused last, until the holder has counted it; else empty."""
+    """The process that was refused the lease last. It is empty once the process that has the lease counted the refusal."""
     stop_reason: Mapped[Word]
 
 
 class OutboxRow(Base):
-    """One intended transaction, named by contract, function, subject and role."""
+    """One intended transaction. Contract, function, subject and role identify it."""
 
     __tablename__ = "outbox"
     id: Mapped[RowId]
@@ -106,7 +109,7 @@ class OutboxAttemptRow(Base):
 
 
 class DutyRow(Base):
-    """A duty with its deadline."""
+    """A duty with its deadline and state."""
 
     __tablename__ = "duty"
     kind: Mapped[Word] = mapped_column(primary_key=True)
@@ -120,7 +123,7 @@ class DutyRow(Base):
 
 
 class CursorRow(Base):
-    """A block that a log reader has finished, with its hash."""
+    """A block that a reader of chain events has finished, with its hash."""
 
     __tablename__ = "cursor_block"
     name: Mapped[Word] = mapped_column(primary_key=True)
@@ -129,7 +132,8 @@ class CursorRow(Base):
 
 
 class RestoredRow(Base):
-    """When this database came from a backup; no row if it never did. `RestoreFence` reads it."""
+    """The times of the last restore of this database from a backup. A database that was never restored has no row.
+    `RestoreFence` reads it."""
 
     __tablename__ = "restored"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
@@ -143,7 +147,7 @@ class RestoredRow(Base):
 
 
 class CeremonyRow(Base):
-    """One ceremony. `seed` is sealed by its participant, and emptied when `outcome` is set."""
+    """One ceremony. The participant seals `seed`, and `seed` is emptied when `outcome` is set."""
 
     __tablename__ = "ceremony"
     id: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -151,11 +155,11 @@ class CeremonyRow(Base):
     seed: Mapped[Bytes]
     outcome: Mapped[Word]
     signed_head: Mapped[Bytes | None]
-    """The head of our whole log, signed by the coordinator; the coordinator's own database has none."""
+    """The head of the whole log in this database, signed by the coordinator. The coordinator's own database has none."""
 
 
 class CeremonyMessageRow(Base):
-    """One message of a ceremony's log; the numbers have no gap, and each number has one message."""
+    """One message of a ceremony's log. The numbers have no gap, and each number has one message."""
 
     __tablename__ = "ceremony_message"
     ceremony: Mapped[Bytes32] = mapped_column(ForeignKey("ceremony.id"), primary_key=True)
@@ -164,7 +168,7 @@ class CeremonyMessageRow(Base):
 
 
 class CeremonyForkRow(Base):
-    """Evidence of the first other log that the coordinator of a ceremony signed and showed us."""
+    """Evidence of the first other log of a ceremony that its coordinator signed and showed to us."""
 
     __tablename__ = "ceremony_fork"
     ceremony: Mapped[Bytes32] = mapped_column(ForeignKey("ceremony.id"), primary_key=True)
@@ -184,7 +188,7 @@ class OwnMessageRow(Base):
 
 
 class ReleaseRow(Base):
-    """One signed release record; the numbers of an epoch have no gap, and each number has one record."""
+    """One signed release record. The numbers of a key epoch have no gap, and each number has one record."""
 
     __tablename__ = "release_record"
     epoch: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
@@ -200,7 +204,10 @@ class ReleaseRow(Base):
 
 
 class ReleaseInstanceRow(Base):
-    """An enclave instance that received a partial for one right. `right_id` hashes receipt, dispute or audit, round and voter."""
+    """An enclave instance that received a partial under one right.
+
+    `right_id` is a hash of kind, subject, round, receipt and voter.
+    """
 
     __tablename__ = "release_instance"
     right_id: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -208,7 +215,7 @@ class ReleaseInstanceRow(Base):
 
 
 class AuditBudgetRow(Base):
-    """Number of audits in an epoch for which a partial was released."""
+    """Number of audits in a key epoch for which a partial was released."""
 
     __tablename__ = "audit_budget"
     epoch: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
@@ -231,7 +238,7 @@ class SeenBatchRow(Base):
 
 
 class SeenReceiptRow(Base):
-    """A receipt of a batch, with the finding of the check."""
+    """A receipt of a batch, with the finding of the verifier's check."""
 
     __tablename__ = "seen_receipt"
     receipt_id: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -248,7 +255,7 @@ class SeenReceiptRow(Base):
 
 
 class ArchivedEnvelopeRow(Base):
-    """Ciphertext, archived when it is first fetched because DA deletes it after its retention."""
+    """Archived ciphertext. A verifier stores it when it first fetches it, because DA deletes it after a time."""
 
     __tablename__ = "archived_envelope"
     envelope_hash: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -279,7 +286,7 @@ class ReceiptSequenceRow(Base):
 
 
 class IssuedReceiptRow(Base):
-    """A receipt that we signed, with the envelope to publish."""
+    """A receipt that this operator signed, with the envelope to publish."""
 
     __tablename__ = "issued_receipt"
     seq: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
@@ -287,25 +294,25 @@ class IssuedReceiptRow(Base):
     signed: Mapped[Bytes]
     envelope: Mapped[Bytes]
     expires_at: Mapped[Int64]
-    """Unix seconds of chain time at which its Request expires."""
+    """Unix second of chain time at which the receipt's request expires."""
     batch_first_seq: Mapped[Int64 | None] = mapped_column(index=True)
     issued_at: Mapped[Int64]
 
 
 class DraftedAnswerRow(Base):
-    """The answer whose receipts are being signed: until they are, no other receipt gets their numbers."""
+    """An answer whose receipts are being signed. Until they are stored, no other receipt gets their numbers."""
 
     __tablename__ = "drafted_answer"
     operator: Mapped[Account] = mapped_column(primary_key=True)
     first_seq: Mapped[Int64]
     receipts: Mapped[int]
     anchor_by: Mapped[Int64]
-    """Unix seconds of chain time by which its receipts promise to be anchored."""
+    """Unix second of chain time by which the answer's receipts promise to be anchored."""
     content: Mapped[Bytes]
 
 
 class AnswerRow(Base):
-    """The answer to a request, for a client that retries."""
+    """The stored answer to a request, for a client that retries."""
 
     __tablename__ = "answer"
     request_key: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -315,7 +322,7 @@ class AnswerRow(Base):
 
 
 class OwnBatchRow(Base):
-    """A batch that we built."""
+    """A batch that this operator built."""
 
     __tablename__ = "own_batch"
     first_seq: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
@@ -327,4 +334,4 @@ class OwnBatchRow(Base):
 
 
 METADATA = Base.metadata
-"""The whole schema."""
+"""The whole schema of an actor's database."""

@@ -1,1 +1,2 @@
-"""Evidence of enclaves: appraisal (pure judgement), measurement (what a program is), policy (files), mode (production fence)."""
+"""Evidence of enclaves: appraisal (pure judgement), measurement (what a program is), policy (files), mode (no simulator in
+production)."""

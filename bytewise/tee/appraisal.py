@@ -1,8 +1,9 @@
 """Appraises evidence: a pure function of policy, bytes, expected report data and time (design section 7; the verifier of RFC
 9334).
 
-The order is cheapest first, with bounded work: size, shape, policy, then the platform's signatures under each rule of its type,
-then the claims. It is the same for every type, so a simulated run exercises the code that judges hardware.
+Cheap checks come first, and the work is bounded: size, shape, policy, then the platform's signatures under each rule of its
+type, then the claims. The order is the same for every type of evidence, so a simulated run exercises the code that judges
+hardware.
 """
 
 import hmac
@@ -74,11 +75,12 @@ VENDOR_ROOTS: dict[EvidenceType, frozenset[str]] = {
     ),
     EvidenceType.SIMULATED: frozenset(),
 }
-"""SHA-256 of each root in DER, in hex. Later generations of AMD's processors have their own roots, which need an entry here."""
+"""SHA-256 in hex of each root in DER, by type of evidence. Later generations of AMD's processors have other roots, which need
+an entry here."""
 
 
 def is_vendor_root(kind: EvidenceType, root: bytes) -> bool:
-    """Whether the root is the vendor's own for this type of evidence."""
+    """Returns whether the root is a root of the vendor for this type of evidence."""
     return digests.sha256(root).hex() in VENDOR_ROOTS[kind]
 
 
@@ -86,8 +88,8 @@ def is_vendor_root(kind: EvidenceType, root: bytes) -> bool:
 
 
 def verify_hardware(rule: PlatformRule, claims: Claims) -> Claims:
-    """Returns claims of real hardware: they must be under a vendor's own root, independent of the policy, and without the
-    simulator's marks."""
+    """Checks that claims come from real hardware, and returns them. Raises `EvidenceRefused` if the rule's root is not a
+    vendor's root, whatever the policy says, or if the claims have the simulator's mark or no platform id."""
     if not is_vendor_root(rule.type, rule.root):
         raise UntrustedRoot(f"root of the rule is not the vendor's for {rule.type.value}")
     if claims.simulated:
@@ -98,8 +100,12 @@ def verify_hardware(rule: PlatformRule, claims: Claims) -> Claims:
 
 
 def verify_simulated(policy: AppraisalPolicy, rule: PlatformRule, claims: Claims) -> Claims:
-    """Returns claims of the simulator: they must be allowed by the switch, marked, under a root marked as simulated, without a
-    platform id and short-lived."""
+    """Checks that claims come from the simulator and that the policy allows it, and returns them. Raises `EvidenceRefused`
+    otherwise.
+
+    The policy's switch must be on, and the root must be marked as simulated. The claims must be marked as simulated, have no
+    platform id and live for a short time.
+    """
     # The policy cannot be built without the switch. It is checked again here so that either check alone suffices.
     if not policy.insecure_accept_simulated:
         raise EvidenceRefused("simulated evidence without insecure_accept_simulated")
@@ -123,31 +129,32 @@ def _is_simulated_root(der: bytes) -> bool:
 
 
 CLOCK_SKEW_S = 30
-"""Seconds by which evidence may be issued ahead of this machine's clock."""
+"""Number of seconds by which the time of issue of evidence may be ahead of this machine's clock."""
 
 WRONG_REPORT_DATA = "report data does not bind this request"
-"""Reason for other report data: the evidence is for another session, end, role, statement or time. A hash does not show which."""
+"""Message for unexpected report data: the evidence is for another session, end, role, statement or time. A hash does not show
+which."""
 
 MAX_RESULT_QUOTE_BYTES = MAX_EVIDENCE_BYTES + 8192
-"""Largest published result quote that is parsed: evidence and a statement."""
+"""Size in bytes of the largest published result quote that is parsed. It contains evidence and a statement."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppraisalResult:
-    """Accepted evidence."""
+    """Evidence that was accepted, with the facts that it proves."""
 
     type: EvidenceType
-    """How it was verified."""
+    """Type of the evidence."""
     named: NamedEvidence
-    """The facts of the evidence that release records contain."""
+    """Facts of the evidence that release records contain."""
     report_data: bytes
-    """The 64 bytes that the evidence binds; they are the expected ones."""
+    """The 64 bytes of report data that the caller expected. The evidence binds them."""
     program: TrustedMeasurement
-    """The policy's entry for the program that runs."""
+    """Entry of the policy for the program that runs."""
     rule: PlatformRule
-    """The policy's rule that its platform satisfies."""
+    """Rule of the policy that the platform satisfies."""
     claims: Claims
-    """What the platform stated."""
+    """Facts that the platform stated."""
     gpu: GpuClaims | None
     """The attested GPU; None if the evidence has none."""
 
@@ -158,7 +165,7 @@ class AppraisalResult:
 
     @property
     def assurance(self) -> str:
-        """`hardware` or `simulated`; every later output repeats it."""
+        """Label `hardware` or `simulated`, which every later output repeats."""
         return self.named.assurance
 
 
@@ -166,15 +173,16 @@ def verify_evidence(
     policy: AppraisalPolicy, evidence: bytes, expected_report_data: bytes, now: int, chain_id: int,
     role: MeasurementRole = MeasurementRole.VERIFIER_ENCLAVE,
 ) -> AppraisalResult:  # fmt: skip
-    """Returns the accepted evidence, if the policy accepts it for this role at unix second `now` on this chain; else raises a
-    named `EvidenceRefused`."""
+    """Judges evidence by the policy, for this role on this chain at Unix second `now`, and returns what it proves. Raises a
+    subclass of `EvidenceRefused` that names the reason if the policy does not accept it."""
     return _appraise(policy, _parse(evidence), expected_report_data, now, chain_id, role)
 
 
 def verify_result_quote(policy: AppraisalPolicy, quote: bytes, chain_id: int) -> ResultQuote:
-    """A published result quote whose evidence binds its statement, judged at the time its collateral was issued.
+    """Verifies a published result quote and returns its content. The evidence in the quote must bind the quote's statement.
 
-    `ForeignChain` for a quote about another chain, else a named `EvidenceRefused`.
+    The evidence is judged at the time when its collateral was issued. Raises `ForeignChain` if the quote is about another
+    chain, and a subclass of `EvidenceRefused` for any other flaw.
     """
     document = decode_result_quote(quote)
     if document.statement.chain_id != chain_id:
@@ -184,7 +192,8 @@ def verify_result_quote(policy: AppraisalPolicy, quote: bytes, chain_id: int) ->
 
 
 def decode_result_quote(quote: bytes) -> ResultQuote:
-    """The content of a result quote, unverified. Its `policy` names the policy document by which a reader must judge it."""
+    """Returns the content of a result quote without verifying it. Its member `policy` names the policy document by which a
+    reader must judge it. Raises `EvidenceMalformed` if the bytes are not a result quote."""
     if len(quote) > MAX_RESULT_QUOTE_BYTES:
         raise EvidenceTooLarge(f"result quote of {len(quote)} bytes, at most {MAX_RESULT_QUOTE_BYTES}")
     try:
@@ -275,7 +284,7 @@ def _verified(rule: PlatformRule, evidence: Evidence, now: int | None) -> Claims
 
 
 def trusted_program(policy: AppraisalPolicy, evidence: Evidence, claims: Claims, role: MeasurementRole) -> TrustedMeasurement:
-    """The policy's entry for the measured program in this role; else `MeasurementRefused`."""
+    """Returns the policy's entry for the measured program in this role. Raises `MeasurementRefused` if there is none."""
     for entry in policy.measurements:
         if entry.measurement == claims.measurement and TYPE_OF[entry.platform] is evidence.type and entry.role is role:
             return entry

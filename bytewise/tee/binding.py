@@ -1,8 +1,8 @@
-"""Messages between the two ends of an attested channel, and the checks of them, as functions of bytes.
+"""Messages between the two ends of an attested channel, and the checks of these messages, as functions of bytes.
 
 Evidence is made after the TLS handshake and binds this one session. Its report data hash the session's exporter, both TLS keys
-and both nonces, each in the order sender, receiver, and every field of the `Hello`. Evidence of another session, of the other end
-of this one, or for another key, role, policy or epoch therefore has other report data (`research/kms.md` 4.3, 5).
+and both nonces, each in the order sender, receiver, and every field of the `Hello`. Evidence of another session, of the other
+end of this session, or for another key, role, policy or epoch therefore has other report data (`research/kms.md` 4.3, 5).
 """
 
 from dataclasses import dataclass
@@ -23,67 +23,67 @@ from bytewise.protocol.units import U64, Address, Blob, Digest
 from bytewise.tee.appraisal import AppraisalResult, verify_evidence
 
 VERSION = 1
-"""Version of these messages. Any other version is refused; versions are not negotiated."""
+"""Version of these messages. An end refuses any other version; versions are not negotiated."""
 
 EXPORTER_LABEL = b"EXPERIMENTAL bytewise attested channel v1"
-"""RFC 5705 section 4: labels with this prefix need no registration."""
+"""Label for the TLS exporter. By RFC 5705 section 4, labels with this prefix need no registration."""
 
 EXPORTER_BYTES = 32
 
 MAX_HELLO_BYTES = 1024
-"""Largest hello in bytes; a real one has about 400."""
+"""Size in bytes of the largest hello that is read. A real hello has about 400 bytes."""
 
 MAX_PROOF_BYTES = 2 * MAX_EVIDENCE_BYTES + 1024
-"""Largest proof in bytes: the largest evidence, in hex, and a signature."""
+"""Size in bytes of the largest proof that is read: the largest evidence, in hex, and a signature."""
 
 _MAX_MARKS = 16
-"""Most marks (`encoding.MAX_MARKS`) of a message; a hello has 7, a proof 3."""
+"""Most brackets, commas and backslashes in a message (see `encoding.MAX_MARKS`). A hello has 7, a proof 3."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The statement of one end about itself. It is unverified until the end's evidence binds it."""
+    """Statement of one end about itself. It is unverified until the evidence of that end binds it."""
 
     version: int
-    """`VERSION`."""
+    """Version of the messages, equal to `VERSION`."""
     role: MeasurementRole
-    """Role in which it speaks."""
+    """Role in which the end speaks."""
     nonce: Digest
-    """Fresh for this session."""
+    """Random value of this end for this session."""
     key_epoch: U64
     """Key epoch of the channel."""
     policy: Digest
-    """Digest of the appraisal policy by which this end judges the other and accepts to be judged."""
+    """Digest of the appraisal policy by which this end judges the other end. This end also accepts to be judged by it."""
     transport_key: Blob
-    """P-256 point (65 bytes) to which the other end seals secrets for this end; empty if there are none."""
+    """P-256 point (65 bytes) to which the other end seals secrets for this end. Empty if no secrets are sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The evidence for a hello."""
+    """Message in which one end proves its hello."""
 
     evidence: Blob
     """Evidence bytes over the session's report data."""
     signature: Blob
-    """Signature of the end's account over the same statement, if its role has an account; else empty."""
+    """Signature of the end's account over the same statement, if its role has an account; otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerRequirements:
-    """Requirements of one end for the other."""
+    """Requirements that one end has for the other end."""
 
     own: MeasurementRole
     """Role in which this end speaks."""
     peer: MeasurementRole
-    """Role in which the other must speak."""
+    """Role in which the other end must speak."""
     contracts: Contracts
-    """Network of both."""
+    """Network to which both ends belong."""
     key_epoch: U64
     """Key epoch of the channel."""
     standing: PolicyState
-    """Appraisal policy: the other end must name the same, and its evidence must satisfy it."""
+    """State of the appraisal policy. The other end must name the same policy, and its evidence must satisfy it."""
     account: Address | None
-    """Account that the other end must have; None where no account is registered for its role."""
+    """Account that the other end must have; None if accounts are not registered for its role."""
 
     def __post_init__(self) -> None:
         # The role distinguishes one end's evidence from the other's, even if one end had the other's TLS key.
@@ -93,34 +93,34 @@ class PeerRequirements:
 
 @dataclass(frozen=True, slots=True)
 class ChannelStatement:
-    """All values that the evidence of one end binds, in the order of hashing."""
+    """All values that the evidence of one end binds."""
 
     contracts: Contracts
-    """Network."""
+    """Network to which both ends belong."""
     hello: Hello
-    """The sender's hello: role, own nonce, policy, epoch, transport key."""
+    """Hello of the sender: role, nonce, policy, epoch, transport key."""
     exporter: bytes
-    """32 bytes that only the two ends of this TLS session have."""
+    """Secret of 32 bytes that only the two ends of this TLS session can compute."""
     own_key: Digest
     """Name of the sender's TLS key."""
     peer_key: Digest
     """Name of the receiver's TLS key, as the sender saw it."""
     peer_nonce: Digest
-    """The receiver's nonce, as the sender saw it."""
+    """Nonce of the receiver, as the sender saw it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttestedPeer:
-    """The other end of a channel after its verification."""
+    """Other end of a channel after its proof was verified."""
 
     hello: Hello
-    """The peer's hello, which its evidence binds."""
+    """Hello of the peer. The peer's evidence binds it."""
     evidence: AppraisalResult
-    """The peer's program and platform."""
+    """Result of the appraisal: the program and platform of the peer."""
 
 
 def report_data(statement: ChannelStatement) -> bytes:
-    """The 64 bytes that evidence for this end of this session carries: a labelled hash, then zeros."""
+    """Returns the 64 bytes of report data that evidence for this statement must have: a labelled hash, then zeros."""
     contracts, hello = statement.contracts, statement.hello
     bound = digests.labelled(
         Label.CHANNEL, hello.version, contracts.chain_id, contracts.key_epochs.encode(), hello.role.value.encode(),
@@ -131,12 +131,13 @@ def report_data(statement: ChannelStatement) -> bytes:
 
 
 def account_digest(statement: ChannelStatement) -> Digest:
-    """Digest that an end's account signs to state that the end belongs to it."""
+    """Returns the digest that an end's account signs to confirm that the end belongs to the account."""
     return digests.labelled(Label.CHANNEL_ACCOUNT, report_data(statement))
 
 
 def verify_hello(terms: PeerRequirements, data: bytes) -> Hello:
-    """Returns the other end's hello if it fits these requirements; else raises a named `Fault`. Verifies no signature."""
+    """Decodes the hello of the other end, and returns it if it fits these requirements. Raises a subclass of `Fault` that names
+    the flaw. Verifies no signature."""
     if len(data) > MAX_HELLO_BYTES:
         raise ChannelRefused("hello", f"{len(data)} bytes, at most {MAX_HELLO_BYTES}", ChannelFlaw.TOO_LARGE)
     hello = decode(Hello, data, _MAX_MARKS)
@@ -153,11 +154,11 @@ def verify_hello(terms: PeerRequirements, data: bytes) -> Hello:
 
 
 def verify_proof(terms: PeerRequirements, statement: ChannelStatement, data: bytes, now: int) -> AttestedPeer:
-    """Checks the proof of the other end for its `statement` at Unix second `now`, and returns the attested peer. A named `Fault`
-    if the proof does not hold.
+    """Checks the other end's proof of its `statement` at Unix second `now`, and returns the attested peer.
 
-    Cheap checks come first: size and shape, then the account's signature, then the evidence. `bytewise.tee.appraisal` compares
-    the report data of the evidence before it verifies a signature.
+    Raises a subclass of `Fault` that names the flaw if the proof does not hold. Cheap checks come first: size and shape, then
+    the account's signature, then the evidence. `bytewise.tee.appraisal` compares the report data of the evidence before it
+    verifies a signature.
     """
     if len(data) > MAX_PROOF_BYTES:
         raise ChannelRefused("proof", f"{len(data)} bytes, at most {MAX_PROOF_BYTES}", ChannelFlaw.TOO_LARGE)

@@ -1,6 +1,6 @@
-"""Reads certificates and revocation lists of untrusted peers, and maps every flaw to an error of this project.
+"""Reading of certificates and revocation lists from untrusted peers. Every flaw becomes an error of this project.
 
-The parser reads keys, dates and extensions only on access, and raises several kinds of errors for them.
+The parser reads keys, dates and extensions only when they are used, and raises several kinds of errors then.
 """
 
 from cryptography import x509
@@ -11,11 +11,11 @@ from bytewise.protocol.errors.evidence import EvidenceMalformed
 UNREADABLE = (
     ValueError, x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType, UnsupportedAlgorithm,
 )  # fmt: skip
-"""Errors that reading any part of a certificate or list can raise."""
+"""Errors that can be raised when any part of a certificate or list is read."""
 
 
 def read_certificate(der: bytes) -> x509.Certificate:
-    """The certificate, whose key and dates parse too; otherwise `EvidenceMalformed`."""
+    """Returns the certificate after parsing its key and dates too. Raises `EvidenceMalformed` if a part does not parse."""
     try:
         found = x509.load_der_x509_certificate(der)
         found.public_key(), found.not_valid_before_utc, found.not_valid_after_utc
@@ -25,7 +25,8 @@ def read_certificate(der: bytes) -> x509.Certificate:
 
 
 def read_chain(pem: bytes) -> list[x509.Certificate]:
-    """The certificates of a PEM text, whose keys and dates parse too; otherwise `EvidenceMalformed`."""
+    """Returns the certificates of a PEM text after parsing their keys and dates too. Raises `EvidenceMalformed` if a part does
+    not parse."""
     try:
         found = x509.load_pem_x509_certificates(pem)
         for each in found:
@@ -36,7 +37,8 @@ def read_chain(pem: bytes) -> list[x509.Certificate]:
 
 
 def read_list(der: bytes) -> x509.CertificateRevocationList:
-    """The revocation list, whose dates and entries parse too; otherwise `EvidenceMalformed`."""
+    """Returns the revocation list after parsing its dates and entries too. Raises `EvidenceMalformed` if a part does not
+    parse."""
     try:
         found = x509.load_der_x509_crl(der)
         found.last_update_utc, found.next_update_utc, found.get_revoked_certificate_by_serial_number(0)

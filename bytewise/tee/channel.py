@@ -1,8 +1,8 @@
 """A mutually attested channel: TLS 1.3 first, then evidence that binds this session, then messages (design section 7).
 
 The end that connects proves itself first, so that a client that only connects causes no quote and gets only a hello. No
-application message is sent or read before both proofs hold. `bytewise.tee.binding` defines the messages; each has one byte for
-its kind and four for its length in front.
+application message is sent or read before both proofs hold. `bytewise.tee.binding` defines the messages. In front of each
+message there is one byte for its kind and four bytes for its length.
 """
 
 import datetime
@@ -48,15 +48,15 @@ from bytewise.tee.certificates import UNREADABLE
 # Each end has a fresh key for each channel, in its own certificate, which contains only the key and is valid for ten minutes.
 
 LIFETIME_S = 600
-"""Seconds from the first to the last second of a certificate, and the longest life of a channel."""
+"""Number of seconds for which a certificate is valid, and the longest life of a channel."""
 
 SKEW_S = 60
-"""The certificate starts this many seconds earlier, for peers whose clock is behind. A peer whose clock is ahead has less
-time."""
+"""Number of seconds by which a certificate's validity begins earlier, for peers whose clock is behind. A peer whose clock is
+ahead has less time."""
 
 
 class EphemeralKey:
-    """A fresh P-256 key with its certificate; never printed, never stored."""
+    """Fresh P-256 key with its certificate. It is never printed or stored."""
 
     __slots__ = ("certificate", "key")
 
@@ -78,15 +78,15 @@ class EphemeralKey:
 
 
 def key_name(certificate: x509.Certificate) -> Digest:
-    """SHA-256 of the certificate's SubjectPublicKeyInfo, by which evidence names a TLS key."""
+    """Returns the SHA-256 of the certificate's SubjectPublicKeyInfo. Evidence uses it as the name of a TLS key."""
     return digests.sha256(certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
 
 
 def verify_certificate(certificate: x509.Certificate, now: int) -> Digest:
-    """Returns the name of the certificate's key, if the key is on P-256 and the certificate is short-lived and valid at unix
-    second `now`.
+    """Checks a certificate at Unix second `now`, and returns the name of its key. It must be valid and short-lived, its key on
+    P-256.
 
-    `ChannelRefused` otherwise. TLS verifies that the sender has the key; evidence shows whose key it is.
+    Raises `ChannelRefused` otherwise. TLS verifies that the sender has the key; evidence shows whose key it is.
     """
     try:
         key = certificate.public_key()
@@ -107,25 +107,26 @@ def verify_certificate(certificate: x509.Certificate, now: int) -> Digest:
 # limited.
 
 MAX_UNATTESTED_BYTES = MAX_PROOF_BYTES + 64 * 1024
-"""Most bytes that are read from the network before the other end is attested: a proof, and a handshake of some 5 KiB."""
+"""Most bytes that are read from the network before the other end is attested: a proof, and a handshake of about 5 KiB."""
 
 _CHUNK_BYTES = 16 * 1024
 """Largest plaintext of a TLS record, in bytes."""
 
 _CODES = SSL.X509VerificationCodes
 _ACCEPTED = {_CODES.OK, _CODES.ERR_DEPTH_ZERO_SELF_SIGNED_CERT, _CODES.ERR_CERT_NOT_YET_VALID, _CODES.ERR_CERT_HAS_EXPIRED}
-"""One self-signed certificate. Its dates are checked after the handshake, by the same clock as everything else here."""
+"""Results of OpenSSL's check that are accepted: the peer sent one self-signed certificate. Its dates are checked after the
+handshake, by the same clock as everything else here."""
 
 T = TypeVar("T")
 
 
 class TlsSession:
-    """A session after its handshake. For one thread at a time; never printed."""
+    """TLS session after its handshake. Use it from one thread at a time; it is never printed."""
 
     def __init__(self, peer: socket.socket, own: EphemeralKey, *, server: bool, now: int, until: float) -> None:
-        """Runs the handshake until the monotonic second `until`; certificates are judged at unix second `now`.
+        """Runs the handshake until the monotonic second `until`. Certificates are judged at Unix second `now`.
 
-        `ChannelBroken` if the handshake fails, `ChannelRefused` for a certificate that cannot be the other end's.
+        Raises `ChannelBroken` if the handshake fails, and `ChannelRefused` if the other end's certificate is not acceptable.
         """
         self._peer = peer
         self._left: int | None = MAX_UNATTESTED_BYTES
@@ -143,22 +144,22 @@ class TlsSession:
         """Name of the other end's key."""
 
     def exporter(self) -> bytes:
-        """Secret of this session alone, the same at both ends (RFC 8446 section 7.5)."""
+        """Returns a secret of this session alone, which is the same at both ends (RFC 8446 section 7.5)."""
         return self._tls.export_keying_material(EXPORTER_LABEL, EXPORTER_BYTES)
 
     def trust(self) -> None:
-        """Marks the other end as attested: from now on only the limits of its messages apply."""
+        """Marks the other end as attested. From now on only the limits of single messages apply to it."""
         self._left = None
 
     def write(self, data: bytes, until: float) -> None:
-        """Sends all bytes; `ChannelBroken` if the other end does not accept them in time."""
+        """Sends all bytes. Raises `ChannelBroken` if the other end does not accept them until the monotonic second `until`."""
         view = memoryview(data)
         while view:
             taken = self._run(lambda: self._tls.send(bytes(view[:_CHUNK_BYTES])), until)  # noqa: B023
             view = view[taken:]
 
     def read(self, size: int, until: float) -> bytes:
-        """Exactly `size` bytes; `ChannelBroken` if they do not arrive in time."""
+        """Returns exactly `size` bytes. Raises `ChannelBroken` if they do not arrive until the monotonic second `until`."""
         data = bytearray()
         while len(data) < size:
             wanted = min(size - len(data), _CHUNK_BYTES)
@@ -166,7 +167,7 @@ class TlsSession:
         return bytes(data)
 
     def close(self) -> None:
-        """Sends the TLS closing message if that needs no waiting, and closes the socket."""
+        """Sends TLS's closing message, waiting at most a second for the other end, and closes the socket."""
         try:
             self._tls.shutdown()
             self._flush(monotonic_s() + 1)
@@ -246,10 +247,10 @@ def _reason(error: SSL.Error) -> str:
 
 
 HANDSHAKE_S = 10.0
-"""Seconds from the first byte to the last proof; a quote takes up to a second, the rest some 20 ms."""
+"""Number of seconds from the first byte to the last proof. A quote takes up to a second, everything else about 20 ms."""
 
 MESSAGE_S = 30.0
-"""Seconds for one message, from the start of the wait to its last byte."""
+"""Number of seconds for one message, from the start of the wait to the message's last byte."""
 
 _MAX_REFUSAL_BYTES = 1024
 _HEAD_BYTES = 5
@@ -265,22 +266,23 @@ class _Kind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ChannelEndpoint:
-    """The parts that one end of channels uses during the life of its process; never printed."""
+    """Parts that one end uses for all its channels during the life of its process. They are never printed."""
 
     terms: PeerRequirements
     """Requirements for the peer."""
     quoter: Quoter
-    """Source of its own evidence."""
+    """Source of this end's evidence."""
     signer: LocalSigner | None
-    """Its account, where its role has one."""
+    """Account of this end; None if its role has no account."""
     clock: Clock
-    """Clock that judges evidence and certificates."""
+    """Clock by which evidence and certificates are judged."""
     rng: Callable[[int], bytes]
-    """Cryptographic randomness, for nonces."""
+    """Function that returns so many cryptographically random bytes, for nonces."""
 
 
 class Channel:
-    """Messages to and from an attested peer. For one thread at a time; never printed. `connect` or `accept` makes one."""
+    """Channel for messages to and from an attested peer. `connect` or `accept` makes it. Use it from one thread at a time; it
+    is never printed."""
 
     def __init__(self, tls: TlsSession, peer: AttestedPeer, shown: Blob, lives_s: float) -> None:
         self._tls = tls
@@ -297,15 +299,16 @@ class Channel:
         self.close()
 
     def send(self, data: bytes, timeout_s: float = MESSAGE_S) -> None:
-        """Sends one message; `ChannelBroken` if the peer does not take it in time, or once the channel is too old."""
+        """Sends one message. Raises `ChannelBroken` if the peer does not accept it in time, or if the channel is too old."""
         _send(self._tls, _Kind.DATA, data, self._until(timeout_s))
 
     def receive(self, most: int, timeout_s: float = MESSAGE_S) -> bytes:
-        """The peer's next message of at most `most` bytes; `ChannelRefused` for a longer one, `ChannelBroken` if none arrives."""
+        """Returns the peer's next message. Raises `ChannelRefused` if it has more than `most` bytes, and `ChannelBroken` if
+        none arrives in time or the channel is too old."""
         return _receive(self._tls, _Kind.DATA, most, self._until(timeout_s))
 
     def close(self) -> None:
-        """Ends the channel."""
+        """Ends the channel and closes its socket."""
         self._tls.close()
 
     def _until(self, timeout_s: float) -> float:
@@ -316,21 +319,23 @@ class Channel:
 
 
 def connect(peer: socket.socket, end: ChannelEndpoint, transport_key: bytes = b"", timeout_s: float = HANDSHAKE_S) -> Channel:
-    """Opens the channel over a connected stream socket, as the connecting end. The socket is closed after an error.
+    """Opens a channel over a connected stream socket, as the end that connected. After an error the socket is closed.
 
-    `transport_key`: P-256 point to which the peer may seal secrets. `EvidenceRefused`, `BadSignature` or `ChannelRefused` for a
-    peer that does not satisfy the requirements, `ChannelBroken` if it is gone, silent or refuses this end.
+    `transport_key` is a P-256 point to which the peer may seal secrets. Raises `EvidenceRefused`, `BadSignature` or
+    `ChannelRefused` if the peer does not satisfy the requirements. Raises `ChannelBroken` if the peer is gone, silent or
+    refuses this end.
     """
     return _open(peer, end, Blob(transport_key), timeout_s, server=False)
 
 
 def accept(peer: socket.socket, end: ChannelEndpoint, transport_key: bytes = b"", timeout_s: float = HANDSHAKE_S) -> Channel:
-    """As `connect`, as the accepting end. It tells the peer the rule of a refusal."""
+    """Opens a channel like `connect`, but as the end that accepted the connection."""
     return _open(peer, end, Blob(transport_key), timeout_s, server=True)
 
 
 def lifetime_s(peer: AttestedPeer, now: int) -> int:
-    """Seconds for which a channel to this peer may live from unix second `now`: not longer than its evidence is valid."""
+    """Returns the number of seconds for which a channel to this peer may live from Unix second `now`: at most `LIFETIME_S`, and
+    not longer than the peer's evidence is valid."""
     return min(LIFETIME_S, peer.evidence.claims.expires_at - now)
 
 

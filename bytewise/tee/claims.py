@@ -1,4 +1,4 @@
-"""The facts of verified evidence, in one form for all platforms, which a policy judges."""
+"""Facts of verified evidence, in one form for all platforms. A policy judges them."""
 
 from dataclasses import dataclass
 
@@ -8,37 +8,37 @@ from bytewise.protocol.units import Blob, Digest
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Facts that a vendor's root vouches for."""
+    """Facts about a platform and its program that a vendor's root vouches for."""
 
     measurement: Digest
     """Digest over every register of the platform that identifies the running program."""
     report_data: bytes
-    """64 bytes that the program chose."""
+    """The 64 bytes that the program chose."""
     platform_id: Blob
-    """PPID (16 bytes) or chip id (64 bytes)."""
+    """Id of the processor: a PPID (16 bytes) or a chip id (64 bytes)."""
     status: TcbStatus
     """TCB status: how current the platform's trusted parts are."""
     advisories: tuple[str, ...]
-    """Security advisories that apply to it."""
+    """Security advisories that apply to the platform."""
     evaluation: int
-    """Number of the vendor's TCB evaluation; 0 if there are none."""
+    """Number of the vendor's TCB evaluation; 0 if the vendor has no such numbers."""
     issued_at: int
     """Unix second of the newest part of the collateral, or of the chip's certificate."""
     expires_at: int
     """Unix second at which the first part of the collateral, or a certificate, expires."""
     simulated: bool
-    """Whether the evidence carries the simulator's marker."""
+    """Whether the evidence has the simulator's mark."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuClaims:
-    """Findings of the verifier of a GPU."""
+    """Facts about a GPU that its verifier found."""
 
     model: str
-    """Hardware model."""
+    """Hardware model of the GPU."""
     driver: str
-    """Driver version."""
+    """Version of the driver."""
     vbios: str
-    """Firmware version."""
+    """Version of the GPU's firmware."""
     device: str
-    """Unique id of the device, decimal."""
+    """Unique id of the GPU, as a decimal number."""

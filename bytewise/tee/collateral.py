@@ -1,4 +1,4 @@
-"""Reads Intel's collateral in the form of Intel's services, and its time of issue."""
+"""Reading of collateral in the form of Intel's services, and of the time when it was issued."""
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -9,13 +9,14 @@ from bytewise.tee.certificates import read_chain, read_list
 from bytewise.tee.strict_json import read_object, unix_second
 
 MAX_COLLATERAL_BYTES = 1 << 20
-"""Largest answer of a collateral service that is read."""
+"""Size in bytes of the largest answer of a collateral service that is read."""
 
 
 def parse_collateral(document: bytes) -> Collateral:
-    """The collateral of a JSON object with the nine members of Intel's `sgx_ql_qve_collateral_t` (hex where they are bytes).
+    """Returns the collateral of a JSON object with the nine members of Intel's `sgx_ql_qve_collateral_t`. Bytes are in hex.
 
-    Certificates above the first of each chain are left out, because the policy names the root. `EvidenceMalformed` otherwise.
+    Only the first certificate of each chain is used, because the policy names the root. Raises `EvidenceMalformed` if the
+    document is not such an object.
     """
     if len(document) > MAX_COLLATERAL_BYTES:
         raise EvidenceTooLarge(f"collateral of {len(document)} bytes, at most {MAX_COLLATERAL_BYTES}")
@@ -32,8 +33,8 @@ def parse_collateral(document: bytes) -> Collateral:
 
 
 def issued_at(collateral: Collateral) -> int:
-    """Unix second at which the newest part was issued, according to that part. It is unverified until the collateral is verified
-    for that time."""
+    """Returns the Unix second at which the newest part says that it was issued. The value is unverified until the collateral is
+    verified for that time."""
     documents = (("TCB info", collateral.tcb_info), ("QE identity", collateral.qe_identity))
     dates = [unix_second(str(read_object(data, what).get("issueDate"))) for what, data in documents]
     dates += [int(read_list(crl).last_update_utc.timestamp()) for crl in (collateral.root_crl, collateral.pck_crl)]

@@ -1,7 +1,8 @@
 """Fences that a process sets up around itself: no network, no dumps, no debugger, no swap, bounded resources.
 
-Each function reports whether its fence holds. They do not replace isolation by hardware: they limit what a defect in this
-program, or another process of the same user, can do. Linux only. If the kernel can confirm a fence, it is asked.
+Most functions set up one fence and report whether it holds. Fences do not replace isolation by hardware. They limit the harm
+that a defect in this program, or another process of the same user, can do. They work on Linux only. If the kernel can confirm a
+fence, the function asks the kernel.
 """
 
 import contextlib
@@ -43,14 +44,14 @@ CALLS = {
     "init_module": 175, "finit_module": 313, "delete_module": 176, "kexec_load": 246, "kexec_file_load": 320, "reboot": 169,
     "swapon": 167, "swapoff": 168, "acct": 163, "syslog": 103, "iopl": 172, "ioperm": 173,
 }  # fmt: skip
-"""Calls refused to a confined program, by their numbers on x86-64."""
+"""System calls that every confined program is refused, by their numbers on x86-64."""
 
 FORKS = {"fork": 57, "vfork": 58}
-"""Calls also refused to a program that may not fork. `clone` is allowed only to make a thread."""
+"""System calls that are also refused to a program that may not fork. `clone` is allowed only to make a thread."""
 
 SIGNALS = {"tgkill": 234, "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297, "prlimit64": 302}
-"""Calls that such a program may make for itself only: the first argument must be its own process id, or 0. `kill` is also allowed
-for the processes that it may end."""
+"""System calls that a program that may not fork can make only for itself: the first argument must be its own process id, or 0.
+`kill` is also allowed for the processes that it may end."""
 
 CHANGES = {
     "creat": 85, "mknod": 133, "mknodat": 259, "mkdir": 83, "mkdirat": 258, "rmdir": 84, "unlink": 87, "unlinkat": 263,
@@ -62,7 +63,8 @@ CHANGES = {
     "mq_open": 240, "mq_unlink": 241, "msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "semget": 64, "semop": 65,
     "semtimedop": 220, "semctl": 66, "shmget": 29, "shmat": 30, "shmctl": 31,
 }  # fmt: skip
-"""Calls refused to a program that may write only to open files. `open` and `openat` are allowed only for reading."""
+"""System calls that are also refused to a program that may write only to open files. `open` and `openat` are allowed only for
+reading."""
 
 _SECCOMP, _CLONE, _CLONE3, _SOCKETPAIR, _OPEN, _OPENAT, _OPENAT2, _KILL_CALL, _TKILL = 317, 56, 435, 53, 2, 257, 437, 62, 200
 _FCNTL, _IOCTL = 72, 16
@@ -71,10 +73,11 @@ _NOT_FOR_READING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 def install_filter(*, forks: bool, writes: bool = True, ends: Sequence[int] = ()) -> str:
-    """Installs the filter on all threads; returns why it failed, or an empty text.
+    """Installs the system-call filter on all threads. Returns an empty text, or the reason why the filter could not be
+    installed.
 
-    Without `forks` the process starts no other, and signals only itself and, to end them, the processes `ends`. Without `writes`
-    it opens files for reading only.
+    Without `forks` the process cannot start another process. It can signal only itself and, to end them, the processes `ends`.
+    Without `writes` it can open files for reading only.
     """
     if platform.machine() != "x86_64":
         return f"no filter for {platform.machine()}"
@@ -181,26 +184,27 @@ _PR_SET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_SET_DUMPABLE = 1, 3, 4
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _MCL_CURRENT, _MCL_FUTURE, _MCL_ONFAULT = 1, 2, 4
 SWAPS, INTERFACES, SIZES = Path("/proc/swaps"), Path("/proc/self/net/dev"), Path("/proc/self/statm")
-"""Swap areas, network interfaces and memory of this process, as the kernel lists them."""
+"""Files in which the kernel lists swap areas, network interfaces and the memory of this process."""
 _SETGROUPS, _GID_MAP, _UID_MAP = Path("/proc/self/setgroups"), Path("/proc/self/gid_map"), Path("/proc/self/uid_map")
 _LOOPBACK = "lo"
 _FINE = "fine"
 
 
 class Fence(NamedTuple):
-    """One fence of this process."""
+    """Name and state of one fence of this process."""
 
     name: str
-    """Its name."""
+    """Name of the fence."""
     missing: str
-    """Why it does not hold; empty if it holds."""
+    """Reason why the fence does not hold; empty if it holds."""
 
 
 def deny_inspection() -> Fence:
-    """Disables core dumps, and stops other processes of this user from attaching to this one and from reading its memory,
-    arguments, environment and open files.
+    """Disables core dumps of this process, and keeps other processes of this user from reading its memory, arguments,
+    environment and open files.
 
-    Child processes have no core dumps either, but other processes of the user can read them until they call this function, too.
+    It also keeps a debugger from attaching. Child processes have no core dumps either, but other processes of the user can read
+    them until they call this function, too.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     library = c_library()
@@ -213,7 +217,7 @@ def deny_inspection() -> Fence:
 def isolate_network() -> Fence:
     """Moves this thread, and all threads and processes that it starts from now on, into an empty network namespace.
 
-    Call it before there are other threads, and before `deny_inspection`.
+    Call this function before other threads exist, and before `deny_inspection`.
     """
     problem = _unshared()
     try:
@@ -224,13 +228,13 @@ def isolate_network() -> Fence:
 
 
 def filter_calls(*, forks: bool, writes: bool = True, ends: Sequence[int] = ()) -> Fence:
-    """Installs the system-call filter (`install_filter`) as a fence."""
+    """Installs the system-call filter with `install_filter`, and reports it as a fence."""
     return Fence("no_sockets", install_filter(forks=forks, writes=writes, ends=ends))
 
 
 def avoid_swap() -> Fence:
-    """Makes sure that memory never reaches a disk: there is no swap, or all present and future memory of this process is locked.
-    Child processes are not included."""
+    """Makes sure that memory never reaches a disk. If the machine has swap, it locks all present and future memory of this
+    process. Child processes are not included."""
     with contextlib.suppress(OSError):
         if len(SWAPS.read_text().splitlines()) <= 1:
             return Fence("no_swap", "")
@@ -241,13 +245,14 @@ def lock_memory() -> Fence:
     """Locks all memory of this process, so that it never reaches a disk even if swap is added later. Child processes are not
     included.
 
-    Call it after `limit_resources`: a limit of locked memory allows it only if the limit of addresses is within it.
+    Call this function after `limit_resources`. If the system limits locked memory, locking needs a limit of address space that
+    is not larger.
     """
     return Fence("locked", _locked())
 
 
 def limit_resources(*, memory_bytes: int, cpu_s: int, files: int) -> Fence:
-    """Sets permanent limits of further address space, processor time and open files."""
+    """Limits further address space, processor time and open files of this process. The limits cannot be raised again."""
     try:
         mapped = int(SIZES.read_text().split()[0]) * resource.getpagesize()
         wanted = ((resource.RLIMIT_AS, mapped + memory_bytes), (resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_NOFILE, files))
@@ -261,7 +266,8 @@ def limit_resources(*, memory_bytes: int, cpu_s: int, files: int) -> Fence:
 
 
 def die_with_parent(parent: int, signal_number: int) -> None:
-    """Makes the kernel send this process a signal when process `parent`, which started it, ends; at once if it has ended."""
+    """Makes the kernel send this process a signal when its parent process `parent` ends. If the parent has already ended, the
+    process signals itself at once."""
     c_library().prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal_number)
@@ -325,7 +331,7 @@ def _interfaces() -> list[str]:
 
 
 def c_library() -> ctypes.CDLL:
-    """The C library of this process, which keeps the error of its last call."""
+    """Returns the C library of this process. It remembers the error number of the last call."""
     return ctypes.CDLL(None, use_errno=True)
 
 

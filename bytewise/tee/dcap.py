@@ -1,7 +1,7 @@
-"""DCAP quotes (`tdx`, and `simulated` in the same format), verified offline by `dcap-qvl` under one rule of a policy.
+"""Offline verification of DCAP quotes (`tdx`, and `simulated` in the same format) by `dcap-qvl`, under one rule of a policy.
 
-The library verifies signatures, chains, revocation lists and TCB levels, and applies its own policy built from the rule.
-`bytewise.tee.appraisal` judges its result once more. The caller provides the time. Nothing here uses the network.
+The library verifies signatures, chains, revocation lists and TCB levels, and applies a policy of its own, which is made from
+the rule. `bytewise.tee.appraisal` then judges the result again. The caller provides the time. Nothing here uses the network.
 """
 
 import json
@@ -31,14 +31,14 @@ from bytewise.tee.claims import Claims
 from bytewise.tee.strict_json import read_object
 
 SIMULATED_MARK = b"SIMULATED TEE - NOT INTEL/AMD".ljust(48, b"\0")
-"""MRCONFIGID of every simulated quote (fence 2)."""
+"""Value of the register MRCONFIGID in every simulated quote (fence 2)."""
 
 MAX_QUOTE_BYTES = 16 * 1024
-"""Largest quote that is parsed; a real one has 5 KB."""
+"""Size in bytes of the largest quote that is parsed. A real quote has about 5 KB."""
 
 TCB_INFO_VERSION = 3
-"""The one understood version of Intel's TCB info over trust domains. The library accepts later ones, too, but reads only the
-fields of this one."""
+"""Only version of Intel's TCB info over trust domains that this program understands. The library also accepts later versions,
+but reads only the fields of this version."""
 
 _REFUSALS: tuple[tuple[str, type[EvidenceRefused]], ...] = (
     # Messages of the library in lower case, with their errors; the first match counts. A text without a match is a general
@@ -64,8 +64,8 @@ _REFUSALS: tuple[tuple[str, type[EvidenceRefused]], ...] = (
 )
 
 _BODIES = ("TD10", "TD15")
-"""Accepted bodies, by the library's names. TDX 1.5 adds a second TCB, which the library judges, and a service domain, which it
-refuses. Nothing judges what the extended body adds (devices, service domains)."""
+"""Names that the library gives to the accepted report bodies. TDX 1.5 adds a second TCB, which the library judges, and a
+service domain, which it refuses. Bodies with more fields are refused, because nothing here would judge these fields."""
 
 MEASURED = (
     "td_attributes",
@@ -79,11 +79,12 @@ MEASURED = (
     "rt_mr2",
     "rt_mr3",
 )
-"""Registers of a trust domain that its measurement covers."""
+"""Registers of a trust domain that its measurement covers, in the order of hashing."""
 
 
 def verify_quote(rule: PlatformRule, quote: bytes, collateral: Collateral, now: int) -> Claims:
-    """The claims of a genuine quote of a trust domain at unix second `now`; else a named `EvidenceRefused`."""
+    """Verifies a quote of a trust domain at Unix second `now`, and returns its claims. Raises a subclass of `EvidenceRefused`
+    that names the flaw."""
     if len(quote) > MAX_QUOTE_BYTES:
         raise EvidenceTooLarge(f"quote of {len(quote)} bytes, at most {MAX_QUOTE_BYTES}")
     tcb_info = read_object(collateral.tcb_info, "TCB info")
@@ -132,14 +133,14 @@ def _verify_authority(rule: PlatformRule, quote: bytes, collateral: Collateral, 
 
 
 def refusal(said: str) -> EvidenceRefused:
-    """The error for a refusal of the library."""
+    """Returns the error that stands for the library's message `said`, with which it refused a quote."""
     text = said.removeprefix("Verification failed: ")[:200]
     kind = next((kind for part, kind in _REFUSALS if part in text.lower()), EvidenceRefused)
     return kind(text)
 
 
 def quote_policy(rule: PlatformRule, now: int) -> dcap_qvl.QuotePolicy:
-    """The library's own policy for a rule."""
+    """Returns the library's policy that demands the same as the rule at Unix second `now`."""
     grace_s = rule.out_of_date_grace_s or 0
     policy = dcap_qvl.QuotePolicy.strict(now).platform_grace_period(grace_s).qe_grace_period(grace_s)
     for status in rule.statuses:
@@ -196,7 +197,8 @@ def _registers(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def td_measurement(**registers: bytes) -> Digest:
-    """The measurement of a trust domain with these registers (`mr_td`, `rt_mr0`, …); the others are zero."""
+    """Returns the measurement of a trust domain with these registers (`mr_td`, `rt_mr0`, …). Registers that the caller does not
+    pass are zero."""
     sizes = {"td_attributes": 8, "xfam": 8}
     return digests.labelled(Label.TD_MEASUREMENT, *(registers.get(name, bytes(sizes.get(name, 48))) for name in MEASURED))
 

@@ -1,8 +1,8 @@
-"""Claims about a GPU: the result of NVIDIA's local verifier, judged strictly (claims version 3.0 of its attestation SDK).
+"""Strict judgement of claims about a GPU, the result of NVIDIA's local verifier (claims version 3.0 of its attestation SDK).
 
-The claims are unsigned. The verifier runs inside the enclave and is measured with it, the GPU signed a nonce that names the
-purpose (`gpu_nonce`), and the CPU's quote binds these very bytes (`quoted_report_data`). Without these three facts the claims
-prove nothing.
+The claims are unsigned. They prove something only because of three facts. The verifier runs inside the enclave and is measured
+with it. The GPU signed a nonce that names the purpose (`gpu_nonce`). The CPU's quote binds these very bytes
+(`quoted_report_data`).
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from bytewise.tee.claims import GpuClaims
 from bytewise.tee.strict_json import read_object, unix_second
 
 MAX_GPU_BYTES = 16 * 1024
-"""Largest claims that are parsed; those of one H100 have 6 KB."""
+"""Size in bytes of the largest claims that are parsed. The claims of one H100 have 6 KB."""
 
 _PREFIX = "x-nvidia-gpu-"
 _REQUIRED: dict[str, object] = {
@@ -45,7 +45,8 @@ _CHAIN_REQUIRED = {
 
 
 def verify_gpu(document: bytes, nonce: bytes, now: int) -> GpuClaims:
-    """The single GPU of these claims, if its verifier found no flaw; else a named `EvidenceRefused`."""
+    """Checks at Unix second `now` that the claims are about a single GPU without a flaw and have this nonce. Returns the facts
+    about the GPU. Raises a subclass of `EvidenceRefused` that names the flaw."""
     claims = _claims(document)
     if claims.get("eat_nonce") != nonce.hex():
         raise EvidenceReplayed("GPU claims are for another nonce")

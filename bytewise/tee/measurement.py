@@ -1,10 +1,10 @@
-"""The measurement of a program: one digest over the first-party files that it can import, pinned libraries, interpreter and
-model.
+"""Measurement of a program: one digest over the first-party files that it can import, pinned libraries, interpreter and model.
 
-The import closure is found in the source text, so nothing is executed and an import inside a function counts too. C sources
-beside a module of the closure count, with the script that compiles them; a library made from other sources is not loaded. Not
-covered: the bytes of third-party wheels (pinned by name and version only), the compiler, other files, the kernel and the machine.
-The model is covered by its digest, against which the program verified every file before it asks to be measured.
+The imports are found in the source text, so nothing is executed and an import inside a function counts too. C sources beside an
+imported module count, with the script that compiles them; a library that was made from other sources is not loaded. The digest
+does not cover the bytes of third-party wheels (pinned by name and version only), the compiler, other files, the kernel and the
+machine. The model's digest covers the model, because the program verifies every file against it before it asks for the
+measurement.
 """
 
 import ast
@@ -18,16 +18,16 @@ from bytewise.protocol.units import ZERO_DIGEST, Digest
 from bytewise.service.installation import PACKAGES, is_wheel, own_file
 
 ENCLAVE_ENTRY = "enclave.__main__"
-"""The program that opens envelopes."""
+"""Module that starts the program that opens envelopes."""
 
 SHARD_ENTRY = "kms.__main__"
-"""The program that holds a share of an epoch's key."""
+"""Module that starts the program that has a share of an epoch's key."""
 
 COVERS = (
     "first-party import closure and its C sources, pinned library versions, Python version, model digest; "
     "not wheels' bytes, compiler, kernel, hardware or isolation"
 )
-"""Coverage statement of a simulated measurement, for the appraisal policy."""
+"""Text for the appraisal policy that says what a simulated measurement covers."""
 
 
 C_SUFFIXES = (".c", ".h")
@@ -35,9 +35,10 @@ BUILD_SCRIPT = "setup.py"
 
 
 def measure(root: Path, entry: str = ENCLAVE_ENTRY, model: Digest = ZERO_DIGEST) -> Digest:
-    """Measurement of the program that starts at module `entry` in the source tree `root` and runs the model (zero for no model).
+    """Returns the measurement of the program that starts at module `entry` in the source tree `root` and runs `model` (zero: no
+    model).
 
-    `ConfigurationError` if the tree lacks the entry or its constraints file.
+    Raises `ConfigurationError` if the tree does not have the module `entry` or the constraints file.
     """
     modules = closure(root, entry)
     files = modules | compiled_sources(root, modules)
@@ -48,7 +49,8 @@ def measure(root: Path, entry: str = ENCLAVE_ENTRY, model: Digest = ZERO_DIGEST)
 
 
 def closure(root: Path, entry: str) -> dict[str, Path]:
-    """Every first-party module that `entry` imports, directly or not, with its file; parents of modules included."""
+    """Returns every first-party module that `entry` imports, directly or not, with its file. It includes `entry` and the
+    parents of modules. Raises `ConfigurationError` if `entry` does not exist."""
     if _file_of(root, entry) is None:
         raise ConfigurationError("measurement", f"no module {entry}")
     found: dict[str, Path] = {}
@@ -66,7 +68,7 @@ def closure(root: Path, entry: str) -> dict[str, Path]:
 
 
 def compiled_sources(root: Path, modules: dict[str, Path]) -> dict[str, Path]:
-    """C files beside modules of a closure, and the script that compiles them, by their path in the tree."""
+    """Returns the C files beside these modules, and the script that compiles them, by their path in the tree."""
     folders = {path.parent for path in modules.values()}
     found = [file for folder in folders for file in folder.iterdir() if file.suffix in C_SUFFIXES]
     named = {str(file.relative_to(root)): file for file in found}

@@ -1,4 +1,4 @@
-"""Production mode of this process: in production, the simulator cannot be imported (fence 3, design section 7)."""
+"""Production mode of this process. In production, the simulator cannot be imported (fence 3, design section 7)."""
 
 import sys
 
@@ -8,14 +8,14 @@ SIMULATOR = "bytewise.tee_simulated"
 
 
 class ProcessMode:
-    """The mode of this process."""
+    """Mode of this process. It is stored in the class, because it belongs to the whole process."""
 
     production = False
-    """Whether it is in production; set by `enter_production` only."""
+    """Whether the process is in production. Only `enter_production` sets it."""
 
 
 def enter_production() -> None:
-    """Puts the process into production, permanently; `ConfigurationError` if the simulator is already loaded."""
+    """Puts the process into production, permanently. Raises `ConfigurationError` if the simulator is already loaded."""
     loaded = sorted(name for name in sys.modules if name.startswith(SIMULATOR + "."))
     if loaded:
         raise ConfigurationError("production", f"{loaded[0]} is loaded")
@@ -23,6 +23,7 @@ def enter_production() -> None:
 
 
 def refuse_in_production() -> None:
-    """Called by every module of the simulator at its import; `ConfigurationError` in a production process."""
+    """Raises `ConfigurationError` in a production process. Every module of the simulator calls this function when it is
+    imported."""
     if ProcessMode.production:
         raise ConfigurationError(SIMULATOR, "imported in a production process")

@@ -1,6 +1,6 @@
-"""The appraisal policy as a file: canonical bytes of `AppraisalPolicy`, or of `SignedPolicy` with the shard's stored history.
+"""Files of the appraisal policy: canonical bytes of `AppraisalPolicy`, or of `SignedPolicy` with the shard's stored history.
 
-A governor lists the changes of a policy and signs it; a shard loads it and applies it.
+A governor (an account that may approve policies) lists the changes of a policy and signs it; a shard loads and applies it.
 """
 
 from collections.abc import Sequence
@@ -35,10 +35,10 @@ T = TypeVar("T")
 
 
 def approve(policy_file: Path, out_file: Path, signer: LocalSigner) -> SignedPolicy:
-    """Signs the policy of `policy_file` and writes it to `out_file`, with the signatures that `out_file` already has.
+    """Signs the policy of `policy_file`, and writes it to `out_file` together with the signatures that `out_file` already has.
 
-    `ConfigurationError` for files that cannot be read or written, or if `out_file` is about another policy. Signatures of others
-    are never lost.
+    Raises `ConfigurationError` if a file cannot be read or written, or if `out_file` has signatures over another policy.
+    Signatures of other governors are never lost.
     """
     policy = _read(AppraisalPolicy, policy_file)
     signed = _read(SignedPolicy, out_file) if out_file.exists() else SignedPolicy(policy, ())
@@ -52,8 +52,8 @@ def approve(policy_file: Path, out_file: Path, signer: LocalSigner) -> SignedPol
 
 
 def policy_changes(before: AppraisalPolicy, after: AppraisalPolicy) -> tuple[str, ...]:
-    """The effect on a shard when policy `after` follows `before`, one line for each entry; `PolicyRefused` if a shard refuses the
-    policy."""
+    """Returns one line for each entry that begins or ends to count when policy `after` follows `before` on a shard. The line
+    says whether the entry waits. Raises `PolicyRefused` if a shard would refuse `after`."""
     waiting = {each.entry for each in update_policy(first_policy_state(before), after, PolicyTimes(0, 0)).pending}
     old: tuple[PlatformRule | TrustedMeasurement, ...] = (*before.rules, *before.measurements)
     new: tuple[PlatformRule | TrustedMeasurement, ...] = (*after.rules, *after.measurements)
@@ -65,7 +65,7 @@ def policy_changes(before: AppraisalPolicy, after: AppraisalPolicy) -> tuple[str
 
 
 def read_policy(path: Path) -> AppraisalPolicy:
-    """The policy of a file, unsigned or with its signatures."""
+    """Returns the policy of a file, which may be signed or unsigned. Signatures are not verified."""
     try:
         return _read(SignedPolicy, path).policy
     except ConfigurationError:
@@ -83,18 +83,20 @@ def _line(entry: PlatformRule | TrustedMeasurement) -> str:
 
 
 def load_policy(path: Path, chain_id: int, production: bool) -> AppraisalPolicy:
-    """The policy of a file, if it fits this chain and process; else `ConfigurationError`, and the actor does not start."""
+    """Returns the unsigned policy of a file. Raises `ConfigurationError` if it does not fit this chain and process; then the
+    actor does not start."""
     return _fit(_read(AppraisalPolicy, path), path, chain_id, production)
 
 
 def load_policy_state(
     path: Path, history: Path, governors: Sequence[Address], threshold: int, chain_id: int, production: bool, times: PolicyTimes
 ) -> PolicyState:  # fmt: skip
-    """The policy in force after the signed policy of a file followed the stored `history`, which is written first.
+    """Applies the signed policy of the file `path` to the stored `history`, stores the result there and returns it.
 
-    A single wrong clock does not change the waiting time of an addition, and its time is not stored. `PolicyRefused` if the
-    policy may not follow, `ConfigurationError` for files that cannot be read and for times that contradict each other
-    (`verify_times`). A lost history must be restored: without it, any older policy with good signatures would be accepted.
+    Two clocks are compared first, so a single wrong clock neither changes the waiting time of an addition nor is stored. Raises
+    `PolicyRefused` if the policy may not follow, and `ConfigurationError` if a file cannot be read or the times contradict each
+    other (`verify_times`). A lost history must be restored: without it, any older policy with good signatures would be
+    accepted.
     """
     policy = _fit(verify_approval(_read(SignedPolicy, path), governors, threshold), path, chain_id, production)
     before = _read(PolicyState, history) if history.exists() else first_policy_state(policy)

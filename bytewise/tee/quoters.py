@@ -1,4 +1,4 @@
-"""Opens the quoter that a program's settings name: the machine's own, or the simulator.
+"""Opens the quoter that a program's settings name: the one of this machine, or the simulator.
 
 The quoter for real hardware reads reports through the kernel's configfs-tsm (Linux 6.7 or later;
 Documentation/ABI/testing/configfs-tsm).
@@ -26,23 +26,23 @@ from bytewise.tee.certificates import read_chain
 from bytewise.tee.collateral import MAX_COLLATERAL_BYTES, parse_collateral
 
 REPORTS = Path("/sys/kernel/config/tsm/report")
-"""Path of the interface in the kernel's file system."""
+"""Folder of the configfs-tsm interface in the kernel's file system."""
 
 PROVIDERS = {"tdx_guest": EvidenceType.TDX, "sev_guest": EvidenceType.SNP}
-"""Values of the attribute `provider`."""
+"""Maps each supported value of the kernel's attribute `provider` to the type of evidence."""
 
 ATTEMPTS = 3
-"""Attempts while another process uses the same entry."""
+"""Number of attempts to read a report while another process uses the same entry."""
 
 MAX_OUTPUT_BYTES = 64 * 1024
 
 
 class ConfigfsQuoter:
-    """Implements `bytewise.ports.Quoter` with its own entry in configfs, which `close` removes.
+    """Quoter for real hardware. It implements `bytewise.ports.Quoter` with its own entry in configfs, which `close` removes.
 
-    `endorsements` is a folder that the machine's owner keeps current: `collateral.json` in the form of Intel's services (`tdx`),
-    or `ask.pem`, `vcek.pem` and `crl.der` (`snp`; the list only if rules require one). It is read for each quote. Errors in it
-    show when the evidence is appraised.
+    The machine's owner keeps the folder `endorsements` current. It has `collateral.json` in the form of Intel's services
+    (`tdx`), or `ask.pem`, `vcek.pem` and `crl.der` (`snp`; the list only if rules require one). The folder is read for each
+    quote. Flaws of its content show when the evidence is appraised.
     """
 
     def __init__(self, endorsements: Path, reports: Path = REPORTS, name: str = "bytewise") -> None:
@@ -66,7 +66,7 @@ class ConfigfsQuoter:
         self.type = PROVIDERS[provider]
 
     def quote(self, report_data: bytes) -> Blob:
-        """Evidence over 64 bytes of report data; `TryAgain` while other processes use the entry."""
+        """Returns evidence over 64 bytes of report data. Raises `TryAgain` while another process uses the entry."""
         quote = self.raw_quote(report_data)
         if self.type is EvidenceType.TDX:
             return Blob(
@@ -77,14 +77,15 @@ class ConfigfsQuoter:
         return Blob(encode(Evidence(self.type, Blob(quote[:SNP_REPORT_BYTES]), None, certificates, Blob(b""))))
 
     def raw_quote(self, report_data: bytes) -> Blob:
-        """What the machine itself signs over 64 bytes of report data, without endorsements; errors as `quote`."""
+        """Returns the report that the machine itself signs over 64 bytes of report data, without endorsements. Raises the
+        errors of `quote`."""
         if len(report_data) != REPORT_DATA_BYTES:
             raise MalformedValue("report data", f"{len(report_data)} bytes instead of {REPORT_DATA_BYTES}")
         with self._lock:
             return Blob(self._report(report_data))
 
     def close(self) -> None:
-        """Removes the entry."""
+        """Removes the entry from configfs."""
         with contextlib.suppress(OSError):
             self._entry.rmdir()
 
@@ -145,7 +146,8 @@ class ConfigfsQuoter:
 def verify_attestation(
     evidence: EvidenceType, platform_file: Path | None, endorsements: Path | None, insecure_accept_simulated: bool, chain_id: int
 ) -> EvidenceType:
-    """The kind of evidence, if its settings are complete and it is allowed on this chain; `ConfigurationError` otherwise."""
+    """Checks the settings for this type of evidence, and returns the type. Raises `ConfigurationError` if a setting is missing
+    or the type is not allowed on this chain."""
     simulated = evidence is EvidenceType.SIMULATED
     if simulated and not (insecure_accept_simulated and platform_file):
         raise ConfigurationError("evidence", "simulated needs insecure_accept_simulated = true and a platform_file")
@@ -159,11 +161,11 @@ def verify_attestation(
 def open_quoter(
     evidence: EvidenceType, platform_file: Path | None, endorsements: Path | None, simulator: Callable[[Path], Quoter]
 ) -> Quoter:
-    """This process's quoter; `ConfigurationError` if this machine gives other evidence.
+    """Returns the quoter of this process. Raises `ConfigurationError` if this machine gives another type of evidence.
 
-    Call it with settings that `verify_attestation` accepted. With hardware, the simulator cannot be loaded for the rest of the
-    process. `simulator` is called otherwise; it imports the simulator only then, because production must not load it (fence 3,
-    research/kms.md 6).
+    Call this function with settings that `verify_attestation` accepted. With hardware evidence, the simulator cannot be loaded
+    for the rest of the process. With simulated evidence, `simulator` is called with `platform_file`. Only that function imports
+    the simulator, because production must not load it (fence 3, research/kms.md 6).
     """
     if evidence is not EvidenceType.SIMULATED:
         assert endorsements is not None

@@ -1,8 +1,9 @@
-"""Keeps the collateral of a machine's quotes fresh (`tdx`): fetches it for a quote of this machine, verifies and stores it.
+"""Renewal of the collateral for a machine's quotes (`tdx`): it is fetched for a quote of this machine, verified and stored.
 
-Intel dates its collateral 30 days ahead, and a quote with older collateral is refused everywhere. The enclave has no network, so
-a process beside it renews the file that its quoter reads. Nothing that the service answers is believed: the collateral must
-verify the quote under Intel's root, as a shard would check it, before it replaces the file. Nothing of SNP's expires monthly.
+Intel dates its collateral 30 days ahead, and a quote with older collateral is refused everywhere. The enclave has no network,
+so a process beside it renews the file that its quoter reads. The service's answer is not trusted: before it replaces the file,
+the collateral must verify the quote under Intel's root, as a shard would check it. SNP evidence has no part that expires
+monthly.
 """
 
 import asyncio
@@ -29,21 +30,21 @@ from bytewise.tee.dcap import verify_quote
 from bytewise.tee.strict_json import read_object
 
 NAME = "collateral.json"
-"""File in the folder of endorsements."""
+"""Name of the collateral file in the folder of endorsements."""
 LOOK_S = 3600.0
-"""Seconds between two looks at the file's age. After a failed renewal the next look tries again."""
+"""Number of seconds between two checks of the file's age. After a failed renewal the next check tries again."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollateralSettings:
-    """Section `[collateral]`: renews the collateral of this machine's quotes (evidence `tdx`)."""
+    """Section `[collateral]`: renewal of the collateral for this machine's quotes (evidence `tdx`)."""
 
     service_url: str = dcap_qvl.INTEL_PCS_URL
-    """Intel's provisioning service, or a cache of it (PCCS). What it answers is verified."""
+    """URL of Intel's provisioning service, or of a cache of it (PCCS). Its answers are verified."""
     renew_after_s: int = 86_400
-    """Age of the file in seconds from which on it is renewed."""
+    """Age of the collateral file in seconds from which on it is renewed."""
     timeout_s: float = 60.0
-    """One renewal, in seconds."""
+    """Longest time of one renewal, in seconds."""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.service_url)
@@ -57,13 +58,13 @@ class Renewed(NamedTuple):
     """Result of one renewal."""
 
     expires_at: int
-    """Unix second at which the collateral in force expires."""
+    """Unix second at which the collateral in the file expires, after this renewal."""
     replaced: bool
-    """Whether the service had newer collateral."""
+    """Whether the file was replaced by the service's collateral."""
 
 
 def fetch(service_url: str, quote: bytes, timeout_s: float) -> bytes:
-    """The service's answer for the platform of a quote, JSON; `TryAgain` if there is none."""
+    """Returns the service's answer for the platform of a quote, as JSON. Raises `TryAgain` if the service does not answer."""
 
     async def ask() -> dcap_qvl.QuoteCollateralV3:
         return await asyncio.wait_for(dcap_qvl.get_collateral(service_url, quote), timeout_s)
@@ -80,10 +81,11 @@ def fetch(service_url: str, quote: bytes, timeout_s: float) -> bytes:
 def renew(
     settings: CollateralSettings, folder: Path, quote: bytes, now: int, roots: frozenset[str] = VENDOR_ROOTS[EvidenceType.TDX]
 ) -> Renewed:
-    """Fetches collateral for a quote of this machine, and replaces the file in the folder if the collateral is newer and good.
+    """Fetches collateral for a quote of this machine, and replaces the file in the folder if the new collateral is good and not
+    older.
 
-    `TryAgain` if the service does not answer. `EvidenceRefused` if its collateral does not verify the quote at unix second `now`
-    under one of the roots (SHA-256 of the certificate, hex); then the old file stays.
+    Raises `TryAgain` if the service does not answer. Raises `EvidenceRefused` if the collateral does not verify the quote at
+    Unix second `now` under one of the roots (SHA-256 of the certificate, hex); then the old file stays.
     """
     document = fetch(settings.service_url, quote, settings.timeout_s)
     collateral = parse_collateral(document)
@@ -91,7 +93,7 @@ def renew(
     claims = verify_quote(rule, quote, collateral, now)
     kept = _newer_expiry(folder / NAME, issued_at(collateral), rule, quote, now)
     if kept is not None:
-        # A cache may be behind. What it gives is good, but expires earlier.
+        # A cache may be behind. Its collateral is good, but expires earlier than the stored one.
         telemetry.log("collateral.kept", why="the service has older collateral")
         return Renewed(kept, False)
     replace_file(folder / NAME, document)
@@ -99,13 +101,14 @@ def renew(
 
 
 class CollateralRenewal:
-    """The collateral of one machine. `look` is periodic work."""
+    """Renewal of the collateral of one machine. `look` is called periodically."""
 
     def __init__(
         self, settings: CollateralSettings, folder: Path, quote: Callable[[], bytes], now: Callable[[], int],
         roots: frozenset[str] = VENDOR_ROOTS[EvidenceType.TDX],
     ) -> None:  # fmt: skip
-        """`quote` makes a quote of this machine."""
+        """`quote` makes a quote of this machine, and `now` returns the Unix second. `roots` are the accepted roots of the
+        vendor."""
         self._settings = settings
         self._folder = folder
         self._quote = quote
@@ -113,13 +116,13 @@ class CollateralRenewal:
         self._roots = roots
 
     def look(self) -> None:
-        """Renews the file unless it is fresh; errors of `renew`."""
+        """Renews the file if it is missing, too old or dated in the future. Raises the errors of `renew`."""
         path = self._folder / NAME
         if not path.exists() or not 0 <= self._now() - path.stat().st_mtime < self._settings.renew_after_s:
             self.renew()
 
     def renew(self) -> Renewed:
-        """Renews the file; errors of the function `renew`, and of the quoter."""
+        """Renews the file now. Raises the errors of the function `renew` and of the quoter."""
         renewed = renew(self._settings, self._folder, self._quote(), self._now(), self._roots)
         if not renewed.replaced:
             (self._folder / NAME).touch()
@@ -128,7 +131,8 @@ class CollateralRenewal:
 
 
 def _rule(document: bytes, roots: frozenset[str]) -> PlatformRule:
-    """The widest rule under a trusted root: whether a platform's status is accepted is the policy's decision, not ours."""
+    """Returns the widest rule under a trusted root. The appraisal policy, not this module, decides whether a platform's status
+    is accepted."""
     root = _root_of(document)
     if digests.sha256(root).hex() not in roots:
         raise UntrustedRoot("the certificates of the collateral do not end at a root of the vendor")
@@ -141,13 +145,14 @@ def _rule(document: bytes, roots: frozenset[str]) -> PlatformRule:
 
 
 def _root_of(document: bytes) -> Blob:
-    """The last certificate of the chain that the service names: a root only if its digest is one."""
+    """Returns the last certificate of the chain in the service's answer. It is trusted as a root only if its digest is in the
+    list of roots."""
     chain = read_object(document, "collateral").get("pck_crl_issuer_chain")
     return Blob(read_chain(str(chain).encode())[-1].public_bytes(Encoding.DER))
 
 
 def _newer_expiry(path: Path, issued: int, rule: PlatformRule, quote: bytes, now: int) -> int | None:
-    """Expiry of the stored collateral if it is good and newer than `issued`; else None."""
+    """Returns when the stored collateral expires, if it is good and newer than `issued`. Returns None otherwise."""
     try:
         with path.open("rb") as file:
             stored = parse_collateral(file.read(MAX_COLLATERAL_BYTES + 1))

@@ -1,7 +1,8 @@
-"""AMD SEV-SNP attestation reports: chain from the vendor's root key, signature, and the fields of AMD's ABI (56860, table 23).
+"""Verification of AMD SEV-SNP reports: chain from the vendor's root key, signature, and the fields of AMD's ABI (56860, table
+23).
 
 The chip's certificate must be of exactly the chip and TCB version in the report, so that old firmware cannot use the key of new
-firmware. AMD's revocation list contains revoked keys among those that sign chip certificates; a rule with a maximal age requires
+firmware. AMD's revocation list names revoked keys among those that sign chip certificates. A rule with a maximal age requires
 the list.
 """
 
@@ -33,27 +34,27 @@ from bytewise.tee.claims import Claims
 MAX_CERTIFICATE_BYTES = 4096
 MAX_CRL_BYTES = 8192
 CLOCK_SKEW_S = 30
-"""Seconds by which a list may be issued ahead of this machine's clock."""
+"""Number of seconds by which the time of issue of a revocation list may be ahead of this machine's clock."""
 _EXTENSION = "1.3.6.1.4.1.3704.1."
 _CHIP_ID = x509.ObjectIdentifier(_EXTENSION + "4")
 _OCTETS_OF_CHIP_ID = b"\x04\x40"
-"""Head of a chip id as a DER octet string, in newer certificates; older ones have the bare 64 bytes."""
+"""Head of a chip id as a DER octet string, as newer certificates have it. Older certificates have the bare 64 bytes."""
 _PRODUCT = x509.ObjectIdentifier(_EXTENSION + "2")
 _TCB_BYTES = {0: "3.1", 1: "3.2", 6: "3.3", 7: "3.8"}
-"""Byte of a TCB version (boot loader, TEE, SNP, microcode), with the extension of a chip's certificate that repeats it."""
+"""Positions of the bytes of a TCB version (boot loader, TEE, SNP, microcode), each with the extension of a chip's certificate
+that repeats the byte."""
 _PRODUCTS = (b"Milan", b"Genoa")
-"""Products with this layout of TCB versions. Later ones have another layout, which this program does not read yet, and are
-refused."""
+"""Products whose TCB versions have the layout that this program reads. Later products have another layout and are refused."""
 
 POLICY_DEBUG, _POLICY_MIGRATION_AGENT = 1 << 19, 1 << 18
-"""Bits of a guest's policy: the guest can be debugged; a migration agent may move it."""
+"""Two bits of a guest's policy: the guest can be debugged, and a migration agent may move it."""
 _PLATFORM_SMT = 1
 _MASKED_CHIP_KEY, _SIGNING_KEY_SHIFT = 1 << 1, 2
 
 
 @dataclass(frozen=True, slots=True)
 class SnpReport:
-    """The fields of an SEV-SNP report that the appraisal reads."""
+    """Fields of an SEV-SNP report that the appraisal reads."""
 
     version: int
     policy: int
@@ -72,7 +73,7 @@ class SnpReport:
 
 
 def parse_report(data: bytes) -> SnpReport:
-    """The fields of 1,184 bytes; `EvidenceMalformed` for any other length."""
+    """Returns the fields of a report of 1,184 bytes. Raises `EvidenceMalformed` if the length differs."""
     if len(data) != SNP_REPORT_BYTES:
         raise EvidenceMalformed(f"report of {len(data)} bytes")
 
@@ -88,7 +89,8 @@ def parse_report(data: bytes) -> SnpReport:
 
 
 def verify_report(rule: PlatformRule, data: bytes, certificates: SnpCertificates, now: int) -> Claims:
-    """The claims of a genuine report of a virtual machine at unix second `now`; else a named `EvidenceRefused`."""
+    """Verifies a report of a virtual machine at Unix second `now`, and returns its claims. Raises a subclass of
+    `EvidenceRefused` that names the flaw."""
     report = parse_report(data)
     ask, vcek = _certificate(certificates.ask), _certificate(certificates.vcek)
     _verify_chain(rule.root, ask, vcek, now)
@@ -110,8 +112,8 @@ def verify_report(rule: PlatformRule, data: bytes, certificates: SnpCertificates
 
 
 def certificate_time(rule: PlatformRule, certificates: SnpCertificates) -> int:
-    """Unix second from which certificates and list are valid. A published report has no time of its own, so it is judged at this
-    time."""
+    """Returns the Unix second from which on the certificates, and the list if the rule requires one, are valid. A published
+    report has no time of its own, so it is judged at this time."""
     found = (_certificate(certificates.ask), _certificate(certificates.vcek))
     starts = [each.not_valid_before_utc for each in found]
     if rule.max_age_s:

@@ -1,4 +1,4 @@
-"""Strict reader of vendors' JSON, so that two readers cannot understand a text differently; and of their dates, as unix
+"""Strict reader of vendors' JSON, so that two readers cannot understand a text differently. It also reads dates as Unix
 seconds."""
 
 import datetime
@@ -11,7 +11,8 @@ from bytewise.protocol.errors.records import TooLarge
 
 
 def read_object(data: bytes, what: str) -> dict[str, Any]:
-    """The JSON object of these bytes; `EvidenceMalformed` for anything else: repeated keys, floats, deep nesting, broken text."""
+    """Returns the JSON object of these bytes. Raises `EvidenceMalformed` for anything else, for example repeated keys, floats,
+    deep nesting or broken text."""
     try:
         verify_depth(data)
         value = json.loads(data, object_pairs_hook=_once, parse_float=_refuse, parse_constant=_refuse)
@@ -27,7 +28,7 @@ def read_object(data: bytes, what: str) -> dict[str, Any]:
 
 
 def unix_second(text: str) -> int:
-    """The unix second of an RFC 3339 time in UTC; `EvidenceMalformed` otherwise."""
+    """Returns the Unix second of an RFC 3339 time in UTC. Raises `EvidenceMalformed` if the text is not such a time."""
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:

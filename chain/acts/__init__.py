@@ -1,2 +1,2 @@
-"""Transactions of an account by purpose: accounts, demands, disputes, key epochs, proposals. `actor` combines them for one
-account."""
+"""The transactions of an account: about itself, demands, disputes, key epochs, proposals. `actor` combines the transactions of
+an actor in one class."""

@@ -1,8 +1,9 @@
-"""All transactions of one account: about the account itself, disputes and demands. Each has a name, so that a second request for
-the same transaction plans nothing new.
+"""All transactions of one account: about the account itself, disputes and demands. Each has a subject that identifies it, so
+that a second request for the same transaction plans nothing new.
 
-The sender tries a transaction on the newest block before it signs it and before it raises a fee (`chain.sending.sender`).
-`state_check.classify` says what a refusal means. It is no error if another account was first (design section 2).
+The sender tries a transaction on the newest block before it signs the transaction and before it raises a fee
+(`chain.sending.sender`). `state_check.classify` decides what a refusal of the contract means. A refusal is no error if another
+account made the same step first (design section 2).
 """
 
 from typing import Any
@@ -28,33 +29,36 @@ from chain.sending.sender import SenderPolicy, TransactionSender
 
 
 class EigenLayerTransactions(NetworkPlanner):
-    """Renews stake records, and completes slashes and payments that EigenLayer did not make at once. Any account may send these.
+    """Transactions that renew stake records, and that complete slashes and payments which EigenLayer did not make at once.
 
-    A network has these where `EigenLayerStake` takes the place of the vault.
+    Any account may send them. They exist only on a network where the contract `EigenLayerStake` takes the place of the vault.
     """
 
     def sync_stake(self, account: Address, block: int) -> None:
-        """Records the stake that an account has now. `block`: block of the record to renew, since a record stops counting with
-        age."""
+        """Makes the contract record the stake that an account has now, because a record stops counting when it grows old.
+
+        `block` is the block of the record that is replaced, 0 if there is none. Each record is replaced by a separate
+        transaction.
+        """
         self._act("EigenLayerStake", "sync", bytes.fromhex(account[2:]) + block.to_bytes(8, "big"), (account,))
 
     def retry_slash(self, account: Address, ref: Digest, times: int) -> None:
-        """Retries a slash that EigenLayer refused for `ref`. `times`: how often it has refused so far; each retry is its own
-        transaction."""
+        """Retries a slash for `ref` that EigenLayer refused. `times` is the number of earlier refusals, so that each retry is a
+        separate transaction."""
         subject = bytes.fromhex(account[2:]) + ref + times.to_bytes(8, "big")
         self._act("EigenLayerStake", "retry", subject, (account, ref))
 
     def collect_slash(self, slash_id: int) -> None:
-        """Moves slashed stake to its pot, once EigenLayer pays."""
+        """Moves the stake that one slash took to the pot of that slash. The contract refuses until EigenLayer has paid."""
         self._act("EigenLayerStake", "collect", slash_id.to_bytes(32, "big"), (slash_id,))
 
     def sweep_stake(self) -> None:
-        """Moves money of the adapter that no pot is owed into a pot that pays nobody."""
+        """Moves money of `EigenLayerStake` that it owes to no pot into a pot that pays nobody."""
         self._again("EigenLayerStake", "sweep")
 
 
 class AccountTransactions(NetworkPlanner):
-    """Transactions of an operator or a verifier about itself."""
+    """Transactions that an operator or a verifier makes about itself."""
 
     # --- operators ---
 
@@ -63,10 +67,11 @@ class AccountTransactions(NetworkPlanner):
         self._act("Registry", "registerOperator", endpoint.encode(), (endpoint,))
 
     def anchor(self, header: BatchHeader, fee_wei: int, deadline: int = 0) -> None:
-        """Posts a batch. The chain sets batch id, operator and anchoring time, and returns the excess of the fee.
+        """Posts a batch.
 
-        Nothing is sent after chain time `deadline` in Unix seconds (like `anchor_by`); 0 for none. A different batch with the
-        same first number is a different transaction: see `withdraw_batch`.
+        The contract sets batch id, operator and anchoring time, and returns the part of the fee that it does not need. The
+        transaction is not sent after `deadline`, in Unix seconds of chain time (like `anchor_by`); 0 means no deadline. A
+        different batch with the same first number is a different transaction: see `withdraw_batch`.
         """
         fields = (
             header.first_seq, header.count, header.root, header.list_hash, header.environment, header.model_id,
@@ -76,39 +81,40 @@ class AccountTransactions(NetworkPlanner):
         self._plan("ReceiptAnchor", where, "post", subject, (fields,), value_wei=fee_wei, deadline=deadline)
 
     def withdraw_batch(self, header: BatchHeader) -> bool:
-        """Whether no transaction that posts this batch can be mined any more. A transaction that was never signed is
-        cancelled."""
+        """Cancels the transaction that posts this batch, if it was never signed. Returns whether no transaction that posts this
+        batch can be mined any more."""
         return self.transactions.withdraw(self._at("ReceiptAnchor"), "post", _batch_subject(header), self._role)
 
     def release(self, batch_id: int) -> None:
-        """Frees the collateral of a batch if nothing locks it."""
+        """Frees the collateral of a batch. The contract refuses while an open window, demand or dispute locks it."""
         self._act("ReceiptAnchor", "release", batch_id.to_bytes(8, "big"), (batch_id,))
 
     # --- stake ---
 
     def deposit(self, amount_wei: int, reference: bytes) -> None:
-        """Adds to this account's stake. `reference` distinguishes deposits of the same amount."""
+        """Adds `amount_wei` to this account's stake. `reference` distinguishes deposits of the same amount."""
         self._act("StakeVault", "deposit", reference, (), value_wei=amount_wei, repeatable=True)
 
     def request_unbond(self, amount_wei: int, reference: bytes) -> None:
-        """Starts the withdrawal of stake."""
+        """Starts the withdrawal of `amount_wei` of stake. `reference` distinguishes requests of the same amount."""
         self._act("StakeVault", "requestUnbond", reference, (amount_wei,), repeatable=True)
 
     def finish_unbond(self, due_wei: int) -> None:
-        """Withdraws stake whose delay is over. Does nothing if `due_wei` is 0 or a withdrawal is on its way."""
+        """Withdraws the stake whose unbonding delay is over. Does nothing if `due_wei` is 0 or a withdrawal is on its way."""
         if due_wei > 0:
             self._again("StakeVault", "finishUnbond")
 
     # --- verifiers ---
 
     def announce_platform(self, platform_id: Digest) -> None:
-        """Announces the machine with which this account joins one block later, so that copying its id from `join` is useless."""
+        """Announces the machine with which this account joins one block later. Whoever copies the machine's id from the later
+        `join` can then not keep it."""
         account = self.transactions.outbox.lease.account
         announcement = keccak256_abi(("address", "bytes32"), (account, platform_id))
         self._act("Registry", "announce", platform_id, (announcement,), repeatable=True)
 
     def join_pool(self, pool: Digest, platform_id: Digest, measurement: Digest) -> None:
-        """Makes this account a verifier of a pool."""
+        """Makes this account a verifier of a pool, with its machine `platform_id` and the enclave program `measurement`."""
         self._act("Registry", "join", pool, (pool, platform_id, measurement))
 
     def quit_pool(self) -> None:
@@ -116,22 +122,24 @@ class AccountTransactions(NetworkPlanner):
         self._again("Registry", "quit")
 
     def refresh(self, account: Address, block: int) -> None:
-        """Lets the registry read a verifier's current stake again, once for each `block` that gave a reason for it."""
+        """Makes the registry read a verifier's current stake again, to correct its weight. It is planned once for each `block`,
+        such as the first block of a stake epoch."""
         self._act("Registry", "refresh", bytes.fromhex(account[2:]) + block.to_bytes(8, "big"), (account,))
 
     def propose(self, digest: Digest, pool: Digest, vectors: Digest, document: bytes) -> None:
-        """Proposes an environment (with its pool) or a model (pool zero)."""
+        """Proposes an environment, with its pool, or a model, with `pool` zero. `vectors` is the hash of the results that
+        certifiers must reproduce."""
         self._act("Registry", "propose", digest, (digest, pool, vectors, document))
 
     def certify_item(self, digest: Digest, vectors: Digest, certify_until: int) -> OutboxItem:
-        """States that this verifier reproduced an environment or a model; once for each proposal, which ends at
-        `certify_until`."""
+        """States that this verifier reproduced the vectors of an environment or a model. It is sent once for each proposal; a
+        proposal ends at `certify_until` on the protocol clock."""
         subject = digest + vectors + certify_until.to_bytes(8, "big")
         return self._act("Registry", "certify", subject, (digest, vectors), deadline=certify_until)
 
     def register_bls(self, signer: BlsSigner) -> None:
-        """Registers this account's key for certificates, or replaces it. The contract stores the account's place in the pool with
-        the key."""
+        """Registers this account's BLS key for certificates, or replaces it. A second call makes the contract store the
+        account's place in the pool with the key."""
         proof = signer.prove_possession(self._network.keys_domain, self.transactions.outbox.lease.account)
         self._act("BlsKeys", "register", signer.public_key, (point_words(signer.public_key), point_words(proof)))
         self._act("BlsKeys", "notePlace", signer.public_key, (key_hash(signer.public_key),))
@@ -144,38 +152,42 @@ class AccountTransactions(NetworkPlanner):
         self._act("Audits", "post", subject, (struct_values(result), signature, batch_id))
 
     def open_audit(self, receipt: Digest, verifier: Address, tokens_hash: Digest, trace_root: Digest, salt: Digest) -> None:
-        """Opens the commitment of a result, after the window."""
+        """Opens the commitment of an audit result, after the challenge window."""
         arguments = (receipt, verifier, tokens_hash, trace_root, salt)
         self._act("Audits", "open", receipt + bytes.fromhex(verifier[2:]), arguments)
 
     def claim_bounty(self, signed: SignedReceipt, proof: tuple[Digest, ...], result: AuditResult) -> None:
-        """Claims the bounty of an opened audit that another verifier's audit confirms."""
+        """Claims the bounty of an opened audit that another verifier's audit confirms. `proof` is the receipt's path in its
+        batch."""
         arguments = (struct_values(signed.receipt), signed.signature, proof, result.verifier)
         self._act("Audits", "claim", result.receipt_id + bytes.fromhex(result.verifier[2:]), arguments)
 
     # --- money ---
 
     def withdraw(self, due_wei: int) -> None:
-        """Withdraws all payable credit. Does nothing if `due_wei` is 0 or a withdrawal is on its way."""
+        """Withdraws this account's credit in the ledger whose delay is over. Does nothing if `due_wei` is 0 or a withdrawal is
+        on its way."""
         if due_wei > 0:
             self._again("Ledger", "withdraw")
 
     def fund(self, amount_wei: int, reference: bytes) -> None:
-        """Pays into the treasury. `reference` distinguishes payments of the same amount."""
+        """Pays `amount_wei` into the treasury. `reference` distinguishes payments of the same amount. Raises
+        `ConfigurationError` if the amount is not above zero."""
         if amount_wei <= 0:
             raise ConfigurationError("amount", "must be above zero")
         self._act("Ledger", "fund", reference, (), value_wei=amount_wei, repeatable=True)
 
     def feed_audits(self, amount_wei: int, reference: bytes) -> None:
-        """Pays into the pool from which light-audit bounties are paid; `reference` as in `fund`."""
+        """Pays `amount_wei` into the pool from which bounties of light audits are paid. `reference` distinguishes payments of
+        the same amount. Raises `ConfigurationError` if the amount is not above zero."""
         if amount_wei <= 0:
             raise ConfigurationError("amount", "must be above zero")
         self._act("Audits", "feed", reference, (), value_wei=amount_wei, repeatable=True)
 
 
 def _batch_subject(header: BatchHeader) -> bytes:
-    """The subject contains the whole header, because a different batch with the same first number (for example, one that skips a
-    number) is a different transaction."""
+    """Returns the subject of the transaction that posts a batch. It covers the whole header, because a different batch with the
+    same first number (for example, one that skips a number) is a different transaction."""
     return header.first_seq.to_bytes(8, "big") + keccak256(encode(header))
 
 
@@ -183,14 +195,16 @@ def _batch_subject(header: BatchHeader) -> bytes:
 
 
 class DemandTransactions(NetworkPlanner):
-    """Transactions of a client, an operator or a helper. Deadlines: protocol clock; `within_s`: see `bytewise.ports`."""
+    """Transactions of a client, an operator or a helper about demands. Deadlines are times of the protocol clock, 0 for none;
+    `within_s` is explained in `bytewise.ports`."""
 
     def demand_list(self, batch_id: int, bond_wei: int, within_s: int = 0) -> None:
         """Demands the list of a batch."""
         self._act("Demands", "demandList", _number(batch_id), (batch_id,), value_wei=bond_wei, within_s=within_s)
 
     def answer_list(self, batch_id: int, content: bytes, deadline: int = 0) -> None:
-        """Puts the list's bytes and the leaves of its root on the chain. Errors of `decode` if the bytes are no list."""
+        """Puts the list's bytes and the leaves of its batch on the chain. Raises the errors of `decode` if the bytes are no
+        list."""
         entries = decode(ReceiptList, content).entries
         receipts, signatures = [_leaf_values(each.record) for each in entries], [each.signature for each in entries]
         arguments = (batch_id, content, receipts, signatures)
@@ -199,53 +213,53 @@ class DemandTransactions(NetworkPlanner):
     def demand_envelope(
         self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int, within_s: int = 0
     ) -> None:
-        """Demands the envelope of a member of a batch."""
+        """Demands the envelope of one receipt of a batch. `proof` is the receipt's path in the batch."""
         arguments = (struct_values(signed.receipt), signed.signature, batch_id, proof)
         subject = self._id(signed.receipt)
         self._act("Demands", "demandEnvelope", subject, arguments, value_wei=bond_wei, within_s=within_s)
 
     def answer_envelope(self, receipt: Digest, locator: bytes, deadline: int = 0) -> None:
-        """States where the envelope is."""
+        """States a locator: where the demanded envelope of this receipt can be fetched."""
         self._act("Demands", "answerEnvelope", receipt, (receipt, locator), deadline=deadline)
 
     def demand_anchor(self, signed: SignedReceipt, bond_wei: int, within_s: int = 0) -> None:
-        """Demands that an issued receipt be anchored."""
+        """Demands that the operator anchor a receipt which it has signed."""
         arguments = (struct_values(signed.receipt), signed.signature)
         subject = self._id(signed.receipt)
         self._act("Demands", "demandAnchor", subject, arguments, value_wei=bond_wei, within_s=within_s)
 
     def answer_anchor(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], deadline: int = 0) -> None:
-        """Shows the demanded receipt in a batch."""
+        """Proves that the demanded receipt is in a batch. `proof` is the receipt's path in the batch."""
         arguments = (struct_values(signed.receipt), signed.signature, batch_id, proof)
         self._act("Demands", "answerAnchor", self._id(signed.receipt), arguments, deadline=deadline)
 
     def expire(self, subject: Digest, times: int = 0) -> None:
-        """Ends a demand that was not answered in time. `times`: how often it was ended before; each time is its own
-        transaction."""
+        """Ends a demand that was not answered in time. `times` is how often it was ended before: a repetition takes the rest of
+        the penalty, as a separate transaction."""
         self._act("Demands", "expire", subject + _again(times), (subject,))
 
     def expire_list(self, batch_id: int) -> None:
-        """Ends a demand for a list that was not answered in time."""
+        """Ends a demand for the list of a batch that was not answered in time."""
         where = ("Demands", self._at("Demands"), "listSubject")
         self.expire(Digest(self.transactions.client.call(*where, batch_id, block="latest")))
 
     def collect(self, ref: Digest, times: int = 0) -> None:
-        """Distributes slashed stake of a report or an expiry that has arrived since. `times`: how often before; each time is its
-        own transaction."""
+        """Distributes the stake that a report or an ended demand slashed and that has arrived since then. `times` is how often
+        this was done before for `ref`; each time is a separate transaction."""
         self._act("Demands", "collect", ref + _again(times), (ref,))
 
     def report_equivocation(
         self, first: Receipt, first_signature: Blob, second: Receipt, signature: Blob, times: int = 0
     ) -> None:
-        """Reports two receipts that an operator signed with one number. `times` counts earlier penalties; each is its own
-        transaction."""
+        """Reports two different receipts that one operator signed with one number. `times` is the number of earlier penalties
+        for that number; each report is a separate transaction."""
         arguments = (struct_values(first), first_signature, struct_values(second), signature)
         self._act("Demands", "equivocation", _place(first) + _again(times), arguments)
 
     def report_skipped(self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], times: int = 0) -> None:
-        """Reports a receipt whose number its operator anchored as an empty leaf. `proof` is the leaf's path in the batch.
+        """Reports a signed receipt whose number its operator anchored as an empty leaf. `proof` is the leaf's path in the batch.
 
-        `times` counts earlier penalties; each is its own transaction.
+        `times` is the number of earlier penalties for that number; each report is a separate transaction.
         """
         arguments = (struct_values(receipt), signature, batch_id, proof)
         self._act("Demands", "reportSkipped", _place(receipt) + _again(times), arguments)
@@ -255,7 +269,7 @@ class DemandTransactions(NetworkPlanner):
 
 
 def _leaf_values(record: Receipt | EmptyLeaf) -> tuple[Any, ...]:
-    """A leaf as `answerList` takes it. A receipt of mode 0 represents the empty leaf of its operator, number and chain."""
+    """Returns a leaf as `answerList` takes it. An empty leaf is a receipt of mode 0 with only its operator, number and chain."""
     if isinstance(record, Receipt):
         return struct_values(record)
     zero, none = ZERO_DIGEST, U64(0)
@@ -268,7 +282,7 @@ def _leaf_values(record: Receipt | EmptyLeaf) -> tuple[Any, ...]:
 
 
 def _place(receipt: Receipt) -> bytes:
-    """Operator and number of a receipt."""
+    """Returns operator and number of a receipt, which together identify the number's leaf."""
     return bytes.fromhex(receipt.operator[2:]) + receipt.seq.to_bytes(8, "big")
 
 
@@ -281,7 +295,8 @@ def _again(times: int) -> bytes:
 
 
 class ContractSender(DisputeTransactions, DemandTransactions, AccountTransactions, EigenLayerTransactions):
-    """All transactions of one account. The caller calls `pump` each tick; it takes the next step of each without waiting."""
+    """All transactions of one account. The caller calls `pump` each tick, which takes the next step of each open transaction
+    without waiting."""
 
 
 def contract_sender(
@@ -292,9 +307,9 @@ def contract_sender(
     role: str,
     policy: SenderPolicy | None = None,
 ) -> ContractSender:
-    """The sender of one account, with its outbox in the process's own database.
+    """Returns the sender of one account, with its outbox in the database of the nonce lease.
 
-    `role` separates two uses of one contract. `ConfigurationError` if the lease is of another account or chain.
+    `role` separates two uses of one contract. Raises `ConfigurationError` if the lease is of another account or chain.
     """
     if (lease.chain_id, lease.account) != (client.chain_id, signer.address):
         raise ConfigurationError(

@@ -1,4 +1,5 @@
-"""Planning of transactions: contract addresses, subjects, and deadlines of the protocol clock in wall time."""
+"""Base classes that plan transactions: they find contract addresses, and convert deadlines of the protocol clock to Unix seconds
+of chain time."""
 
 from typing import Any
 
@@ -12,9 +13,10 @@ from chain.sending.sender import TransactionSender
 
 
 class TransactionPlanner:
-    """Plans transactions of one account, each identified by contract, function and subject.
+    """Plans transactions of one account. Contract, function, subject and role identify each transaction.
 
-    `pump`, called each tick, moves them on without waiting. `role` separates two uses of one contract.
+    `pump`, called each tick, moves every open transaction one step on without waiting. `role` names the use that this program
+    makes of the account, so that two uses of one contract have different transactions.
     """
 
     def __init__(self, transactions: TransactionSender, role: str) -> None:
@@ -26,7 +28,7 @@ class TransactionPlanner:
         return self.transactions.pump()
 
     def find(self, contract: Address, function: str, subject: bytes) -> OutboxItem | None:
-        """The planned transaction, or None."""
+        """Returns the planned transaction of this contract, function and subject. Returns None if none was planned."""
         return self.transactions.outbox.find(contract, function, subject, self._role)
 
     def _plan(
@@ -41,16 +43,17 @@ class TransactionPlanner:
         repeatable: bool = False,
         within_s: int = 0,
     ) -> OutboxItem:
-        """Plans a transaction that must be sent within `within_s` seconds of wall time; 0 for no limit.
+        """Plans a transaction that must be sent within `within_s` seconds of wall time. 0 means no limit.
 
-        After that time the transaction is dropped, unless a node has it or it was planned again.
+        After that time the transaction is dropped, unless a node has it or the caller has planned it again.
         """
         by = self.transactions.outbox.lease.clock.now() + within_s if within_s else 0
         calldata = interface(contract).call(function, *arguments)
         return self.transactions.plan(Intent(at, function, subject, self._role, calldata, value_wei, deadline, by), repeatable)
 
     def _plan_again(self, contract: str, at: Address, function: str) -> None:
-        """Plans a call without arguments that may be repeated any number of times, unless one is on its way."""
+        """Plans a call without arguments, unless the same call is on its way. Such a call may be repeated any number of
+        times."""
         earlier = [
             item for item in self.transactions.outbox.all() if (item.intent.contract, item.intent.function) == (at, function)
         ]
@@ -78,7 +81,8 @@ class NetworkPlanner(TransactionPlanner):
         repeatable: bool = False,
         within_s: int = 0,
     ) -> OutboxItem:
-        """Plans a call. `deadline` is on the protocol clock, 0 for none; `within_s` as in `_plan`."""
+        """Plans a call of one of the network's contracts. `deadline` is a time of the protocol clock, or 0 for none; `within_s`
+        is explained at `_plan`."""
         until = self._wall(deadline) if deadline else 0
         return self._plan(contract, self._at(contract), function, subject, arguments, value_wei, until, repeatable, within_s)
 
@@ -94,8 +98,8 @@ class NetworkPlanner(TransactionPlanner):
         return address_of(self._network, contract)
 
     def _wall(self, deadline: int) -> int:
-        """Unix seconds at which the protocol clock shows `deadline` if there is no pause. After a pause, the transaction is
-        dropped too early."""
+        """Returns the Unix seconds of chain time at which the protocol clock shows `deadline`, if no pause comes before. After
+        such a pause, the transaction is dropped too early."""
         client = self.transactions.client
         head = client.head()
         clock: int = client.call("Guardian", self._at("Guardian"), "clock", block=at_hash(head.hash))

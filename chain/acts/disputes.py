@@ -1,4 +1,4 @@
-"""Transactions about disputes (opening, draws, votes, counting, ending, paying), and verdict certificates."""
+"""Transactions about disputes: opening, draws, votes, verdict certificates, counting, ending, paying."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -19,18 +19,19 @@ from chain.client.artifacts import interface
 from chain.client.blocks import header_rlp
 
 ROUND_FUNCTIONS = frozenset({"commit", "commitFor", "postCommitRoot", "certify", "reveal", "revealMany", "revealUnderRoot"})
-"""Functions of `Rounds`. Every other step of a round is a function of `Disputes`."""
+"""Functions of the contract `Rounds` that these transactions call. Every other step of a round is a function of `Disputes`."""
 
 SEATS_PER_END = 64
-"""Seats that are paid in the transaction that ends their dispute. With more, the transaction would be too large for most
-blocks."""
+"""Largest number of seats that are paid in the same transaction that ends their dispute. With more seats, the transaction would
+be too large for most blocks."""
 
 COMMITS_PER_CALL = 200
-"""Relayed commitments that fit in one transaction: 14.0 of 16.7 million gas (`commits_200_relayed` of `make bench-chain`)."""
+"""Largest number of other members' commitments in one transaction: 200 take 14.0 of 16.7 million gas (`commits_200_relayed` of
+`make bench-chain`)."""
 
 
 class CourtCall(NamedTuple):
-    """One call of several that are made in one transaction."""
+    """One of several contract calls that are made in one transaction."""
 
     contract: str
     function: str
@@ -38,7 +39,7 @@ class CourtCall(NamedTuple):
 
 
 class SignedCommit(NamedTuple):
-    """A member's commitment, for another account to send."""
+    """A member's signed commitment, which another account may send."""
 
     commit: Commit
     voter: Address
@@ -46,7 +47,7 @@ class SignedCommit(NamedTuple):
 
 
 class DisputeTransactions(NetworkPlanner):
-    """Transactions of a challenger, a member or a helper."""
+    """Transactions of a challenger, a committee member or a helper in a dispute."""
 
     def open_dispute(
         self,
@@ -58,15 +59,16 @@ class DisputeTransactions(NetworkPlanner):
         bond_wei: int,
         within_s: int = 0,
     ) -> None:
-        """Disputes a receipt with a bond. `alt_commit` is made by `commitments.alt_commit`; `within_s` as in `bytewise.ports`."""
+        """Disputes a receipt with a bond. `commitments.alt_commit` makes `alt_commit`, the commitment to the answer that the
+        challenger expects. `within_s` is explained in `bytewise.ports`."""
         subject = receipt_id(self._network.anchor_domain, receipt)
         arguments = (struct_values(receipt), signature, batch_id, proof, alt_commit)
         self._act("Disputes", "open", subject, arguments, value_wei=bond_wei, within_s=within_s)
 
     def draw(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
-        """Draws some seats, from the first undrawn one on, with the header of the seed block.
+        """Draws `count` seats, from the first undrawn seat on, with the header of the seed block.
 
-        `TryAgain` if the node does not have that block.
+        Raises `TryAgain` if the node does not have that block.
         """
         seed: int = self._view(dispute)["round"]["seedBlock"]
         header = header_rlp(self.transactions.client, seed)
@@ -75,21 +77,22 @@ class DisputeTransactions(NetworkPlanner):
         self._step("draw", dispute, round_number, (dispute, count, header), more)
 
     def rearm(self, dispute: Digest, round_number: int) -> None:
-        """Names a new seed block. Each lost seed is its own transaction: a round can be armed again three times."""
+        """Makes the contract name a new seed block in place of a lost one. Each lost seed is a separate transaction, because a
+        round can get a new seed three times."""
         lost: int = self._view(dispute)["round"]["seedBlock"]
         self._step("rearm", dispute, round_number, (dispute,), lost.to_bytes(8, "big"))
 
     def commit(self, dispute: Digest, round_number: int, seat_mask: int, commitment: Digest) -> None:
-        """Commits to a vote before the end of the commit phase. `SecondVote` if another commitment of this round was ever
-        planned."""
+        """Commits to a vote before the end of the commit phase. Raises `SecondVote` if another commitment of this account was
+        ever planned for this round."""
         until: int = self._view(dispute)["round"]["commitEnd"]
         self._vote("commit", dispute, round_number, (dispute, seat_mask, commitment), until)
 
     def commit_for(self, commits: Sequence[SignedCommit], most: int = COMMITS_PER_CALL) -> None:
-        """Sends other members' commitments of one round, at most `most` in each transaction. The contract skips voters that
-        have committed.
+        """Sends other members' commitments of one round, at most `most` in each transaction. The contract skips voters that have
+        committed already.
 
-        `MalformedValue` if they are of several rounds, or two are of one voter.
+        Raises `MalformedValue` if the commitments are of several rounds, or two are of one voter.
         """
         for part in parts_of(commits, most):
             first = part[0].commit
@@ -104,14 +107,15 @@ class DisputeTransactions(NetworkPlanner):
             self._step("commitFor", first.dispute, first.round, arguments, voters, deadline=until)
 
     def post_commit_root(self, dispute: Digest, round_number: int, root: Digest) -> None:
-        """States, as a drawn member, that commitments under this root existed before the first reveal."""
+        """States, as a drawn member, that the commitments under the Merkle root `root` existed before the first reveal."""
         until: int = self._view(dispute)["round"]["commitEnd"]
         self._step("postCommitRoot", dispute, round_number, (dispute, root), root, deadline=until)
 
     def certify(self, finding: Finding, commit_root: Digest, certificate: BlsCertificate, settles: bool = False) -> None:
-        """Sends one signature of members whose seats make a quorum. With `settles` the same transaction also counts the round.
+        """Sends a verdict certificate: one signature of members whose seats make a quorum.
 
-        If the contracts refused both calls together, it sends the certificate alone.
+        With `settles`, the same transaction also counts the round. If the contracts once refused both calls together, only the
+        certificate is sent.
         """
         until: int = self._view(finding.dispute)["round"]["revealEnd"]
         keys = [point_words(key) for key in certificate.keys]
@@ -121,15 +125,15 @@ class DisputeTransactions(NetworkPlanner):
             self._step("certify", finding.dispute, finding.round, arguments, deadline=until)
 
     def reveal(self, vote: Vote, quote: Blob) -> None:
-        """Reveals a vote with its quote before the end of the reveal phase. `SecondVote` if another vote of this round was ever
-        planned."""
+        """Reveals a vote with its quote before the end of the reveal phase. Raises `SecondVote` if another vote of this account
+        was ever planned for this round."""
         until: int = self._view(vote.dispute)["round"]["revealEnd"]
         self._vote("reveal", vote.dispute, vote.round, (struct_values(vote), quote), until)
 
     def reveal_many(self, opened: Sequence[tuple[Vote, Blob]]) -> None:
         """Reveals votes of one round with their quotes, of any voters. The contract skips votes that are revealed already.
 
-        `MalformedValue` if they are of several rounds, or there are none.
+        Raises `MalformedValue` if the votes are of several rounds, or if there are none.
         """
         votes = [vote for vote, _ in opened]
         if len({(each.dispute, each.round) for each in votes}) != 1:
@@ -141,9 +145,10 @@ class DisputeTransactions(NetworkPlanner):
         self._step("revealMany", first.dispute, first.round, arguments, voters, deadline=until)
 
     def reveal_under_root(self, vote: Vote, quote: Blob, proof: Sequence[Digest]) -> None:
-        """Reveals the sender's own vote under the first commit root of the round. `proof` is that of `merkle.commit_proof`.
+        """Reveals the sender's own vote under the first commit root of the round. `merkle.commit_proof` makes `proof`.
 
-        `MalformedValue` if it is none; `SecondVote` if another vote of the round was ever planned this way.
+        Raises `MalformedValue` if the proof has the wrong length. Raises `SecondVote` if another vote of this account was ever
+        planned this way for this round.
         """
         if len(proof) != merkle.COMMIT_DEPTH:
             raise MalformedValue("proof of a commitment", f"{len(proof)} siblings instead of {merkle.COMMIT_DEPTH}")
@@ -152,23 +157,24 @@ class DisputeTransactions(NetworkPlanner):
         self._vote("revealUnderRoot", vote.dispute, vote.round, arguments, until)
 
     def settle(self, dispute: Digest, round_number: int) -> None:
-        """Counts a round."""
+        """Counts the votes of a round, which ends the round."""
         self._step("settle", dispute, round_number, (dispute,))
 
     def appeal(self, dispute: Digest, bond_wei: int) -> None:
-        """Appeals the verdict, once per dispute."""
+        """Appeals the verdict with a bond. A dispute can be appealed once."""
         until: int = self._view(dispute)["dispute"]["appealEnd"]
         self._act("Disputes", "appeal", dispute, (dispute,), value_wei=bond_wei, deadline=until)
 
     def open_alt(self, dispute: Digest, salt: Digest) -> None:
-        """Shows, before the end of the airgap, that the challenger knew the winning answer."""
+        """Opens the challenger's commitment before the end of the airgap. It shows that the challenger knew the winning answer
+        when it opened the dispute."""
         until: int = self._view(dispute)["dispute"]["airgapEnd"]
         self._act("Disputes", "openAlt", dispute, (dispute, salt), deadline=until)
 
     def finalize(self, dispute: Digest) -> None:
-        """Ends a dispute whose airgap is over, and pays or charges its first seats in the same transaction.
+        """Ends a dispute whose airgap is over. The same transaction pays or charges up to `SEATS_PER_END` seats.
 
-        If the contracts refused both calls together, it sends the end alone, because slashed stake may not have arrived.
+        If the contracts once refused these calls together, only the end is sent, because slashed stake may not have arrived.
         """
         steps, room = [CourtCall("Disputes", "finalize", (dispute,))], SEATS_PER_END
         for number, each in enumerate(self._view(dispute)["rounds"], start=1):
@@ -179,11 +185,12 @@ class DisputeTransactions(NetworkPlanner):
             self._act("Disputes", "finalize", dispute, (dispute,))
 
     def pay_out(self, dispute: Digest) -> None:
-        """Pays all parties except the seats, once slashed stake has arrived."""
+        """Pays all parties of an ended dispute except the seats, once slashed stake has arrived."""
         self._act("Settlement", "payOut", dispute, (dispute,))
 
     def settle_seats(self, dispute: Digest, round_number: int, first: int, count: int) -> None:
-        """Pays or charges some seats, from the first unsettled one on."""
+        """Pays or charges `count` seats of a round, from the first unsettled seat on. `first` is the number of that seat, so
+        that each part is a separate transaction."""
         subject = dispute + round_number.to_bytes(2, "big") + first.to_bytes(2, "big")
         self._act("Settlement", "settleSeats", subject, (dispute, round_number, count))
 
@@ -200,7 +207,8 @@ class DisputeTransactions(NetworkPlanner):
         return self._act(contract, function, step_subject(dispute, round_number) + more, arguments, deadline=deadline)
 
     def _together(self, dispute: Digest, steps: Sequence[CourtCall], deadline: int = 0) -> bool:
-        """Plans several calls as one transaction. False if the contracts have refused exactly these calls together."""
+        """Plans several calls as one transaction. Returns False, and plans nothing, if the contracts have refused exactly these
+        calls together."""
         calls = [(self._at(each.contract), interface(each.contract).call(each.function, *each.arguments)) for each in steps]
         # With different seats or a different certificate, it is a different transaction.
         subject = dispute + digests.keccak256(interface("Keeper").call("run", calls))
@@ -217,8 +225,11 @@ class DisputeTransactions(NetworkPlanner):
 
 
 def parts_of(commits: Sequence[SignedCommit], most: int) -> list[Sequence[SignedCommit]]:
-    """The fewest parts with at most `most` commitments each, of equal size except the last. A full transaction waits longest
-    for a block."""
+    """Splits commitments of one round into the fewest parts of at most `most` each.
+
+    All parts except the last have one size, so that no part is larger than needed: the largest transaction waits longest for a
+    block. Raises `MalformedValue` if the commitments are of several rounds, or two are of one voter.
+    """
     if len({(each.commit.dispute, each.commit.round) for each in commits}) > 1:
         raise MalformedValue("commitments", "are of several rounds")
     if len({each.voter for each in commits}) < len(commits):
@@ -229,5 +240,5 @@ def parts_of(commits: Sequence[SignedCommit], most: int) -> list[Sequence[Signed
 
 
 def step_subject(dispute: Digest, round_number: int) -> bytes:
-    """First bytes of the subject of a step (dispute and round), which `state_check.check_round` reads."""
+    """Returns the first bytes of a step's subject: dispute and round. `state_check.check_round` reads them."""
     return dispute + round_number.to_bytes(2, "big")

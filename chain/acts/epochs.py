@@ -1,4 +1,4 @@
-"""The curator's transactions about key epochs: announce, confirm shares, activate, reshare, retire."""
+"""The curator's transactions about key epochs: announce, confirm shares, activate, change the holders of the shares, retire."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,14 +21,15 @@ TIMEOUT_S = 60.0
 
 
 class CeremonySignatures(NamedTuple):
-    """Signatures of a ceremony for the chain."""
+    """Signatures of shards over the result of a key ceremony, as the chain takes them."""
 
     transcript: Digest
     """Digest of the ceremony's transcript."""
     signatures: Sequence[Blob]
-    """One signature per shard in order; empty for a shard that did not sign (`kms.ceremony.state.shares_digest`)."""
+    """One signature per shard, in the order of the shards. It is empty for a shard that did not sign
+    (`kms.ceremony.state.shares_digest`)."""
     consents: Sequence[Blob] = ()
-    """For a key that was dealt again: signatures of the previous shards, in the order of the chain."""
+    """Signatures of the previous shards, in their order on the chain, if a reshare or refresh replaced their shares."""
 
 
 def open_epoch(
@@ -41,10 +42,12 @@ def open_epoch(
     found: EpochOnChain,
     timeout_s: float = TIMEOUT_S,
 ) -> Network:
-    """Announces an epoch that a ceremony made, confirms its shares and activates it. Returns the address book with it.
+    """Announces an epoch that a ceremony made, confirms its shares and activates it.
 
-    `found` is the epoch on the chain; steps that are done are skipped. `ConfigurationError` if the chain has another key;
-    `ChainReverted`, and the epoch is not in force, if too few shards signed. Each step is tried before it is sent.
+    Returns the address book with the epoch's document. `found` is the epoch on the chain: an announced epoch is not announced
+    again, and nothing is sent if its state is ACTIVE or later. Each call is tried before it is sent. Raises `ConfigurationError`
+    if the chain has another key or other shares. Raises `ChainReverted` if too few shards signed; then the epoch is not in
+    force.
     """
     epoch, states = document.record.epoch, (EpochState.NONE, EpochState.PENDING)
     if found.state is not EpochState.NONE and found.commitments != b"".join(document.commitments):
@@ -66,11 +69,11 @@ def reshare_epoch(
     found: EpochOnChain,
     timeout_s: float = TIMEOUT_S,
 ) -> Network:
-    """Tells the chain the new holders of a key's shares after the key was dealt again. Returns the address book with the new
+    """Replaces the holders of a key's shares on the chain, after a reshare or refresh. Returns the address book with the new
     document and the previous holders.
 
-    `found` is the epoch on the chain; if it has these shares, nothing is sent. An epoch that was only announced is activated
-    with these shares.
+    `found` is the epoch on the chain. If it has these shares already, they are not sent again. If it was only announced, it is
+    activated with these shares.
     """
     record = document.record
     holders = [shard.address for shard in record.shards]
@@ -87,9 +90,9 @@ def reshare_epoch(
 def retire_epoch(
     client: Chain, network: Network, curator: LocalSigner, epoch: int, state: EpochState, timeout_s: float = TIMEOUT_S
 ) -> int:
-    """Retires a draining epoch, unless it is retired, and returns its number.
+    """Retires a draining epoch, unless it is retired already, and returns its number.
 
-    `TooEarly` during its retention, `ConfigurationError` in any other state.
+    Raises `TooEarly` during the epoch's retention, and `ConfigurationError` if the epoch is in any other state.
     """
     if state is EpochState.RETIRED:
         return epoch
@@ -100,7 +103,8 @@ def retire_epoch(
 
 
 def _do(client: Chain, network: Network, curator: LocalSigner, act: ContractCall, timeout_s: float) -> None:
-    """Tries a call, and sends it if the chain would accept it. `ConfigurationError` for an account that is not the curator."""
+    """Tries a call, and sends it if the chain would accept it. Raises `ConfigurationError` if `curator` is not the curator of
+    this network."""
     try:
         call = measured(client, network, curator, act)
     except ChainReverted as error:

@@ -1,6 +1,7 @@
-"""Calls that only a vote can make, through the short or the long timelock. `chain.acts.proposals` makes the proposal.
+"""Contract calls that only a vote can make, through the short or the long timelock.
 
-It has only those functions of OpenZeppelin's contracts that a deployment can need.
+`chain.acts.proposals` puts them into a proposal. Of OpenZeppelin's contracts, only those functions are here that a deployment
+can need.
 """
 
 from collections.abc import Sequence
@@ -18,13 +19,17 @@ Timelock = Literal["ShortTimelock", "LongTimelock"]
 
 
 def set_params(params: ParamSet) -> ContractCall:
-    """Sets a new version of the parameters, for batches that are anchored later."""
+    """Returns the call that sets a new version of the parameters. It applies to batches that are anchored later."""
     return ContractCall("Params", "set", (to_struct(params),))
 
 
 def set_price_limits(least_wei: int, most_wei: int, target: int, epoch_s: int) -> ContractCall:
-    """Sets the bounds of the anchoring price per receipt, the receipts per price epoch at which it stays, and the epoch's
-    length. The contract takes prices up to 1 ether and epochs up to 14 days."""
+    """Returns the call that sets the limits of the anchoring price: lowest and highest wei per receipt, and the length of a
+    price epoch in seconds.
+
+    The price does not change after an epoch with `target` receipts. The contract accepts prices up to 1 ether and epochs up to
+    14 days.
+    """
     return ContractCall("FeeMarket", "setLimits", (least_wei, most_wei, target, epoch_s))
 
 
@@ -32,22 +37,23 @@ def set_price_limits(least_wei: int, most_wei: int, target: int, epoch_s: int) -
 
 
 def set_money_mover(who: Address, allowed: bool) -> ContractCall:
-    """Allows or forbids a contract to open, pay and close pots of the ledger."""
+    """Returns the call that allows or forbids a contract to open, pay and close pots of the ledger."""
     return ContractCall("Ledger", "setMover", (who, allowed))
 
 
 def set_money_source(who: Address, allowed: bool) -> ContractCall:
-    """Allows or forbids a contract to bring slashed stake or bonds to the ledger."""
+    """Returns the call that allows or forbids a contract to bring slashed stake or bonds to the ledger."""
     return ContractCall("Ledger", "setSource", (who, allowed))
 
 
 def set_stake_mover(who: Address, allowed: bool) -> ContractCall:
-    """Allows or forbids a contract to lock, slash and reserve stake of the vault."""
+    """Returns the call that allows or forbids a contract to lock, slash and reserve stake of the vault."""
     return ContractCall("StakeVault", "setMover", (who, allowed))
 
 
 def set_court(court: Address) -> ContractCall:
-    """Names the court whose breaker closes environments."""
+    """Returns the call that names the contract `Breaker` of a court to the registry. It may close environments and suspend
+    operators."""
     return ContractCall("Registry", "setCourt", (court,))
 
 
@@ -55,38 +61,39 @@ def set_court(court: Address) -> ContractCall:
 
 
 def grant_role(role: int, account: Address) -> ContractCall:
-    """Grants a role, effective at once after the vote. Guardian and curator go through the short timelock, other roles through
-    the long one."""
+    """Returns the call that grants a role, effective as soon as it is executed. Guardian and curator go through the short
+    timelock, other roles through the long one."""
     return ContractCall("AccessManager", "grantRole", (role, account, 0))
 
 
 def revoke_role(role: int, account: Address) -> ContractCall:
-    """Revokes a role."""
+    """Returns the call that revokes a role."""
     return ContractCall("AccessManager", "revokeRole", (role, account))
 
 
 def label_role(role: int, label: str) -> ContractCall:
-    """Sets the label of a role, for people."""
+    """Returns the call that sets the label of a role, which people read."""
     return ContractCall("AccessManager", "labelRole", (role, label))
 
 
 def set_role_admin(role: int, admin: int) -> ContractCall:
-    """Sets which role grants and revokes a role."""
+    """Returns the call that sets which role, `admin`, may grant and revoke a role."""
     return ContractCall("AccessManager", "setRoleAdmin", (role, admin))
 
 
 def set_function_role(target: Address, selectors: Sequence[bytes], role: int) -> ContractCall:
-    """Sets which role may call some functions of a contract, of a new court for example."""
+    """Returns the call that sets which role may call the functions with these selectors, for example those of a new court's
+    contract."""
     return ContractCall("AccessManager", "setTargetFunctionRole", (target, list(selectors), role))
 
 
 def close_target(target: Address, closed: bool) -> ContractCall:
-    """Closes all governed functions of a contract to everybody, or opens them again."""
+    """Returns the call that closes all governed functions of a contract to everybody, or opens them again."""
     return ContractCall("AccessManager", "setTargetClosed", (target, closed))
 
 
 def move_authority(target: Address, authority: Address) -> ContractCall:
-    """Puts a contract under another manager. Only that manager can give it back."""
+    """Returns the call that puts a contract under another access manager. Only that manager can put it back."""
     return ContractCall("AccessManager", "updateAuthority", (target, authority))
 
 
@@ -94,45 +101,48 @@ def move_authority(target: Address, authority: Address) -> ContractCall:
 
 
 def set_voting_delay(blocks: int) -> ContractCall:
-    """Sets the blocks between a proposal and its vote."""
+    """Returns the call that sets the number of blocks between a proposal and its vote."""
     return ContractCall("BytewiseGovernor", "setVotingDelay", (blocks,))
 
 
 def set_voting_period(blocks: int) -> ContractCall:
-    """Sets the length of a vote in blocks."""
+    """Returns the call that sets the length of a vote in blocks."""
     return ContractCall("BytewiseGovernor", "setVotingPeriod", (blocks,))
 
 
 def set_proposal_threshold(votes: int) -> ContractCall:
-    """Sets the votes that a proposer needs."""
+    """Returns the call that sets how many votes an account needs to make a proposal."""
     return ContractCall("BytewiseGovernor", "setProposalThreshold", (votes,))
 
 
 def set_quorum_percent(percent: int) -> ContractCall:
-    """Sets the share of all votes that must take part."""
+    """Returns the call that sets the percentage of all votes that must take part."""
     return ContractCall("BytewiseGovernor", "updateQuorumNumerator", (percent,))
 
 
 def relay_from_governor(target: Address, value_wei: int, data: bytes) -> ContractCall:
-    """Has the governor itself make a call, for example to return what was sent to it by mistake."""
+    """Returns the call that makes the governor itself call a contract, for example to return money that was sent to it by
+    mistake."""
     return ContractCall("BytewiseGovernor", "relay", (target, value_wei, data))
 
 
 def set_delay(timelock: Timelock, seconds: int) -> ContractCall:
-    """Changes the delay of a timelock, which only the timelock itself may do."""
+    """Returns the call that changes the delay of a timelock. Only the timelock itself may make it."""
     return ContractCall(timelock, "updateDelay", (seconds,))
 
 
 def grant_timelock_role(timelock: Timelock, role: Digest, account: Address) -> ContractCall:
-    """Grants a role of a timelock (proposer, executor, canceller), which only the timelock itself may do."""
+    """Returns the call that grants a role of a timelock (proposer, executor, canceller). Only the timelock itself may make
+    it."""
     return ContractCall(timelock, "grantRole", (role, account))
 
 
 def revoke_timelock_role(timelock: Timelock, role: Digest, account: Address) -> ContractCall:
-    """Revokes a role of a timelock."""
+    """Returns the call that revokes a role of a timelock. Only the timelock itself may make it."""
     return ContractCall(timelock, "revokeRole", (role, account))
 
 
 def cancel_operation(operation: Digest) -> ContractCall:
-    """Cancels an operation that waits in the long timelock, by a vote through the short one."""
+    """Returns the call that cancels an operation which waits in the long timelock. The vote for it goes through the short
+    timelock."""
     return ContractCall("LongTimelock", "cancel", (operation,))

@@ -1,6 +1,6 @@
-"""Proposals to the governor, and the timelock through which each acts: the short one, or the long one by way of the short one.
+"""Proposals to the governor, and the timelock that makes their calls. Calls of the long timelock first pass the short one.
 
-A proposal is identified by its calls and its description, so everything that follows is read from the chain. Calls of the long
+A proposal is identified by its calls and its description, so every later step can be read from the chain. Calls of the long
 timelock are one batch, which the proposal schedules.
 """
 
@@ -30,14 +30,15 @@ _ENDS_SLOT, _CALLS_SLOT = 5, 6
 number), and its calls by number."""
 
 _EMPTY_QUEUE = 0x31
-"""Solidity's panic code for taking from an empty array: the governor's queue has no such call."""
+"""Solidity's panic code for taking an element from an empty array. It means that the governor's queue does not have the tried
+call."""
 
 
 def try_queued(client: Chain, network: Network, timelock: Address, act: ContractCall) -> None:
-    """`dry_run` of a call of the governor in the name of its timelock, as if a proposal made it.
+    """Tries a call of the governor in the name of its timelock, as if a proposal made it.
 
-    The governor accepts such a call only if it is queued, so the node must answer calls on a changed state.
-    `ConfigurationError` if it does not.
+    Raises the rule behind a refusal, like `dry_run`. The governor accepts such a call only if it is queued, so the node must
+    answer calls on a changed state. Raises `ConfigurationError` if the node does not.
     """
     slots = {_word(_ENDS_SLOT): _word(1 << 128), "0x" + _place_of_first().hex(): "0x" + keccak256(act.calldata).hex()}
     changed: dict[str, Any] = {address_of(network, act.contract): {"stateDiff": slots}}
@@ -52,7 +53,7 @@ def try_queued(client: Chain, network: Network, timelock: Address, act: Contract
 
 
 def _place_of_first() -> bytes:
-    """Slot of call number 0 of the queue."""
+    """Returns the storage slot of call number 0 of the governor's queue."""
     return keccak256(encode(["uint256", "uint256"], [0, _CALLS_SLOT]))
 
 
@@ -61,20 +62,22 @@ def _word(value: int) -> str:
 
 
 COURT = ("FeeMarket", "ReceiptAnchor", "Demands", "Settlement", "Rounds", "Breaker", "Disputes", "Audits", "Lens")
-"""Contracts of a court, in the order of creation. All other contracts stay when a court is replaced."""
+"""Contracts of a court, in the order of creation. No other contract is replaced together with a court."""
 
 ROLES = (
     ("Breaker", ("resetBreaker",), 5),
     ("FeeMarket", ("setLimits",), 3),
 )
-"""Contract, functions and role (`chain.reads.roles.ROLES`), as `Charter` sets them for the first court."""
+"""Restricted functions of a court: contract, functions, and the number of the role that may call them
+(`chain.reads.roles.ROLES`). `Charter` sets the same roles for the first court."""
 
 
 def calls_for_court(old: Network, new: Network) -> list[ContractCall]:
-    """Calls of one proposal that put the court of the new book in force beside the old one (docs/guide/govern.md, "Upgrade").
+    """Returns the calls of one proposal that put the court of the new address book in force beside the old court.
 
-    Roles come first, so the court always has a curator. Clock and guardian are those of the old court. `ConfigurationError`
-    names what the books do not share.
+    Roles come first, so the court always has a curator (docs/guide/govern.md, "Upgrade"). Clock and guardian are those of the
+    old court. Raises `ConfigurationError`, which names the differences, if the books are not of one network or share a court's
+    contract.
     """
     _verify_beside(old, new)
     ruled = [
@@ -131,72 +134,75 @@ class Contents(NamedTuple):
     values: Sequence[int]
     calldatas: Sequence[bytes]
     description: str
-    """Description. For a proposal read from the chain it may contain any bytes (`chain.client.artifacts.text_bytes`)."""
+    """Text that voters read. For a proposal read from the chain it may contain any bytes
+    (`chain.client.artifacts.text_bytes`)."""
 
     @property
     def named(self) -> tuple[Any, ...]:
-        """The arguments with which the governor identifies a proposal that it has."""
+        """Arguments by which the governor finds a proposal that it already has: the calls, and the hash of the description."""
         return list(self.targets), list(self.values), list(self.calldatas), keccak256(text_bytes(self.description))
 
 
 class Proposal(NamedTuple):
-    """A proposal as its event shows it."""
+    """A proposal as the governor's event shows it."""
 
     id: int
     proposer: Address
     contents: Contents
     vote_start: int
-    """Block after which votes are accepted, and at which they are weighed."""
+    """Block after which votes are accepted. A voter's weight is its votes at this block."""
     vote_end: int
     """Last block of the vote."""
 
 
 def delegate(to: Address) -> ContractCall:
-    """Lets an account vote with the sender's tokens. A holder that votes itself must delegate to itself: tokens without a
-    delegate do not count."""
+    """Returns the call that lets account `to` vote with the sender's tokens. A holder that votes itself must delegate to itself,
+    because tokens without a delegate do not count."""
     return ContractCall("GovernanceToken", "delegate", (to,))
 
 
 def propose(contents: Contents) -> ContractCall:
-    """Puts a proposal to the vote."""
+    """Returns the call that puts a proposal to the vote."""
     return ContractCall(GOVERNOR, "propose", tuple(contents))
 
 
 def cast_vote(proposal: int, support: Support) -> ContractCall:
-    """Votes, once."""
+    """Returns the call that votes on a proposal. An account votes once."""
     return ContractCall(GOVERNOR, "castVote", (proposal, int(support)))
 
 
 def queue(contents: Contents) -> ContractCall:
-    """Starts the short timelock of an accepted proposal."""
+    """Returns the call that starts the short timelock of an accepted proposal."""
     return ContractCall(GOVERNOR, "queue", contents.named)
 
 
 def execute(contents: Contents) -> ContractCall:
-    """Executes a proposal whose short timelock is over."""
+    """Returns the call that executes a proposal whose short timelock is over."""
     return ContractCall(GOVERNOR, "execute", contents.named)
 
 
 def cancel(contents: Contents) -> ContractCall:
-    """Withdraws a proposal, by its proposer, before its vote."""
+    """Returns the call by which a proposer withdraws its proposal before the vote."""
     return ContractCall(GOVERNOR, "cancel", contents.named)
 
 
 def schedule_slow(batch: Contents, delay_s: int) -> ContractCall:
-    """Starts the long timelock of a batch, through the short one. The description distinguishes it from other batches."""
+    """Returns the call that starts the long timelock of a batch of calls; the short timelock makes it. The description
+    distinguishes the batch from other batches."""
     salt = Digest(keccak256(batch.description.encode()))
     calls = (list(batch.targets), list(batch.values), list(batch.calldatas))
     return ContractCall("LongTimelock", "scheduleBatch", (*calls, ZERO_DIGEST, salt, delay_s))
 
 
 def execute_slow(arguments: Sequence[Any]) -> ContractCall:
-    """Executes a batch whose long timelock is over. `arguments` are those of its `scheduleBatch`; the delay is left out."""
+    """Returns the call that executes a batch whose long timelock is over. `arguments` are those of the batch's `scheduleBatch`;
+    their last value, the delay, is left out."""
     return ContractCall("LongTimelock", "executeBatch", tuple(arguments[:5]))
 
 
 def contents_of(client: Chain, network: Network, acts: Sequence[ContractCall], description: str) -> Contents:
-    """The proposal that makes these calls in order, through the timelock that may. Raises the contracts' reason if one is
-    refused."""
+    """Returns the proposal that makes these calls in order, through the timelock that may make them. Raises the contract's
+    reason if a call is refused."""
     batch = _batch(network, acts, description)
     if timelock_for(client, network, acts) == "ShortTimelock":
         return batch
@@ -206,8 +212,11 @@ def contents_of(client: Chain, network: Network, acts: Sequence[ContractCall], d
 
 
 def timelock_for(client: Chain, network: Network, acts: Sequence[ContractCall]) -> Timelock:
-    """The timelock that may make all calls now; the short one if both may. If neither may, raises the refusal of the timelock
-    that got further."""
+    """Returns the timelock that may make all calls now; the short one if both may.
+
+    If neither may, raises the first refusal that is not about missing rights, because that timelock got further. If both lack
+    rights, raises the long timelock's refusal.
+    """
     refusals: list[Fault] = []
     timelocks: tuple[Timelock, ...] = ("ShortTimelock", "LongTimelock")
     for timelock in timelocks:
@@ -221,13 +230,14 @@ def timelock_for(client: Chain, network: Network, acts: Sequence[ContractCall]) 
 
 
 def _try(client: Chain, network: Network, timelock: Timelock, act: ContractCall) -> None:
-    """The governor accepts the calls of a proposal only from its own timelock, and none from a batch of the long one."""
+    """Tries one call of a timelock. The governor accepts calls of a proposal only from its own timelock, the short one, and none
+    from a batch of the long one."""
     tried = try_queued if (act.contract, timelock) == (GOVERNOR, "ShortTimelock") else dry_run
     tried(client, network, address_of(network, timelock), act)
 
 
 def proposals(client: Chain, network: Network, head: int) -> list[Proposal]:
-    """All proposals up to a block, oldest first."""
+    """Reads all proposals up to block `head`, oldest first."""
     where = (GOVERNOR, address_of(network, GOVERNOR))
     logs = client.logs(*where, ["ProposalCreated"], network.deploy_block, head)
     with reading_answer("proposals"):
@@ -235,20 +245,21 @@ def proposals(client: Chain, network: Network, head: int) -> list[Proposal]:
 
 
 def state_of(client: Chain, network: Network, proposal: int, head: int) -> ProposalState:
-    """State of a proposal at a block."""
+    """Reads the state of a proposal at block `head`."""
     raw = _ask(client, network, "state", proposal, head=head)
     with reading_answer("state of a proposal"):
         return ProposalState(raw)
 
 
 def id_of(client: Chain, network: Network, contents: Contents) -> int:
-    """The id that the governor gives to a proposal."""
+    """Reads the id that the governor computes for a proposal."""
     found: int = client.call(GOVERNOR, address_of(network, GOVERNOR), "hashProposal", *contents.named, block="latest")
     return found
 
 
 def slow_operation(network: Network, contents: Contents) -> tuple[Any, ...] | None:
-    """Arguments of `scheduleBatch`, if the proposal is one call of it on the long timelock; else None."""
+    """Returns the arguments of `scheduleBatch` if the proposal is one such call of the long timelock. Returns None for any other
+    proposal."""
     if list(contents.targets) != [address_of(network, "LongTimelock")]:
         return None
     named = _named("LongTimelock", contents.calldatas[0])
@@ -259,7 +270,8 @@ def slow_operation(network: Network, contents: Contents) -> tuple[Any, ...] | No
 
 
 def slow_ready_at(client: Chain, network: Network, operation: Sequence[Any], head: int) -> int:
-    """Unix seconds from which on the long timelock executes a batch; 0 if it does not wait there, 1 if it is done."""
+    """Reads the Unix second from which the long timelock executes a batch. Returns 0 if the timelock does not have the batch,
+    and 1 if the batch is executed."""
     where = ("TimelockController", address_of(network, "LongTimelock"))
     id_ = client.call(*where, "hashOperationBatch", *operation[:5], block=at_number(head))
     found: int = client.call(*where, "getTimestamp", id_, block=at_number(head))
@@ -267,7 +279,8 @@ def slow_ready_at(client: Chain, network: Network, operation: Sequence[Any], hea
 
 
 def call_texts(network: Network, contents: Contents) -> list[str]:
-    """Text for each call of a proposal, including calls inside a batch of the long timelock; hex where the book has no name."""
+    """Returns a text for each call of a proposal, including the calls inside a batch of the long timelock. A call that the
+    address book cannot name is shown in hex."""
     operation = slow_operation(network, contents)
     if operation is not None:
         before = "" if operation[3] == ZERO_DIGEST else f" and batch 0x{operation[3].hex()}"
@@ -292,7 +305,8 @@ def _describe_call(network: Network, target: Address, value_wei: int, data: byte
 
 
 def _named(contract: str, data: bytes) -> tuple[str, tuple[Any, ...]] | None:
-    """Function and arguments of calldata; None if the contract would not understand it, because anybody can propose anything."""
+    """Returns function and arguments of calldata. Returns None if the contract would not understand the calldata, because
+    anybody can propose anything."""
     function = code(contract).function_of(data)
     try:
         return (function, code(contract).arguments(function, data[4:])) if function else None
@@ -328,7 +342,7 @@ UNAUTHORIZED = frozenset(
         "GovernorOnlyExecutor", "TimelockUnauthorizedCaller",
     }
 )  # fmt: skip
-"""Errors that mean that the caller may make no such call, with any arguments."""
+"""Contract errors which say that the caller may not make this call, whatever the arguments are."""
 
 
 def _unauthorized(error: Fault) -> bool:

@@ -1,4 +1,4 @@
-"""What the contracts' state says about a transaction before it is signed, and what their refusals mean.
+"""Decides from the contracts' state whether a transaction may be signed, and what a contract's refusal means for it.
 
 The result is a `chain.sending.sender.StateAnswer`.
 """
@@ -17,15 +17,16 @@ from chain.client.rpc import reading_answer
 from chain.sending.sender import StateAnswer
 
 _COURT_STEPS = frozenset({"draw", "rearm", "settle"})
-"""Steps of a round in `Disputes`. Steps in `Rounds` (`ROUND_FUNCTIONS`) are useless after their phase, and no other account can
-make them for us."""
+"""Functions of `Disputes` that are steps of a round; any account can make them for us. The steps in `Rounds` (`ROUND_FUNCTIONS`)
+only we can make, and they are useless after their phase."""
 
 _SUBJECT_BYTES = 34
 """Length of a dispute id (32) and a round number (2)."""
 
 
 def check_round(client: Chain, network: Network) -> Callable[[Intent], StateAnswer]:
-    """Returns a check that a transaction is still for the round for which it was planned. Calldata does not contain the round."""
+    """Returns a check of a planned transaction: is the dispute still in the round for which it was planned? The calldata does
+    not contain the round, but the subject does."""
 
     def check(intent: Intent) -> StateAnswer:
         steps = {network.addresses.disputes: _COURT_STEPS, network.addresses.rounds: ROUND_FUNCTIONS}
@@ -43,7 +44,8 @@ def check_round(client: Chain, network: Network) -> Callable[[Intent], StateAnsw
 
 
 def _next_part(intent: Intent, view: Any) -> StateAnswer:
-    """Whether the seats of a planned draw are drawn already, by this seed or by a later one."""
+    """Returns DONE if the seats of a planned draw are drawn already, or if a later seed takes the place of the planned one; else
+    GO."""
     if intent.function != "draw":
         return StateAnswer.GO
     first, seed = (int.from_bytes(part, "big") for part in (intent.subject[34:36], intent.subject[36:44]))
@@ -93,7 +95,8 @@ _REFUSAL_RULES = {
     "register": "DONE KeyTaken",
     "notePlace": "WAIT NoPlaceToNote",
 }
-"""For each function, the answer to each error that is not final. Contracts may share names of functions, but not of errors."""
+"""For each function, the answer to each contract error that may not be final. Contracts may share names of functions, but not
+names of errors."""
 
 _MEANINGS = {
     (function, error): StateAnswer[answer]
@@ -105,7 +108,7 @@ _MEANINGS = {
 
 @reading_answer("reason of a revert")
 def classify(function: str, error: ChainReverted) -> StateAnswer:
-    """What a contract's refusal of a dry run means for the transaction."""
+    """Decides what a contract's refusal of a dry run means for the transaction. An unknown refusal is final: REFUSED."""
     reason = error.values[2] if len(error.values) > 2 else None
     if not isinstance(reason, Reason):
         return StateAnswer.REFUSED
@@ -115,10 +118,10 @@ def classify(function: str, error: ChainReverted) -> StateAnswer:
 
 
 def _classify_together(reason: Reason) -> StateAnswer:
-    """The answer to a refusal of several calls that are made together.
+    """Decides what the refusal of several calls made together means.
 
-    If the first call was refused, it would also be refused alone. If a later call was refused, the sender sends the first call
-    alone.
+    If the first call was refused, it would also be refused alone. If a later call was refused, the answer is REFUSED, and the
+    sender then sends the first call alone.
     """
     function = _FUNCTIONS.get(bytes(reason.arguments["selector"]))
     if reason.arguments["index"] or function is None:
@@ -141,7 +144,7 @@ def _classify_reason(function: str, reason: Reason) -> StateAnswer:
 _FUNCTIONS = {
     interface(contract).selector(function): function for contract, function in (("Disputes", "finalize"), ("Rounds", "certify"))
 }
-"""First calls of those that are made together, by their selectors."""
+"""Functions that can be the first of several calls made together, by their selectors."""
 
 _BEFORE = {
     "settle": Phase.COMMIT, "appeal": Phase.APPEAL, "openAlt": Phase.APPEAL, "finalize": Phase.AIRGAP,

@@ -1,4 +1,4 @@
-"""What a capsule may have beside its proofs of a verdict: the opening, logs with quotes, release records, parts of journals."""
+"""Checks of the optional parts of a capsule: the opening, logs with quotes, release records, parts of journals."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -32,11 +32,12 @@ from chain.capsule.votes import Said
 from chain.client.artifacts import interface
 
 MAX_QUOTE_MARKS = 2**15
-"""Most marks of a quote that is read (`encoding.MAX_MARKS`)."""
+"""Largest number of brackets, commas and backslashes in a quote that is read (`encoding.MAX_MARKS`)."""
 
 
 def opening_text(capsule: Capsule, facts: Facts) -> str:
-    """What the opening shows; `Stop` if it is not of this receipt, or shows a defect that no verdict names."""
+    """Checks the opening, and returns a sentence about what it shows. Raises `Stop` if the opening is absent, is not of this
+    receipt, or shows a defect although the verdict is not INVALID."""
     payload, receipt = capsule.opening, capsule.receipt
     if payload is None:
         raise Stop(Failure.OPENING_ABSENT, "request and answer are not disclosed", unverifiable=True)
@@ -75,9 +76,10 @@ class ProvenVote(NamedTuple):
 
 
 def proven_votes(capsule: Capsule, header: ProvenHeader, kept: Mapping[int, Digest]) -> list[ProvenVote]:
-    """The votes whose events are proven; `Stop` if a proof does not hold or shows something else.
+    """Returns the votes whose `Revealed` events are proven.
 
-    `kept` has the hashes of earlier blocks that the state of the capsule's block gives (EIP-2935).
+    Raises `Stop` if there are no logs, or if a proof fails or shows something else. `kept` has the hashes of earlier blocks by
+    number, as the state of the capsule's block has them (EIP-2935).
     """
     if not capsule.logs and not capsule.log_headers:
         raise Stop(Failure.LOGS_ABSENT, "no events are included", unverifiable=True)
@@ -119,7 +121,7 @@ def _proven(capsule: Capsule, proof: LogProof, headers: Mapping[int, ProvenHeade
 
 
 def _log(value: bytes | None, index: int) -> tuple[bytes, list[bytes], bytes]:
-    """Emitter, topics and data of a log of a transaction receipt."""
+    """Returns emitter, topics and data of one log of a transaction receipt."""
     if value is None:
         raise BrokenProof("the block has no such transaction")
     # A typed transaction receipt (EIP-2718) has its type before the list.
@@ -142,8 +144,10 @@ def _parts(entry: Item) -> tuple[bytes, list[bytes], bytes]:
 
 
 def quotes_stating(capsule: Capsule, said: Sequence[Said], proven: Sequence[ProvenVote]) -> int:
-    """How many quotes state what their votes say; `Stop` if an event shows another vote than the capsule, or another quote than
-    the vote names."""
+    """Counts the quotes that state the same as their votes.
+
+    Raises `Stop` if an event shows another vote than the capsule, or if a quote is not the one that its vote names.
+    """
     groups = {(each.round, _first(each.mask)): each.content.group for each in said if not each.is_certified}
     stating = 0
     for vote, quote in proven:
@@ -161,7 +165,7 @@ def quotes_stating(capsule: Capsule, said: Sequence[Said], proven: Sequence[Prov
 
 
 def _says(capsule: Capsule, vote: Vote, quote: bytes) -> bool:
-    """Whether the statement of a quote is this vote, about this receipt."""
+    """Returns whether the statement of a quote is this vote, about this receipt."""
     try:
         statement = decode(ResultQuote, quote, MAX_QUOTE_MARKS).statement
     except Fault:
@@ -175,7 +179,11 @@ def _says(capsule: Capsule, vote: Vote, quote: bytes) -> bool:
 
 
 def releases_text(capsule: Capsule, facts: Facts) -> str:
-    """What the release records show; `Stop` names the first that is of another receipt, of no shard, or broken."""
+    """Checks the release records, and returns a sentence about what they show.
+
+    Raises `Stop` if there are none, if a record is broken or about another receipt, or if a record is by an account that is no
+    shard of the key epoch now.
+    """
     if not capsule.releases:
         raise Stop(Failure.RELEASES_ABSENT, "no release records are included", unverifiable=True)
     domain = domain_of(capsule.deployment, "KeyEpochs")
@@ -198,7 +206,11 @@ def releases_text(capsule: Capsule, facts: Facts) -> str:
 
 
 def journals_text(capsule: Capsule, known: Collection[Digest], witnesses: Collection[NoteKey]) -> str:
-    """What the parts of journals show; `Stop` names the first that is broken, or of keys that the reader does not know."""
+    """Checks the parts of journals, and returns a sentence about what they show.
+
+    Raises `Stop` if there are none, a part is broken, `known` lacks a journal's keys, or no key of `witnesses` signed a
+    checkpoint. Without `witnesses`, no checkpoint needs a witness.
+    """
     if not capsule.journals:
         raise Stop(Failure.JOURNAL_ABSENT, "no entries of journals are included", unverifiable=True)
     names = [each.keys.fingerprint for each in capsule.journals]
@@ -220,7 +232,7 @@ def journals_text(capsule: Capsule, known: Collection[Digest], witnesses: Collec
 
 
 def _checkpoint(part: JournalPart) -> SignedCheckpoint:
-    """The checkpoint of a part, with both signatures of its journal."""
+    """Returns the checkpoint of a part. Raises `Stop` unless both signatures of its journal are valid."""
     where = f"the checkpoint of {part.keys.origin}"
     try:
         signed = parse_checkpoint(part.checkpoint)
@@ -237,7 +249,8 @@ def _checkpoint(part: JournalPart) -> SignedCheckpoint:
 
 
 def _verify_entries(capsule: Capsule, part: JournalPart, signed: SignedCheckpoint) -> None:
-    """`Stop` unless each entry is about this receipt, signed, in order, and under the root."""
+    """Raises `Stop` unless each entry is about this receipt or its dispute, signed, in order, and under the root of the
+    checkpoint."""
     before, following = -1, ZERO_DIGEST
     subjects = tuple(map(bytes, (capsule.claim.receipt_id, capsule.claim.dispute)))
     if not part.entries:

@@ -1,9 +1,10 @@
-"""Finality by the beacon chain's sync committees: the third level of a header's authenticity.
+"""Finality by the beacon chain's sync committees, the third way to show that a capsule's block is real.
 
-From a beacon block that the reader trusts, each committee signs what the next one is, and the last one signs a beacon block whose
-state has a finalized block, whose body has the hash of the capsule's block. Facts of forks are from
-github.com/ethereum/consensus-specs (`specs/*/light-client/sync-protocol.md`, `configs/`), those of networks from
-github.com/eth-clients.
+The reader trusts one beacon block. From there, each committee signs which committee is next. The last one signs a beacon block
+whose state names a finalized block, and that block's body has the hash of the capsule's block.
+
+Facts about forks are from github.com/ethereum/consensus-specs (`specs/*/light-client/sync-protocol.md`, `configs/`), facts about
+networks from github.com/eth-clients.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,51 +20,53 @@ from chain.capsule.schema import BeaconHeader, CommitteeStep, FinalityProof, Syn
 COMMITTEE = 512
 """Members of a sync committee."""
 SLOTS_PER_EPOCH, SLOTS_PER_PERIOD = 32, 8192
-"""Slots of an epoch, and of the period of one committee."""
+"""Slots of an epoch, and slots of the period for which one committee signs."""
 KEY_BYTES = 48
-"""A compressed point of G1."""
+"""Length of a public key, which is a compressed point of G1."""
 
 DOMAIN = bytes.fromhex("07000000")
-"""`DOMAIN_SYNC_COMMITTEE`."""
+"""`DOMAIN_SYNC_COMMITTEE` of the consensus specs, which is part of every signed message."""
 
 
 class ForkLayout(NamedTuple):
-    """Generalized indices (consensus-specs, `ssz/merkle-proofs.md`) of a fork."""
+    """The places of four values in the states and blocks of a fork, as generalized indices (consensus-specs,
+    `ssz/merkle-proofs.md`)."""
 
     finalized: int
-    """Root of the finalized block in the state."""
+    """In the state: root of the finalized block."""
     current: int
-    """Sync committee of the period in the state."""
+    """In the state: sync committee of the running period."""
     following: int
-    """Sync committee of the next period in the state."""
+    """In the state: sync committee of the next period."""
     execution: int
-    """Hash of an execution block in the body: the block's own, from Gloas on that of its parent."""
+    """In the body: hash of the execution block of this beacon block. From Gloas on it is the hash of that block's parent."""
 
 
 DENEB, ELECTRA, GLOAS = ForkLayout(105, 54, 55, 812), ForkLayout(169, 86, 87, 812), ForkLayout(735, 2945, 2946, 2856)
 
 
 class BeaconFork(NamedTuple):
-    """A fork of one network."""
+    """A fork of one beacon chain."""
 
     epoch: int
     """The first epoch of the fork."""
     version: bytes
-    """4 bytes that its signatures cover."""
+    """Version of the fork, 4 bytes, which its signatures cover."""
     layout: ForkLayout
-    """Where its blocks and states have what is proven."""
+    """Places of values in the fork's blocks and states."""
 
 
 class BeaconNetwork(NamedTuple):
-    """The beacon chain of one execution chain."""
+    """The beacon chain that belongs to one execution chain."""
 
     genesis_validators_root: Digest
-    """Tells networks apart in signatures."""
+    """Root that is part of every signed message, so that a signature is valid on one network only."""
     forks: tuple[BeaconFork, ...]
-    """Forks from the first that this program reads on, ascending."""
+    """Forks that this program reads, ascending by epoch."""
 
     def fork_at(self, slot: int) -> BeaconFork:
-        """The fork of a slot; `Stop` for a slot before the first."""
+        """Returns the fork to which a slot belongs. Raises `Stop` if the slot is before the first fork that this program
+        reads."""
         found = [each for each in self.forks if each.epoch * SLOTS_PER_EPOCH <= slot]
         if not found:
             raise Stop(Failure.FINALITY_FORK, f"slot {slot} is before the forks that this program reads")
@@ -89,11 +92,15 @@ NETWORKS = {
         (0, "50000910", DENEB), (2048, "60000910", ELECTRA), (50688, "70000910", ELECTRA),
     ),
 }  # fmt: skip
-"""Mainnet, Sepolia and Hoodi by chain id. A later fork is unknown here: signatures under its version do not verify."""
+"""Mainnet, Sepolia and Hoodi by chain id. Signatures of a fork that is not listed here do not verify."""
 
 
 def verify_finality(proof: FinalityProof, network: BeaconNetwork, block_hash: Digest) -> str:
-    """Shows that sync committees from the checkpoint on finalized this execution block; `Stop` names what does not hold."""
+    """Checks that sync committees, from the checkpoint of the proof on, finalized this execution block.
+
+    Returns a sentence about the last signers. Raises `Stop` with the first condition that does not hold. The caller compares the
+    checkpoint with the one that the reader trusts.
+    """
     point, committee = proof.checkpoint, proof.committee
     gindex = network.fork_at(point.slot).layout.current
     _verify_committee(committee, proof.committee_branch, gindex, point, "the checkpoint")
@@ -153,7 +160,7 @@ def _keys(committee: SyncCommittee) -> Iterator[bytes]:
 
 
 def _bits(data: bytes) -> list[bool]:
-    """Bits of an SSZ vector: the lowest of each byte first."""
+    """Returns the bits of an SSZ bit vector, the lowest bit of each byte first."""
     return [bool(byte >> i & 1) for byte in data for i in range(8)]
 
 
@@ -161,9 +168,10 @@ def _bits(data: bytes) -> list[bool]:
 
 
 def finality_proof(bootstrap: Any, updates: Sequence[Any], finality: Any) -> FinalityProof:
-    """The proof that a `bootstrap`, the `updates` of the periods from its own on, and a `finality_update` give.
+    """Builds a finality proof from the answers of a beacon node, without verifying a signature or branch.
 
-    Each is the JSON data of one answer. `MalformedValue` for anything else. Nothing is verified.
+    The answers are a `bootstrap`, the `updates` from the bootstrap's period on, and a `finality_update`, each as JSON data.
+    Raises `MalformedValue` for anything else.
     """
     try:
         start, last = _data(bootstrap), _data(finality)
@@ -200,13 +208,14 @@ def _step(raw: Any, *, last: bool) -> CommitteeStep:
 
 
 def _execution_branch(raw: Any) -> tuple[Digest, ...]:
-    """From the hash of the execution block to the body. Answers before Gloas have the payload's header instead."""
+    """Returns the branch from the hash of the execution block to the beacon block's body. Answers before Gloas have the
+    payload's header, from which the first part of the branch is computed."""
     branch = _branch(raw["execution_branch"])
     return branch if "execution" not in raw else (*_block_hash_branch(raw["execution"]), *branch)
 
 
 def _block_hash_branch(raw: Any) -> tuple[Digest, ...]:
-    """From the block's hash to the root of its `ExecutionPayloadHeader` (Deneb)."""
+    """Returns the branch from the block's hash to the root of its `ExecutionPayloadHeader` (Deneb)."""
     level = [_chunk(name, raw[name]) for name in _PAYLOAD]
     level += [bytes(32)] * (32 - len(level))
     place, branch = list(_PAYLOAD).index("block_hash"), list[Digest]()
@@ -225,7 +234,7 @@ _PAYLOAD = (
 
 
 def _chunk(name: str, value: str) -> bytes:
-    """Root of a field of `ExecutionPayloadHeader`."""
+    """Returns the SSZ root of one field of `ExecutionPayloadHeader`."""
     if not value.startswith("0x"):
         return uint_chunk(_uint(value))
     data = _bytes(value)
@@ -267,25 +276,25 @@ def _uint(text: str) -> int:
 
 
 def header_root(header: BeaconHeader) -> Digest:
-    """Root of a beacon block, which is that of its header."""
+    """Returns the SSZ root of a beacon header, which is also the root of its block."""
     return tree_root(
         [uint_chunk(header.slot), uint_chunk(header.proposer_index), header.parent_root, header.state_root, header.body_root]
     )
 
 
 def committee_root(committee: SyncCommittee) -> Digest:
-    """Root of a sync committee."""
+    """Returns the SSZ root of a sync committee."""
     return tree_root([tree_root([_key_root(each) for each in _keys(committee)]), _key_root(committee.aggregate)])
 
 
 def signing_root(header: BeaconHeader, version: bytes, genesis_validators_root: Digest) -> Digest:
-    """What a sync committee signs for a beacon block."""
+    """Returns the message that a sync committee signs for a beacon block, under the version of a fork."""
     fork = tree_root([version.ljust(32, b"\0"), genesis_validators_root])
     return tree_root([header_root(header), DOMAIN + fork[:28]])
 
 
 def tree_root(chunks: Sequence[bytes]) -> Digest:
-    """Root of the binary tree over chunks of 32 bytes, filled up with zeros to a power of two."""
+    """Returns the root of the binary tree over chunks of 32 bytes. Chunks of zeros fill the last level up to a power of two."""
     level = [bytes(each) for each in chunks]
     level += [bytes(32)] * ((1 << (len(level) - 1).bit_length()) - len(level))
     while len(level) > 1:
@@ -294,12 +303,12 @@ def tree_root(chunks: Sequence[bytes]) -> Digest:
 
 
 def uint_chunk(number: int) -> bytes:
-    """An unsigned integer as a chunk."""
+    """Returns an unsigned integer as an SSZ chunk: 32 bytes, little-endian."""
     return number.to_bytes(32, "little")
 
 
 def is_branch(leaf: Digest, branch: Sequence[Digest], gindex: int, root: Digest) -> bool:
-    """Whether the branch leads from a leaf at a generalized index to the root."""
+    """Returns whether a branch leads from a leaf at a generalized index to the root."""
     if len(branch) != gindex.bit_length() - 1:
         return False
     node: bytes = leaf

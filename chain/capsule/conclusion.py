@@ -1,4 +1,4 @@
-"""What a verified capsule shows, in fixed sentences; the page `capsule.html` has the same."""
+"""The conclusion of a verified capsule in fixed sentences. The page `capsule.html` has the same sentences."""
 
 from typing import Any, NamedTuple
 
@@ -15,16 +15,16 @@ from chain.capsule.schema import Capsule
 
 
 class CapsuleConclusion(NamedTuple):
-    """The conclusion of a report."""
+    """The conclusion of a verification in sentences."""
 
     word: str
     """VALID, INVALID or UNVERIFIABLE."""
     shows: tuple[str, ...]
-    """What it shows, if its conditions hold; empty if it is INVALID."""
+    """Facts that the capsule shows if the conditions are true; empty if it is INVALID."""
     conditions: tuple[str, ...]
-    """What a reader must still compare, or why it is INVALID."""
+    """Values that a reader must still compare. If the capsule is INVALID, the reason."""
     limits: tuple[str, ...]
-    """What it does not show."""
+    """Facts that the capsule does not show."""
 
 
 _WORDS = {Result.PASS: "VALID", Result.FAIL: "INVALID", Result.UNVERIFIABLE: "UNVERIFIABLE"}
@@ -34,11 +34,11 @@ LIMITS = (
     "It does not repeat the computation: `bytewise verify` does that, with the opening and the model.",
     "It shows the state of one block. What happened later is not in it.",
 )
-"""What no capsule shows."""
+"""Sentences about what no capsule shows."""
 
 
 def conclude(report: CapsuleReport) -> CapsuleConclusion:
-    """The conclusion of a report, in sentences."""
+    """Returns the conclusion of a report, in sentences."""
     word, failed = _WORDS[report.result], report.first_failure
     if failed is not None or report.capsule is None or report.facts is None:
         wrong = failed or next((each for each in report.checks if each.result is not Result.PASS), None)
@@ -54,7 +54,7 @@ def conclude(report: CapsuleReport) -> CapsuleConclusion:
 
 
 def verdict_sentences(capsule: Capsule, facts: Facts) -> list[str]:
-    """How a dispute about the receipt ended, or that there was none."""
+    """Returns sentences about how a dispute about the receipt ended, or that nobody disputed it."""
     decided = next((each for each in facts.rounds if each.number == facts.decided_in), None)
     if decided is not None:
         return [_decided(capsule, facts, decided)]
@@ -104,7 +104,7 @@ def _condition(report: CapsuleReport, failure: Failure | None) -> str:
 
 
 def report_json(report: CapsuleReport) -> dict[str, Any]:
-    """A report as plain JSON data."""
+    """Returns a report as plain JSON data."""
     end, checklist = conclude(report), preflight_of(report)
     return {
         "result": end.word,
@@ -125,7 +125,8 @@ def report_json(report: CapsuleReport) -> dict[str, Any]:
 
 
 def preflight_of(report: CapsuleReport) -> Preflight | None:
-    """The checklist of completeness (design section 11) from what is proven; None without proven facts."""
+    """Returns the checklist of completeness (design section 11), filled from proven facts. Returns None if the verdict is not
+    proven."""
     capsule, facts = report.capsule, report.facts
     if capsule is None or facts is None or not report.passes(Group.VERDICT):
         return None

@@ -1,4 +1,5 @@
-"""Which contracts a capsule reads, and by which storage layouts; the part of an address book that a capsule carries."""
+"""The contracts that a capsule reads and the digest of their storage layouts. Together they are the part of an address book that
+a capsule carries."""
 
 import json
 from functools import cache
@@ -19,18 +20,20 @@ CONTRACTS = {
     "Disputes": "disputes", "Rounds": "rounds", "ReceiptAnchor": "receipt_anchor", "Demands": "demands", "Params": "params",
     "Guardian": "guardian", "Registry": "registry", "KeyEpochs": "key_epochs",
 }  # fmt: skip
-"""Contracts whose storage or signing domain a capsule needs, and their names in the address book, in the order of a capsule."""
+"""Contracts whose storage or signing domain a capsule needs, in the order of a capsule, each with its field in the address
+book."""
 
 
 @cache
 def layout_digest() -> Digest:
-    """Digest of the storage layouts that this program reads by."""
+    """Returns the digest of the storage layouts by which this program reads the contracts."""
     layouts = {name: json.loads((FOLDER / "layout" / f"{name}.json").read_text()) for name in (*CONTRACTS, TREE)}
     return digests.labelled(Label.CAPSULE_LAYOUT, encode(layouts))
 
 
 def deployment_of(network: Network) -> CapsuleDeployment:
-    """The deployment of an address book; `ConfigurationError` if the book lacks the code hash of one of its contracts."""
+    """Returns the deployment that an address book describes. Raises `ConfigurationError` if the book lacks the code hash of a
+    contract."""
     code = {each.contract: each.digest for each in network.code}
     named = [(name, getattr(network.addresses, field)) for name, field in CONTRACTS.items()]
     named += [(TREE, pool.tree) for pool in network.pools]
@@ -42,7 +45,7 @@ def deployment_of(network: Network) -> CapsuleDeployment:
 
 
 def is_complete(deployment: CapsuleDeployment) -> bool:
-    """Whether it has every contract once, in order, and at least one stake tree after them."""
+    """Returns whether a deployment has every contract once, in order, and at least one stake tree after them."""
     names = [each.name for each in deployment.contracts]
     addresses = {each.address for each in deployment.contracts}
     wanted = [*CONTRACTS, *[TREE] * (len(names) - len(CONTRACTS))]
@@ -50,10 +53,10 @@ def is_complete(deployment: CapsuleDeployment) -> bool:
 
 
 def address_in(deployment: CapsuleDeployment, name: str) -> Address:
-    """Address of a contract of `CONTRACTS`."""
+    """Returns the address of a contract of `CONTRACTS`."""
     return next(each.address for each in deployment.contracts if each.name == name)
 
 
 def domain_of(deployment: CapsuleDeployment, name: str) -> Domain:
-    """EIP-712 domain of a contract of `CONTRACTS`."""
+    """Returns the EIP-712 domain of a contract of `CONTRACTS`."""
     return Domain(deployment.chain_id, address_in(deployment, name))

@@ -1,7 +1,7 @@
-"""What the contracts say about one receipt, read word by word from their storage at one block.
+"""The contracts' facts about one receipt, read word by word from their storage at one block.
 
-The maker of a capsule and its verification run the same `read_facts`: one on a node, which proves each word, the other on the
-proofs. Rules are those of the contracts named beside them.
+Making a capsule and verifying it run the same `read_facts`. The maker reads from a node, which proves each word; the
+verification reads from those proofs. Functions here repeat the rules of the contracts that their docstrings name.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,26 +19,27 @@ from chain.capsule.schema import CapsuleDeployment
 from chain.client.layout import layout
 
 ReadWord = Callable[[Address, int], bytes]
-"""The 32-byte word in a slot of a contract."""
+"""A function that returns the 32-byte word in a storage slot of a contract."""
 
 NOBODY = 0xFFFF
-"""`SeatsLib.NOBODY`: the place of a seat that nobody holds."""
+"""Place number of a seat that nobody has (`SeatsLib.NOBODY`)."""
 
 MAX_ROUNDS = 13
-"""More rounds than any dispute has (`ParamLaw.MAX_RERUNS` and three levels)."""
+"""Upper bound for the rounds of a dispute: more than any dispute can have (`ParamLaw.MAX_RERUNS` and three levels)."""
 
 _SEATS_PER_WORD = 16
 _OPEN, _ANCHOR = 1, 3
-"""`IDemands.State` and `IDemands.Kind`."""
+"""Values of `IDemands.State` and `IDemands.Kind`."""
 
 
 class Batch(NamedTuple):
-    """The batch of the receipt, with its service (`ReceiptAnchor.Stored`, `Service`)."""
+    """The batch of the receipt, as the contract stores it (`ReceiptAnchor.Stored`, and `Service` for environment, model and key
+    epoch)."""
 
     operator: Address
     first_seq: int
     size: int
-    """How many receipts; 0 if the chain has no such batch."""
+    """Number of receipts; 0 if the chain has no such batch."""
     anchored_at: int
     block: int
     params_version: int
@@ -50,7 +51,7 @@ class Batch(NamedTuple):
 
 
 class Case(NamedTuple):
-    """The dispute (`Disputes.Case`)."""
+    """The dispute about the receipt, as the contract stores it (`Disputes.Case`)."""
 
     phase: Phase
     verdict: Verdict
@@ -58,13 +59,13 @@ class Case(NamedTuple):
     """The verdict that was appealed; NONE if none was."""
     decided_in: int
     rounds: int
-    """Rounds that were begun."""
+    """Number of rounds that have begun."""
     is_mixed: bool
-    """Whether an UNAVAILABLE verdict needed the leading fault, too."""
+    """Whether seats of the leading fault were counted, too, to reach the quorum of an UNAVAILABLE verdict."""
     batch_id: int
     challenger: Address
     claim: Digest
-    """Hash of what the receipt claims."""
+    """Hash over the tokens hash and the out_hash of the receipt."""
 
 
 class CommitteeMember(NamedTuple):
@@ -72,13 +73,13 @@ class CommitteeMember(NamedTuple):
 
     voter: Address
     mask: int
-    """Its seats: bit i is set for seat i."""
+    """Bit mask of the member's seats: bit i is set for seat i."""
     word: Digest
-    """Group of its vote if it revealed directly; else its commitment, or zero."""
+    """Hash of the vote's content (`VoteContent.group`) if the member revealed directly; else its commitment, or zero."""
 
 
 class Tally(NamedTuple):
-    """Seats of a round by what they said, as the contract counted them (`TallyLib`)."""
+    """Numbers of seats of a round by their result, as the contract counted them (`TallyLib`)."""
 
     equal: int
     lead: int
@@ -88,7 +89,7 @@ class Tally(NamedTuple):
 
 
 class Round(NamedTuple):
-    """A drawn round (`RoundStore.RoundData`)."""
+    """A drawn round, as the contract stores it (`RoundStore.RoundData`)."""
 
     number: int
     seats: int
@@ -98,15 +99,15 @@ class Round(NamedTuple):
     lead: tuple[int, int, Digest]
     """Outcome, code and out_hash of the leading fault."""
     opened: int
-    """Mask of seats that revealed directly."""
+    """Bit mask of the seats whose members revealed directly."""
     certified: int
-    """Mask of seats that a certificate counts for."""
+    """Bit mask of the seats for which a certificate counts."""
     certified_group: Digest
     members: tuple[CommitteeMember, ...]
 
 
 class Facts(NamedTuple):
-    """Everything that the state says about the receipt."""
+    """Everything that the contracts' state says about the receipt."""
 
     batch: Batch
     case: Case
@@ -119,20 +120,20 @@ class Facts(NamedTuple):
     policy: Digest
     """Appraisal policy in force."""
     window_end: int
-    """Last second to question the receipt, on the protocol clock."""
+    """Last second in which the receipt can be questioned, on the protocol clock."""
     clock: int
-    """The protocol clock."""
+    """Time of the protocol clock at the block."""
     is_demanded: bool
-    """Whether a demand that makes the window stand still is open."""
+    """Whether an open demand stops the challenge window now."""
 
     @property
     def verdict(self) -> Verdict:
-        """The final verdict; NONE before it."""
+        """The final verdict; NONE while there is none."""
         return self.case.verdict if self.case.phase is Phase.FINAL else Verdict.NONE
 
     @property
     def open_reason(self) -> str:
-        """Why the receipt is not accepted for good; empty if it is (`ReceiptAnchor.isFinal`)."""
+        """Reason why the receipt is not accepted for good; empty if it is accepted (`ReceiptAnchor.isFinal`)."""
         if self.batch.is_void:
             return "its batch is void"
         if self.is_demanded:
@@ -145,19 +146,19 @@ class Facts(NamedTuple):
 
     @property
     def replacement(self) -> Digest | None:
-        """`out_hash` that replaces the claim; None unless the verdict is OVERTURNED (`Disputes._replacementOf`)."""
+        """`out_hash` that replaces the claimed one; None unless the verdict is OVERTURNED (`Disputes._replacementOf`)."""
         if self.verdict is not Verdict.OVERTURNED:
             return None
         return next((each.lead[2] for each in self.rounds if each.number == self.case.decided_in), None)
 
     @property
     def decided_in(self) -> int:
-        """The round whose votes gave the final verdict; 0 where none did."""
+        """Round whose votes gave the final verdict; 0 if no round did."""
         return self.case.decided_in if self.verdict in {Verdict.UPHELD, *CONVICTIONS} else 0
 
 
 class Storage:
-    """Variables of a deployment's contracts by name."""
+    """Storage variables of a deployment's contracts, read by name."""
 
     def __init__(self, deployment: CapsuleDeployment, timestamp: int, read_word: ReadWord) -> None:
         """`timestamp` is the Unix second of the block whose words `read_word` gives."""
@@ -166,14 +167,16 @@ class Storage:
         self._read_word = read_word
 
     def get(self, contract: str, variable: str, *steps: Any, at: Address | None = None) -> Any:
-        """Value of a variable (`Layout.place`). `at` is the contract's address where there are several of the name."""
+        """Returns the value of a variable; `steps` lead into it (`Layout.place`). `at` is the address if several contracts have
+        this name, such as stake trees."""
         found = layout(contract)
         place = found.place(variable, *steps)
         return found.decode(place, self._read_word(at or address_in(self.deployment, contract), place.slot))
 
 
 def read_facts(storage: Storage, dispute: Digest, receipt_id: Digest, batch_id: int) -> Facts:
-    """All facts about a receipt. `MalformedValue` or `ValueError` for state that no contract of ours leaves."""
+    """Reads all facts about a receipt. Raises `MalformedValue` or `ValueError` if the state has values that our contracts never
+    write."""
     batch, service = _batch(storage, batch_id)
     case, tree = _case(storage, dispute)
     clock = _clock(storage)
@@ -196,7 +199,7 @@ def read_facts(storage: Storage, dispute: Digest, receipt_id: Digest, batch_id: 
 
 
 def _batch(storage: Storage, batch_id: int) -> tuple[Batch, int]:
-    """The batch, and the number of its service."""
+    """Reads the batch, and the number of its service."""
 
     def stored(name: str) -> Any:
         return storage.get("ReceiptAnchor", "_batches", batch_id, name)
@@ -214,7 +217,7 @@ def _batch(storage: Storage, batch_id: int) -> tuple[Batch, int]:
 
 
 def _case(storage: Storage, dispute: Digest) -> tuple[Case, Address]:
-    """The dispute, and the stake tree of its committees."""
+    """Reads the dispute, and the stake tree of its committees."""
 
     def stored(name: str) -> Any:
         return storage.get("Disputes", "_cases", dispute, name)
@@ -272,14 +275,14 @@ def _members(storage: Storage, stored: Callable[..., Any], seats: int, tree: Add
 
 
 def _clock(storage: Storage) -> int:
-    """`Guardian.clock`, at the time of the block."""
+    """Computes `Guardian.clock` at the time of the block."""
     start, until, before = (storage.get("Guardian", "_last", name) for name in ("from", "until", "stoppedBefore"))
     now = storage.timestamp
     return int(start - before if now < until else now - (before + until - start))
 
 
 def _window_end(storage: Storage, batch_id: int, service: int, window: int, clock: int) -> int:
-    """`ReceiptAnchor._undemandedEnd`."""
+    """Computes `ReceiptAnchor._undemandedEnd`: the end of the challenge window without the time of demands."""
     pool = storage.get("ReceiptAnchor", "_services", service, "pool")
     since, stopped = (storage.get("Registry", "_pools", pool, name) for name in ("stoppedSince", "stopped"))
     stopped += clock - since if since else 0
@@ -288,7 +291,7 @@ def _window_end(storage: Storage, batch_id: int, service: int, window: int, cloc
 
 
 def _demand_pause(storage: Storage, clock: int, batch_id: int, receipt_id: Digest) -> tuple[int, bool]:
-    """`Demands.heldFor`: seconds for which demands made the window stand still, and whether one does so now."""
+    """Computes `Demands.heldFor`: the seconds for which demands stopped the window, and whether a demand stops it now."""
     if not storage.get("ReceiptAnchor", "_batches", batch_id, "demanded"):
         return 0, False
     held, is_open = 0, False

@@ -1,4 +1,4 @@
-"""Headers of execution blocks: what a capsule reads of their RLP."""
+"""Headers of execution blocks: the fields that a capsule reads from their RLP."""
 
 from typing import NamedTuple
 
@@ -8,14 +8,14 @@ from bytewise.protocol.units import Address, Digest, digest
 from chain.capsule.trie import BrokenProof, decode_list, to_integer
 
 HISTORY = Address("0x0000f90827f1c53a10cb7a02335b175320002935")
-"""The system contract that keeps the hashes of the newest blocks (EIP-2935)."""
+"""The system contract that stores the hashes of the newest blocks (EIP-2935)."""
 HISTORY_BLOCKS = 8191
-"""How many it keeps. The hash of block n is in slot n modulo this number, from the next block on."""
+"""Number of hashes that `HISTORY` stores. The hash of block n is in slot n modulo this number, from the next block on."""
 HISTORY_CODE = Digest(bytes.fromhex("6e49e66782037c0555897870e29fa5e552daf4719552131a0abce779daec0a5d"))
-"""keccak256 of its code."""
+"""keccak256 of the code of `HISTORY`."""
 
 _LEAST_FIELDS = 15
-"""Fields of the oldest headers. Upgrades append more."""
+"""Number of fields of the oldest headers. Later upgrades append more."""
 _PARENT, _STATE, _RECEIPTS, _NUMBER, _TIME = 0, 3, 5, 8, 11
 
 
@@ -33,7 +33,7 @@ class ProvenHeader(NamedTuple):
 
 
 def header_of(raw: bytes) -> ProvenHeader | None:
-    """The header in RLP; None if the bytes are none."""
+    """Decodes a block header from RLP. Returns None if the bytes are no header."""
     try:
         items = decode_list(raw, _LEAST_FIELDS)
         parent, state, receipts = (digest(items[place]) for place in (_PARENT, _STATE, _RECEIPTS))
@@ -43,5 +43,5 @@ def header_of(raw: bytes) -> ProvenHeader | None:
 
 
 def is_kept(number: int, head: int) -> bool:
-    """Whether the state of block `head` has the hash of block `number` (EIP-2935)."""
+    """Returns whether the state of block `head` stores the hash of block `number` (EIP-2935)."""
     return head - HISTORY_BLOCKS <= number < head

@@ -1,6 +1,6 @@
-"""The periodic job that makes a capsule of each dispute that is over, into a folder with a bound.
+"""The periodic job of a node that makes a capsule of each finished dispute, and puts it into a folder of bounded size.
 
-Nodes keep the state of a block for some minutes only, so somebody must make a capsule soon after the end.
+Nodes keep the state of a block for some minutes only, so the capsule must be made soon after the dispute ended.
 """
 
 from collections.abc import Mapping
@@ -23,12 +23,12 @@ from chain.reads.reader import SnapshotReader
 
 
 class CapsuleKeeper:
-    """Makes capsules of the disputes of one network. A restart goes on where it was: the files are its memory."""
+    """Makes capsules of the disputes of one network. After a restart it skips disputes whose capsule file exists."""
 
     def __init__(
         self, chain: Chain, network: Network, settings: CapsuleSettings, journal: CheckpointKeeper | None = None
     ) -> None:
-        """`journal`: of this node; what it recorded about a receipt and its dispute is put into the capsule."""
+        """`journal` is this node's journal. The capsule includes its entries about the receipt and the dispute."""
         self._journal = journal
         self._chain, self._network, self._settings = chain, network, settings
         self._documents = RegistryDocuments(SnapshotReader(chain, network))
@@ -36,13 +36,13 @@ class CapsuleKeeper:
         self._waiting: dict[Digest, None] = {}
 
     def job(self) -> PeriodicJob:
-        """The job, for `run_ticks`."""
+        """Returns the periodic job that makes the capsules. `run_ticks` runs it."""
         return PeriodicJob("capsules", self.run, self._settings.every_s)
 
     def run(self) -> None:
-        """One look: capsules of disputes that ended since the last one, and of those that could not be made then.
+        """Makes the capsules of disputes that ended since the last run, and retries those that could not be made then.
 
-        `TryAgain` if the folder cannot be used.
+        Raises `TryAgain` if the folder cannot be used.
         """
         with retry_folder(self._settings.folder):
             self._look()
@@ -59,7 +59,8 @@ class CapsuleKeeper:
         self._delete_oldest()
 
     def _made(self, dispute: Digest) -> bool:
-        """Whether nothing is left to do: the capsule is there, or nobody can make it from the chain."""
+        """Makes the capsule of a dispute. Returns whether nothing is left to do: the file is written, or nobody can make it from
+        the chain."""
         member = disputed_member(self._chain, self._network, dispute)
         if member is None:
             telemetry.log("capsule.skipped", dispute=dispute, why="opened through another contract: make it by the receipt's id")

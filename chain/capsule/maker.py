@@ -1,4 +1,4 @@
-"""Makes a capsule from a node: reads the facts at one block and keeps the proofs of every word that was read."""
+"""Makes a capsule from a node: reads the facts at one block, and stores the proofs of every word that was read."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -53,7 +53,7 @@ from chain.client.structs import from_struct
 
 
 class AnchoredReceipt(NamedTuple):
-    """A receipt and where it is anchored: what a batch's list or a dispute's opening shows of it."""
+    """A signed receipt with its place in a batch, as the batch's list or the opening of a dispute shows it."""
 
     receipt: Receipt
     signature: Blob
@@ -62,26 +62,26 @@ class AnchoredReceipt(NamedTuple):
 
 
 class Enclosed(NamedTuple):
-    """What is put into a capsule beside its proofs."""
+    """Optional parts of a capsule beside its proofs."""
 
     environment: Environment | None = None
     """The environment that the receipt names."""
     opening: Payload | None = None
-    """Request and answer. Whoever gets the capsule can read them."""
+    """Request and answer. Anybody who gets the capsule can read them."""
     releases: tuple[SignedRelease, ...] = ()
     """Release records about the receipt."""
     journals: tuple[VerifiedExport, ...] = ()
-    """Parts of journals, of which the entries about the receipt and its dispute are taken."""
+    """Exports of journals. The capsule gets their entries about the receipt and its dispute."""
     own_journal: CheckpointKeeper | None = None
-    """The journal of the node that makes the capsule, of which the same entries are taken."""
+    """The journal of the node that makes the capsule. The capsule gets its entries about the receipt and its dispute."""
     with_logs: bool = True
-    """Whether to prove the events of the votes, which have the quotes, if they are near enough."""
+    """Whether to prove the events of the votes, which contain the quotes. Events that are too old to be proven are left out."""
 
 
 def disputed_member(chain: Chain, network: Network, dispute: Digest) -> AnchoredReceipt | None:
-    """The receipt of a dispute as the transaction that opened it shows it, so that nobody needs the DA layer.
+    """Reads the receipt of a dispute from the transaction that opened the dispute, so that nobody needs DA for it.
 
-    None if there is no such dispute, or it was opened through another contract.
+    Returns None if there is no such dispute, or if it was opened through another contract.
     """
     at, head = network.addresses.disputes, chain.head().number
     opened = chain.logs("Disputes", at, ["DisputeOpened"], network.deploy_block, head)
@@ -96,9 +96,10 @@ def disputed_member(chain: Chain, network: Network, dispute: Digest) -> Anchored
 
 
 def make_capsule(chain: Chain, network: Network, member: AnchoredReceipt, enclosed: Enclosed, tag: str = "finalized") -> bytes:
-    """The bytes of a capsule about a receipt, at the newest block with this tag.
+    """Makes a capsule about a receipt at the newest block with this tag, verifies it, and returns its bytes.
 
-    `TooEarly` while a dispute about it runs, `TryAgain` if the node lacks the state or events, or gives proofs that do not hold.
+    Raises `TooEarly` if the block does not have the batch, or while a dispute about the receipt runs. Raises `TryAgain` if the
+    node lacks the state or events, or gives proofs that do not hold.
     """
     capsule = gather(chain, network, member, enclosed, tag)
     data, trust = encode(capsule), Trust(frozenset({capsule.deployment.digest}), capsule.claim.block_hash)
@@ -113,7 +114,8 @@ def make_capsule(chain: Chain, network: Network, member: AnchoredReceipt, enclos
 
 
 def gather(chain: Chain, network: Network, member: AnchoredReceipt, enclosed: Enclosed, tag: str) -> Capsule:
-    """A capsule of what the node gives, not verified. `TooEarly` if the block does not have the batch."""
+    """Builds a capsule from what the node gives, without verifying it. Raises `TooEarly` if the newest block with this tag does
+    not have the batch."""
     head, deployment = chain.head(tag), deployment_of(network)
     raw = header_rlp(chain, head.number)
     header = header_of(raw)
@@ -141,8 +143,8 @@ def gather(chain: Chain, network: Network, member: AnchoredReceipt, enclosed: En
 
 
 def _journals(enclosed: Enclosed, subjects: Collection[Digest]) -> tuple[JournalPart, ...]:
-    """Parts of the given exports and of the own journal; of that none if it was altered or its checkpoints cannot be read or
-    written, which the log then says."""
+    """Returns the parts of the exported journals and of the node's own journal. The node's own journal is left out, with a log
+    entry, if it was altered or its checkpoints cannot be read or written."""
     found = [journal_part(each, subjects) for each in enclosed.journals]
     if enclosed.own_journal is not None:
         try:
@@ -161,9 +163,9 @@ def _own_part(journal: CheckpointKeeper, subjects: Collection[Digest]) -> Journa
 
 
 def journal_part(found: VerifiedExport, subjects: Collection[Digest]) -> JournalPart | None:
-    """The entries of an exported journal about these subjects, each with its own proof; None if there are none.
+    """Returns the entries of an exported journal about these subjects, each with a proof. Returns None if there are none.
 
-    Other entries of the export stay out: they are about other people's receipts.
+    Other entries of the export are left out, because they are about other people's receipts.
     """
     export, size = found.export, found.checkpoint.checkpoint.size
     leaves = [leaf_hash(each.digest) for each in found.entries]
@@ -181,7 +183,7 @@ def _record(entry: JournalEntry, proof: tuple[Digest, ...]) -> JournalRecord:
 
 
 class _NodeWords:
-    """Words of storage as a node proves them. It keeps the nodes."""
+    """Storage words as a node proves them. It collects the trie nodes of those proofs."""
 
     def __init__(self, chain: Chain, block_hash: Digest) -> None:
         self._chain, self._block = chain, at_hash(block_hash)
@@ -190,7 +192,7 @@ class _NodeWords:
         self._known: dict[tuple[Address, int], bytes] = {}
 
     def word(self, contract: Address, slot: int) -> bytes:
-        """The word in a slot."""
+        """Reads the word in a slot, once."""
         if (contract, slot) not in self._known:
             proof = self._asked(contract, slot)
             self._accounts |= dict.fromkeys(proof.account)
@@ -208,13 +210,13 @@ class _NodeWords:
             raise TryAgain("chain", told) from None
 
     def proof(self) -> StateProof:
-        """All nodes, each once."""
+        """Returns all trie nodes that were collected, each once."""
         storage = tuple(StorageNodes(at, tuple(map(Blob, nodes))) for at, nodes in self._storage.items() if nodes)
         return StateProof(tuple(map(Blob, self._accounts)), storage)
 
 
 def _votes(chain: Chain, network: Network, dispute: Digest, facts: Facts, header: ProvenHeader) -> tuple[list[Log], list[Log]]:
-    """Events of revealed votes and of certificates of a dispute, oldest first."""
+    """Reads the events of revealed votes, and the events of certificates, of a dispute, each oldest first."""
     if facts.case.phase is Phase.NONE:
         return [], []
     where = ("Rounds", network.addresses.rounds, ["Revealed", "Certified"], facts.batch.block, header.number)
@@ -243,7 +245,8 @@ def _content(raw: dict[str, Any]) -> tuple[U8, U8, Digest, Digest, Digest]:
 
 
 def _proofs_of(chain: Chain, logs: Sequence[Log], header: ProvenHeader) -> tuple[tuple[Blob, ...], tuple[LogProof, ...]]:
-    """Headers and proofs; none where a log is too old, or the chain keeps no history or has receipts of another form."""
+    """Returns the headers and proofs of these logs. Returns none if a log is too old, the chain stores no block hashes
+    (EIP-2935), or the receipts do not give the block's root."""
     numbers = sorted({each.block for each in logs})
     if not all(is_kept(number, header.number) for number in numbers) or not all(chain.codes([HISTORY], at_hash(header.hash))):
         return (), ()
@@ -272,9 +275,10 @@ def _proof(log: Log, raws: Sequence[Any], root: Digest, nodes: Collection[bytes]
 def add_finality(
     data: bytes, bootstrap: Any, updates: Sequence[Any], finality: Any, networks: Mapping[int, BeaconNetwork] = NETWORKS
 ) -> bytes:
-    """The capsule with signatures of sync committees, from answers of a beacon node (`chain.capsule.beacon.finality_proof`).
+    """Returns the capsule with signatures of sync committees, built from answers of a beacon node.
 
-    `ConfigurationError` if the file is no capsule, an answer has another form, or the signatures do not show the capsule's block.
+    The answers are those of `chain.capsule.beacon.finality_proof`. Raises `ConfigurationError` if the file is no capsule, its
+    chain's beacon chain is unknown, an answer has another form, or the signatures do not show the capsule's block.
     """
     capsule = _capsule_in(data)
     try:
@@ -300,9 +304,10 @@ def _capsule_in(data: bytes) -> Capsule:
 
 
 def add_witness(data: bytes, open_chain: Callable[[int], Chain], signer: Signer) -> bytes:
-    """The capsule with the signature of `signer`, which it has once at most.
+    """Returns the capsule with a signature of `signer` as witness of its block. A second call adds nothing.
 
-    `ConfigurationError` if the file is no capsule or the node has another block there, `TooEarly` before the block is finalized.
+    Raises `ConfigurationError` if the file is no capsule, or if the node has another block with that number. Raises `TooEarly`
+    before the block is finalized.
     """
     capsule = _capsule_in(data)
     if not is_complete(capsule.deployment):

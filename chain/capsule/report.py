@@ -1,4 +1,4 @@
-"""The result of a verification: one result for each group of checks, and the conclusion."""
+"""The result of verifying a capsule: one result for each group of checks, and one for the capsule."""
 
 import enum
 from dataclasses import dataclass, field
@@ -13,11 +13,11 @@ class Result(enum.StrEnum):
     """Result of a group of checks, and of a capsule."""
 
     PASS = "PASS"
-    """It is shown."""
+    """The capsule proves it."""
     FAIL = "FAIL"
-    """It contradicts itself or what the reader knows."""
+    """The capsule contradicts itself, or a fact that the reader knows."""
     UNVERIFIABLE = "UNVERIFIABLE"
-    """Nothing at hand decides it."""
+    """Neither the capsule nor the reader's knowledge decides it."""
 
 
 class Group(enum.StrEnum):
@@ -41,11 +41,11 @@ class Group(enum.StrEnum):
 
 
 REQUIRED = frozenset(Group) - {Group.OPENING, Group.LOGS, Group.QUOTES, Group.RELEASES, Group.JOURNALS}
-"""Groups on which the conclusion rests. Any of the others may be UNVERIFIABLE, but none may FAIL."""
+"""Groups on which the conclusion rests. Every other group may be UNVERIFIABLE, but may not FAIL."""
 
 
 class Failure(enum.StrEnum):
-    """Why a group does not pass."""
+    """Reasons why a group does not pass."""
 
     TOO_LARGE = "capsule.tooLarge"
     MALFORMED = "capsule.malformed"
@@ -129,22 +129,22 @@ class Failure(enum.StrEnum):
     JOURNAL_UNWITNESSED = "journal.unwitnessed"
     JOURNAL_ABSENT = "journal.absent"
     NOT_REACHED = "notReached"
-    """A group that it needs did not pass."""
+    """The group was not checked, because a group that it needs did not pass."""
 
 
 class GroupResult(NamedTuple):
-    """Result of one group."""
+    """The result of one group of checks."""
 
     group: Group
     result: Result
     failure: Failure | None
-    """None if it passes."""
+    """The reason; None if the group passes."""
     detail: str
-    """What was found, in words."""
+    """Sentence about what was found."""
 
 
 class Stop(Exception):
-    """Ends a group: its failure, a detail, and whether it is UNVERIFIABLE instead of FAIL."""
+    """Exception that ends a group of checks without a pass. The result is FAIL, or UNVERIFIABLE if `unverifiable` is true."""
 
     def __init__(self, failure: Failure, detail: str, unverifiable: bool = False) -> None:
         super().__init__(failure, detail)
@@ -154,38 +154,39 @@ class Stop(Exception):
 
 @dataclass
 class CapsuleReport:
-    """What a verification found."""
+    """The findings of one verification."""
 
     digest: Digest
     """SHA-256 of the file."""
     capsule: Capsule | None = None
-    """None if the file is no capsule."""
+    """The parsed capsule; None if the file is no capsule."""
     facts: Facts | None = None
-    """What the state says; None unless its proofs pass."""
+    """Facts that the state proves; None unless the group STATE passes."""
     attested: bool | None = None
-    """Whether a quote states what its vote says; None without proven quotes."""
+    """Whether at least one quote states the same as its vote; None if no quote is proven."""
     checks: list[GroupResult] = field(default_factory=list)
-    """One for each group, in order."""
+    """One result for each group, in order. If the file is no capsule, only the result of group CAPSULE."""
 
     @property
     def result(self) -> Result:
-        """FAIL if any group fails; else UNVERIFIABLE if a required group is; else PASS."""
+        """FAIL if any group fails; else UNVERIFIABLE if a required group is UNVERIFIABLE; else PASS."""
         if any(each.result is Result.FAIL for each in self.checks):
             return Result.FAIL
         return Result.UNVERIFIABLE if self.open_conditions else Result.PASS
 
     @property
     def first_failure(self) -> GroupResult | None:
-        """The first group that fails."""
+        """Result of the first group that fails; None if no group fails."""
         return next((each for each in self.checks if each.result is Result.FAIL), None)
 
     @property
     def open_conditions(self) -> list[GroupResult]:
-        """Required groups that nothing at hand decides."""
+        """Results of the required groups that are UNVERIFIABLE."""
         return [each for each in self.checks if each.result is Result.UNVERIFIABLE and each.group in REQUIRED]
 
     def passes(self, *groups: Group) -> bool:
-        """Whether none of these groups failed or was left out. An UNVERIFIABLE one with facts of its own counts as passed."""
+        """Returns whether none of these groups failed or was left out. An UNVERIFIABLE group that was checked counts as
+        passed."""
         seen = {each.group: each for each in self.checks}
         return all(
             group in seen and seen[group].result is not Result.FAIL and seen[group].failure is not Failure.NOT_REACHED

@@ -1,7 +1,7 @@
-"""The file format `bytewise/capsule/v1`: RFC 8785 JSON, one object, read strictly and within limits.
+"""The file format `bytewise/capsule/v1`: one JSON object in the canonical form of RFC 8785, read strictly and within limits.
 
-A capsule repeats nothing that its proofs give: values of contracts are in trie nodes alone. `Claim` is the exception. It says in
-words what the capsule shows, and a verification derives each of its fields again.
+A capsule repeats no value that its proofs give: values of contracts are only in trie nodes. `Claim` is the exception. It names
+the facts that the capsule shows, and a verification derives each of its fields again.
 """
 
 import enum
@@ -28,36 +28,37 @@ SUFFIX = ".capsule.json"
 MAX_BYTES = 8 * 2**20
 """Largest capsule that is read."""
 MAX_MARKS = 2**17
-"""Most brackets, commas and backslashes in it (`encoding.MAX_MARKS`): a verdict with 255 votes and a long opening has a third."""
+"""Largest number of brackets, commas and backslashes in a capsule (`encoding.MAX_MARKS`). A verdict with 255 votes and a long
+opening has a third of it."""
 
 
 class Kind(enum.StrEnum):
-    """What a capsule shows."""
+    """The kind of fact that a capsule shows."""
 
     VERDICT = "verdict"
-    """How a dispute about the receipt ended."""
+    """The capsule shows how a dispute about the receipt ended."""
     FINALITY = "finality"
-    """Whether the undisputed receipt is accepted for good."""
+    """The capsule shows whether the undisputed receipt is accepted for good."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the capsule shows. A verification derives every field again and compares."""
+    """The facts that the capsule shows. A verification derives every field again and compares."""
 
     receipt_id: Digest
     """EIP-712 digest of the receipt."""
     out_hash: Digest
-    """What the operator claimed."""
+    """The `out_hash` that the operator signed."""
     dispute: Digest
     """Id of the one dispute that the receipt can have."""
     verdict: str
     """Name of the verdict in lower case; `none` without a dispute."""
     decided_in: int
-    """Round whose votes gave the verdict; 0 where none did."""
+    """Round whose votes gave the verdict; 0 if no round gave it."""
     replaced_by: Digest | None
     """`out_hash` that replaces the claimed one; null unless the verdict is `overturned`."""
     accepted: bool
-    """Whether the receipt is accepted for good (`ReceiptAnchor.isFinal`) in this block."""
+    """Whether the receipt is accepted for good in the claim's block (`ReceiptAnchor.isFinal`)."""
     assurance: str
     """Label of the receipt's key epoch on the chain: `simulated` or `hardware`."""
     chain_id: U256
@@ -65,7 +66,7 @@ class Claim:
     block: U64
     """Number of the block whose state the capsule proves."""
     block_hash: Digest
-    """Hash of that block."""
+    """Hash of the block with number `block`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +76,14 @@ class DeployedContract:
     name: str
     """Name of the contract, such as `Disputes`."""
     address: Address
-    """Its address."""
+    """Address of the contract."""
     code: Digest
-    """keccak256 of its code, immutable values included."""
+    """keccak256 of the contract's code, immutable values included."""
 
 
 @dataclass(frozen=True, slots=True)
 class CapsuleDeployment:
-    """The part of an address book that a verification needs. A reader accepts it by its digest."""
+    """The part of an address book that a verification needs. A reader states which deployments it accepts by their digests."""
 
     chain_id: U256
     """EIP-155 chain id."""
@@ -93,13 +94,13 @@ class CapsuleDeployment:
 
     @property
     def digest(self) -> Digest:
-        """The name by which a reader accepts the deployment."""
+        """Digest by which a reader names the deployment."""
         return digests.labelled(Label.CAPSULE_DEPLOYMENT, encode(self))
 
 
 @dataclass(frozen=True, slots=True)
 class BlockWitness:
-    """What a witness signs (EIP-712 under `Disputes`): its own node has this block, and the block is finalized."""
+    """The statement that a witness signs (EIP-712 under `Disputes`): its own node has this block, and the block is finalized."""
 
     number: U64
     """Number of the block."""
@@ -112,7 +113,7 @@ class BeaconHeader:
     """A header of the beacon chain (`BeaconBlockHeader`)."""
 
     slot: U64
-    """Its slot of 12 seconds."""
+    """Slot of the block; a slot is 12 seconds."""
     proposer_index: U64
     """Number of the validator that proposed the block."""
     parent_root: Digest
@@ -125,48 +126,48 @@ class BeaconHeader:
 
 @dataclass(frozen=True, slots=True)
 class SyncCommittee:
-    """A sync committee (`SyncCommittee`)."""
+    """A sync committee of the beacon chain (`SyncCommittee`)."""
 
     keys: Blob
     """The members' public keys, each of 48 bytes."""
     aggregate: Blob
-    """Their sum, 48 bytes."""
+    """Sum of the members' public keys, 48 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitteeStep:
-    """What the committee of one period signed (`LightClientUpdate`)."""
+    """A beacon block that the committee of one period signed, with proofs (`LightClientUpdate`)."""
 
     attested: BeaconHeader
     """The block that was signed."""
     signature_slot: U64
-    """Slot of the block that has the signature."""
+    """Slot of the block that contains the signature."""
     bits: Blob
-    """Who signed, 64 bytes."""
+    """Bits of the members that signed, 64 bytes."""
     signature: Blob
     """Aggregate signature, 96 bytes."""
     finalized: BeaconHeader
     """The block that is finalized in the state of `attested`."""
     finality_branch: tuple[Digest, ...]
-    """Merkle branch from it to that state."""
+    """Merkle branch from `finalized` to the state of `attested`."""
     following: SyncCommittee | None
     """The committee of the next period; null in the last step."""
     following_branch: tuple[Digest, ...]
-    """Merkle branch from it to the state of `attested`; empty in the last step."""
+    """Merkle branch from `following` to the state of `attested`; empty in the last step."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinalityProof:
-    """Leads from a beacon block that a reader trusts to the capsule's block."""
+    """Signatures that lead from a beacon block that a reader trusts to the capsule's block."""
 
     checkpoint: BeaconHeader
-    """The block to trust."""
+    """The beacon block that the reader must trust."""
     committee: SyncCommittee
-    """The committee of its period."""
+    """The sync committee of the checkpoint's period."""
     committee_branch: tuple[Digest, ...]
-    """Merkle branch from it to the state of `checkpoint`."""
+    """Merkle branch from `committee` to the state of `checkpoint`."""
     steps: tuple[CommitteeStep, ...]
-    """One for each period up to that of the capsule's block."""
+    """One step for each period, up to the period of the capsule's block."""
     execution_branch: tuple[Digest, ...]
     """Merkle branch from the hash of the capsule's block to the body of the last finalized block."""
 
@@ -178,7 +179,7 @@ class StorageNodes:
     contract: Address
     """Address of the contract."""
     nodes: tuple[Blob, ...]
-    """Nodes, each once, none that no read needs."""
+    """Trie nodes, each once, and only those that a read needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ class StateProof:
 
 @dataclass(frozen=True, slots=True)
 class BatchPlace:
-    """Where the receipt is anchored."""
+    """The place at which the receipt is anchored."""
 
     batch_id: U64
     """Number of the batch."""
@@ -203,110 +204,110 @@ class BatchPlace:
 
 @dataclass(frozen=True, slots=True)
 class RevealedVote:
-    """What a member revealed. Its voter and its seats are in the state."""
+    """The content of a vote that a member revealed. The contracts' state has the voter and its seats."""
 
     seat: int
     """The first of the voter's seats."""
     outcome: U8
-    """`Outcome`."""
+    """Number of the vote's `Outcome`."""
     code: U8
     """Defect code or `CannotReason`; 0 otherwise."""
     tokens_hash: Digest
-    """Recomputed tokens hash, or zero."""
+    """Tokens hash that the member computed again, or zero."""
     trace_root: Digest
-    """Recomputed trace root, or zero."""
+    """Trace root that the member computed again, or zero."""
     round_digest: Digest
     """Hash over round seed, dispute and every leaf, or zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class CertifiedVote:
-    """What the signers of a certificate said together. Their seats are in the state."""
+    """The content that the signers of a certificate agreed on. The contracts' state has their seats."""
 
     outcome: U8
-    """`Outcome`."""
+    """Number of the finding's `Outcome`."""
     code: U8
     """Defect code or `CannotReason`; 0 otherwise."""
     tokens_hash: Digest
-    """Recomputed tokens hash, or zero."""
+    """Tokens hash that the signers computed again, or zero."""
     trace_root: Digest
-    """Recomputed trace root, or zero."""
+    """Trace root that the signers computed again, or zero."""
     round_digest: Digest
     """Hash over round seed, dispute and every leaf, or zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundVotes:
-    """All votes of one round that were revealed."""
+    """The revealed votes and the certificate of one round."""
 
     round: int
-    """1, 2, …"""
+    """Number of the round, from 1."""
     votes: tuple[RevealedVote, ...]
-    """Directly revealed votes, ascending by seat."""
+    """Votes that members revealed directly, ascending by seat."""
     certificate: CertifiedVote | None
     """The certificate of the round, or null."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogProof:
-    """Shows that a transaction of an earlier block emitted a log: a `Revealed` event with its quote."""
+    """A proof that a transaction emitted a log: a `Revealed` event with its quote."""
 
     block: U64
     """Number of the block."""
     transaction: int
     """Index of the transaction in the block."""
     log: int
-    """Index of the log among those of the transaction."""
+    """Index of the log among the logs of the transaction."""
     nodes: tuple[Blob, ...]
     """Nodes of the block's trie of transaction receipts."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalRecord:
-    """One entry of a node's journal."""
+    """One entry of a node's journal, with its proof."""
 
     number: U64
-    """Its number in the journal."""
+    """Number of the entry in the journal."""
     at: U64
-    """Unix second of the record, by the node's clock."""
+    """Unix second at which the entry was written, by the node's clock."""
     kind: str
-    """What it is about, such as `vote.protected`."""
+    """Kind of the entry, such as `vote.protected`."""
     subject: Blob
-    """Id of the receipt or of its dispute."""
+    """Id of the receipt or of its dispute, which the entry is about."""
     body: str
-    """Canonical JSON."""
+    """Content of the entry as canonical JSON."""
     previous: Digest
-    """Digest of the entry before it; zero before entry 0."""
+    """Digest of the previous entry; zero in entry 0."""
     signature: Blob
-    """Ed25519 signature of its digest."""
+    """Ed25519 signature of the entry's digest."""
     proof: tuple[Digest, ...]
     """Hashes from the entry to the root of the checkpoint, from left to right."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalPart:
-    """What one node recorded about the receipt and its dispute, each intent before the node acted on it."""
+    """The entries that one node wrote about the receipt and its dispute. A node writes each intent before it acts on it."""
 
     keys: JournalKeys
     """Public keys of the journal."""
     checkpoint: str
-    """The signed note of the checkpoint that the entries are proven to, with the signatures of its witnesses."""
+    """The signed note of the checkpoint to which the entries are proven, with the signatures of its witnesses."""
     entries: tuple[JournalRecord, ...]
-    """Entries, ascending by number, at least one."""
+    """At least one entry, ascending by number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capsule:
-    """The file."""
+    """The content of a capsule file."""
 
     format: str
     """Always `FORMAT`."""
     kind: Kind
-    """What it shows."""
+    """The kind of fact that the capsule shows."""
     claim: Claim
-    """The same in words."""
+    """The facts that the capsule shows, by name."""
     deployment: CapsuleDeployment
-    """Whose contracts."""
+    """The contracts that the capsule reads."""
     header: Blob
     """RLP of the header of the claim's block."""
     witnesses: tuple[Blob, ...]
@@ -314,37 +315,37 @@ class Capsule:
     finality: FinalityProof | None
     """Signatures of sync committees, or null."""
     state: StateProof
-    """Proofs of everything that is read of the contracts."""
+    """Proofs of every storage word that is read from the contracts."""
     receipt: Receipt
-    """The receipt."""
+    """The receipt that the capsule is about."""
     signature: Blob
-    """The operator's signature of it."""
+    """The operator's signature of the receipt."""
     membership: BatchPlace
-    """Where it is anchored."""
+    """The place at which the receipt is anchored."""
     environment: Environment | None
     """The environment that the receipt names, or null."""
     rounds: tuple[RoundVotes, ...]
     """Every drawn round of the dispute, in order."""
     opening: Payload | None
-    """Request, answer and client signature, disclosed by somebody who holds them; else null."""
+    """Request, answer and client signature, disclosed by somebody who has them; else null."""
     log_headers: tuple[Blob, ...]
-    """RLP of the headers of the earlier blocks that logs are in, ascending."""
+    """RLP of the headers of earlier blocks with proven logs, ascending by number."""
     logs: tuple[LogProof, ...]
     """Proofs of `Revealed` events, in the order of the chain."""
     releases: tuple[SignedRelease, ...]
-    """Records of key shards about this receipt."""
+    """Release records of key shards about this receipt."""
     journals: tuple[JournalPart, ...]
     """Parts of nodes' journals, each journal once."""
 
 
 class Rejected(Exception):
-    """A file is no capsule. The first value is the name of the failure, the second says why."""
+    """Exception for a file that is no capsule. The first value is the name of the failure, the second is the reason."""
 
 
 def read_capsule(data: bytes) -> Capsule:
-    """The capsule in these bytes. `Rejected` with a failure of `chain.capsule.report.Failure` for any other bytes.
+    """Parses a capsule. Raises `Rejected` for any other bytes, with the value of a `chain.capsule.report.Failure`.
 
-    Limits are checked before anything is parsed.
+    Size limits are checked before anything is parsed.
     """
     if len(data) > MAX_BYTES:
         raise Rejected("capsule.tooLarge", f"{len(data)} bytes, at most {MAX_BYTES}")
@@ -368,7 +369,7 @@ def read_capsule(data: bytes) -> Capsule:
 
 
 def _is_json(data: bytes) -> bool:
-    """Whether the bytes are JSON in any form."""
+    """Returns whether the bytes are JSON, canonical or not."""
     try:
         json.loads(data.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -381,5 +382,5 @@ def _refuse(text: str) -> NoReturn:
 
 
 def as_json(capsule: Capsule) -> dict[str, Any]:
-    """The capsule as plain JSON data."""
+    """Returns the capsule as plain JSON data."""
     return encoding.to_json(capsule)

@@ -1,4 +1,4 @@
-"""Merkle-Patricia tries of Ethereum: RLP, proofs of values and of their absence, and the trie of a short list.
+"""Merkle-Patricia tries of Ethereum: RLP, proofs that a value is present or absent, and the trie of a short list.
 
 Sources: the yellow paper, appendices B and D. Several proofs of one trie share their nodes, so a proof here is a set of nodes.
 """
@@ -12,26 +12,28 @@ from bytewise.protocol.digests import keccak256
 from bytewise.protocol.units import Digest
 
 Item: TypeAlias = "bytes | list[Item]"
-"""What RLP encodes: bytes, or a list of items."""
+"""A value that RLP encodes: bytes, or a list of items."""
 
 MAX_RLP_DEPTH = 8
-"""Deepest nesting of lists: headers and accounts have one level, transaction receipts four, embedded nodes some more."""
+"""Deepest nesting of lists that is decoded. Headers and accounts have one level, transaction receipts four, embedded nodes some
+more."""
 
 EMPTY_TRIE = b"\x80"
-"""A trie without values, in RLP."""
+"""RLP of a trie without values."""
 EMPTY_ROOT = keccak256(EMPTY_TRIE)
 """Root of a trie without values."""
 
 _BRANCH, _PAIR = 17, 2
-"""Items of the two kinds of nodes."""
+"""Numbers of items of the two kinds of nodes."""
 
 
 class BrokenProof(Exception):
-    """Bytes are no RLP or no node, or a node that the path needs is missing."""
+    """Exception: bytes are no RLP or no trie node, or a node that the path needs is missing."""
 
 
 def decode_rlp(data: bytes) -> Item:
-    """The item of canonical RLP bytes; `BrokenProof` for any other bytes, and for lists in lists beyond `MAX_RLP_DEPTH`."""
+    """Decodes canonical RLP bytes. Raises `BrokenProof` for any other bytes, and for lists nested deeper than
+    `MAX_RLP_DEPTH`."""
     item, end = _item(data, 0, len(data), 0)
     if end != len(data):
         raise BrokenProof("bytes after the end of an RLP item")
@@ -39,7 +41,7 @@ def decode_rlp(data: bytes) -> Item:
 
 
 def decode_list(data: bytes, least: int) -> list[bytes]:
-    """A list of at least so many byte strings; `BrokenProof` for anything else."""
+    """Decodes an RLP list of at least `least` byte strings. Raises `BrokenProof` for anything else."""
     item = decode_rlp(data)
     if isinstance(item, bytes) or len(item) < least:
         raise BrokenProof(f"no RLP list of at least {least} items")
@@ -49,14 +51,14 @@ def decode_list(data: bytes, least: int) -> list[bytes]:
 
 
 def to_integer(data: Item) -> int:
-    """The integer of an RLP string; `BrokenProof` for a list and for leading zeros."""
+    """Returns the integer of an RLP string. Raises `BrokenProof` for a list and for leading zeros."""
     if not isinstance(data, bytes) or data[:1] == b"\0":
         raise BrokenProof("no canonical integer")
     return int.from_bytes(data)
 
 
 class ProofNodes:
-    """Nodes of one or more tries by their hashes. It notes which nodes were needed."""
+    """Nodes of one or more tries by their hashes. The object records which nodes a read has needed."""
 
     def __init__(self, nodes: Iterable[bytes]) -> None:
         self._nodes: dict[Digest, bytes] = {}
@@ -68,18 +70,18 @@ class ProofNodes:
 
     @property
     def surplus(self) -> int:
-        """Nodes that no path has needed, doubled ones included."""
+        """Number of nodes that no read has needed, including doubled nodes."""
         return self._count - len(self._used)
 
     @property
     def needed(self) -> tuple[bytes, ...]:
-        """The nodes that a path has needed."""
+        """Nodes that a read has needed."""
         return tuple(node for digest, node in self._nodes.items() if digest in self._used)
 
     def value(self, root: Digest, path: str) -> bytes | None:
-        """The value under a path of nibbles (lower-case hex), or None if the nodes prove that there is none.
+        """Returns the value under a path of nibbles (lower-case hex). Returns None if the nodes prove that there is no value.
 
-        `BrokenProof` if they prove neither.
+        Raises `BrokenProof` if the nodes prove neither.
         """
         if root == EMPTY_ROOT:
             return None
@@ -111,7 +113,7 @@ class ProofNodes:
 
 
 def trie_of_list(values: Sequence[bytes]) -> tuple[Digest, Mapping[Digest, bytes]]:
-    """Root and nodes of the trie of a list, such as the receipts of a block: keys are RLP-encoded indices."""
+    """Returns root and nodes of the trie of a list, such as the receipts of a block. Its keys are RLP-encoded indices."""
     if not values:
         return EMPTY_ROOT, {}
     nodes: dict[Digest, bytes] = {}
@@ -122,12 +124,12 @@ def trie_of_list(values: Sequence[bytes]) -> tuple[Digest, Mapping[Digest, bytes
 
 
 def index_path(index: int) -> str:
-    """Path of an index in the trie of a list, in nibbles."""
+    """Returns the path of an index in the trie of a list, in nibbles."""
     return bytes(rlp.encode(index)).hex()
 
 
 def _built(leaves: Mapping[str, bytes], nodes: dict[Digest, bytes]) -> Item:
-    """The node over these leaves. Nodes of 32 bytes or more that are below it are added to `nodes`."""
+    """Builds the node over these leaves. Adds each node below it to `nodes` if that node has 32 bytes or more."""
     if len(leaves) == 1:
         ((path, value),) = leaves.items()
         return [_packed(path, True), value]
@@ -177,7 +179,7 @@ def _bytes(item: Item) -> bytes:
 
 
 def _item(data: bytes, at: int, end: int, depth: int) -> tuple[Item, int]:
-    """The item that begins at `at`, and where it ends; at most at `end`."""
+    """Decodes the item that begins at `at`. Returns it with the position after it, which is at most `end`."""
     if at >= end:
         raise BrokenProof("an RLP item is cut")
     head = data[at]

@@ -1,6 +1,6 @@
-"""Verifies a capsule offline: the groups of checks in their order. Nothing here reads a file, a chain or a clock.
+"""Verifies a capsule offline, in groups of checks. No function here reads a file, a chain or a clock.
 
-Each group stops at its first failure. A group that needs another one runs only if that one did not fail.
+Each group stops at its first failure. A group that needs another group is checked only if that one did not fail.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -39,34 +39,34 @@ from chain.capsule.trie import BrokenProof, ProofNodes, decode_list, decode_rlp,
 from chain.capsule.votes import Said, verdict_by_rule, votes_of
 
 PAGE = Path(__file__).parent / "capsule.html"
-"""The page that gives the same results in a browser (`docs/tools/capsule_page.py` builds it)."""
+"""The page that verifies capsules in a browser, with the same results (`docs/tools/capsule_page.py` builds it)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What the reader brings. Without any of it a capsule is consistent at best, and the conclusion says under which conditions
-    it holds."""
+    """Facts that the reader of a capsule already trusts. Without them, a capsule can only be consistent, and the conclusion
+    names the conditions under which it holds."""
 
     deployments: frozenset[Digest] = frozenset()
     """Digests of deployments that the reader accepts."""
     block_hash: Digest | None = None
     """Hash of the capsule's block, if the reader knows it."""
     witnesses: frozenset[Address] = frozenset()
-    """Accounts whose word for a block the reader takes."""
+    """Accounts that the reader trusts to confirm blocks."""
     threshold: int = 1
-    """How many of them must have signed."""
+    """Number of `witnesses` that must have signed."""
     checkpoint: Digest | None = None
     """Root of a finalized beacon block that the reader trusts (a weak subjectivity checkpoint)."""
     beacon: BeaconNetwork | None = None
-    """The beacon chain, if it is none of `chain.capsule.beacon.NETWORKS`."""
+    """The beacon chain; None to choose it from `chain.capsule.beacon.NETWORKS` by chain id."""
     journals: frozenset[Digest] = frozenset()
-    """Fingerprints of the journals' keys that the reader knows."""
+    """Fingerprints of the journal keys that the reader knows."""
     journal_witnesses: frozenset[NoteKey] = frozenset()
-    """Witnesses of checkpoints; one of them must have signed each checkpoint, if the reader names any."""
+    """Keys of witnesses of journal checkpoints. If there are any, one of them must have signed each checkpoint."""
 
 
 def verify_capsule(data: bytes, trust: Trust | None = None) -> CapsuleReport:
-    """Runs all checks on the bytes of a file."""
+    """Runs all checks on the bytes of a capsule file, and returns their results."""
     report = CapsuleReport(sha256(data))
     try:
         report.capsule = read_capsule(data)
@@ -80,7 +80,7 @@ def verify_capsule(data: bytes, trust: Trust | None = None) -> CapsuleReport:
 
 
 class _CapsuleVerifier:
-    """One verification. Groups leave what later groups need in the attributes."""
+    """One verification. Checks store in its attributes the values that later groups need."""
 
     def __init__(self, capsule: Capsule, trust: Trust, report: CapsuleReport) -> None:
         self.capsule, self.trust, self.report = capsule, trust, report
@@ -88,11 +88,11 @@ class _CapsuleVerifier:
         self.facts: Facts | None = None
         self.said: list[Said] = []
         self.kept: dict[int, Digest] = {}
-        """Hashes of earlier blocks that logs are in, by the state."""
+        """Hashes of the earlier blocks in which logs are, by number, read from the state."""
         self.proven: list[ProvenVote] = []
 
     def run(self) -> None:
-        """Runs every group whose needs are met."""
+        """Checks every group whose needed groups passed."""
         for group, (needs, check) in _GROUPS.items():
             if not self.report.passes(*needs):
                 missing = ", ".join(each.value for each in needs if not self.report.passes(each))
@@ -111,7 +111,7 @@ class _CapsuleVerifier:
 
     @property
     def known(self) -> tuple[ProvenHeader, Facts]:
-        """ProvenHeader and facts, after the groups that read them."""
+        """Header and facts, for groups that run after HEADER and STATE."""
         assert self.header is not None and self.facts is not None, "groups that need them run after them"
         return self.header, self.facts
 
@@ -166,7 +166,8 @@ def _authenticity(v: _CapsuleVerifier) -> str:
 
 
 def _finalized(v: _CapsuleVerifier) -> str:
-    """What the sync committees show of the block; empty without their signatures, or for a chain without a known beacon chain."""
+    """Checks the signatures of sync committees, and returns what they show of the block. Returns an empty text if there are
+    none, or if the beacon chain is unknown."""
     proof, network = v.capsule.finality, v.beacon
     if proof is None or network is None or v.header is None:
         return ""
@@ -207,13 +208,14 @@ def _state(v: _CapsuleVerifier) -> str:
 
 
 def kept_hashes(headers: Iterable[ProvenHeader | None], head: int, read_word: ReadWord) -> dict[int, Digest]:
-    """Hashes of these earlier blocks by number, as the state of block `head` has them."""
+    """Reads the hashes of these earlier blocks, by number, from the state of block `head`. Blocks whose hash that state no
+    longer stores are left out."""
     numbers = [each.number for each in headers if each is not None and is_kept(each.number, head)]
     return {number: Digest(read_word(HISTORY, number % HISTORY_BLOCKS)) for number in numbers}
 
 
 class ProvenWords:
-    """Words of storage, each read through its proof; `Stop` for one that is not proven."""
+    """Storage words of contracts, each read through its proof. A read raises `Stop` if the word is not proven."""
 
     def __init__(self, root: Digest, state: StateProof, code: Mapping[Address, Digest]) -> None:
         self._root, self._code = root, code
@@ -221,22 +223,22 @@ class ProvenWords:
         self._storage = {each.contract: ProofNodes(each.nodes) for each in state.storage}
         self._doubled = len(state.storage) - len(self._storage)
         self.contracts: dict[Address, Digest] = {}
-        """Storage root of each contract that was read."""
+        """Storage root of each contract from which a word was read."""
         self._known: dict[tuple[Address, int], bytes] = {}
 
     @property
     def count(self) -> int:
-        """Words that were read."""
+        """Number of words that were read."""
         return len(self._known)
 
     @property
     def surplus(self) -> int:
-        """Nodes and contracts that no read has needed."""
+        """Number of nodes and contracts in the proof that no read has needed."""
         unread = sum(each not in self.contracts for each in self._storage)
         return self._doubled + unread + self._accounts.surplus + sum(each.surplus for each in self._storage.values())
 
     def word(self, contract: Address, slot: int) -> bytes:
-        """The word in a slot; 32 zero bytes where the proof shows that there is none."""
+        """Returns the word in a slot: 32 zero bytes if the proof shows that the slot is empty."""
         if (contract, slot) in self._known:
             return self._known[contract, slot]
         root = self._storage_root(contract)
@@ -349,7 +351,7 @@ def _claim(v: _CapsuleVerifier) -> str:
 
 
 def claim_of_facts(deployment: CapsuleDeployment, receipt: Receipt, header: ProvenHeader, facts: Facts) -> Claim:
-    """What receipt, header and state show."""
+    """Returns the claim that follows from receipt, header and state."""
     identifier = receipt_id(domain_of(deployment, "ReceiptAnchor"), receipt)
     return Claim(
         receipt_id=identifier, out_hash=receipt.out_hash, dispute=dispute_id(domain_of(deployment, "Disputes"), identifier),
@@ -405,4 +407,4 @@ _GROUPS: Mapping[Group, tuple[tuple[Group, ...], CheckGroup]] = {
     Group.RELEASES: ((Group.BATCH,), _releases),
     Group.JOURNALS: ((Group.BATCH,), _journals),
 }
-"""Each group with the groups that it needs."""
+"""For each group: the groups that it needs, and its check."""

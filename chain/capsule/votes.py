@@ -1,4 +1,4 @@
-"""Votes of a capsule against the committees of the state, and the verdict by the rule of `bytewise.protocol.court`."""
+"""Checks a capsule's votes against the committees in the state, and the verdict by the rule of `bytewise.protocol.court`."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -15,18 +15,19 @@ from chain.capsule.schema import CertifiedVote, RevealedVote, RoundVotes
 
 
 class Said(NamedTuple):
-    """What a group of seats said in a round: one member, or all seats of a certificate."""
+    """The vote of a group of seats in a round: the seats of one member, or all seats of a certificate."""
 
     round: int
     voters: tuple[CommitteeMember, ...]
-    """The member; for a certificate, everybody that it counts for."""
+    """The member. For a certificate, all members for whose seats it counts."""
     mask: int
     content: VoteContent
     is_certified: bool
 
 
 def votes_of(facts: Facts, dispute: Digest, listed: Sequence[RoundVotes]) -> list[Said]:
-    """Every vote, once it is shown to be the one that the state has; `Stop` names the first that is not."""
+    """Returns every vote of a capsule, checked against the contracts' state. Raises `Stop` for the first vote that the state
+    does not have, and for a missing vote."""
     have, want = [each.round for each in listed], [each.number for each in facts.rounds]
     if have != want:
         raise Stop(Failure.VOTES_ROUNDS, f"votes of rounds {have}, drawn were {want}")
@@ -81,9 +82,9 @@ def _content(vote: RevealedVote | CertifiedVote, dispute: Digest, number: int, w
 
 
 def verdict_by_rule(facts: Facts, said: Sequence[Said], receipt: Receipt) -> RoundVerdict:
-    """The verdict that the votes of the deciding round give; `Stop` if it is not the one in the state.
+    """Returns the verdict that the votes of the deciding round give. Raises `Stop` if the state has another verdict.
 
-    Every other round must have given none, but for the one that was appealed.
+    Every other round must give no verdict. The exception is the round with the verdict that was appealed.
     """
     by_round = {
         each.number: _judged(each, [vote for vote in said if vote.round == each.number], receipt) for each in facts.rounds
@@ -101,7 +102,7 @@ def verdict_by_rule(facts: Facts, said: Sequence[Said], receipt: Receipt) -> Rou
 
 
 def _judged(drawn: Round, said: Sequence[Said], receipt: Receipt) -> RoundVerdict:
-    """The verdict of one round, counted from its votes; `Stop` if the contract counted otherwise."""
+    """Returns the verdict of one round, counted from its votes. Raises `Stop` if the contract counted otherwise."""
     claimed, leading = (receipt.tokens_hash, receipt.out_hash), key_of(*drawn.lead)
     count = Count()
     # Of two groups of one size the one that reached it first leads, which the state knows: it is counted first.
@@ -116,5 +117,5 @@ def _judged(drawn: Round, said: Sequence[Said], receipt: Receipt) -> RoundVerdic
 
 
 def _lowest(mask: int) -> int:
-    """The first seat of a mask."""
+    """Returns the number of the first seat in a mask."""
     return (mask & -mask).bit_length() - 1

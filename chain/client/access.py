@@ -1,6 +1,6 @@
-"""Interface of a chain for readers and senders: one node (`rpc`), or several that must agree (`quorum`).
+"""Interface of a chain for readers and senders: one node (`rpc`), or several nodes that must agree (`quorum`).
 
-`ReadAheadClient` is a node whose reads are fetched many at a time.
+`ReadAheadClient` is a client of one node that fetches many reads at a time.
 """
 
 import json
@@ -26,34 +26,37 @@ from chain.client.rpc import (
 )
 
 SHORT_CHAIN_BLOCKS = 2_000
-"""On a chain no longer than this, all blocks are searched: it is a test chain, whose owner may have set its time back."""
+"""Height up to which a search by time looks at all blocks. So short a chain is a test chain, whose owner may have set its time
+back."""
 
 # Batched reads of one node for a program that makes one read after another.
 
 READS_PER_BATCH = 100
-"""Reads in one round trip. Many nodes accept no more."""
+"""Largest number of reads in one round trip. Many nodes accept no more."""
 
 
 class ReadAheadClient(ChainClient):
-    """A node whose views and blocks must be fetched before they are read. Everything else is as in `ChainClient`."""
+    """A client of one node whose views and blocks must be fetched before they are read. All other methods are those of
+    `ChainClient`."""
 
     def __init__(self, url: str, chain_id: int, timeout_s: float) -> None:
         super().__init__(url, chain_id, timeout_s)
         self._known: dict[str, Any] = {}
 
     def call(self, contract: str, at: Address, function: str, *arguments: Any, block: str | dict[str, Any]) -> Any:
-        """Decoded result of a view. `MissingRead` before it was fetched."""
+        """Returns the decoded result of a view that was fetched. Raises `MissingRead` if it was not fetched."""
         # The key is not the encoded request: encoding the arguments costs more than the rest.
         name = f"{at}.{function}{arguments!r}@{block if isinstance(block, str) else json.dumps(block)}"
         return self._answer(name, lambda: view_read(name, View(contract, at, function, arguments), block))
 
     def block(self, number: int) -> Block:
-        """The canonical block at a height. `MissingRead` before it was fetched."""
+        """Returns the canonical block at a height, if it was fetched. Raises `MissingRead` if it was not fetched."""
         found: Block = self._answer(at_number(number), lambda: block_read(number))
         return found
 
     def fetch(self, reads: Sequence[Read]) -> None:
-        """Makes these reads. On a short chain it also reads neighbouring blocks, because a search looks at all of them."""
+        """Fetches these reads and stores their results. On a short chain it also fetches neighbouring blocks, because a search
+        looks at all of them."""
         wanted = {each.name: each for read in reads for each in (read, *_neighbours(read)) if each.name not in self._known}
         todo, answers = list(wanted.values()), list[Any]()
         try:
@@ -81,7 +84,8 @@ def _neighbours(read: Read) -> list[Read]:
 
 
 class Chain(Protocol):
-    """A chain. Blocks are named by `rpc.at_number`, `rpc.at_hash`, or a tag: latest, safe, finalized."""
+    """Reads from a chain and sending to it. A block is named by `rpc.at_number`, by `rpc.at_hash`, or by a tag: latest, safe,
+    finalized."""
 
     @property
     def chain_id(self) -> int:
@@ -89,75 +93,79 @@ class Chain(Protocol):
         ...
 
     def head(self, tag: str = "latest") -> Block:
-        """The newest block with this tag."""
+        """Reads the newest block with this tag."""
         ...
 
     def block(self, number: int) -> Block:
-        """The canonical block at a height."""
+        """Reads the canonical block at a height."""
         ...
 
     def raw_block(self, number: int) -> Any:
-        """The canonical block at a height as JSON-RPC gives it; None if there is none. `chain.client.blocks` checks its hash."""
+        """Reads the canonical block at a height, in the form of JSON-RPC. Returns None if there is none. `chain.client.blocks`
+        checks its hash."""
         ...
 
     def call(self, contract: str, at: Address, function: str, *arguments: Any, block: str | dict[str, Any]) -> Any:
-        """Decoded result of a view."""
+        """Calls a view at a block, and returns its decoded result."""
         ...
 
     def views(self, views: Sequence[View], block: str | dict[str, Any]) -> list[Any]:
-        """Decoded results of several views at one block, in one round trip."""
+        """Calls several views at one block in one round trip, and returns their decoded results."""
         ...
 
     def logs(self, contract: str, at: Address, events: Sequence[str], from_block: int, to_block: int) -> list[Log]:
-        """Events by name in a closed range of blocks, in chain order."""
+        """Reads the named events of one contract in a closed range of blocks, in chain order."""
         ...
 
     def logs_of(self, contracts: Mapping[Address, str], from_block: int, to_block: int) -> list[Log]:
-        """Known events of several contracts (address → name) in a closed range of blocks, in chain order."""
+        """Reads the known events of several contracts (address → name) in a closed range of blocks, in chain order."""
         ...
 
     def raw_blocks(self, numbers: Sequence[int]) -> list[Any]:
-        """As `raw_block`, for several heights."""
+        """Reads the canonical blocks at several heights, each as `raw_block` does."""
         ...
 
     def codes(self, where: Sequence[Address], block: str | dict[str, Any] = "latest") -> list[bytes]:
-        """Code at addresses, as of a block; empty where there is none."""
+        """Reads the code at these addresses as of a block. An address without code has empty bytes."""
         ...
 
     def slot_proof(self, at: Address, slot: int, block: str | dict[str, Any]) -> SlotProof:
-        """Trie nodes that prove a storage word. The reader checks them against the state root of the block."""
+        """Reads trie nodes that prove a storage word. The caller checks them against the state root of the block."""
         ...
 
     def raw_receipts(self, number: int) -> Any:
-        """Receipts of all transactions of the block at a height. The reader checks them against the root in its header."""
+        """Reads the receipts of all transactions of the block at a height. The caller checks them against the root in the
+        block's header."""
         ...
 
     def calldata(self, transaction: Digest) -> Calldata | None:
-        """What a transaction called; None if nobody has it."""
+        """Reads address and calldata of a transaction. Returns None if no node has it."""
         ...
 
     def balance(self, account: Address, block: str | dict[str, Any]) -> int:
-        """Wei in the account."""
+        """Reads the balance of an account in wei."""
         ...
 
     def nonce(self, account: Address, block: str | dict[str, Any] = "latest") -> int:
-        """Number of transactions of the account. With the tag pending it includes those that wait for a block."""
+        """Reads the number of transactions that an account has sent. With the tag pending it includes those that wait for a
+        block."""
         ...
 
     def receipts(self, hashes: Sequence[Digest], seen: Block | None = None) -> list[Inclusion | None]:
-        """Receipts of transactions, on a chain that has the block `seen`; None where there is none."""
+        """Reads the receipts of transactions, on a chain that has the block `seen`. A transaction without receipt has None."""
         ...
 
     def estimate(self, request: Mapping[str, Any]) -> int:
-        """Gas of a transaction on top of the newest block."""
+        """Returns the gas that a transaction needs on top of the newest block."""
         ...
 
     def replay(self, request: Mapping[str, Any], block: str | dict[str, Any], changed: Mapping[str, Any] | None = None) -> None:
-        """Repeats a call on the state after a block, to get its revert. `changed` overrides state, by account."""
+        """Repeats a call on the state after a block, to find out why it reverts. `changed` overrides parts of the state, by
+        account."""
         ...
 
     def knows(self, transaction: Digest) -> bool:
-        """Whether the nodes have the transaction, so that it need not be sent again."""
+        """Returns whether the nodes have the transaction, so that it need not be sent again."""
         ...
 
     def broadcast(self, raw: bytes) -> None:
@@ -169,7 +177,8 @@ def open_chain(
     urls: Sequence[str], quorum: int, chain_id: int, timeout_s: float = DEFAULT_TIMEOUT_S,
     make: Callable[[str, int, float], ChainClient] = ChainClient,
 ) -> Chain:  # fmt: skip
-    """The chain behind one endpoint, or behind several of which `quorum` must agree (`service.settings` checks the settings)."""
+    """Opens a chain through one endpoint, or through several of which `quorum` must agree (`service.settings` checks the
+    settings)."""
     clients = [make(url, chain_id, timeout_s) for url in urls]
     for place, each in enumerate(clients):
         each.name_place(place)

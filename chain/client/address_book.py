@@ -1,6 +1,6 @@
 """The address book file, and the check of the chain against it at the start of every actor (`verify_code`).
 
-The check compares the code at every contract, and asks each contract which others it refers to.
+The check compares the code of every contract, and asks each contract to which other contracts it refers.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -44,8 +44,11 @@ WIRING = (
     ("StakeVault", "stake_vault", "registry", "registry"),
     ("BytewiseGovernor", "bytewise_governor", "token", "governance_token"),
 )
-"""Contract, its name in the book, the view, and the contract that the view must return. Every contract except `Charter`,
-`Keeper` and `Lens` is named by another one, in these links or in `VOTED_WIRING`."""
+"""Links between contracts: contract, its field in the book, a view, and the field of the contract whose address the view must
+return.
+
+Every contract except `Charter`, `Keeper` and `Lens` is the target of a link here or in `VOTED_WIRING`.
+"""
 
 VOTED_WIRING = (
     ("Breaker", "breaker", "authority", "access_manager"),
@@ -53,7 +56,7 @@ VOTED_WIRING = (
     ("FeeMarket", "fee_market", "authority", "access_manager"),
     ("BytewiseGovernor", "bytewise_governor", "timelock", "short_timelock"),
 )
-"""Links that a vote may have changed since."""
+"""Links between contracts, as in `WIRING`, that a vote may have changed since the book was written."""
 
 _ONLY = {StakeSource.NATIVE: ("StakeVault", "MAX_REQUESTS"), StakeSource.EIGENLAYER: ("EigenLayerStake", "MAX_AGE")}
 """For each source of stake, a view that the other source lacks."""
@@ -62,8 +65,8 @@ _PROPOSER = keccak256(b"PROPOSER_ROLE")
 
 
 def verify_wiring(client: Chain, network: Network) -> Network:
-    """Returns the book if its contracts refer to each other as the book says. Otherwise `ConfigurationError` names two that do
-    not."""
+    """Returns the address book if its contracts refer to each other as the book says. Raises `ConfigurationError`, which names a
+    wrong link, if they do not."""
     book = network.addresses
     links = (*WIRING, *VOTED_WIRING)
     asked = [
@@ -98,7 +101,8 @@ def _stake_views(network: Network) -> Iterator[tuple[View, str]]:
 
 
 def _answers(client: Chain, asked: Sequence[tuple[View, str]]) -> Iterator[Any]:
-    """Answers of the views in one round trip. A view that reverts becomes `ConfigurationError` with the text beside it."""
+    """Yields the answers of the views, read in one round trip. Raises `ConfigurationError` with the text beside a view if that
+    view reverts."""
     try:
         yield from client.views([view for view, _ in asked], "latest")
     except ChainReverted:
@@ -118,8 +122,8 @@ def _verify_link(book: Addresses, known: Collection[Address], link: tuple[str, s
 
 
 def _proposers(book: Addresses) -> tuple[View, View]:
-    """Whether the long timelock accepts proposals of the short one, and whether the short one accepts proposals of the long one
-    (it must not)."""
+    """Returns two views: does the long timelock accept proposals of the short one, and does the short one accept proposals of
+    the long one? The second must be false."""
     pairs = ((book.long_timelock, book.short_timelock), (book.short_timelock, book.long_timelock))
     first, second = (View("TimelockController", at, "hasRole", (_PROPOSER, other)) for at, other in pairs)
     return first, second
@@ -155,12 +159,13 @@ IN_PLACE_OF = {"EigenLayerStake": "StakeVault"}
 
 
 def write_network(path: Path, network: Network) -> None:
-    """Writes the address book. A reader meanwhile, or after a crash, gets the previous book or this one."""
+    """Writes the address book. A process that reads during the write, or after a crash, gets either the previous book or this
+    one."""
     replace_file(path, encode(network))
 
 
 def read_network(path: Path) -> Network:
-    """Reads the address book. `ConfigurationError` if there is none, or the file is no address book."""
+    """Reads the address book. Raises `ConfigurationError` if the file is missing or is no address book."""
     try:
         return decode(Network, path.read_bytes())
     except OSError as error:
@@ -170,25 +175,26 @@ def read_network(path: Path) -> Network:
 
 
 def address_of(network: Network, contract: str) -> Address:
-    """Address of the contract with that name."""
+    """Returns the address of the contract with this name."""
     where: Address = getattr(network.addresses, field_of(contract))
     return where
 
 
 def field_of(contract: str) -> str:
-    """The field of `Addresses` for a contract's name: `StakeVault`, `stake_vault`."""
+    """Returns the field of `Addresses` for a contract's name, for example `stake_vault` for `StakeVault`."""
     name = IN_PLACE_OF.get(contract, contract)
     return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name).lstrip("_")
 
 
 def contracts(network: Network) -> dict[str, Address]:
-    """Every contract of the book by name, including stake trees."""
+    """Returns the address of every contract of the book by name, including stake trees."""
     named = {name: getattr(network.addresses, name) for name in Addresses.__dataclass_fields__}
     return named | {f"stake_tree {pool.digest.hex()[:8]}": pool.tree for pool in network.pools}
 
 
 def code_hashes(client: Chain, where: Sequence[Address]) -> tuple[CodeHash, ...]:
-    """Code hashes at these addresses in the newest block. `ConfigurationError` if an address has no code."""
+    """Reads the hashes of the code at these addresses in the newest block. Raises `ConfigurationError` if an address has no
+    code."""
     found = []
     for at, code in zip(where, client.codes(where), strict=True):
         if not code:
@@ -201,7 +207,7 @@ def code_hashes(client: Chain, where: Sequence[Address]) -> tuple[CodeHash, ...]
 
 
 def contracts_of_other_releases(client: Chain, network: Network) -> list[str]:
-    """Contracts of the book, by the names of its fields, whose code is not what this release has compiled
+    """Returns the contracts, as fields of the book, whose code on the chain differs from the code that this release compiled
     (`chain.client.artifacts`)."""
     compiled = {field_of(name): interface(name) for name in CONTRACTS}
     if network.stake is StakeSource.EIGENLAYER:
@@ -216,7 +222,7 @@ def verify_code(client: Chain, network: Network) -> Network:
     """Returns the book if every contract has the code that the book names, and the contracts refer to each other as the book
     says.
 
-    Otherwise `ConfigurationError` names the contract (`chain.client.address_book`).
+    Raises `ConfigurationError`, which names the contract, if one has other code or refers to another contract.
     """
     listed = {each.contract: each.digest for each in network.code}
     named = contracts(network)

@@ -1,7 +1,7 @@
-"""Call arguments as people write them, read by the contract's ABI.
+"""Call arguments as people write them, parsed by the types of the contract's ABI.
 
-Whole numbers, 0x-hex, true or false, text, and JSON for lists and structs. `@FILE` reads a long argument from a file: raw for
-bytes, JSON for lists and structs.
+People write whole numbers, 0x-hex, true or false, text, and JSON for lists and structs. `@FILE` reads a long argument from a
+file: raw bytes for `bytes`, JSON for lists and structs.
 """
 
 import json
@@ -23,14 +23,14 @@ _FIXED = re.compile(r"bytes(\d+)")
 
 
 def signature(function: Mapping[str, Any]) -> str:
-    """A function of an ABI with names and types of its arguments, for people."""
+    """Returns an ABI function as text for people: its name, and types and names of its arguments."""
     inputs = [f"{kind_of(each)} {each['name']}".strip() for each in function["inputs"]]
     return f"{function['name']}({', '.join(inputs)})"
 
 
 def read_arguments(function: Mapping[str, Any], texts: Sequence[str]) -> tuple[Any, ...]:
-    """The arguments of a function of an ABI. `ConfigurationError` names the first argument of a wrong type, and the right
-    type."""
+    """Parses the arguments of an ABI function. Raises `ConfigurationError`, which names the first argument of a wrong type and
+    the right type."""
     inputs = function["inputs"]
     if len(texts) != len(inputs):
         raise ConfigurationError("ARGUMENTS", f"{signature(function)} takes {len(inputs)}, not {len(texts)}")
@@ -38,7 +38,8 @@ def read_arguments(function: Mapping[str, Any], texts: Sequence[str]) -> tuple[A
 
 
 def read_address(text: str) -> Address:
-    """The account that a person typed, in hex digits of one case or with a valid checksum; otherwise `MalformedValue`."""
+    """Parses an account that a person typed, in hex digits of one case or with a valid checksum. Raises `MalformedValue` for
+    anything else."""
     digits = text[2:]
     # Letters of both cases are a checksum (ERC-55), which catches typing errors.
     if digits not in (digits.lower(), digits.upper()) and not is_checksum_address(f"0x{digits}"):

@@ -1,7 +1,8 @@
-"""Compiled contracts as committed in `chain/abi/`: encode calls, decode results, events and errors by name.
+"""Compiled contracts as committed in `chain/abi/`. This module encodes calls, and decodes results, events and errors by name.
 
-Structs, including nested ones, decode to dicts keyed by their Solidity names; `bytes32` to 32 bytes; addresses to lower-case
-text. Contracts do not check a `string`, so bytes that are no UTF-8 become surrogates; `text_bytes` restores the same bytes.
+Structs, including nested ones, are decoded to dicts keyed by their Solidity names, `bytes32` to 32 bytes, addresses to
+lower-case text. Contracts do not check a `string`, so bytes that are no UTF-8 become surrogates; `text_bytes` restores the same
+bytes.
 """
 
 import json
@@ -27,16 +28,16 @@ CONTRACTS = (
     "StakeVault", "Registry", "StakeTree", "RandaoSource", "BlsKeys", "KeyEpochs", "FeeMarket", "ReceiptAnchor",
     "Demands", "Settlement", "Rounds", "Breaker", "Disputes", "Keeper", "Audits", "Lens",
 )  # fmt: skip
-"""Contracts of a deployment, each deployed once or more. `chain.deployment.plan` has their order."""
+"""Contracts of a deployment, each deployed once or several times. `chain.deployment.plan` has their order."""
 
 ADAPTERS = ("EigenLayerStake",)
-"""Contracts that a deployment may have at `stake_vault` of the address book (ADR-030)."""
+"""Contracts that a deployment may have in place of the vault, at `stake_vault` of the address book (ADR-030)."""
 
 BESIDE = ("BondPool",)
-"""Contracts that anybody may deploy for a network. No address book has them."""
+"""Contracts that anybody may deploy for an existing network. No address book has them."""
 
 EIGENLAYER = ("IAllocationManager", "IDelegationManager", "IStrategy", "IWrappedEther")
-"""Interfaces of EigenLayer's contracts, to check a deployment against."""
+"""Interfaces of EigenLayer's contracts. The check of a deployment calls them."""
 
 _BUILT_IN = (
     {"type": "error", "name": "Error", "inputs": [{"name": "message", "type": "string"}]},
@@ -48,7 +49,7 @@ class Log(NamedTuple):
     """One decoded event."""
 
     contract: Address
-    """Address that emitted it."""
+    """Address of the contract that emitted the event."""
     event: str
     """Name of the event."""
     values: Mapping[str, Any]
@@ -58,13 +59,13 @@ class Log(NamedTuple):
     block_hash: Digest
     """Block hash."""
     place: int
-    """Position in the block."""
+    """Position of the event in the block."""
     transaction: Digest
     """Transaction hash."""
 
 
 class View(NamedTuple):
-    """A read-only call, for making several at once."""
+    """A read-only call of a contract. Several can be made in one round trip."""
 
     contract: str
     """Contract whose ABI applies."""
@@ -77,28 +78,28 @@ class View(NamedTuple):
 
     @property
     def request(self) -> dict[str, str]:
-        """The call in JSON-RPC. `MalformedValue` for arguments outside their types."""
+        """The call in the form of JSON-RPC. Raises `MalformedValue` if arguments do not fit their types."""
         return {"to": self.at, "data": "0x" + interface(self.contract).call(self.function, *self.arguments).hex()}
 
     def result(self, data: bytes) -> Any:
-        """The decoded answer, as by `Interface.result`."""
+        """Decodes the answer, as `Interface.result` does."""
         return interface(self.contract).result(self.function, data)
 
 
 class Reason(NamedTuple):
-    """Why a call reverted: a custom error of any contract of ours by name and arguments, or the selector of an unknown error."""
+    """The reason of a revert: name and arguments of a custom error of our contracts, or the selector of an unknown error."""
 
     name: str
-    """Name of the error."""
+    """Name of the error; for an unknown error its selector in hex."""
     arguments: Mapping[str, Any]
-    """Its arguments by name."""
+    """Arguments of the error by name; empty if they are unknown."""
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'{name}={_shown(value)}' for name, value in self.arguments.items())})"
 
     @classmethod
     def of(cls, data: bytes) -> "Reason":
-        """The reason that revert data encodes."""
+        """Decodes revert data. The arguments are empty if they do not fit the error."""
         entry = all_errors().get(data[:4])
         if entry is None:
             return cls(f"0x{data[:4].hex()}", {})
@@ -109,13 +110,14 @@ class Reason(NamedTuple):
 
 
 _PREFIX = 4
-"""Bytes of runtime code that come before any immutable value."""
+"""Number of bytes at the start of runtime code that contain no immutable value."""
 _IMMUTABLE = re.compile(b"\x7f(\x00{32})")
-"""Place of an immutable value in creation code: PUSH32 and zeros, which the constructor replaces. A constant zero is PUSH0."""
+"""Pattern of an immutable value in creation code: PUSH32 and 32 zeros, which the constructor replaces. A constant zero is
+PUSH0."""
 
 
 class Interface:
-    """One contract's ABI and creation code."""
+    """ABI and creation code of one contract."""
 
     def __init__(self, name: str, document: Mapping[str, Any]) -> None:
         self.name = name
@@ -129,7 +131,7 @@ class Interface:
         self.errors = {_hash(entry)[:4]: entry for entry in (*entries, *_BUILT_IN) if entry["type"] == "error"}
 
     def creates(self, code: bytes) -> bool:
-        """Whether the creation code leaves this runtime code on the chain, with any immutable values."""
+        """Returns whether the creation code puts this runtime code on the chain, whatever its immutable values are."""
         at = self.bytecode.find(code[:_PREFIX])
         while code and at >= 0:
             blank = bytearray(part := self.bytecode[at : at + len(code)])
@@ -141,32 +143,33 @@ class Interface:
         return False
 
     def call(self, function: str, *arguments: Any) -> bytes:
-        """Calldata. `MalformedValue` for arguments outside their types."""
+        """Returns the calldata of a call. Raises `MalformedValue` if arguments do not fit their types."""
         entry = self.functions[function]
         return self.selector(function) + self._encode(function, entry["inputs"], arguments)
 
     def arguments(self, function: str, data: bytes) -> tuple[Any, ...]:
-        """Arguments of a call without its selector, in order. `MalformedValue` if the bytes do not fit the ABI."""
+        """Decodes the arguments of a call, without its selector, in order. Raises `MalformedValue` if the bytes do not fit the
+        ABI."""
         return tuple(_decode(f"{self.name}.{function}", self.functions[function]["inputs"], data).values())
 
     def selector(self, function: str) -> bytes:
-        """First four bytes of a call."""
+        """Returns the first four bytes of the function's calldata."""
         return _hash(self.functions[function])[:4]
 
     def function_of(self, data: bytes) -> str | None:
-        """Name of the function that calldata calls; None if this contract has no such function."""
+        """Returns the name of the function that calldata calls. Returns None if this contract has no such function."""
         return next((name for name in self.functions if self.selector(name) == data[:4]), None)
 
     def writing(self) -> dict[str, Any]:
-        """Functions that may change state, by name."""
+        """Returns the ABI entries of the functions that may change state, by name."""
         return {name: entry for name, entry in self.functions.items() if entry["stateMutability"] in ("nonpayable", "payable")}
 
     def creation(self, *arguments: Any) -> bytes:
-        """Data of the deploying transaction."""
+        """Returns the data of the transaction that deploys the contract with these constructor arguments."""
         return self.bytecode + self._encode("constructor", self.constructor, arguments)
 
     def deployed(self, *immutables: bytes) -> bytes:
-        """Runtime code with these words as immutable values, in the order of their declarations (`BESIDE`)."""
+        """Returns the runtime code with these words as immutable values, in the order of their declarations (`BESIDE`)."""
         code = bytearray(self._runtime)
         for places, word in zip(self._immutables, immutables, strict=True):
             for place in places:
@@ -174,14 +177,16 @@ class Interface:
         return bytes(code)
 
     def result(self, function: str, data: bytes) -> Any:
-        """The decoded result: a single value as it is, several values as a dict by name. `MalformedValue` if the bytes do not fit
-        the ABI."""
+        """Decodes the result of a function. A single value is returned as it is, several values as a dict by name.
+
+        Raises `MalformedValue` if the bytes do not fit the ABI.
+        """
         outputs = self.functions[function]["outputs"]
         values = _decode(f"{self.name}.{function}", outputs, data)
         return next(iter(values.values())) if len(outputs) == 1 else values
 
     def event(self, topics: Sequence[bytes], data: bytes) -> tuple[str, dict[str, Any]] | None:
-        """Name and arguments of a log; None for an event that this contract does not have."""
+        """Decodes a log to the name and arguments of an event. Returns None if this contract has no such event."""
         entry = self.events.get(topics[0]) if topics else None
         if entry is None:
             return None
@@ -191,7 +196,7 @@ class Interface:
         return entry["name"], _decode(where, indexed, b"".join(topics[1:])) | _decode(where, plain, data)
 
     def topic(self, event: str) -> bytes:
-        """First topic of the named event."""
+        """Returns the first topic of the event with this name."""
         return next(topic for topic, entry in self.events.items() if entry["name"] == event)
 
     def _encode(self, where: str, inputs: Sequence[Any], arguments: Sequence[Any]) -> bytes:
@@ -203,7 +208,7 @@ class Interface:
 
 @cache
 def interface(name: str) -> Interface:
-    """The committed artifact of a contract. `ConfigurationError` if it is missing or unreadable."""
+    """Loads the committed artifact of a contract, once. Raises `ConfigurationError` if it is missing or unreadable."""
     path = FOLDER / f"{name}.json"
     try:
         return Interface(name, json.loads(path.read_text()))
@@ -213,18 +218,18 @@ def interface(name: str) -> Interface:
 
 @cache
 def all_errors() -> Mapping[bytes, Any]:
-    """Errors of all contracts by selector, because a call of one contract can revert with the error of another."""
+    """Returns the errors of all contracts by selector, because a call of one contract can revert with the error of another."""
     known = (*CONTRACTS, *ADAPTERS, *BESIDE)
     return {selector: entry for name in known for selector, entry in interface(name).errors.items()}
 
 
 def text_bytes(text: str) -> bytes:
-    """The bytes from which a `string` was decoded."""
+    """Returns the bytes from which a `string` was decoded."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def legible(text: str) -> str:
-    """A decoded `string` for terminals and JSON; bytes that are no UTF-8 appear as `\\xff`."""
+    """Returns a decoded `string` for terminals and JSON. Bytes that are no UTF-8 appear as `\\xff`."""
     return text_bytes(text).decode("utf-8", "backslashreplace")
 
 
@@ -249,7 +254,7 @@ def _named(parameter: Mapping[str, Any], value: Any) -> Any:
 
 
 def kind_of(parameter: Mapping[str, Any]) -> str:
-    """The type of a parameter as function signatures write it; a tuple by its components."""
+    """Returns the type of a parameter as function signatures write it. A tuple is written as the types of its components."""
     if not parameter["type"].startswith("tuple"):
         return str(parameter["type"])
     inner = ",".join(kind_of(each) for each in parameter["components"])

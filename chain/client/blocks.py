@@ -1,4 +1,4 @@
-"""Reads of blocks, block headers and plain accounts."""
+"""Block headers in RLP, and reads of blocks and balances."""
 
 import bisect
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,26 +18,26 @@ from chain.client.rpc import Block, at_number, hex_bytes, quantity, reading_answ
 _QUANTITIES = frozenset(
     ("difficulty", "number", "gasLimit", "gasUsed", "timestamp", "baseFeePerGas", "blobGasUsed", "excessBlobGas")
 )
-"""Fields that are integers. RLP writes them without leading zeros, and all other fields as they are."""
+"""Header fields that are integers. RLP writes them without leading zeros, and all other fields unchanged."""
 
 _FIELDS = (
     "parentHash", "sha3Uncles", "miner", "stateRoot", "transactionsRoot", "receiptsRoot", "logsBloom", "difficulty", "number",
     "gasLimit", "gasUsed", "timestamp", "extraData", "mixHash", "nonce",
 )  # fmt: skip
-"""Fields of every header, in the order of its hash."""
+"""Fields that every header has, in the order in which they are hashed."""
 
 _LATER_FIELDS = (
     "baseFeePerGas", "withdrawalsRoot", "blobGasUsed", "excessBlobGas", "parentBeaconBlockRoot", "requestsHash",
     "blockAccessListHash",
 )  # fmt: skip
-"""Fields that upgrades appended, oldest first. A header has them up to some point."""
+"""Fields that upgrades appended, oldest first. An older header has only the first of them."""
 
 
 def header_rlp(client: Chain, number: int) -> Blob:
-    """The header of block `number`, whose keccak256 is the block's hash.
+    """Reads the header of block `number` in RLP, whose keccak256 is the block's hash.
 
-    `TryAgain` if the node has no such block, or if the fields do not hash to the block's hash: a broken answer, or a header
-    with fields of an upgrade that this version does not know.
+    Raises `TryAgain` if the node has no such block, or if the fields do not hash to the block's hash. The reason is then a
+    broken answer, or a header field of an upgrade that this version does not know.
     """
     raw = client.raw_block(number)
     if raw is None:
@@ -47,7 +47,8 @@ def header_rlp(client: Chain, number: int) -> Blob:
 
 
 def encode_header(raw: Mapping[str, Any]) -> Blob:
-    """RLP of a block's header. `MalformedValue` unless it hashes to the block's hash. Call it inside `reading_answer`."""
+    """Encodes a block's header in RLP. Raises `MalformedValue` unless it hashes to the block's hash. Call it inside
+    `reading_answer`."""
     header = Blob(rlp.encode(list(_items(raw))))
     if keccak256(header) != digest(hex_bytes(raw["hash"])):
         raise MalformedValue("header", "its fields do not hash to its hash")
@@ -71,7 +72,7 @@ def _item(name: str, value: Any) -> bytes:
 
 
 def encode_receipt(raw: Mapping[str, Any]) -> Blob:
-    """A transaction's receipt as the block's trie has it (EIP-2718). Call it inside `reading_answer`."""
+    """Encodes a transaction's receipt as the block's trie has it (EIP-2718). Call it inside `reading_answer`."""
     logs = [[hex_bytes(each["address"]), [hex_bytes(t) for t in each["topics"]], hex_bytes(each["data"])] for each in raw["logs"]]
     status, gas = quantity(raw["status"]), quantity(raw["cumulativeGasUsed"])
     body = Blob(rlp.encode([status, gas, hex_bytes(raw["logsBloom"]), logs]))
@@ -80,11 +81,12 @@ def encode_receipt(raw: Mapping[str, Any]) -> Blob:
 
 
 TAGS = ("latest", "safe", "finalized")
-"""Tags that `BlockReader.head` may follow: the newest block, the newest justified or the newest finalized one (beacon chain)."""
+"""Tags that `BlockReader.head` may follow: the newest block, the newest justified block, or the newest finalized block (beacon
+chain)."""
 
 
 class BlockReader:
-    """Blocks of one chain. `tag` is the finality of `head`: latest, safe or finalized."""
+    """Reads of blocks and balances of one chain. `tag` selects the finality of `head`: latest, safe or finalized."""
 
     def __init__(self, client: Chain, tag: str = "latest") -> None:
         if tag not in TAGS:
@@ -94,28 +96,29 @@ class BlockReader:
         self._times: dict[int, int] = {}
 
     def head(self) -> int:
-        """Number of the newest block at the configured finality."""
+        """Reads the number of the newest block at the configured finality."""
         return self.client.head(self._tag).number
 
     def block(self, number: int) -> Block:
-        """The canonical block at a height."""
+        """Reads the canonical block at a height."""
         return self.client.block(number)
 
     def block_hash(self, number: int) -> Digest:
-        """Hash of the canonical block at a height."""
+        """Reads the hash of the canonical block at a height."""
         return self.client.block(number).hash
 
     def numbers_at(self, timestamp: int, block: int) -> Sequence[int]:
-        """Blocks with that time up to a block: at most one on Ethereum, more on chains with several blocks a second.
+        """Finds the numbers of the blocks with this time, up to a block.
 
-        It reads only headers, which every node has for all blocks.
+        There is at most one on Ethereum, more on chains with several blocks a second. It reads only headers, which every node
+        has for all blocks.
         """
         if block <= SHORT_CHAIN_BLOCKS:
             return [number for number in range(block + 1) if self._time(number) == timestamp]
         return range(self._first_from(timestamp, block), self._first_from(timestamp + 1, block))
 
     def balance(self, account: Address, block: int) -> int:
-        """Wei in the account itself, at a block."""
+        """Reads the balance of an account in wei, at a block. Money in contracts does not count."""
         return self.client.balance(account, at_number(block))
 
     def _first_from(self, timestamp: int, block: int) -> int:

@@ -1,4 +1,4 @@
-"""Custom errors of the contracts as errors of the catalogue, for people and for callers that act on the cause."""
+"""Converts custom errors of the contracts to errors of the catalogue, for people and for callers that act on the cause."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -23,8 +23,8 @@ from chain.client.artifacts import Reason
 
 
 def as_rule(error: ChainReverted) -> BytewiseError:
-    """The error of the catalogue for a refusal; the refusal itself if there is none, since most custom errors are clear by name
-    and values."""
+    """Returns the error of the catalogue for a contract's refusal. Returns the refusal itself if the catalogue has none, since
+    most custom errors are clear by name and values."""
     reason = error.values[2] if len(error.values) > 2 else None
     if not isinstance(reason, Reason) or reason.name not in _RULES:
         return error
@@ -64,7 +64,7 @@ _WHY = {
     "unanchoredPenalty": "it may not be below slashAmount",
     "demandBond": "that of a list of maxBatch leaves may not be above a tenth of slashAmount",
 }
-"""Bounds of an amount that depend on another amount of the same version (`ParamLaw`)."""
+"""Explanations for bounds of an amount that depend on another amount of the same version (`ParamLaw`)."""
 
 
 def _out_of_bounds(key: str) -> str:
@@ -73,7 +73,7 @@ def _out_of_bounds(key: str) -> str:
 
 
 def _moment(unix_s: int) -> str:
-    """A time of the chain as a date: people may have to wait days for it."""
+    """Returns a time of the chain as a date, because people may have to wait days for it."""
     try:
         return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):
@@ -81,5 +81,5 @@ def _moment(unix_s: int) -> str:
 
 
 def _text(word: str) -> str:
-    """A name that a contract stores in 32 bytes."""
+    """Decodes a name that a contract stores in 32 bytes."""
     return bytes.fromhex(word[2:]).rstrip(b"\0").decode("ascii")

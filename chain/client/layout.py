@@ -1,7 +1,7 @@
-"""Storage layout: where a contract keeps a variable, and how to decode a storage word proven with `eth_getProof`.
+"""Storage layouts: the slot in which a contract stores a variable, and the decoding of a word that `eth_getProof` proves.
 
-Layouts are the compiler's, in `chain/abi/layout/`. Immutable values and constants are code, not storage; the code hash of the
-address book covers them. Source: the Solidity manual, "Layout of State Variables in Storage".
+The compiler writes the layouts in `chain/abi/layout/`. Immutable values and constants are code, not storage; the code hash of
+the address book covers them. Source: the Solidity manual, "Layout of State Variables in Storage".
 """
 
 import json
@@ -25,18 +25,18 @@ WORD = 32
 
 @dataclass(frozen=True, slots=True)
 class StorageSlot:
-    """Position of a value in storage."""
+    """The position of a value in a contract's storage."""
 
     slot: int
-    """Number of its slot, or of its first slot."""
+    """Number of the slot; of the first slot if the value has several."""
     offset: int
-    """Bytes between the value and the least significant end of the word."""
+    """Number of bytes between the value and the least significant end of the word."""
     kind: str
-    """Type of the value, with the layout's name."""
+    """Type of the value, by its name in the layout."""
 
 
 class Layout:
-    """Storage layout of one contract."""
+    """The storage layout of one contract."""
 
     def __init__(self, name: str, document: Mapping[str, Any]) -> None:
         self.name = name
@@ -44,9 +44,10 @@ class Layout:
         self._types = document["types"]
 
     def place(self, variable: str, *steps: Any) -> StorageSlot:
-        """Position of a variable, or of a part of it. Each step is a mapping's key, an array's index or a struct member's name.
+        """Returns the position of a variable, or of a part of it.
 
-        `MalformedValue` names a step that the layout does not have.
+        Each step is a mapping's key, an array's index or a struct member's name. Raises `MalformedValue`, which names the step,
+        if the layout does not have it.
         """
         here = self._member(variable, self.variables, StorageSlot(0, 0, ""), variable)
         for step in steps:
@@ -54,9 +55,10 @@ class Layout:
         return here
 
     def decode(self, place: StorageSlot, word: bytes) -> Any:
-        """The value in its slot's word: int, bool, bytes, an address in lower case, or a dynamic array's length.
+        """Decodes the value at `place` from its word: an int, bool, bytes, lower-case address, or the length of a dynamic array.
 
-        `MalformedValue` for a struct, mapping, fixed array or text, which do not fit one word, and for an invalid value.
+        Raises `MalformedValue` for an invalid value, and for a struct, mapping, fixed array or text, which do not fit in one
+        word.
         """
         kind = self._types[place.kind]
         if len(word) != WORD:
@@ -95,7 +97,7 @@ class Layout:
         return StorageSlot(here.slot + int(found["slot"]), found["offset"], found["type"])
 
     def _key(self, where: str, kind: str, key: Any) -> bytes:
-        """The key as a word. No contract of ours has keys of text."""
+        """Returns a mapping's key as a word. No contract of ours has keys of text."""
         entry = self._types[kind]
         is_address = entry["label"] == "address" or entry["label"].startswith("contract ")
         is_number = entry["label"].startswith("enum ") or kind.startswith("t_userDefinedValueType")
@@ -120,7 +122,7 @@ class Layout:
 
 @cache
 def layout(name: str) -> Layout:
-    """The committed layout of a contract. `ConfigurationError` if it is missing or unreadable."""
+    """Loads the committed layout of a contract, once. Raises `ConfigurationError` if it is missing or unreadable."""
     path = FOLDER / "layout" / f"{name}.json"
     try:
         return Layout(name, json.loads(path.read_text()))

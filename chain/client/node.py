@@ -1,4 +1,4 @@
-"""HTTP to one node: single calls as web3 makes them, and several calls in one round trip, matched to their answers by id."""
+"""HTTP to one node: single calls through web3, and several calls in one round trip, with answers matched by id."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,20 +22,20 @@ _NO_BATCHES = "if it stays so, this node takes no JSON-RPC batches, or none so l
 _WRONG_IDS = "this node, or a proxy before it, mixes answers up: name another node if it stays so"
 
 _BROKEN = (RequestException, ValueError, OSError, TooLarge)
-"""Errors of a missing answer, or of one that is no JSON."""
+"""Exceptions for a missing answer, or for one that is no JSON."""
 
 
 class NodeHTTPProvider(HTTPProvider):
-    """One endpoint. Failures are `TryAgain`, with advice where a later try would not help.
+    """One endpoint. A failure raises `TryAgain`, with advice if a later try would not help.
 
     Answers are returned unchanged. The caller checks whether an answer is a refusal.
     """
 
     place = 0
-    """Place of this endpoint in the settings."""
+    """Position of this endpoint in the list of the settings."""
 
     def single(self, method: str, params: Sequence[Any]) -> Any:
-        """The answer to one call."""
+        """Makes one call and returns its answer."""
         with self._measured(method):
             try:
                 return self.make_request(RPCEndpoint(method), list(params))
@@ -43,9 +43,9 @@ class NodeHTTPProvider(HTTPProvider):
                 raise TryAgain("chain", type(error).__name__) from error
 
     def batch(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Mapping[str, Any]]:
-        """The answers to several calls, in the order of the calls.
+        """Makes several calls in one round trip, and returns their answers in the order of the calls.
 
-        web3's own batches order answers by id without checking the ids, so a doubled id would answer another call.
+        web3's own batches sort answers by id without checking the ids, so a doubled id would answer another call.
         """
         if not calls:
             return []
@@ -72,12 +72,12 @@ class NodeHTTPProvider(HTTPProvider):
 
     @staticmethod
     def decode_rpc_response(raw_response: bytes) -> RPCResponse:
-        """The answer's JSON. `TooLarge` if it is nested so deep that parsing it would end the process."""
+        """Parses the answer's JSON. Raises `TooLarge` if it is nested so deeply that parsing it would end the process."""
         return HTTPProvider.decode_rpc_response(verify_depth(raw_response))
 
     @contextmanager
     def _measured(self, method: str) -> Iterator[None]:
-        """Counts a request and its duration. A node that refuses a call has answered."""
+        """Context that counts a request and measures its duration. A refusal by the node counts as an answer."""
         began, result = monotonic_s(), "failed"
         try:
             yield
@@ -102,12 +102,12 @@ class NodeHTTPProvider(HTTPProvider):
 
 
 def verify_url(url: str) -> str:
-    """The URL of a node, if it is valid; otherwise `ConfigurationError`, because no later try would help."""
+    """Returns the URL of a node if it is valid. Raises `ConfigurationError` if it is not, because no later try would help."""
     return verify_http_url("rpc", url, "a node")
 
 
 def _error(answer: Any) -> str | None:
-    """The error that a node gives instead of answers, as text."""
+    """Returns the text of an error that a node gives instead of answers. Returns None if there is no error."""
     error = answer.get("error") if isinstance(answer, dict) else None
     if error is None:
         return None

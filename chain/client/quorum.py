@@ -1,8 +1,9 @@
-"""Several endpoints of one chain. An answer counts once `quorum` of them gave it; the quorum is more than half (ADR-016).
+"""Several endpoints of one chain.
 
-One endpoint that lies, lags, follows another fork or is silent can delay a decision but not change it. Reads are pinned to a
-block hash that a quorum gives. If too few agree, the error is `NoAgreement`, and the next tick tries again. Endpoints are named
-by their place in the settings, because a URL may contain a key.
+An answer counts once `quorum` endpoints gave it, and `quorum` is more than half of them (ADR-016). An endpoint that lies, lags,
+follows another fork or is silent can delay a decision but not change it. Reads are pinned to a block hash on which a quorum
+agrees. If too few agree, `NoAgreement` is raised, and the next tick tries again. Endpoints are named by their position in the
+settings, because a URL may contain a key.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,22 +20,22 @@ from chain.client.rpc import Block, Calldata, ChainClient, Inclusion, OtherChain
 T = TypeVar("T")
 
 FIRST_BACKOFF_S = 1.0
-"""Seconds without calls after the first failure. They double with each further failure."""
+"""Seconds for which an endpoint is avoided after its first failure. Each further failure doubles them."""
 
 LONGEST_BACKOFF_S = 60.0
-"""Longest time without calls. A dead endpoint costs one timeout in this time."""
+"""Longest time in seconds for which an endpoint is avoided. A dead endpoint costs one timeout in this time."""
 
 
 class EndpointBackoff:
-    """One endpoint at a place of the settings, with its backoff.
+    """One endpoint with its backoff, by its position in the settings.
 
-    After a failure it is not asked for a time that grows with each failure; others are asked first.
+    After a failure the endpoint is avoided for a time that grows with each failure: other endpoints are asked before it.
     """
 
     def __init__(self, place: int, endpoint: ChainClient, now: Callable[[], float]) -> None:
         self.place = place
         self.took_s = 0.0
-        """Seconds of the last answer or failure."""
+        """Seconds that the last answer or failure took."""
         self._endpoint = endpoint
         self._now = now
         self._failures = 0
@@ -42,12 +43,12 @@ class EndpointBackoff:
 
     @property
     def rests(self) -> bool:
-        """Whether the endpoint failed recently, so that others are asked first."""
+        """Whether the endpoint failed recently, so that other endpoints are asked before it."""
         return self._now() < self._until
 
     def ask(self, ask: Callable[[ChainClient], T]) -> T:
-        """The endpoint's answer. A refusal is an answer. No answer, an invalid answer or another chain is a failure and starts a
-        backoff."""
+        """Asks the endpoint and returns its answer. A refusal is an answer. No answer, an invalid answer or another chain is a
+        failure, which starts a backoff."""
         began = self._now()
         try:
             answer = ask(self._endpoint)
@@ -71,16 +72,17 @@ class EndpointBackoff:
 
 
 class EndpointAnswer(NamedTuple, Generic[T]):
-    """Answer of one endpoint: a value, or the error with which it refused (`ChainReverted`, `RpcRefused`)."""
+    """The answer of one endpoint: a value, or the error with which it refused (`ChainReverted`, `RpcRefused`)."""
 
     key: Any
-    """Two answers agree if their keys are equal."""
+    """Value by which answers are compared: two answers agree if their keys are equal."""
     value: T | None
     refusal: ChainReverted | RpcRefused | None
 
 
 class QuorumClient:
-    """`chain.client.access.Chain` over n endpoints of which `quorum` must agree. `now` is the clock of their backoffs."""
+    """A `chain.client.access.Chain` over several endpoints, of which `quorum` must agree. `now` is the clock of their
+    backoffs."""
 
     def __init__(self, endpoints: Sequence[ChainClient], quorum: int, now: Callable[[], float] = monotonic_s) -> None:
         if not len(endpoints) < 2 * quorum <= 2 * len(endpoints):
@@ -94,40 +96,42 @@ class QuorumClient:
     # --- reads ---
 
     def head(self, tag: str = "latest") -> Block:
-        """The newest block that a quorum has. A single endpoint that is ahead or behind does not move it."""
+        """Reads the newest block that a quorum has. A single endpoint that is ahead or behind does not change the result."""
         numbers = sorted((block.number for block in self._each("head", lambda node: node.head(tag))), reverse=True)
         return self.block(numbers[self._quorum - 1])
 
     def block(self, number: int) -> Block:
-        """The block that a quorum has at a height."""
+        """Reads the block on which a quorum agrees at a height."""
         return self._agreed(f"block {number}", lambda node: node.block(number))[0]
 
     def raw_block(self, number: int) -> Any:
-        """The block with the hash that a quorum gives. The reader of its fields checks that they hash to it."""
+        """Reads a block, in the form of JSON-RPC, whose hash a quorum gives. The caller checks that the other fields hash to
+        it."""
         name = f"block {number}"
         return self._agreed(name, lambda node: node.raw_block(number), lambda raw: raw.get("hash") if raw else None)[0]
 
     def call(self, contract: str, at: Address, function: str, *arguments: Any, block: str | dict[str, Any]) -> Any:
-        """Decoded result of a view, at an agreed block."""
+        """Calls a view at an agreed block, and returns the decoded result on which a quorum agrees."""
         pinned = self._pin(block)
         return self._agreed(f"{contract}.{function}", lambda node: node.call(contract, at, function, *arguments, block=pinned))[0]
 
     def views(self, views: Sequence[View], block: str | dict[str, Any]) -> list[Any]:
-        """Decoded results of several views at an agreed block. A quorum must agree on all of them."""
+        """Calls several views at an agreed block, and returns their decoded results. A quorum must agree on all of them."""
         pinned = self._pin(block)
         names = ", ".join(f"{each.contract}.{each.function}" for each in views)
         return self._agreed(names, lambda node: node.views(views, pinned))[0]
 
     def raw_blocks(self, numbers: Sequence[int]) -> list[Any]:
-        """As `raw_block`, for each number."""
+        """Reads the blocks at several heights, each as `raw_block` does."""
         return [self.raw_block(number) for number in numbers]
 
     def logs(self, contract: str, at: Address, events: Sequence[str], from_block: int, to_block: int) -> list[Log]:
-        """Events up to a block, from endpoints that have this very block: a node that lags ends its list of events silently."""
+        """Reads named events of one contract up to a block. It counts only endpoints that have this very block, because a node
+        that lags returns too few events without an error."""
         return self._logs(to_block, lambda node: node.logs(contract, at, events, from_block, to_block))
 
     def logs_of(self, contracts: Mapping[Address, str], from_block: int, to_block: int) -> list[Log]:
-        """The same for all events of several contracts."""
+        """Reads all known events of several contracts up to a block, with the same rule as `logs`."""
         return self._logs(to_block, lambda node: node.logs_of(contracts, from_block, to_block))
 
     def _logs(self, to_block: int, read: Callable[[ChainClient], list[Log]]) -> list[Log]:
@@ -144,49 +148,52 @@ class QuorumClient:
         return agreed[1]
 
     def codes(self, where: Sequence[Address], block: str | dict[str, Any] = "latest") -> list[bytes]:
-        """Code on which a quorum agrees. Code never changes where there is some, so each endpoint may use its newest block."""
+        """Reads code on which a quorum agrees. Code at an address never changes once it is there, so each endpoint may use its
+        newest block."""
         pinned = block if block == "latest" else self._pin(block)
         return self._agreed("code", lambda node: node.codes(where, pinned))[0]
 
     def slot_proof(self, at: Address, slot: int, block: str | dict[str, Any]) -> SlotProof:
-        """Proof of a storage word, at an agreed block."""
+        """Reads the proof of a storage word at an agreed block."""
         pinned = self._pin(block)
         return self._agreed("proof of a slot", lambda node: node.slot_proof(at, slot, pinned))[0]
 
     def raw_receipts(self, number: int) -> Any:
-        """Receipts of a block on which a quorum agrees."""
+        """Reads the receipts of a block on which a quorum agrees."""
         return self._agreed(f"receipts of block {number}", lambda node: node.raw_receipts(number))[0]
 
     def calldata(self, transaction: Digest) -> Calldata | None:
-        """What a transaction called, as a quorum has it."""
+        """Reads address and calldata of a transaction, on which a quorum agrees. Returns None if a quorum does not have it."""
         return self._agreed("transaction", lambda node: node.calldata(transaction))[0]
 
     def balance(self, account: Address, block: str | dict[str, Any]) -> int:
-        """Wei in the account, at an agreed block."""
+        """Reads the balance of an account in wei, at an agreed block."""
         pinned = self._pin(block)
         return self._agreed("balance", lambda node: node.balance(account, pinned))[0]
 
     def nonce(self, account: Address, block: str | dict[str, Any] = "latest") -> int:
-        """Transactions of the account at an agreed block. With pending, the largest number that any endpoint reports."""
+        """Reads the number of transactions of an account at an agreed block. With the tag pending, it is the largest number that
+        any endpoint reports."""
         if block == "pending":
             return max(self._each("nonce", lambda node: node.nonce(account, block)))
         pinned = self._pin(block)
         return self._agreed("nonce", lambda node: node.nonce(account, pinned))[0]
 
     def receipts(self, hashes: Sequence[Digest], seen: Block | None = None) -> list[Inclusion | None]:
-        """Receipts on which a quorum of the endpoints with block `seen` agrees. An endpoint that lags would agree that a
-        transaction has no receipt."""
+        """Reads receipts on which a quorum of the endpoints with block `seen` agrees. Endpoints that lag do not count, because
+        they would agree that a transaction has no receipt."""
         return self._agreed("receipts", lambda node: node.receipts(hashes, seen))[0]
 
     def replay(self, request: Mapping[str, Any], block: str | dict[str, Any], changed: Mapping[str, Any] | None = None) -> None:
-        """Repeats a call, at an agreed block."""
+        """Repeats a call on the state after an agreed block. Raises the refusal on which a quorum agrees."""
         pinned = self._pin(block)
         self._agreed("replay", lambda node: node.replay(request, pinned, changed))
 
     # --- writes ---
 
     def estimate(self, request: Mapping[str, Any]) -> int:
-        """Gas of a transaction that a quorum would accept: the median of all estimates. A quorum's common refusal is raised."""
+        """Returns the gas of a transaction that a quorum would accept: the median of all estimates. Raises the refusal on which
+        a quorum agrees."""
 
         def ask(node: ChainClient) -> int:
             return node.estimate(request)
@@ -200,11 +207,11 @@ class QuorumClient:
         return gas[len(gas) // 2]
 
     def knows(self, transaction: Digest) -> bool:
-        """Whether every endpoint that answers has the transaction. If one dropped it, the caller sends it again."""
+        """Returns whether every endpoint that answers has the transaction. If one dropped it, the caller sends it again."""
         return all(self._each("transaction", lambda node: node.knows(transaction), least=1))
 
     def broadcast(self, raw: bytes) -> None:
-        """Sends the bytes to every endpoint. `RpcRefused` with all reasons if none accepts them."""
+        """Sends the bytes to every endpoint. Raises `RpcRefused` with all reasons if no endpoint accepts them."""
         refusals: list[str] = []
 
         def hand_in(node: ChainClient) -> None:
@@ -220,15 +227,15 @@ class QuorumClient:
     # --- agreement ---
 
     def _pin(self, block: str | dict[str, Any]) -> dict[str, Any]:
-        """The block by its hash. Two nodes may mean different blocks by a number or a tag."""
+        """Returns the block by its hash, because two nodes may mean different blocks by one number or tag."""
         if isinstance(block, dict):
             return block
         seen = self.block(int(block, 16)) if block.startswith("0x") else self.head(block)
         return at_hash(seen.hash)
 
     def _agreed(self, what: str, ask: Callable[[ChainClient], T], key: Callable[[T], Any] = lambda value: value) -> list[T]:
-        """The answer of the first quorum with equal keys; if it is a refusal, it is raised. `NoAgreement` if there is no
-        quorum."""
+        """Returns the answers of the first quorum with equal keys. If they are refusals, raises the first. Raises `NoAgreement`
+        if there is no quorum."""
         said: dict[int, EndpointAnswer[T]] = {}
         silent: dict[int, BytewiseError] = {}
         for rest in self._order():
@@ -247,9 +254,10 @@ class QuorumClient:
         raise self._disagreement(what, said, silent)
 
     def _each(self, what: str, ask: Callable[[ChainClient], T], least: int = 0) -> list[T]:
-        """Answers of all endpoints that are not backing off, and of the others if those are too few.
+        """Returns the answers of all endpoints that are not backing off.
 
-        `NoAgreement` below a quorum, or below `least`.
+        Asks the other endpoints, too, if those answers are too few. Raises `NoAgreement` if fewer than `least` endpoints answer;
+        0 means a quorum.
         """
         heard: list[T] = []
         silent: dict[int, BytewiseError] = {}
@@ -267,7 +275,7 @@ class QuorumClient:
     def _disagreement(
         self, what: str, said: Mapping[int, EndpointAnswer[Any]], silent: Mapping[int, BytewiseError]
     ) -> BytewiseError:
-        """Returns `NoAgreement`; if a quorum is on another chain, the error for that, as with one endpoint."""
+        """Returns `NoAgreement`. If a quorum is on another chain, returns the error for that, as with one endpoint."""
         elsewhere = [each for each in silent.values() if isinstance(each, OtherChain)]
         if len(elsewhere) >= self._quorum:
             return elsewhere[0]
@@ -276,8 +284,8 @@ class QuorumClient:
         )
 
     def _order(self) -> list[EndpointBackoff]:
-        """Endpoints that are not backing off first, faster ones before slower ones. A slow endpoint is asked only if it is
-        needed."""
+        """Returns the endpoints in the order of asking: those in a backoff last, faster ones before slower ones. A slow endpoint
+        is asked only if it is needed."""
         return sorted(self._rests, key=lambda rest: (rest.rests, rest.took_s))
 
     def _report(self, what: str, places: Sequence[int]) -> None:
@@ -299,7 +307,7 @@ def _hear(node: ChainClient, ask: Callable[[ChainClient], T], key: Callable[[T],
 
 
 def _describe_camps(said: Mapping[int, EndpointAnswer[Any]], silent: Mapping[int, str]) -> str:
-    """Which endpoints gave equal answers, and which gave none. It never contains the answers."""
+    """Returns a text about which endpoints gave equal answers, and which gave none. It never contains the answers."""
     camps: list[tuple[Any, list[int]]] = []
     for place, each in sorted(said.items()):
         camp = next((places for key, places in camps if key == each.key), None)

@@ -1,8 +1,8 @@
-"""JSON-RPC to one node: a timeout on every call, the chain id checked once, failures mapped to errors of the catalogue.
+"""JSON-RPC to one node: every call has a timeout, the chain id is checked once, failures become errors of the catalogue.
 
-No answer, a broken one or a busy node is `TryAgain`. A node's refusal is `RpcRefused`. A revert is `ChainReverted` with its
+`TryAgain`: no answer, a broken answer or a busy node. `RpcRefused`: the node refuses. `ChainReverted`: a revert, with its
 decoded custom error. A view with a broken answer is repeated once. Nothing else is repeated, because the caller tries again in
-its next tick. Encode arguments outside `reading_answer`, since a mistake in them is ours and not the node's.
+its next tick. Callers encode arguments outside `reading_answer`, since a mistake in them is ours and not the node's.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,22 +17,23 @@ from chain.client.artifacts import Log, Reason, View, interface
 from chain.client.node import NodeHTTPProvider, verify_url
 
 DEFAULT_TIMEOUT_S = 10.0
-"""Timeout of one call: longer than any block's execution, shorter than a phase of a dispute."""
+"""Timeout of one call in seconds: longer than the execution of any block, shorter than a phase of a dispute."""
 
 LOGS_PER_CALL_BLOCKS = 2_000
-"""Blocks in one `eth_getLogs`. Public nodes refuse more than some thousands."""
+"""Largest number of blocks in one `eth_getLogs`. Public nodes refuse more than some thousands."""
 
 
 T = TypeVar("T")
 
 
 class BrokenAnswer(TryAgain):
-    """A node's answer does not have the expected form."""
+    """The answer of a node does not have the expected form."""
 
 
 @contextmanager
 def reading_answer(what: str) -> Iterator[None]:
-    """Context or decorator for reading a node's answer. Any error of form inside it becomes `BrokenAnswer`."""
+    """Context manager, also a decorator, around code that parses a node's answer. Any error of form inside it becomes
+    `BrokenAnswer`."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, MalformedValue) as error:
@@ -44,50 +45,50 @@ class OtherChain(ConfigurationError):
 
 
 class Block(NamedTuple):
-    """Fields of a block's header that we need."""
+    """The fields of a block header that this program needs."""
 
     number: int
-    """Height."""
+    """Height of the block."""
     hash: Digest
-    """Its hash."""
+    """Hash of the block."""
     parent: Digest
     """Hash of the block before."""
     timestamp: int
-    """Unix seconds."""
+    """Time of the block in Unix seconds."""
     base_fee_wei: int
     """EIP-1559 base fee per gas."""
 
 
 class Inclusion(NamedTuple):
-    """Content of a transaction's receipt."""
+    """The content of a transaction's receipt."""
 
     number: int
-    """Block."""
+    """Number of the transaction's block."""
     block_hash: Digest
     succeeded: bool
-    """Whether it did not revert."""
+    """Whether the transaction did not revert."""
     gas_used: int
     transaction: Digest
     gas_price_wei: int
-    """What it paid for each gas, with the tip."""
+    """Price that the transaction paid per gas, including the tip."""
 
 
 class Read(NamedTuple):
-    """One of several reads in a round trip."""
+    """One of several reads in one round trip."""
 
     name: str
-    """Name that distinguishes it from others."""
+    """Name that distinguishes the read from other reads."""
     method: str
     """Method of JSON-RPC."""
     params: tuple[Any, ...]
     decode: Callable[[Any], Any]
     """Converts the node's answer into the result."""
     number: int | None = None
-    """Height of the block, for a read of a block itself; else None."""
+    """Height, if the read is of a block itself; else None."""
 
 
 class SlotProof(NamedTuple):
-    """Trie nodes that prove a storage word (EIP-1186). They are the node's word until a reader checks them."""
+    """Trie nodes that prove a storage word (EIP-1186). The node may lie, so the caller checks them."""
 
     account: tuple[bytes, ...]
     """Nodes from the state root to the account."""
@@ -98,15 +99,15 @@ class SlotProof(NamedTuple):
 
 
 class Calldata(NamedTuple):
-    """What a transaction called."""
+    """Address and calldata of a transaction."""
 
     to: Address | None
-    """None for the creation of a contract."""
+    """Address that was called; None if the transaction creates a contract."""
     data: bytes
 
 
 class ChainClient:
-    """One JSON-RPC endpoint of one chain; implements `chain.client.access.Chain`."""
+    """A client of one JSON-RPC endpoint of one chain. It implements `chain.client.access.Chain`."""
 
     def __init__(self, url: str, chain_id: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         verify_url(url)
@@ -115,56 +116,58 @@ class ChainClient:
         self._checked = False
 
     def name_place(self, place: int) -> None:
-        """Sets the place of this endpoint in the settings, which its metrics use as name."""
+        """Sets the position of this endpoint in the settings, by which metrics name it."""
         self._node.place = place
 
     def rpc(self, method: str, *params: Any) -> Any:
-        """Result of one call, after the chain id was checked."""
+        """Makes one call and returns its result. The chain id is checked before the first call."""
         self._check_chain()
         return self._request(method, params)
 
     def rpc_int(self, method: str, *params: Any) -> int:
-        """Result of one call that returns a quantity."""
+        """Makes one call whose result is a quantity, and returns it as integer."""
         raw = self.rpc(method, *params)
         with reading_answer(method):
             return quantity(raw)
 
     def rpc_many(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
-        """Results of several calls in one round trip. Raises the first failure."""
+        """Makes several calls in one round trip and returns their results. Raises the first failure."""
         self._check_chain()
         answers = self._node.batch(calls)
         return [_result(name, answer) for (name, _), answer in zip(calls, answers, strict=True)]
 
     def read_many(self, reads: Sequence[Read]) -> list[Any]:
-        """Results of several reads in one round trip, in order. A failed read has its error in its place."""
+        """Makes several reads in one round trip and returns their results in order. A failed read has its error in place of a
+        result."""
         self._check_chain()
         answers = self._node.batch([(each.method, each.params) for each in reads])
         return [_decoded(read, answer) for read, answer in zip(reads, answers, strict=True)]
 
     def call(self, contract: str, at: Address, function: str, *arguments: Any, block: str | dict[str, Any]) -> Any:
-        """Decoded result of a view at a block, named by `at_number` or `at_hash`."""
+        """Calls a view at a block, named by `at_number` or `at_hash`, and returns its decoded result."""
         view = View(contract, at, function, arguments)
         return _once_more(lambda: _viewed(view, self.rpc("eth_call", view.request, block)))
 
     def views(self, views: Sequence[View], block: str | dict[str, Any]) -> list[Any]:
-        """Decoded results of several views at one block, in one round trip. Raises the first failure."""
+        """Calls several views at one block in one round trip, and returns their decoded results. Raises the first failure."""
         calls = [("eth_call", (each.request, block)) for each in views]
         return _once_more(lambda: [_viewed(each, raw) for each, raw in zip(views, self.rpc_many(calls), strict=True)])
 
     def head(self, tag: str = "latest") -> Block:
-        """Newest block by tag: latest, safe or finalized."""
+        """Reads the newest block with a tag: latest, safe or finalized."""
         return self._block(tag)
 
     def block(self, number: int) -> Block:
-        """The canonical block at a height. `TryAgain` if the node does not have it."""
+        """Reads the canonical block at a height. Raises `TryAgain` if the node does not have it."""
         return self._block(hex(number))
 
     def raw_block(self, number: int) -> Any:
-        """The canonical block at a height as the node gives it, without transactions; None if there is none."""
+        """Reads the canonical block at a height in the form of JSON-RPC, without transactions. Returns None if the node does not
+        have it."""
         return self.rpc("eth_getBlockByNumber", hex(number), False)
 
     def logs(self, contract: str, at: Address, events: Sequence[str], from_block: int, to_block: int) -> list[Log]:
-        """Events by name in a closed range of blocks, in chain order."""
+        """Reads the named events of one contract in a closed range of blocks, in chain order."""
         topics = ["0x" + interface(contract).topic(name).hex() for name in events]
         found: list[Log] = []
         for start in range(from_block, to_block + 1, LOGS_PER_CALL_BLOCKS):
@@ -176,7 +179,7 @@ class ChainClient:
         return sorted(found, key=lambda log: (log.block, log.place))
 
     def logs_of(self, contracts: Mapping[Address, str], from_block: int, to_block: int) -> list[Log]:
-        """Known events of several contracts in a closed range of blocks, in chain order. `contracts`: address → name."""
+        """Reads the known events of several contracts (address → name) in a closed range of blocks, in chain order."""
         found: list[Log] = []
         for start in range(from_block, to_block + 1, LOGS_PER_CALL_BLOCKS):
             end = min(start + LOGS_PER_CALL_BLOCKS - 1, to_block)
@@ -187,17 +190,17 @@ class ChainClient:
         return sorted(found, key=lambda log: (log.block, log.place))
 
     def raw_blocks(self, numbers: Sequence[int]) -> list[Any]:
-        """Canonical blocks as JSON-RPC gives them, in one round trip; None where there is none."""
+        """Reads canonical blocks in the form of JSON-RPC, in one round trip. A block that the node does not have is None."""
         return self.rpc_many([("eth_getBlockByNumber", (hex(number), False)) for number in numbers]) if numbers else []
 
     def codes(self, where: Sequence[Address], block: str | dict[str, Any] = "latest") -> list[bytes]:
-        """Code at addresses as of a block, in one round trip; empty where there is none."""
+        """Reads the code at these addresses as of a block, in one round trip. An address without code has empty bytes."""
         answers = self.rpc_many([("eth_getCode", (each, block)) for each in where])
         with reading_answer("eth_getCode"):
             return [hex_bytes(answer) for answer in answers]
 
     def slot_proof(self, at: Address, slot: int, block: str | dict[str, Any]) -> SlotProof:
-        """Proof of a storage word at a block. Nodes keep state for some hundred blocks; archive nodes keep it for all."""
+        """Reads the proof of a storage word at a block. Most nodes have state of some hundred blocks, archive nodes of all."""
         raw = self.rpc("eth_getProof", at, [f"0x{slot:064x}"], block)
         with reading_answer("eth_getProof"):
             (found,) = raw["storageProof"]
@@ -205,11 +208,12 @@ class ChainClient:
             return SlotProof(account, storage, quantity(found["value"]).to_bytes(32, "big"))
 
     def raw_receipts(self, number: int) -> Any:
-        """Receipts of all transactions of the canonical block at a height, as the node gives them; None if it has none."""
+        """Reads the receipts of all transactions of the canonical block at a height, in the form of JSON-RPC. Returns None if
+        the node does not have the block."""
         return self.rpc("eth_getBlockReceipts", hex(number))
 
     def calldata(self, transaction: Digest) -> Calldata | None:
-        """What a transaction called; None if the node does not have it."""
+        """Reads address and calldata of a transaction. Returns None if the node does not have it."""
         raw = self.rpc("eth_getTransactionByHash", "0x" + transaction.hex())
         if raw is None:
             return None
@@ -217,17 +221,18 @@ class ChainClient:
             return Calldata(None if raw["to"] is None else address(raw["to"]), hex_bytes(raw["input"]))
 
     def balance(self, account: Address, block: str | dict[str, Any]) -> int:
-        """Wei in the account at a block."""
+        """Reads the balance of an account in wei, at a block."""
         return self.rpc_int("eth_getBalance", account, block)
 
     def nonce(self, account: Address, block: str | dict[str, Any] = "latest") -> int:
-        """Number of transactions of the account in the chain at a block."""
+        """Reads the number of transactions that the account has in the chain at a block."""
         return self.rpc_int("eth_getTransactionCount", account, block)
 
     def receipts(self, hashes: Sequence[Digest], seen: Block | None = None) -> list[Inclusion | None]:
-        """Receipts of transactions in one round trip; None where the node has none.
+        """Reads the receipts of transactions in one round trip. A transaction without receipt has None.
 
-        With `seen`, `TryAgain` if the node does not have that block: a node that lags does not know newer receipts.
+        With `seen`, raises `TryAgain` if the node does not have that block, because a node that lags does not know newer
+        receipts.
         """
         calls = [("eth_getTransactionReceipt", ("0x" + each.hex(),)) for each in hashes]
         if seen is None:
@@ -242,20 +247,21 @@ class ChainClient:
             return [None if raw is None else _inclusion(each, raw) for each, raw in asked]
 
     def estimate(self, request: Mapping[str, Any]) -> int:
-        """Gas of a transaction on the newest block. `ChainReverted` if it would revert, `RpcRefused` if the account lacks the
-        money."""
+        """Returns the gas of a transaction on the newest block. Raises `ChainReverted` if it would revert, and `RpcRefused` if
+        the account lacks the money."""
         return self.rpc_int("eth_estimateGas", request, "latest")
 
     def replay(self, request: Mapping[str, Any], block: str | dict[str, Any], changed: Mapping[str, Any] | None = None) -> None:
-        """Repeats a call on the state after a block, with parts of it `changed`. `ChainReverted` if it reverts."""
+        """Repeats a call on the state after a block. `changed` overrides parts of that state. Raises `ChainReverted` if the call
+        reverts."""
         self.rpc("eth_call", request, block, *([changed] if changed else []))
 
     def knows(self, transaction: Digest) -> bool:
-        """Whether the node has the transaction, in its pool or in a block."""
+        """Returns whether the node has the transaction, in its pool or in a block."""
         return bool(self.rpc("eth_getTransactionByHash", "0x" + transaction.hex()))
 
     def broadcast(self, raw: bytes) -> None:
-        """Sends a signed transaction to the node. `RpcRefused` if the node does not accept it."""
+        """Sends a signed transaction to the node. Raises `RpcRefused` if the node does not accept it."""
         self.rpc("eth_sendRawTransaction", "0x" + raw.hex())
 
     def _block(self, name: str) -> Block:
@@ -276,17 +282,18 @@ class ChainClient:
 
 
 def at_number(number: int) -> str:
-    """The canonical block at a height."""
+    """Returns the JSON-RPC name of the canonical block at a height."""
     return hex(number)
 
 
 def at_hash(block_hash: Digest) -> dict[str, Any]:
-    """Exactly this block, and only while it is canonical (EIP-1898)."""
+    """Returns the JSON-RPC name of exactly this block, which is valid only while the block is canonical (EIP-1898)."""
     return {"blockHash": "0x" + block_hash.hex(), "requireCanonical": True}
 
 
 def decode_log(contract: str, raw: dict[str, Any]) -> Log | None:
-    """Decodes a log of the contract with this name. None if the contract has no such event. Call it inside `reading_answer`."""
+    """Decodes a log of the contract with this name. Returns None if the contract has no such event. Call it inside
+    `reading_answer`."""
     topics = [hex_bytes(topic) for topic in raw["topics"]]
     decoded = interface(contract).event(topics, hex_bytes(raw["data"]))
     if decoded is None:
@@ -303,23 +310,23 @@ def decode_log(contract: str, raw: dict[str, Any]) -> Log | None:
 
 
 def view_read(name: str, view: View, block: str | dict[str, Any]) -> Read:
-    """The read of a view at a block."""
+    """Returns the read of a view at a block, for `ChainClient.read_many`."""
     return Read(name, "eth_call", (view.request, block), lambda raw: _viewed(view, raw))
 
 
 def block_read(number: int) -> Read:
-    """The read of the canonical block at a height."""
+    """Returns the read of the canonical block at a height, for `ChainClient.read_many`."""
     name = at_number(number)
     return Read(name, "eth_getBlockByNumber", (name, False), lambda raw: _block(raw, name), number)
 
 
 def hex_bytes(raw: Any) -> bytes:
-    """Bytes of the 0x-hex in an answer. Call it inside `reading_answer`."""
+    """Decodes the 0x-hex bytes in an answer. Call it inside `reading_answer`."""
     return bytes.fromhex(_text(raw)[2:])
 
 
 def quantity(raw: Any) -> int:
-    """The 0x-hex number in an answer. Call it inside `reading_answer`."""
+    """Decodes the 0x-hex number in an answer. Call it inside `reading_answer`."""
     return int(_text(raw), 16)
 
 
@@ -337,8 +344,8 @@ def _block(raw: Any, name: str) -> Block:
 
 
 def _once_more(read: Callable[[], T]) -> T:
-    """Repeats a broken read once: a busy node, or a lagging one of several behind one address, may give a good answer at the
-    second try."""
+    """Makes a read, and repeats it once if the answer is broken. A busy node, or another node behind the same address, may then
+    give a good answer."""
     try:
         return read()
     except BrokenAnswer:

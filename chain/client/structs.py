@@ -1,5 +1,5 @@
-"""Converts records to structs of a contract and back. Fields are the same, in the same order; records use snake case, structs
-camel case."""
+"""Converts records to structs of a contract and back. Both have the same fields in the same order; records use snake case,
+structs camel case."""
 
 import dataclasses
 import enum
@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 
 def to_struct(record: Any) -> tuple[Any, ...]:
-    """The record as an argument of a call."""
+    """Returns the record as an argument of a contract call."""
     return tuple(_plain(getattr(record, name)) for name in field_types(type(record)))
 
 
 def from_struct(cls: type[T], raw: Mapping[str, Any]) -> T:
-    """The record of a decoded struct, which may have more fields. Call it inside `reading_answer`."""
+    """Builds a record from a decoded struct, which may have more fields. Call it inside `reading_answer`."""
     return cls(**{name: _read(kind, raw[camel(name)]) for name, kind in field_types(cls).items()})
 
 

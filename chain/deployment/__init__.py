@@ -1,1 +1,1 @@
-"""Deployment of a network: plan, parameters, checks, and one-shot calls."""
+"""Deployment of a network: plan, parameters, checks, and single contract calls of role holders."""

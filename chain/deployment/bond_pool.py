@@ -1,7 +1,7 @@
-"""Bond pools: contracts by which several accounts pay the bond of one challenge. Anybody deploys one, no address book lists it.
+"""Bond pools: a bond pool is a contract by which several accounts pay the bond of one challenge.
 
-A pool of other code, court or ledger pays whom it likes, so a pool is checked before anybody sends it money
-(docs/reference/contracts.md, section 2).
+Anybody can deploy one, and no address book lists it. A pool with other code, or of another court or ledger, could pay anybody.
+So a pool is checked before anybody sends it money (docs/reference/contracts.md, section 2).
 """
 
 from typing import NamedTuple
@@ -18,34 +18,34 @@ from chain.client.rpc import BrokenAnswer
 
 CONTRACT = "BondPool"
 _IMMUTABLES = ("DISPUTES", "LEDGER", "RECEIPT", "BOND", "ALT_COMMIT")
-"""Names of immutable values, in the order of their declarations."""
+"""Names of the contract's immutable values, in the order of their declarations."""
 
 
 class PoolTerms(NamedTuple):
-    """What a pool is for; fixed when it is deployed."""
+    """The terms of a bond pool, which are fixed when it is deployed."""
 
     receipt_id: Digest
-    """Receipt that it challenges."""
+    """Receipt that the pool challenges."""
     bond_wei: int
-    """Bond that it collects: `Params.requiredBond` of the receipt's parameters."""
+    """Bond that the pool collects: `Params.requiredBond` of the receipt's parameters."""
     alt_commit: Digest
-    """Commitment to the answer that it expects to win (`commitments.alt_commit`)."""
+    """Commitment to the answer that the pool expects to win (`commitments.alt_commit`)."""
 
 
 class BondPoolState(NamedTuple):
-    """A pool at the newest block."""
+    """The state of a bond pool at the newest block."""
 
     terms: PoolTerms
     dispute: Digest
-    """Id of the dispute that its receipt has or may have."""
+    """Id of the one dispute that the pool's receipt can have."""
     contributed_wei: int
-    """Sum of all contributions."""
+    """Sum of all contributions that the pool has now."""
     is_challenged: bool
-    """Whether the pool has opened that dispute. Before, every contributor may take its money back."""
+    """Whether the pool has opened that dispute. Before it does, every contributor may take its money back."""
 
     @property
     def missing_wei(self) -> int:
-        """What the bond still lacks."""
+        """Part of the bond that is not contributed yet."""
         return self.terms.bond_wei - self.contributed_wei
 
 
@@ -54,27 +54,28 @@ class PoolShare(NamedTuple):
 
     contributed_wei: int
     claimable_wei: int
-    """What `claim` pays it now; 0 before the challenge."""
+    """Amount that `claim` would pay the contributor now; 0 before the challenge."""
 
 
 def committed_terms(
     network: Network, pool: Address, receipt: Digest, bond_wei: int, expected: Digest | None, salt: Digest
 ) -> PoolTerms:
-    """Terms of a pool that will be at `pool`. `expected` is the out_hash that it commits to; without it, it can win no alpha."""
+    """Returns the terms of a pool that will be deployed at address `pool`. `expected` is the out_hash to which the pool commits.
+    Without it, the pool can win no challenger share."""
     domain = network.disputes_domain
     key = salt if expected is None else key_of(Outcome.EXECUTED, 0, expected)
     return PoolTerms(receipt, bond_wei, alt_commit(domain, dispute_id(domain, receipt), pool, key, salt))
 
 
 def creation_code(network: Network, terms: PoolTerms) -> bytes:
-    """Creation code of a pool, with its arguments."""
+    """Returns the creation code of a pool, with its constructor arguments."""
     at = network.addresses
     return interface(CONTRACT).creation(at.disputes, at.ledger, terms.receipt_id, terms.bond_wei, terms.alt_commit)
 
 
 def verify_bond_pool(client: Chain, network: Network, pool: Address) -> PoolTerms:
-    """The pool's terms. `ConfigurationError` unless the code is that of this build, and court and ledger are those of the address
-    book."""
+    """Reads the terms of a pool. Raises `ConfigurationError` unless its code is that of this release, and its court and ledger
+    are those of the address book."""
     try:
         court, ledger, receipt, bond, commitment = client.views([View(CONTRACT, pool, name) for name in _IMMUTABLES], "latest")
     except (ChainReverted, BrokenAnswer):
@@ -95,7 +96,7 @@ def _no_pool(pool: Address) -> ConfigurationError:
 
 
 def read_bond_pool(client: Chain, network: Network, pool: Address) -> BondPoolState:
-    """A checked pool at the newest block; errors of `verify_bond_pool`."""
+    """Checks a pool, and reads its state at the newest block. Raises the errors of `verify_bond_pool`."""
     terms = verify_bond_pool(client, network, pool)
     names = ("disputeId", "contributed", "isChallenged")
     dispute, contributed, is_challenged = client.views([View(CONTRACT, pool, name) for name in names], "latest")
@@ -103,7 +104,7 @@ def read_bond_pool(client: Chain, network: Network, pool: Address) -> BondPoolSt
 
 
 def read_share(client: Chain, pool: Address, account: Address) -> PoolShare:
-    """An account's part of a checked pool."""
+    """Reads an account's part of a pool that was checked before."""
     views = [View(CONTRACT, pool, name, (account,)) for name in ("contributionOf", "claimable")]
     contributed, claimable = client.views(views, "latest")
     return PoolShare(contributed, claimable)

@@ -1,4 +1,5 @@
-"""Contract calls of the deployer, of role holders and of governance: by name, with gas for their data."""
+"""Contract calls of the deployer, of role holders and of governance, each named by contract and function, with gas for its
+data."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,30 +16,30 @@ from chain.deployment.plan import code
 from chain.sending.transactions import TX_GAS_CAP, TransactionCall
 
 CALL_GAS = 1_000_000
-"""Gas of a call without its data: more than any call that stores a few words needs."""
+"""Gas of a call without its data: more than a call that stores a few words needs."""
 
 DOCUMENT_GAS_PER_BYTE = 60
-"""Gas per byte that an event repeats."""
+"""Gas for each byte of data that the contract repeats in an event."""
 
 
 class ContractCall(NamedTuple):
-    """An unsigned call of a contract."""
+    """A contract call that is not signed yet."""
 
     contract: str
-    """Name of the contract. `ShortTimelock` and `LongTimelock` have the same code."""
+    """Name of the contract. It selects address and code: `ShortTimelock` and `LongTimelock` have the same code."""
     function: str
     arguments: tuple[Any, ...] = ()
     value_wei: int = 0
     at: Address | None = None
-    """Address of the contract; None for the address in the book."""
+    """Address of the contract; None for the address in the address book."""
 
     def target(self, network: Network) -> Address:
-        """Address of the contract."""
+        """Returns the address that the call goes to."""
         return self.at or address_of(network, self.contract)
 
     @property
     def calldata(self) -> Blob:
-        """Calldata. `MalformedValue` for arguments outside their types."""
+        """Encoded function and arguments. Raises `MalformedValue` if arguments do not fit their types."""
         return Blob(code(self.contract).call(self.function, *self.arguments))
 
     def __str__(self) -> str:
@@ -46,19 +47,20 @@ class ContractCall(NamedTuple):
 
 
 def request_of(network: Network, who: Address, act: ContractCall) -> dict[str, str]:
-    """The call of account `who` as a JSON-RPC request."""
+    """Returns the call by account `who` in the form of JSON-RPC."""
     return {"from": who, "to": act.target(network), "data": "0x" + act.calldata.hex(), "value": hex(act.value_wei)}
 
 
 def call_of(signer: Signer, network: Network, act: ContractCall) -> TransactionCall:
-    """The call as a transaction, with gas for its data: it cannot be estimated before the transactions ahead of it are mined."""
+    """Returns the call as a transaction with an upper bound of gas. The gas cannot be estimated before earlier transactions are
+    mined."""
     data = act.calldata
     gas = min(CALL_GAS + DOCUMENT_GAS_PER_BYTE * len(data), TX_GAS_CAP)
     return TransactionCall(signer, act.target(network), data, act.value_wei, gas)
 
 
 def measured(client: Chain, network: Network, signer: Signer, act: ContractCall) -> TransactionCall:
-    """The call as a transaction, with half more gas than it needs now. Raises the rule behind a refusal."""
+    """Returns the call as a transaction, with half more gas than it would need now. Raises the rule behind a refusal."""
     try:
         gas = client.estimate(request_of(network, signer.address, act))
     except ChainReverted as error:
@@ -67,9 +69,9 @@ def measured(client: Chain, network: Network, signer: Signer, act: ContractCall)
 
 
 def dry_run(client: Chain, network: Network, who: Address, act: ContractCall, changed: Mapping[str, Any] | None = None) -> None:
-    """Tries a call of `who` on the newest block without sending it. Raises the rule behind the contract's refusal.
+    """Tries a call by `who` on the newest block without sending it. Raises the rule behind the contract's refusal.
 
-    `changed` overrides state by account, as `eth_call` takes it.
+    `changed` overrides parts of the state, by account, in the form of `eth_call`.
     """
     try:
         client.replay(request_of(network, who, act), at_number(client.head().number), changed)

@@ -1,7 +1,7 @@
-"""Deploys a network, puts documents and models in force, and registers accounts: one-shot calls of guardian, curator and
-deployer.
+"""Deploys a network, puts documents and models in force, and registers accounts. Deployer, guardian and curator make these
+calls.
 
-The deployer has no power after `deploy`, because the charter assigns the roles (`plan.GovernanceSettings`).
+The deployer has no power after `deploy`, because the contract `Charter` assigns the roles (`plan.GovernanceSettings`).
 """
 
 import contextlib
@@ -48,22 +48,23 @@ from chain.sending.transactions import TX_GAS_CAP, TransactionCall, send_all
 
 
 def pause(seconds: int) -> ContractCall:
-    """Stops the protocol clock for at most `maxPause`. The next pause is possible only after the time of the longest dispute."""
+    """Returns the call that stops the protocol clock for `seconds`, at most `maxPause`. The next pause is possible only after
+    the time of the longest dispute."""
     return ContractCall("Guardian", "pause", (seconds,))
 
 
 def unpause() -> ContractCall:
-    """Ends a pause early."""
+    """Returns the call that ends a pause early."""
     return ContractCall("Guardian", "unpause")
 
 
 def refund(court: Address, dispute: Digest) -> ContractCall:
-    """Refunds all parties of a dispute that is decided and not ended."""
+    """Returns the call that refunds all parties of a dispute which is decided and has not ended."""
     return ContractCall("Guardian", "refund", (court, dispute))
 
 
 def compromise_epoch(epoch: int) -> ContractCall:
-    """Ends a key epoch that leaked. Treat everything that was sealed to it as read."""
+    """Returns the call that ends a key epoch whose key leaked. Everything that was sealed to it must be treated as read."""
     return ContractCall("KeyEpochs", "compromise", (epoch,))
 
 
@@ -71,97 +72,102 @@ def compromise_epoch(epoch: int) -> ContractCall:
 
 
 def add_pool(pool: Digest, tree: Address) -> ContractCall:
-    """Lets verifiers join a pool with its own stake tree. There are at most 128 pools, and none is removed."""
+    """Returns the call that adds a verifier pool with its own stake tree, so that verifiers can join. There are at most 128
+    pools, and none is removed."""
     return ContractCall("Registry", "addPool", (pool, tree))
 
 
 def set_measurement(measurement: Digest, allowed: bool) -> ContractCall:
-    """Allows or forbids a measurement of enclaves. Verifiers that run it are weighed again by `Registry.refresh`."""
+    """Returns the call that allows or forbids an enclave measurement. `Registry.refresh` then corrects the weight of each
+    verifier that runs it."""
     return ContractCall("Registry", "setMeasurement", (measurement, allowed))
 
 
 def set_policy(digest: Digest, serial: int, document: bytes) -> ContractCall:
-    """Puts an appraisal policy in force. Its serial must be above the one before."""
+    """Returns the call that puts an appraisal policy in force. Its serial must be above that of the policy before."""
     return ContractCall("Registry", "setPolicy", (digest, serial, document))
 
 
 def propose_item(digest: Digest, pool: Digest, vectors: Digest, document: bytes) -> ContractCall:
-    """Proposes an environment with its pool, or a model (pool zero). Anybody may; over a running proposal only the curator."""
+    """Returns the call that proposes an environment with its pool, or a model with `pool` zero. Anybody may propose; only the
+    curator may replace a running proposal."""
     return ContractCall("Registry", "propose", (digest, pool, vectors, document))
 
 
 def activate_item(digest: Digest) -> ContractCall:
-    """Puts a certified environment or model in force, or opens a closed one again."""
+    """Returns the call that puts a certified environment or model in force, or opens a closed one again."""
     return ContractCall("Registry", "activate", (digest,))
 
 
 def close_item(digest: Digest) -> ContractCall:
-    """Accepts no more batches for an environment or model. Anchored batches stay."""
+    """Returns the call that closes an environment or model. Receipts that were signed before can be anchored for
+    `maxAnchorDelay` after it."""
     return ContractCall("Registry", "close", (digest,))
 
 
 def readmit_operator(who: Address) -> ContractCall:
-    """Accepts batches again of an operator that was suspended after too many draws."""
+    """Returns the call that lets a suspended operator anchor batches again. The breaker suspends an operator after too many
+    verdicts DRAW."""
     return ContractCall("Registry", "readmit", (who,))
 
 
 def drain_epoch(epoch: int) -> ContractCall:
-    """Lets nothing new be sealed to a key epoch. Its shards answer until its retention is over."""
+    """Returns the call that stops new sealing to a key epoch. Its shards answer until its retention is over."""
     return ContractCall("KeyEpochs", "drain", (epoch,))
 
 
 def reset_breaker(environment: Digest) -> ContractCall:
-    """Releases the convictions in an environment that the breaker holds back."""
+    """Returns the call that releases the convictions of an environment which the breaker holds back."""
     return ContractCall("Breaker", "resetBreaker", (environment,))
 
 
 DEFAULT_TIMEOUT_S = 60.0
-"""Time for a whole step in seconds: many blocks of any chain."""
+"""Seconds for all transactions that are sent together: many blocks of any chain."""
 
 _CREATION_GAS_PER_BYTE = 240
-"""200 for storing code, 16 for calldata, and some more for the constructor."""
+"""Gas for each byte of creation code: 200 for storing code, 16 for calldata, and some more for the constructor."""
 
 
 class Policy(NamedTuple):
     """An appraisal policy to put in force."""
 
     digest: Digest
-    """Its digest."""
+    """Digest of the policy."""
     serial: int
-    """Serial above the one in force."""
+    """Serial of the policy, above that of the policy in force."""
     document: bytes
     """Canonical bytes of the policy."""
 
 
 class ItemProposal(NamedTuple):
-    """An environment or a model to put in force."""
+    """A proposal of an environment or a model."""
 
     digest: Digest
     pool: Digest
     """Pool that judges an environment; zero for a model."""
     vectors: Digest
-    """Digest of the vectors that certifiers reproduce."""
+    """Digest of the vectors that certifiers must reproduce."""
     document: bytes
 
 
 class RehearsedStep(NamedTuple):
-    """A deployment step that was not sent."""
+    """A deployment step with its gas, which was not sent."""
 
     step: DeploymentStep
     at: Address
-    """Address that the contract will have."""
+    """Address that the step's contract will have."""
     limit: int
     """Gas limit of the step."""
     estimate: int | None
-    """Gas that it would use; None if that depends on steps before it."""
+    """Gas that the step would use; None if it depends on earlier steps."""
 
 
 class Joiner(NamedTuple):
-    """An account that stakes and registers: an operator with its endpoint, or a verifier of a pool with its machine."""
+    """An account that deposits stake and registers: an operator with its endpoint, or a verifier of a pool with its machine."""
 
     signer: LocalSigner
     stake_wei: int
-    """Stake to deposit in wei; 0 where EigenLayer holds the stake."""
+    """Stake to deposit in wei; 0 if EigenLayer has the stake."""
     endpoint: str | None
     """Endpoint of an operator; None for a verifier."""
     pool: Digest = ZERO_DIGEST
@@ -179,10 +185,10 @@ def survey(
     nonce: int | None = None,
     restaked: EigenLayerSettings | None = None,
 ) -> DeploymentPlan:
-    """The plan of a deployment by this account, as of now. `ConfigurationError` on a chain without two blocks.
+    """Returns the plan of a deployment by this account at the current block.
 
-    `nonce` is that of its first transaction; None for the account's next one. `restaked` is set where EigenLayer holds the
-    stake.
+    Raises `ConfigurationError` on a chain with fewer than two blocks. `nonce` is the nonce of the first transaction; None means
+    the account's next nonce. `restaked` is set if EigenLayer has the stake.
     """
     newest = client.head().number
     if newest < 2:
@@ -195,10 +201,10 @@ def survey(
 
 
 def deploy(client: Chain, deployer: LocalSigner, site: DeploymentPlan, timeout_s: float = DEFAULT_TIMEOUT_S) -> Network:
-    """Deploys and wires all contracts.
+    """Deploys and wires all contracts, checks them, and returns the address book.
 
-    Before it sends anything, `MalformedValue` names a parameter outside its bounds, and `ConfigurationError` a length that is
-    too short.
+    Before it sends anything, it raises `MalformedValue` if a parameter is outside its bounds, and `ConfigurationError` if a
+    length is too short.
     """
     verify_parameters(client, site)
     book = planned_book(client, site)
@@ -207,7 +213,7 @@ def deploy(client: Chain, deployer: LocalSigner, site: DeploymentPlan, timeout_s
 
 
 def planned_book(client: Chain, site: DeploymentPlan) -> Network:
-    """The address book that a deployment from now on will have, without code hashes."""
+    """Returns the address book that a deployment from now on will have. Code hashes and key epochs are still missing."""
     return Network(
         chain_id=U256(client.chain_id),
         deploy_block=U64(client.head().number),
@@ -222,8 +228,8 @@ def planned_book(client: Chain, site: DeploymentPlan) -> Network:
 def send_steps(
     client: Chain, deployer: LocalSigner, site: DeploymentPlan, taken: int, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> None:
-    """Sends all steps except the first `taken`, which the chain has already, and waits for each. An error has the contract's
-    reason."""
+    """Sends all steps except the first `taken`, which the chain has already, and waits for their receipts. An error has the
+    contract's reason."""
     if deployer.address != site.deployer:
         raise ConfigurationError("deployer", f"is {deployer.address}, the site was surveyed for {site.deployer}")
     calls = [TransactionCall(deployer, each.to, each.data, 0, gas_limit(each)) for each in steps(site)[taken:]]
@@ -232,7 +238,8 @@ def send_steps(
 
 
 def verify_deployed(client: Chain, site: DeploymentPlan, book: Network) -> Network:
-    """The book with its code hashes, if the chain has this whole deployment; else `ConfigurationError` says what differs."""
+    """Returns the address book with its code hashes if the chain has this whole deployment. Raises `ConfigurationError`, which
+    names the difference, if it does not."""
     for step in steps(site):
         if step.verb == "wire" and not client.call(step.contract.split()[0], site.at[step.contract], "wired", block="latest"):
             raise ConfigurationError(step.contract, "is not wired: its transaction failed; begin a new deployment")
@@ -246,7 +253,8 @@ def verify_deployed(client: Chain, site: DeploymentPlan, book: Network) -> Netwo
 
 
 def verify_parameters(client: Chain, site: DeploymentPlan) -> DeploymentPlan:
-    """Returns the plan if `Params` accepts its parameters and its lengths fit each other; otherwise raises the broken rule."""
+    """Returns the plan if `Params` accepts its parameters and its lengths fit each other. Raises the broken rule if they do
+    not."""
     verify_lengths(site.params, lengths_of(site.shape, client.chain_id))
     first = next(step for step in steps(site) if step.contract == "Params")
     try:
@@ -257,7 +265,7 @@ def verify_parameters(client: Chain, site: DeploymentPlan) -> DeploymentPlan:
 
 
 def rehearse(client: Chain, site: DeploymentPlan, taken: int = 0) -> list[RehearsedStep]:
-    """The steps that `send_steps` would send, with gas. Nothing is sent."""
+    """Returns the steps that `send_steps` would send, with their gas. Nothing is sent."""
     found = []
     for step in steps(site)[taken:]:
         estimate = None
@@ -270,13 +278,13 @@ def rehearse(client: Chain, site: DeploymentPlan, taken: int = 0) -> list[Rehear
 
 
 def most_wei(client: Chain, site: DeploymentPlan, taken: int = 0) -> int:
-    """Wei that the account needs for everything that `send_steps` would send: all gas limits at the offered fee."""
+    """Returns the largest amount of wei that `send_steps` can spend: all gas limits at the offered fee."""
     gas = sum(gas_limit(each) for each in steps(site)[taken:])
     return gas * fees_at(client.head().base_fee_wei).max_fee
 
 
 def gas_limit(step: DeploymentStep) -> int:
-    """Gas limit of a step: enough for the step, and at most the limit of one transaction."""
+    """Returns the gas limit of a step: enough for the step, and at most the limit of one transaction."""
     per_byte = DOCUMENT_GAS_PER_BYTE if step.to else _CREATION_GAS_PER_BYTE
     return min(CALL_GAS + per_byte * len(step.data), TX_GAS_CAP)
 
@@ -290,7 +298,7 @@ def put_in_force(
     policy: Policy,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Adds pools, allows measurements, proposes items, sets the policy.
+    """Adds the pools, allows measurements, proposes items, and puts the appraisal policy in force.
 
     `activate` puts items in force after verifiers certified them. `chain.acts.epochs.open_epoch` opens key epochs.
     """
@@ -302,8 +310,8 @@ def put_in_force(
 
 
 def _portions(calls: Sequence[TransactionCall]) -> Iterator[list[TransactionCall]]:
-    """Calls in portions, each of which fits into any block. A larger portion might wait until other transactions cause a
-    block."""
+    """Yields the calls in portions that each fit into any block. Part of a larger portion might wait until other transactions
+    cause the next block."""
     portion: list[TransactionCall] = []
     for call in calls:
         if portion and sum(each.gas for each in portion) + call.gas > TX_GAS_CAP:
@@ -315,12 +323,12 @@ def _portions(calls: Sequence[TransactionCall]) -> Iterator[list[TransactionCall
 
 
 def environment_proposal(environment: Environment, pool: Digest, vectors: Digest) -> ItemProposal:
-    """The proposal of an environment."""
+    """Returns the proposal of an environment."""
     return ItemProposal(environment.digest, pool, vectors, encode(environment))
 
 
 def join(client: Chain, network: Network, joiners: Sequence[Joiner], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-    """Deposits the stake of every account and registers it."""
+    """Deposits the stake of every account and registers the account, as operator or verifier."""
     calls = []
     for each in joiners:
         if each.stake_wei:
@@ -340,7 +348,8 @@ def certify(
     items: Mapping[Digest, Digest],
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Has verifiers certify items (digest → vectors). Their stake must already have weight."""
+    """Sends the statements of verifiers that they reproduced items (digest → vectors). The verifiers' stake must already have
+    weight."""
     words = [ContractCall("Registry", "certify", (digest, vectors)) for digest, vectors in items.items()]
     send_all(client, [call_of(who, network, word) for who in verifiers for word in words], timeout_s)
 
@@ -357,10 +366,11 @@ def activate(
 
 
 def fund(client: Chain, rich: LocalSigner, accounts: Mapping[Address, int], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-    """Sends wei to accounts."""
+    """Sends wei from `rich` to accounts."""
     send_all(client, [TransactionCall(rich, who, b"", amount, 21_000) for who, amount in accounts.items()], timeout_s)
 
 
 def created_address(deployer: Address, nonce: int) -> Address:
-    """Address of the contract that a deployer's transaction creates: the last 20 bytes of keccak256(rlp([deployer, nonce]))."""
+    """Returns the address of the contract that a deployer's transaction creates: the last 20 bytes of keccak256(rlp([deployer,
+    nonce]))."""
     return address(get_create_address(HexAddress(HexStr(deployer)), Nonce(nonce)))

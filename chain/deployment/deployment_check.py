@@ -1,7 +1,7 @@
-"""Checks that contracts belong to this deployment: reads from each the values that options decide.
+"""Checks that contracts belong to this deployment: reads from each contract the values that the deployer's options decide.
 
-The address of an account's next contract does not depend on its code, so a run with other options leaves its contracts at the
-same addresses. EigenLayer's contracts are checked too, before anything is sent.
+The address of an account's next contract does not depend on its code, so a run with other options has its contracts at the same
+addresses. EigenLayer's contracts are checked, too, before anything is sent.
 """
 
 from collections.abc import Collection, Iterator
@@ -20,13 +20,14 @@ from chain.reads.roles import ROLES
 # Check, before anything is sent, that EigenLayer is ready for a deployment whose stake it holds.
 
 MANAGER, STRATEGY, SET, MAX_AGE = "--allocation-manager", "--strategy", "--operator-set", "--max-age"
-"""Options of `bytewise chain deploy` that errors name."""
+"""Options of `bytewise chain deploy` that error messages name."""
 
 _LISTED = "take it from EigenLayer's list of deployments for this chain"
 
 
 def verify_eigenlayer(client: Chain, site: DeploymentPlan, stake: EigenLayerSettings) -> None:
-    """`ConfigurationError` unless EigenLayer exists, its delays outlast every dispute, and the strategy holds wrapped ether."""
+    """Raises `ConfigurationError` unless EigenLayer exists, its delays outlast every dispute, and the strategy has wrapped
+    ether."""
     for option, at in ((MANAGER, stake.allocations), (STRATEGY, stake.strategy)):
         if not client.codes([at])[0]:
             raise ConfigurationError(option, f"there is no contract at {at}: {_LISTED}")
@@ -49,7 +50,8 @@ def verify_eigenlayer(client: Chain, site: DeploymentPlan, stake: EigenLayerSett
 
 
 def verify_operator_set(client: Chain, site: DeploymentPlan, stake: EigenLayerSettings) -> None:
-    """`ConfigurationError` unless the operator set exists, has the strategy, and names the planned stake source."""
+    """Raises `ConfigurationError` unless the operator set exists, has the strategy, and names the planned stake source as
+    slasher and recipient."""
     named, source = (stake.avs, stake.set_id), site.at["StakeVault"]
     shown = f"{stake.avs}:{stake.set_id}"
 
@@ -121,17 +123,17 @@ class _ExpectedAnswer(NamedTuple):
     contract: str
     """Name of the contract in the deployment."""
     what: str
-    """The option in words."""
+    """Words for messages: what the option decides."""
     wanted: Any
     function: str
     arguments: tuple[Any, ...] = ()
     artifact: str = ""
-    """Artifact of its code, where another contract than the named one is deployed there."""
+    """Name of the compiled contract, if it differs from `contract`."""
 
 
 def verify_options(client: Chain, site: DeploymentPlan, created: Collection[str]) -> None:
-    """`ConfigurationError` names the difference if these contracts, which the chain has, are not those that this deployment
-    creates.
+    """Raises `ConfigurationError`, which names the difference, if one of the `created` contracts is not the one that this
+    deployment creates.
 
     Pools are not checked: all trees have the same code, and the curator decides which tree belongs to which pool.
     """
@@ -141,7 +143,8 @@ def verify_options(client: Chain, site: DeploymentPlan, created: Collection[str]
 
 
 def verify_role_holders(client: Chain, site: DeploymentPlan) -> None:
-    """The same check for the holders of guardian and curator role, after the roles were assigned."""
+    """Raises `ConfigurationError` unless the planned accounts have the roles guardian and curator, after the roles were
+    assigned."""
     for office, who in (("GUARDIAN", site.vote.guardian), ("CURATOR", site.vote.curator)):
         _verify(
             client, site, _ExpectedAnswer("AccessManager", f"whether {who} is {office}", True, "hasRole", (_ROLE[office], who))
@@ -178,7 +181,7 @@ def _other_deployment(choice: _ExpectedAnswer, what: str) -> ConfigurationError:
 
 
 _NATIVE = _ExpectedAnswer("StakeVault", "the most requests of one account", 8, "MAX_REQUESTS")
-"""`EigenLayerStake` has no such limit."""
+"""Answer that only the native vault gives, because `EigenLayerStake` has no such limit."""
 
 
 def _restaking(stake: EigenLayerSettings) -> Iterator[_ExpectedAnswer]:

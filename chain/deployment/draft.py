@@ -1,8 +1,7 @@
-"""Draft of a deployment. It lies beside the future address book until the book is written, so that a second run continues the
-first.
+"""The draft of a deployment: a file beside the future address book, by which a second run continues an interrupted deployment.
 
-The transactions follow from the options and from the deployer's nonces. The draft is written once, before the first
-transaction; the chain shows how far it came.
+The transactions follow from the options and from the deployer's nonces. The draft is written once, before the first transaction;
+the chain shows how many transactions were made.
 """
 
 from collections.abc import Sequence
@@ -21,34 +20,34 @@ from chain.deployment.deployment_check import verify_options
 from chain.deployment.plan import DeploymentPlan, DeploymentStep, steps
 
 _DATED = "RandaoSource"
-"""Contract whose creation contains two recent block headers, so that it differs in each run."""
+"""Contract whose creation contains two recent block headers, so that its bytes differ in each run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A deployment that was begun."""
+    """The file that describes a deployment which was begun."""
 
     deployer: Address
-    """Account that sends it."""
+    """Account that sends the deployment."""
     nonce: U64
-    """Nonce of its first transaction."""
+    """Nonce of the first transaction."""
     asked: Digest
-    """Hash of all its transactions, without the two headers which show that mixes change."""
+    """Hash over all transactions, without the two block headers that differ in each run."""
     book: Network
     """The future address book, without code hashes."""
     book_hash: Digest
-    """Hash of the book's bytes. A book that was changed since has addresses that the chain does not know."""
+    """Hash of the bytes of `book`, to detect that somebody changed them."""
 
 
 def path_of(out: Path) -> Path:
-    """Path of the draft of an address book."""
+    """Returns the path of the draft that belongs to an address book."""
     return out.with_name(out.name + ".draft")
 
 
 def read_draft(out: Path) -> Draft | None:
-    """The draft beside a future address book; None if there is none.
+    """Reads the draft beside a future address book. Returns None if there is none.
 
-    `ConfigurationError` if the file is no draft, or was changed.
+    Raises `ConfigurationError` if the file is no draft, or was changed.
     """
     path = path_of(out)
     try:
@@ -67,16 +66,17 @@ def read_draft(out: Path) -> Draft | None:
 
 
 def write_draft(out: Path, site: DeploymentPlan, nonce: int, book: Network) -> Draft:
-    """Keeps the beginning of a deployment, before the first transaction. `ConfigurationError` if it cannot be written."""
+    """Writes the draft of a deployment before its first transaction. Raises `ConfigurationError` if it cannot be written."""
     draft = Draft(site.deployer, U64(nonce), transactions_hash(site), book, _hash(book))
     replace_file(path_of(out), encode(draft))
     return draft
 
 
 def first_nonce(client: Chain, deployer: Address) -> int:
-    """The nonce with which a new deployment begins. `TryAgain` while a transaction of the account waits for a block.
+    """Returns the nonce with which a new deployment begins.
 
-    A waiting transaction may be another run's, which would take the nonces and thus the addresses of this one.
+    Raises `TryAgain` while a transaction of the account waits for a block. A waiting transaction may be another run's, which
+    would take the nonces and thus the addresses of this deployment.
     """
     nonce, pending = client.nonce(deployer), client.nonce(deployer, "pending")
     if pending != nonce:
@@ -86,14 +86,15 @@ def first_nonce(client: Chain, deployer: Address) -> int:
 
 
 def transactions_hash(site: DeploymentPlan) -> Digest:
-    """Identifies a deployment: this build, these options, this deployer and its nonces."""
+    """Returns a hash that identifies a deployment: this release, these options, this deployer and its nonces."""
     parts = [(each.contract, each.verb, each.to or "", b"" if each.contract == _DATED else each.data) for each in steps(site)]
     listed = [part if isinstance(part, bytes) else part.encode() for each in parts for part in each]
     return Digest(keccak256(b"".join(keccak256(part) for part in listed)))
 
 
 def steps_taken(client: Chain, draft: Draft, out: Path, site: DeploymentPlan) -> int:
-    """How many transactions of a deployment the chain has. `ConfigurationError` if it is another deployment, with advice."""
+    """Counts the transactions of a deployment that the chain has. Raises `ConfigurationError` with advice if the draft is of
+    another deployment."""
     path = path_of(out)
     if (draft.book.chain_id, draft.deployer) != (client.chain_id, site.deployer) or draft.asked != transactions_hash(site):
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""Relations between lengths in blocks and lengths in seconds that no contract can check.
+"""Checks of lengths in blocks against lengths in seconds, which no contract can make.
 
 A contract does not know the length of a block or the future tree of a pool. The deployer and voters know both.
 """
@@ -15,19 +15,19 @@ from chain.client.rpc import at_number
 from chain.deployment.plan import Shape
 
 SEED_ATTEMPTS = 1 + MAX_REARMS
-"""How many seed blocks a round can name."""
+"""Number of seed blocks that a round can name."""
 
 MEASURED_BLOCKS = 100
 """Number of blocks over which a block's length is measured."""
 
 
 DEVELOPMENT_CHAIN_IDS = frozenset({1337, 31337})
-"""geth in development mode and anvil: chains without finality."""
+"""Chain ids of geth in development mode and of anvil: chains without finality."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """Lengths on which the seeds of one pool depend."""
+    """The lengths on which the seeds of one pool depend."""
 
     tree: TreeShape
     """Shape of the pool's tree."""
@@ -42,13 +42,13 @@ class Lengths:
 
 
 def lengths_of(shape: Shape, chain_id: int) -> Lengths:
-    """Lengths of a planned deployment."""
+    """Returns the lengths of a planned deployment."""
     tree = TreeShape(shape.epoch_blocks, shape.lookahead, shape.unit_wei, shape.max_units)
     return Lengths(tree, shape.shortest, shape.longest, shape.block_s, finality_s(chain_id, shape.block_s))
 
 
 def read_lengths(client: Chain, network: Network, pool: PoolTree, block_s: int) -> Lengths:
-    """Lengths of an existing deployment. Every contract has them for good."""
+    """Reads the lengths of an existing deployment. No contract can change them."""
     block, at = at_number(client.head().number), network.addresses
 
     def fixed(contract: str, where: Address, name: str) -> int:
@@ -60,7 +60,7 @@ def read_lengths(client: Chain, network: Network, pool: PoolTree, block_s: int) 
 
 
 def measured_block_s(client: Chain) -> int:
-    """Average length of the last blocks in whole seconds."""
+    """Measures the average time between the last blocks, in whole seconds."""
     newest = client.head()
     before = max(0, newest.number - MEASURED_BLOCKS)
     blocks, seconds = max(1, newest.number - before), newest.timestamp - client.block(before).timestamp
@@ -68,13 +68,13 @@ def measured_block_s(client: Chain) -> int:
 
 
 def finality_s(chain_id: int, block_s: int) -> int:
-    """Seconds until a block is final, after which shards see it; 0 on a development chain, whose shards decide at the newest
-    block."""
+    """Returns the seconds until a block is final, after which shards see it. Returns 0 on a development chain, whose shards
+    decide at the newest block."""
     return 0 if chain_id in DEVELOPMENT_CHAIN_IDS else FINAL_AFTER * block_s
 
 
 def verify_lengths(params: ParamSet, lengths: Lengths) -> None:
-    """`ConfigurationError` names the first length that is too short, and what it must cover."""
+    """Raises `ConfigurationError`, which names the first length that is too short and what it must cover."""
     t = params.times
     _covers("longest", lengths.longest, farthest_seed(lengths), "blocks: some disputes could not name their seed block")
     live = t.max_anchor_delay + t.window + t.cure
@@ -87,12 +87,14 @@ def verify_lengths(params: ParamSet, lengths: Lengths) -> None:
 
 
 def farthest_seed(lengths: Lengths) -> int:
-    """Largest distance in blocks between a dispute's opening, anywhere in an epoch, and its first seed block."""
+    """Returns the largest distance in blocks between the opening of a dispute, anywhere in an epoch, and its first seed
+    block."""
     return max(_seed_of(lengths, here) - here for here in range(lengths.tree.epoch_blocks))
 
 
 def seed_blocks(lengths: Lengths) -> int:
-    """Largest number of blocks between a round's beginning and the moment when its last seed is lost with its epoch."""
+    """Returns the largest number of blocks between the begin of a round and the end of the epoch in which its last seed is
+    lost."""
     return max(_last_lost(lengths, here) - here for here in range(lengths.tree.epoch_blocks))
 
 
@@ -104,7 +106,7 @@ def _last_lost(lengths: Lengths, here: int) -> int:
 
 
 def _seed_of(lengths: Lengths, here: int) -> int:
-    """The seed block that a round names in block `here` (`DisputeDraw._nameSeed`)."""
+    """Returns the seed block that a round names in block `here` (`Disputes._nameSeed`)."""
     return lengths.tree.seed_block_from(here + lengths.shortest)
 
 

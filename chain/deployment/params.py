@@ -1,4 +1,4 @@
-"""Parameter sets: that of a network on one machine, and changes read from a file."""
+"""Parameter sets: the set of a network on one machine, and changes that are read from a file."""
 
 import dataclasses
 import tomllib
@@ -32,13 +32,13 @@ DEVNET = ParamSet(
         max_batch=64,
     ),
 )  # fmt: skip
-"""Parameters of a network on one machine with one-second blocks, whose disputes end in minutes."""
+"""Parameters of a network on one machine with one-second blocks. Its disputes end in minutes."""
 
 
 def changed(params: ParamSet, changes: Mapping[str, Any]) -> ParamSet:
-    """The set with some parameters replaced: `{"times": {"window": 60}}`.
+    """Returns a copy of the set with some parameters replaced, for example `{"times": {"window": 60}}`.
 
-    `ConfigurationError` names a parameter that is unknown or has another type. The contract checks bounds.
+    Raises `ConfigurationError`, which names the parameter, if it is unknown or has another type. The contract checks bounds.
     """
     parts = {}
     for part, values in changes.items():
@@ -50,7 +50,8 @@ def changed(params: ParamSet, changes: Mapping[str, Any]) -> ParamSet:
 
 
 def complete(values: Mapping[str, Any]) -> ParamSet:
-    """A set without defaults. `ConfigurationError` names parameters that are missing, unknown or of another type."""
+    """Returns the set with exactly these values. Raises `ConfigurationError`, which names the parameters, if any is missing,
+    unknown or of another type."""
     missing = [
         f"{part}.{name}"
         for part in sorted(_names(DEVNET))
@@ -63,7 +64,8 @@ def complete(values: Mapping[str, Any]) -> ParamSet:
 
 
 def read_changes(path: Path) -> Mapping[str, Any]:
-    """The changes in a TOML file, one table for each part. `ConfigurationError` if the file is unreadable."""
+    """Reads changes from a TOML file with one table for each part of the set. Raises `ConfigurationError` if the file is
+    unreadable."""
     try:
         return tomllib.loads(path.read_text())
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""The plan of a deployment: every contract with its arguments, the wiring of cycles, and the governance.
+"""The plan of a deployment: every contract with its arguments, the wiring of contracts that refer to each other, and governance.
 
 Addresses follow from the deployer's nonces (CREATE), so every argument is known before anything is sent.
 """
@@ -15,88 +15,89 @@ from chain.client.structs import to_struct
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Values that a deployment never changes: lengths in blocks, and stake per unit of a draw."""
+    """Values that a deployment never changes: lengths in blocks, the stake per unit of a draw, and the first price limits."""
 
     epoch_blocks: int
-    """Length of a stake epoch. Stake counts from the next epoch on."""
+    """Length of a stake epoch in blocks. A change of stake counts from the next epoch on."""
     lookahead: int
-    """Blocks at the start of an epoch whose mixes are no seeds of that epoch."""
+    """Number of blocks at the start of an epoch whose mixes may not be seeds of that epoch."""
     shortest: int
     """Smallest distance in blocks between the current block and a seed block."""
     longest: int
     """Largest distance in blocks between the current block and a seed block."""
     unit_wei: int
-    """Stake of one unit of a draw."""
+    """Stake in wei that counts as one unit of a draw."""
     max_units: int
-    """Most units of one account."""
+    """Largest number of units of one account."""
     least_price_wei: int
-    """Lowest price for anchoring one receipt."""
+    """Lowest price for anchoring one receipt, in wei."""
     most_price_wei: int
-    """Highest price for anchoring one receipt."""
+    """Highest price for anchoring one receipt, in wei."""
     target: int
-    """Receipts per price epoch at which the price stays."""
+    """Number of receipts in a price epoch at which the price does not change."""
     price_epoch_s: int
-    """Length of a price epoch."""
+    """Length of a price epoch in seconds."""
     block_s: int
-    """Seconds per block. No contract knows it; `chain.deployment.lengths` uses it."""
+    """Seconds per block. No contract knows this value; `chain.deployment.lengths` uses it."""
 
 
 MAIN_NET = Shape(
     epoch_blocks=7_200, lookahead=128, shortest=128, longest=8_191, unit_wei=10**15, max_units=250_000,
     least_price_wei=10**12, most_price_wei=10**17, target=10_000, price_epoch_s=3_600, block_s=12,
 )  # fmt: skip
-"""Blocks every twelve seconds: four beacon epochs before a mix can be a seed, stake epochs of one day."""
+"""Values for a chain with a block every twelve seconds. A mix can be a seed after four beacon epochs; a stake epoch lasts one
+day."""
 
 DEVNET_SHAPE = Shape(
     epoch_blocks=40, lookahead=4, shortest=3, longest=1_000, unit_wei=10**15, max_units=250_000,
     least_price_wei=10**12, most_price_wei=10**17, target=100, price_epoch_s=60, block_s=1,
 )  # fmt: skip
-"""Blocks every second, on one machine."""
+"""Values for a network on one machine with a block every second."""
 
 
 SLOT_S = 12
-"""Seconds that `EigenLayerStake` counts for one block on any chain, because EigenLayer counts blocks."""
+"""Seconds that `EigenLayerStake` counts for one block, on any chain. EigenLayer's delays are in blocks."""
 
 LEAST_LONG_DELAY_DAYS = 34
-"""Whole days of `Charter.LONG_DELAY`: 30 days of unbonding, one pause of three days, and the full hour of the queue."""
+"""`Charter.LONG_DELAY` in whole days: 30 days of unbonding, one pause of three days, and the full hour of the queue."""
 
 LONG_DELAY_DAYS = 64
-"""Delay that outlasts the longest withdrawal of stake, even if a guardian stops the clock as often as it may (ADR-051).
+"""Delay in days that outlasts the longest withdrawal of stake, even if a guardian stops the clock as often as it may (ADR-051).
 
-After each pause comes the longest dispute, which is at least as long. So the 30 days and an hour take at most twice as long,
-plus one more pause of three days.
+After each pause comes the time of the longest dispute, which is at least as long as the pause. So 30 days and an hour take at
+most twice as long, plus one more pause of three days.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class GovernanceSettings:
-    """Accounts and delays of the governance."""
+    """Accounts and delays of governance."""
 
     guardian: Address
-    """Account that may pause and refund at once."""
+    """Account that may pause the network and refund disputes, without a vote."""
     curator: Address
-    """Account that decides at once what may be run."""
+    """Account that decides, without a vote, which environments, models and measurements may run."""
     holder: Address
-    """First holder of all votes."""
+    """Account that gets all voting tokens at first."""
     supply: int = 10**27
-    """Number of votes."""
+    """Number of voting tokens in their smallest unit; one is one vote."""
     threshold: int = 10**24
-    """Votes that a proposer needs."""
+    """Number of votes that an account needs to make a proposal."""
     quorum_percent: int = 4
-    """Percentage of the votes that a proposal needs to pass."""
+    """Percentage of all votes that must take part for a proposal to pass."""
     delay_blocks: int = 7_200
     """Blocks between a proposal and its vote."""
     period_blocks: int = 50_400
-    """Blocks of a vote."""
+    """Length of a vote in blocks."""
     short_delay_s: int = 3 * 86_400
-    """Delay of parameters and prices; at least `Charter.SHORT_DELAY`."""
+    """Delay in seconds for changes of parameters and prices; at least `Charter.SHORT_DELAY`."""
     long_delay_s: int = LONG_DELAY_DAYS * 86_400
-    """Delay of everything that moves stake; at least `Charter.LONG_DELAY`."""
+    """Delay in seconds for every change that can move stake; at least `Charter.LONG_DELAY`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A block's header, which shows `RandaoSource` that mixes change."""
+    """The header of a block. Two of them show the contract `RandaoSource` that mixes change."""
 
     number: int
     """Height."""
@@ -111,76 +112,78 @@ class DeploymentStep:
     contract: str
     """Name of the contract; the name of a tree contains its pool."""
     verb: str
-    """Name of a function, or "create"."""
+    """Name of the called function, or "create"."""
     to: Address | None
-    """Address of the contract; None for a creation."""
+    """Address of the called contract; None if the step creates it."""
     data: bytes
     """Data of the transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class EigenLayerSettings:
-    """Settings of stake that EigenLayer holds, with `EigenLayerStake` in the place of the vault (ADR-030)."""
+    """Settings for a network whose stake EigenLayer has. `EigenLayerStake` then takes the place of the vault (ADR-030)."""
 
     allocations: Address
-    """EigenLayer's AllocationManager, which names its other contracts. Its operator set must already name the stake source as
-    slasher and recipient."""
+    """EigenLayer's AllocationManager, which knows EigenLayer's other contracts. The operator set in it must already name the
+    stake source as slasher and recipient."""
     strategy: Address
-    """Strategy whose stake counts; it must hold wrapped ether."""
+    """EigenLayer strategy whose stake counts. Its token must be wrapped ether."""
     avs: Address
-    """Service that owns the operator set."""
+    """Address of the service that owns the operator set."""
     set_id: int
     """Number of the operator set."""
     max_age: int
-    """Blocks for which a record of stake counts."""
+    """Number of blocks for which a record of stake counts."""
     longest_s: int
-    """Longest dispute in seconds for which this stake answers, at `SLOT_S` per block: at least what the parameters allow
-    (`longest_for`)."""
+    """Longest dispute in seconds that this stake can cover, at `SLOT_S` per block. It is at least the longest dispute that the
+    parameters allow (`longest_for`)."""
 
     @property
     def horizon(self) -> int:
-        """Blocks for which EigenLayer must be able to slash recorded stake (`EigenLayerStake.HORIZON`)."""
+        """Number of blocks for which EigenLayer must be able to slash recorded stake (`EigenLayerStake.HORIZON`)."""
         return self.max_age - (-self.longest_s // SLOT_S)
 
 
 def longest_for(params: ParamSet, shape: Shape) -> int:
-    """`longest_s` for these parameters: as many slots as the longest dispute has blocks on this chain."""
+    """Returns `EigenLayerSettings.longest_s` for these parameters: as many slots as the longest dispute has blocks on this
+    chain."""
     return -(-params.longest_dispute // shape.block_s) * SLOT_S
 
 
 def default_max_age(shape: Shape) -> int:
-    """Three stake epochs. On main net these are three days; a process that renews at half of it may stand still for one day."""
+    """Returns three stake epochs in blocks. On main net these are three days. A process that renews records at half this age may
+    then fail for one day."""
     return 3 * shape.epoch_blocks
 
 
 TREE = "StakeTree "
-"""Prefix of the names of trees, before the pool's digest."""
+"""Prefix of the name of a stake tree. The digest of its pool follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeploymentPlan:
-    """All values for constructor arguments."""
+    """All values from which constructor arguments are computed."""
 
     deployer: Address
-    """Account of the deployer, without any power after the deployment."""
+    """Account that sends the deployment. It has no power afterwards."""
     at: Mapping[str, Address]
     """Future address of each contract."""
     params: ParamSet
     """First version of the parameters."""
     shape: Shape
-    """Values that never change."""
+    """Lengths, units and first price limits."""
     headers: tuple[Header, Header]
-    """Two recent blocks with different mixes."""
+    """Headers of two recent blocks with different mixes."""
     pools: tuple[Digest, ...]
-    """First pools. The curator adds them to the registry."""
+    """Pools for which stake trees are deployed. The curator adds the pools to the registry."""
     vote: GovernanceSettings
-    """Governance settings."""
+    """Accounts and delays of governance."""
     restaked: EigenLayerSettings | None = None
-    """Settings of EigenLayer; None for a native vault."""
+    """Settings of EigenLayer; None for a network with the native vault."""
 
 
 def names(pools: Sequence[Digest]) -> tuple[str, ...]:
-    """Names of all contracts of a deployment with these pools, in the order of creation."""
+    """Returns the names of all contracts of a deployment with these pools, in the order of creation."""
     return (*CREATED_BEFORE_TREES, *(TREE + pool.hex() for pool in pools), *CREATED_AFTER_TREES)
 
 
@@ -191,11 +194,12 @@ CREATED_AFTER_TREES = (
 )  # fmt: skip
 
 ARTIFACT = {"ShortTimelock": "TimelockController", "LongTimelock": "TimelockController"}
-"""Artifact of contracts that are deployed under another name."""
+"""Name of the compiled contract, for contracts that are deployed under another name."""
 
 
 def steps(site: DeploymentPlan) -> list[DeploymentStep]:
-    """All transactions of a deployment, in order: creations (as `names` lists them), wiring, and the assignment of roles."""
+    """Returns all transactions of a deployment in order: creations (as `names` lists them), wiring, and the assignment of
+    roles."""
     arguments = _money(site) | _court(site) | _governance(site)
     created = [DeploymentStep(name, "create", None, _code(site, name).creation(*arguments[name])) for name in names(site.pools)]
     wired = [_call(site, name, "wire", *wires) for name, wires in _wires(site)]
@@ -203,7 +207,7 @@ def steps(site: DeploymentPlan) -> list[DeploymentStep]:
 
 
 def code(name: str) -> Interface:
-    """Artifact of a contract of a deployment."""
+    """Returns the compiled artifact of a contract of a deployment."""
     first = name.split()[0]
     return interface(ARTIFACT.get(first, first))
 

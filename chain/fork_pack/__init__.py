@@ -1,1 +1,1 @@
-"""Fork packs: what people need who go on without this deployment, in one file."""
+"""Fork packs: a fork pack is one file with everything that people need to continue a network without this deployment."""

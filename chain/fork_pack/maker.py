@@ -1,4 +1,4 @@
-"""Makes a fork pack from a node: stake, parameters, disputes, votes and capsules as of one block."""
+"""Makes a fork pack from a node: stake, parameters, disputes, votes and capsules at one block."""
 
 import dataclasses
 import enum
@@ -32,14 +32,15 @@ from chain.reads.reader import SnapshotReader
 
 
 class MadePack(NamedTuple):
-    """A pack, and the disputes of which it has no capsule."""
+    """The bytes of a pack, and the ended disputes of which it has no capsule."""
 
     data: bytes
     without_capsule: tuple[Digest, ...]
 
 
 def make_pack(reader: SnapshotReader, network: Network, block: int) -> MadePack:
-    """The pack of a block. `TryAgain` if the node lacks its state, or its events contradict it."""
+    """Makes the pack of a block. Raises `TryAgain` if the node lacks the block's state, or if its events contradict that
+    state."""
     chain, seen = reader.client, reader.client.block(block)
     stake = stake_table(reader, network, block)
     capsules, missing = _capsules(chain, network, CourtHistory(reader), block)
@@ -54,7 +55,8 @@ def make_pack(reader: SnapshotReader, network: Network, block: int) -> MadePack:
 
 
 def stake_table(reader: SnapshotReader, network: Network, block: int) -> StakeTable:
-    """All stake at the end of a block. The weights come from events; `TryAgain` if the contracts' state is another."""
+    """Reads all stake at the end of a block. Weights come from events. Raises `TryAgain` if they contradict the state of the
+    contracts."""
     pools = tuple(_pool_table(reader, network, pool.digest, pool.tree, block) for pool in network.pools)
     holders = {each.account for table in pools for each in table.weights}
     events = (("StakeVault", network.addresses.stake_vault, "Deposited", "account"),
@@ -92,7 +94,7 @@ def _pool_table(reader: SnapshotReader, network: Network, pool: Digest, tree: Ad
 
 
 def _weights(logs: Sequence[Log]) -> tuple[PlaceWeight, ...]:
-    """The newest weight of each place, and the one that it replaced."""
+    """Returns the newest weight of each place, with the weight that it replaced."""
     found: dict[int, PlaceWeight] = {}
     for log in logs:
         place, since, units = int(log.values["place"]), int(log.values["epoch"]), int(log.values["units"])
@@ -127,7 +129,7 @@ def _disputes(history: CourtHistory, network: Network, block: int) -> dict[str, 
 
 
 def _capsules(chain: Chain, network: Network, history: CourtHistory, block: int) -> tuple[dict[str, bytes], tuple[Digest, ...]]:
-    """Capsules of the disputes that ended, and the disputes of which the node cannot make one."""
+    """Makes capsules of the disputes that ended. Returns them with the disputes for which the node cannot make one."""
     made, missing = dict[str, bytes](), list[Digest]()
     for each in history.endings(int(network.deploy_block), block):
         dispute = Digest(each.dispute)
@@ -142,7 +144,7 @@ def _capsules(chain: Chain, network: Network, history: CourtHistory, block: int)
 
 
 def _plain(value: Any) -> Any:
-    """Plain JSON data: integers as decimal text, bytes as hex."""
+    """Converts a value to plain JSON data: integers as decimal text, bytes as hex."""
     if isinstance(value, enum.Enum):
         return value.name.lower()
     if isinstance(value, bool | str) or value is None:

@@ -1,7 +1,7 @@
-"""The file format of a fork pack, and its verification without a node: a ZIP file, not compressed, of canonical JSON documents.
+"""The file format of a fork pack, and its verification without a node. A pack is a ZIP file, not compressed, of canonical JSON.
 
-The same state gives the same bytes, so two people compare packs by one digest. Nothing in a pack is signed: its stake table is
-what a node said at one block. Anybody with a node of that block makes the pack again.
+The same state gives the same bytes, so two people can compare packs by one digest. Nothing in a pack is signed: its stake table
+is what one node reported at one block. Anybody with a node that has this block can make the pack again.
 """
 
 import dataclasses
@@ -40,19 +40,20 @@ MANIFEST, NETWORK, STAKE, PARAMETERS, DISPUTES, PAGE = (
     "manifest.json", "network.json", "stake.json", "parameters.json", "disputes.json", "README.md",
 )  # fmt: skip
 FIXED = (NETWORK, STAKE, PARAMETERS, DISPUTES, PAGE)
-"""Files of every pack beside the manifest; the others are capsules."""
+"""Files that every pack has beside the manifest. All other files are capsules."""
 MAX_BYTES = 64 * 2**20
 """Largest pack that is read."""
 MAX_FILES = 10_000
-"""Most files in a pack."""
+"""Largest number of files in a pack."""
 ARITY, LEVELS = 7, 5
-"""Children of a node of a stake tree, and its levels below the root."""
+"""Number of children of each node of a stake tree, and number of levels below the root."""
 
 _EPOCH_BIT, _SUM_BITS = 224, 32
 
 
 class PackRejected(Exception):
-    """A file is no fork pack, or does not verify. The first value says whether it is a pack at all, the second why."""
+    """Exception: a file is no fork pack, or does not verify. The first value is False if it is no pack at all; the second is the
+    reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,12 @@ class PackedFile:
     name: str
     """Path in the pack."""
     sha256: Digest
-    """SHA-256 of its bytes."""
+    """SHA-256 of the file's bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackManifest:
-    """What a pack has, and of which block."""
+    """The list of a pack's files, with the block whose state they contain."""
 
     format: str
     """Always `FORMAT`."""
@@ -76,25 +77,25 @@ class PackManifest:
     block: U64
     """Number of the block whose state is in the pack."""
     block_hash: Digest
-    """Hash of that block."""
+    """Hash of the block with number `block`."""
     files: tuple[PackedFile, ...]
     """All other files, ascending by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceWeight:
-    """What an account weighs at its place of a stake tree."""
+    """The weight of an account at its place of a stake tree."""
 
     place: int
     """Number of the place."""
     account: Address
-    """Who has it."""
+    """Account that has the place."""
     since: U64
-    """Stake epoch from which on the newest weight counts."""
+    """Stake epoch from which the newest weight counts."""
     units: U64
-    """The newest weight."""
+    """The newest weight, in units."""
     before: U64
-    """The weight in the epoch before `since`."""
+    """Weight in the epoch before `since`, in units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,24 +103,25 @@ class PoolTable:
     """The stake tree of one pool."""
 
     pool: Digest
-    """Name of the pool."""
+    """Digest of the pool."""
     tree: Address
-    """Its stake tree."""
+    """Address of the pool's stake tree."""
     epoch: U64
-    """The running stake epoch."""
+    """Number of the running stake epoch."""
     unit: U256
-    """Wei of stake that weigh one unit."""
+    """Stake in wei that counts as one unit."""
     most: U64
-    """Most units of one account."""
+    """Largest number of units of one account."""
     weights: tuple[PlaceWeight, ...]
     """All places that were ever taken, in order without a gap."""
 
     def units(self, epoch: int) -> tuple[int, ...]:
-        """Units of all places in the running epoch or the next."""
+        """Returns the units of all places. `epoch` is the running stake epoch or the next one."""
         return tuple(int(each.units if each.since <= epoch else each.before) for each in self.weights)
 
     def root(self, epoch: int) -> tuple[int, ...]:
-        """Sums of the root's seven children in the running epoch or the next, as the contract's root node has them."""
+        """Returns the sums of the root's seven children, as the contract's root node has them. `epoch` is the running stake
+        epoch or the next one."""
         width, units = ARITY ** (LEVELS - 1), self.units(epoch)
         return tuple(sum(units[child * width : (child + 1) * width]) for child in range(ARITY))
 
@@ -131,13 +133,13 @@ class AccountStake:
     account: Address
     """The account."""
     stake: U256
-    """What counts for draws and for posting."""
+    """Stake that counts for draws and for posting batches."""
     unbonding: U256
-    """What is on its way out."""
+    """Stake that is being withdrawn."""
     locked: U256
-    """What open disputes bind."""
+    """Stake that open disputes lock."""
     collateral: U256
-    """What open receipts bind."""
+    """Stake that is bound to open receipts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +149,11 @@ class StakeTable:
     pools: tuple[PoolTable, ...]
     """Every pool of the address book, in its order."""
     accounts: tuple[AccountStake, ...]
-    """Everybody who ever staked or had a place, ascending by account."""
+    """Every account that ever deposited, registered as operator or had a place, ascending."""
 
 
 class ForkPack(NamedTuple):
-    """A pack that verifies."""
+    """The content of a pack that verifies."""
 
     manifest: PackManifest
     network: Network
@@ -160,19 +162,20 @@ class ForkPack(NamedTuple):
 
 
 def sums_of_node(word: int) -> tuple[int, ...]:
-    """The seven sums in a node of the contract's tree (`SumNodeLib`)."""
+    """Returns the seven sums in one node of the contract's tree (`SumNodeLib`)."""
     return tuple(word >> (child * _SUM_BITS) & 2**_SUM_BITS - 1 for child in range(ARITY))
 
 
 def write_pack(chain_id: int, block: int, block_hash: Digest, files: Mapping[str, bytes]) -> bytes:
-    """The bytes of a pack with these files."""
+    """Returns the bytes of a pack with these files and their manifest."""
     listed = tuple(PackedFile(name, sha256(files[name])) for name in sorted(files))
     manifest = PackManifest(FORMAT, U256(chain_id), U64(block), block_hash, listed)
     return _zipped({MANIFEST: encode(manifest), **files})
 
 
 def read_pack(data: bytes, network: Network | None = None) -> ForkPack:
-    """The pack in these bytes; `PackRejected` names what is wrong. `network`: the one that the reader means."""
+    """Parses and verifies a pack. Raises `PackRejected` with the reason if it does not verify, or is of another network than
+    `network`."""
     files = _unzipped(data)
     try:
         manifest = decode(PackManifest, files.pop(MANIFEST))
@@ -200,7 +203,7 @@ def read_pack(data: bytes, network: Network | None = None) -> ForkPack:
 
 
 def _identity(book: Network) -> tuple[object, ...]:
-    """What two address books of one network have in common. Key epochs come and go."""
+    """Returns the values that all address books of one network share. Key epochs are left out, because they change."""
     return book.chain_id, book.deploy_block, encode(book.addresses), book.pools, book.code
 
 
@@ -230,9 +233,10 @@ def _verify_stake(network: Network, stake: StakeTable) -> None:
 
 
 def _verify_accounts(network: Network, stake: StakeTable) -> None:
-    """Everybody with a place is an account, and weighs what its stake gives (`Verifiers._weigh`, `StakeTree.unitsFor`).
+    """Raises `PackRejected` unless every account with a place is listed, and has the weight that its stake gives.
 
-    With EigenLayer only the first is checked: the weight follows the stake later.
+    The rule is that of `Verifiers._weigh` and `StakeTree.unitsFor`. With EigenLayer the weight is not checked, because it
+    follows the stake later.
     """
     held = {each.account: int(each.stake) for each in stake.accounts}
     for table in stake.pools:
@@ -254,7 +258,7 @@ _EVENTS: Mapping[str, type] = {
 
 
 def _verify_disputes(document: Any) -> dict[Digest, str]:
-    """Verdicts of the disputes that ended, in their order."""
+    """Checks the form of the disputes, and returns the verdicts of those that ended, in their order."""
     if not isinstance(document, dict) or document.keys() != {*_EVENTS, "votes"}:
         raise PackRejected(True, f"{DISPUTES} does not have the lists {', '.join(sorted({*_EVENTS, 'votes'}))}")
     for name, kind in _EVENTS.items():
@@ -275,14 +279,15 @@ def _verify_parameters(document: Any) -> None:
 
 
 def _is_record(value: Any, form: Mapping[str, Any]) -> bool:
-    """Whether a value is an object of these members. A type of None is a plain number."""
+    """Returns whether a value is an object of exactly these members. A type of None means a plain number."""
     if not isinstance(value, dict) or value.keys() != form.keys():
         return False
     return all(type(value[name]) is int if kind is None else _fits(value[name], kind) for name, kind in form.items())
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Whether plain JSON data has the form of a type: integers are decimal text, bytes hex, enumerations names in lower case."""
+    """Returns whether plain JSON data has the form of a type: integers are decimal text, bytes hex, enumerations names in lower
+    case."""
     kind = getattr(kind, "__supertype__", kind)
     arguments = get_args(kind)
     if get_origin(kind) is tuple:
@@ -314,7 +319,7 @@ def _verify_capsules(network: Network, manifest: PackManifest, files: Mapping[st
 
 
 def capsule_name(dispute: Digest) -> str:
-    """Path of a dispute's capsule in a pack."""
+    """Returns the path of a dispute's capsule in a pack."""
     return f"capsules/{hex0x(dispute)}{SUFFIX}"
 
 
@@ -331,7 +336,7 @@ def _zipped(files: Mapping[str, bytes]) -> bytes:
 _UNREADABLE = (
     zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError, OverflowError,
 )  # fmt: skip
-"""What `zipfile` raises on bytes that are no ZIP file."""
+"""Exceptions that `zipfile` raises for bytes that are no ZIP file."""
 
 
 def _unzipped(data: bytes) -> dict[str, bytes]:
@@ -357,7 +362,8 @@ def _unzipped(data: bytes) -> dict[str, bytes]:
 
 
 def page_of(network: Network, block: int, block_hash: Digest, stake: StakeTable, capsules: int, missing: Sequence[Digest]) -> str:
-    """The page that explains a pack. It follows from the rest, so a verification makes it again."""
+    """Returns the page that explains a pack. It follows from the other files, so a verification can write it again and
+    compare."""
     pools = "\n".join(
         f"| {hex0x(each.pool)} | {len(each.weights)} | {sum(each.units(int(each.epoch)))} |" for each in stake.pools
     )

@@ -1,1 +1,1 @@
-"""Typed reads of the contracts, each at a named block."""
+"""Typed reads of the contracts, each at one named block."""

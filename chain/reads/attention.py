@@ -1,4 +1,5 @@
-"""Attention tests as the chain shows them: the proofs of a reveal, what every account did with each test, other frauds."""
+"""Attention tests as the chain shows them: the proofs of a reveal, the acts of every account about each test, and real frauds of
+the fund's operator."""
 
 import os
 import stat
@@ -31,22 +32,23 @@ from chain.reads.reader import SnapshotReader
 _MOVES = ("VerifierJoined", "VerifierLeft")
 
 Rerun = Callable[[AttentionTest], bool | None]
-"""Runs the request of a test again: whether the answer differs; None if it cannot be run."""
+"""A function that runs the request of a test again. It returns whether the answer differs, or None if the request cannot be
+run."""
 
 
 class RealFraud(NamedTuple):
-    """A conviction of the fund's operator that no revealed test explains."""
+    """A conviction of the fund's operator for a receipt that is no revealed test."""
 
     receipt_id: Digest
     verdict: Verdict
 
 
 class ScoredRange(NamedTuple):
-    """One reveal with everything that the chain has about its tests."""
+    """A reveal with all data that the chain has about its tests."""
 
     terms: AttentionTerms
     drawn: int
-    """Receipts that the key drew, skipped numbers included."""
+    """Number of receipts that the fund's key drew as tests, skipped numbers included."""
     records: tuple[ScoredTest, ...]
     real_frauds: tuple[RealFraud, ...]
     block: int
@@ -54,7 +56,8 @@ class ScoredRange(NamedTuple):
 
 
 def read_reveal(path: Path) -> AttentionReveal:
-    """The reveal in a file; `ConfigurationError` if it cannot be read, `RevealRefused` if it is none."""
+    """Reads a reveal from a file. Raises `ConfigurationError` if the file cannot be read, and `RevealRefused` if it is no
+    reveal."""
     try:
         # Of a pipe it waits for no writer.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
@@ -70,13 +73,14 @@ def read_reveal(path: Path) -> AttentionReveal:
 
 
 class JudgedReveals:
-    """Reveals that were verified, by their content and the operator's batches: to draw a large range again costs seconds."""
+    """A cache of verified reveals, by their content and the operator's batches. Drawing a large range again would cost
+    seconds."""
 
     def __init__(self) -> None:
         self._known: dict[Digest, tuple[AttentionTest, ...] | RevealRefused] = {}
 
     def tests(self, reveal: AttentionReveal, anchor: Domain, headers: Mapping[int, BatchHeader]) -> tuple[AttentionTest, ...]:
-        """As `verify_reveal`, of which the same reveal costs nothing again."""
+        """Returns or raises the result of `verify_reveal`. A reveal that was verified before is not verified again."""
         roots = [each.root for each in headers.values() if each.operator == reveal.terms.operator]
         name = keccak256(b"".join((encode(reveal), *roots)))
         if name not in self._known:
@@ -94,10 +98,11 @@ def scored_range(
     reader: SnapshotReader, reveal: AttentionReveal, rerun: Rerun | None = None, only: Address | None = None,
     judged: JudgedReveals | None = None,
 ) -> ScoredRange:  # fmt: skip
-    """Verifies a reveal against the chain and reads what was done with its tests.
+    """Verifies a reveal against the chain, and reads what all accounts did about its tests.
 
-    `only`: an account of which alone the audits and seats are read, which costs fewer calls. `judged`: what earlier calls
-    verified. `RevealRefused` if the reveal does not prove its tests; `TooEarly` if the range, a window or a dispute is not over.
+    `only` restricts audits and seats to one account, which takes fewer calls. `judged` has the reveals that earlier calls
+    verified. Raises `RevealRefused` if the reveal does not prove its tests, and `TooEarly` if the range, a window or a dispute
+    is not over.
     """
     head, first = reader.head(), int(reader.network.deploy_block)
     headers = {each.batch_id: each for each in reader.batches(first, head)}
@@ -119,7 +124,7 @@ def scored_range(
 
 
 def verify_anchored(terms: AttentionTerms, headers: Iterable[BatchHeader]) -> None:
-    """`TooEarly` unless the whole range is anchored."""
+    """Raises `TooEarly` unless the last receipt of the range is anchored."""
     last = max((each.first_seq + each.count - 1 for each in headers if each.operator == terms.operator), default=0)
     if last < terms.last:
         raise TooEarly("the end of the range", f"receipt {terms.last} is anchored", f"receipt {last}")
@@ -128,7 +133,8 @@ def verify_anchored(terms: AttentionTerms, headers: Iterable[BatchHeader]) -> No
 def verify_over(
     reader: SnapshotReader, terms: AttentionTerms, tests: Sequence[AttentionTest], headers: Iterable[BatchHeader], head: int
 ) -> None:
-    """`TooEarly` unless the whole range is anchored and no window of a batch or a test in it is open."""
+    """Raises `TooEarly` unless the whole range is anchored, and the windows of its last batch and of all tests in it are
+    over."""
     own = [each for each in headers if each.operator == terms.operator]
     verify_anchored(terms, own)
     clock = reader.snapshot(terms.operator, head).clock
@@ -140,7 +146,7 @@ def verify_over(
 
 
 class CourtFacts:
-    """Disputes and votes about tests."""
+    """The disputes and votes about tests. Creating it raises `TooEarly` if a dispute about a test has not ended."""
 
     def __init__(self, reader: SnapshotReader, tests: Sequence[AttentionTest], first: int, head: int) -> None:
         history, names = CourtHistory(reader), {test.receipt_id for test in tests}
@@ -168,29 +174,29 @@ class CourtFacts:
         return found
 
     def challenger(self, test: AttentionTest) -> Address | None:
-        """The account that disputed a test."""
+        """Returns the account that disputed a test. Returns None if nobody did."""
         case = self._cases.get(test.receipt_id)
         return None if case is None else case.challenger
 
     def verdict(self, test: AttentionTest) -> Verdict:
-        """The verdict about a test."""
+        """Returns the verdict about a test; NONE if nobody disputed it."""
         case = self._cases.get(test.receipt_id)
         return Verdict.NONE if case is None else self._ended[case.dispute].verdict
 
     def replacement(self, test: AttentionTest) -> Digest | None:
-        """The out hash that a verdict put in the place of a test's; None without such a verdict."""
+        """Returns the out_hash by which a verdict replaced that of a test. Returns None if there is no such verdict."""
         case = self._cases.get(test.receipt_id)
         found = None if case is None else self._ended[case.dispute]
         return None if found is None or found.verdict is not Verdict.OVERTURNED else found.replacement
 
     def seats(self, test: AttentionTest, only: Address | None) -> tuple[SettledSeats, ...]:
-        """Settled seats about a test."""
+        """Returns the settled seats of a test's dispute. `only` restricts them to one account."""
         case = self._cases.get(test.receipt_id)
         found = [] if case is None else self._seats.get(case.dispute, [])
         return tuple(each for each in found if only in (None, each.voter))
 
     def real_frauds(self, operator: Address) -> tuple[RealFraud, ...]:
-        """Convictions of the operator about receipts that are no tests."""
+        """Returns the convictions of the operator for receipts that are no tests."""
         frauds = []
         for each in self._opened:
             if each.operator != operator or each.receipt_id in self._names:
@@ -202,7 +208,7 @@ class CourtFacts:
 
 
 class AuditDraws:
-    """Drawn auditors of tests with their posted results. Members and stakes of a batch are read once."""
+    """The drawn auditors of tests with their posted results. The members and stakes of a batch are read once."""
 
     def __init__(self, reader: SnapshotReader, head: int, only: Address | None) -> None:
         self._reader, self._head, self._only = reader, head, only
@@ -213,10 +219,11 @@ class AuditDraws:
         self._stakes: dict[tuple[int, Address], int] = {}
 
     def of(self, test: AttentionTest, header: BatchHeader, right: Digest | None = None) -> tuple[DrawnAudit, ...]:
-        """The drawn auditors of a test and who posted something about it. `right`: the out hash of the true answer, if known.
+        """Returns the drawn auditors of a test, and the verifiers that posted a result without being drawn.
 
-        With `only`, and if that account was not drawn or posted a result, the other silent auditors are left out: their stakes
-        cost a call each, and are needed only to judge its silence (`ScoredTest.is_audited`).
+        `right` is the out_hash of the true answer, if known. If `only` names an account that was not drawn, or that posted a
+        result, other auditors without a result are left out. The stake of each costs one call, and is needed only to judge the
+        silence of `only` (`ScoredTest.is_audited`).
         """
         batch = self._batch(header)
         counted = results_in(self._posted.get(test.receipt_id, []), header.batch_id)
@@ -237,7 +244,7 @@ class AuditDraws:
         return opened is not None and opened != (test.receipt.tokens_hash, test.receipt.out_hash) and right in (None, opened[1])
 
     def is_void(self, header: BatchHeader) -> bool:
-        """Whether the batch is void: nobody could read its list."""
+        """Returns whether the batch is void, because nobody could read its list."""
         return self._batch(header).is_void
 
     def _is_drawn(self, test: AttentionTest, batch: "_AuditedBatch", who: Address) -> bool:
@@ -262,7 +269,7 @@ class AuditDraws:
 
 
 class _AuditedBatch(NamedTuple):
-    """What decides who audits the receipts of a batch."""
+    """The values that decide which verifiers audit the receipts of a batch."""
 
     header: BatchHeader
     beacon: Digest
@@ -272,11 +279,12 @@ class _AuditedBatch(NamedTuple):
 
 
 def auditors_in_window(reader: SnapshotReader, header: BatchHeader, window_end: int, head: int) -> frozenset[Address]:
-    """Members that `Audits.post` takes for a batch until the end of its window: in the pool of its environment since its block.
-    Nobody if the batch's key epoch was compromised before that end.
+    """Returns the members whose audits `Audits.post` accepts until the end of a batch's window.
 
-    Who quit or moved before the end could not post. The registry tells only the present pool of an account, so who left later is
-    found by its first event after the batch. No state of an old block is read, which few nodes have.
+    They are in the pool of its environment since its block. Returns nobody if the batch's key epoch was compromised before that
+    end. A verifier that left the pool before the end is left out. The registry has only the present pool of an account, so a
+    verifier that left after the end is found by its first event after the batch. No state of an old block is read, because few
+    nodes have it.
     """
     pool = reader.pool_of(header.environment, head)
     members = {each.account for each in reader.verifiers(pool, head) if each.may_audit(pool, header.block)}
@@ -295,7 +303,8 @@ def auditors_in_window(reader: SnapshotReader, header: BatchHeader, window_end: 
 
 
 def _compromised_by(reader: SnapshotReader, header: BatchHeader, end: int, head: int) -> bool:
-    """Whether the key epoch of a batch was compromised at a time up to `end`, after which the contract takes no audit of it."""
+    """Returns whether the key epoch of a batch was compromised at a time up to `end`. After that, the contract takes no audit of
+    the batch."""
     if reader.is_open_for_audits(int(header.key_epoch), head):
         return False
     # What was signed before a compromise may be anchored after it.

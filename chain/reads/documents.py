@@ -1,4 +1,4 @@
-"""Documents that governance and proposers published in events, by digest, and the registered operators (`ports.Documents`)."""
+"""Documents by digest that governance and proposers published in events, and the registered operators (`ports.Documents`)."""
 
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.branches import BytewiseError
@@ -10,13 +10,14 @@ from chain.reads.reader import SnapshotReader
 
 
 class RegistryDocuments:
-    """Documents of one network. Anybody may propose any bytes under any digest, so readers check the digest."""
+    """The published documents of one network. Anybody may propose any bytes under any digest, so the reader must check the
+    digest."""
 
     def __init__(self, reader: SnapshotReader) -> None:
         self._reader = reader
 
     def environment(self, digest: Digest, to_block: int) -> Environment:
-        """The environment with this digest. `UnknownEnvironment` if no proposed document hashes to it."""
+        """Returns the environment with this digest. Raises `UnknownEnvironment` if no proposed document hashes to it."""
         for document in self._proposed(digest, to_block):
             try:
                 found = decode(Environment, document)
@@ -27,18 +28,19 @@ class RegistryDocuments:
         raise UnknownEnvironment("environment", digest.hex(), "no document of it")
 
     def model_manifests(self, model_id: Digest, to_block: int) -> tuple[bytes, ...]:
-        """Every manifest that was proposed for a model. The caller chooses the one with the right digest."""
+        """Returns every manifest that was proposed for a model. The caller chooses the one with the right digest."""
         return self._proposed(model_id, to_block)
 
     def policy_document(self, digest: Digest, to_block: int) -> bytes:
-        """Bytes of an appraisal policy. The caller checks their digest. `UnknownEnvironment` if there are none."""
+        """Returns the bytes of an appraisal policy; the caller checks their digest. Raises `UnknownEnvironment` if none was
+        published."""
         found = [log.values["document"] for log in self._registry("PolicySet", to_block) if log.values["digest"] == digest]
         if not found:
             raise UnknownEnvironment("policy", digest.hex(), "no document of it")
         return bytes(found[-1])
 
     def operators(self, to_block: int) -> dict[Address, str]:
-        """Registered operators with their endpoints."""
+        """Returns the registered operators, each with its newest endpoint."""
         logs = self._registry("OperatorRegistered", to_block)
         return {Address(log.values["operator"]): log.values["endpoint"] for log in logs}
 

@@ -1,6 +1,6 @@
 """Earnings and losses of an account in a network, by reason, from the events of the ledger.
 
-A returned bond is no earning; it is shown beside the bond that was paid.
+A returned bond is no earning, so it appears beside the bond that was paid.
 """
 
 import enum
@@ -13,7 +13,7 @@ from chain.reads.history import CourtHistory
 
 
 class TakenFrom(enum.IntEnum):
-    """Why an account paid into a pot, numbered as in `ILedger.Source`."""
+    """Reasons why an account paid into a pot, with the numbers of `ILedger.Source`."""
 
     NONE = 0
     BOND = 1
@@ -26,7 +26,7 @@ class TakenFrom(enum.IntEnum):
 
 
 class CreditReason(enum.IntEnum):
-    """Why an account was credited, numbered as in `ILedger.Reason`."""
+    """Reasons why an account was credited, with the numbers of `ILedger.Reason`."""
 
     NONE = 0
     BOND_BACK = 1
@@ -39,7 +39,7 @@ class CreditReason(enum.IntEnum):
 
 
 class Earnings(NamedTuple):
-    """Sums of one account in wei, by reason in lower case."""
+    """Amounts of one account in wei, summed by reason in lower case."""
 
     credited: dict[str, int]
     """Amounts that the ledger credited, withdrawn or not."""
@@ -53,7 +53,8 @@ class Earnings(NamedTuple):
 
 
 def earnings(history: CourtHistory, account: Address, from_block: int, to_block: int) -> Earnings:
-    """Sums of an account over a closed range of blocks. The fee of a batch counts for its operator."""
+    """Sums up the credits and payments of an account over a closed range of blocks. The fee of a batch counts as paid by its
+    operator."""
     operators = list(reversed(history.batch_operators(from_block, to_block)))
     credited: Counter[str] = Counter()
     paid: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Key epochs: endpoints of the address book, checked against what the chain pins."""
+"""Key epochs with the endpoints of the address book, checked against the values that the chain fixes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,11 +12,11 @@ from bytewise.protocol.units import Address, Blob, digest
 from chain.client.rpc import reading_answer
 
 ASSURANCE = {1: SIMULATED, 2: HARDWARE}
-"""`EpochRecord.assurance` by the number in `KeyEpochs.Assurance`."""
+"""Text of `EpochRecord.assurance` for each number of `KeyEpochs.Assurance`."""
 
 
 def epoch_on_chain(raw: Mapping[str, Any]) -> EpochOnChain:
-    """The answer of `KeyEpochs.epochInfo`."""
+    """Converts an answer of `KeyEpochs.epochInfo` to a record."""
     with reading_answer("key epoch"):
         return EpochOnChain(
             state=EpochState(raw["state"]),
@@ -31,10 +31,10 @@ def epoch_on_chain(raw: Mapping[str, Any]) -> EpochOnChain:
 
 
 def pinned_epoch(epoch: int, raw: Mapping[str, Any], listed: Callable[[int], EpochRecord]) -> EpochRecord:
-    """The listed record of an epoch, if it agrees in all pinned values with `raw`, the answer of `KeyEpochs.epochInfo`.
+    """Returns the record of an epoch from the address book if it agrees with `raw`, the answer of `KeyEpochs.epochInfo`.
 
-    `UnknownKeyEpoch` if the chain does not have it, `TryAgain` if the book does not list it or lists other holders, because
-    governance changes them while actors run, `ConfigurationError` if book and chain contradict each other in another value.
+    Raises `UnknownKeyEpoch` if the chain does not have the epoch. Raises `TryAgain` if the book does not list it or lists other
+    holders, because a reshare can change holders while actors run. Raises `ConfigurationError` if another value differs.
     """
     if raw["state"] == EpochState.NONE:
         raise UnknownKeyEpoch(epoch)
@@ -55,5 +55,5 @@ def pinned_epoch(epoch: int, raw: Mapping[str, Any], listed: Callable[[int], Epo
 
 
 def names_holders(record: EpochRecord, shards: Sequence[Address], threshold: int) -> bool:
-    """Whether the record has these shards and this threshold. A reshare changes them on the chain."""
+    """Returns whether the record has these shards and this threshold. A reshare changes them on the chain."""
     return (tuple(shard.address for shard in record.shards), record.threshold) == (tuple(shards), threshold)

@@ -1,6 +1,6 @@
 """Past events of the court and the ledger, for auditors that have only an RPC address and the address book.
 
-`ChainClaimHistory` has the state of the chain during a round, for comparison with the host claims in its quotes
+`ChainClaimHistory` has the values that were in force during a round, to compare them with the host claims in the round's quotes
 (`bytewise.protocol.evidence.claims`).
 """
 
@@ -22,7 +22,7 @@ from chain.reads.reader import SnapshotReader
 
 
 class CommitEvent(NamedTuple):
-    """A member committed."""
+    """Event: a committee member committed to a vote."""
 
     dispute: Digest
     round: int
@@ -32,7 +32,7 @@ class CommitEvent(NamedTuple):
 
 
 class RevealEvent(NamedTuple):
-    """A member revealed its vote with its quote."""
+    """Event: a committee member revealed its vote with its quote."""
 
     vote: Vote
     quote: Blob
@@ -40,7 +40,8 @@ class RevealEvent(NamedTuple):
 
 
 class RoundSettledEvent(NamedTuple):
-    """A round was counted; verdict NONE if it was inconclusive. `seats` counts the votes, with the contract's names."""
+    """Event: a round was counted. The verdict is NONE if it was inconclusive. `seats` has the number of seats for each result,
+    by the contract's names."""
 
     dispute: Digest
     round: int
@@ -50,7 +51,7 @@ class RoundSettledEvent(NamedTuple):
 
 
 class DisputeOpenedEvent(NamedTuple):
-    """A dispute was opened."""
+    """Event: a dispute was opened."""
 
     dispute: Digest
     receipt_id: Digest
@@ -62,7 +63,7 @@ class DisputeOpenedEvent(NamedTuple):
 
 
 class SeatsDrawnEvent(NamedTuple):
-    """The last seat of a round was drawn. Times are of the protocol clock."""
+    """Event: the last seat of a round was drawn. Times are of the protocol clock."""
 
     dispute: Digest
     round: int
@@ -74,7 +75,7 @@ class SeatsDrawnEvent(NamedTuple):
 
 
 class CertificateEvent(NamedTuple):
-    """A certificate was accepted: its finding and its seats."""
+    """Event: the contract accepted a verdict certificate, with its finding and the mask of its seats."""
 
     finding: Finding
     signers: int
@@ -82,7 +83,7 @@ class CertificateEvent(NamedTuple):
 
 
 class DisputeEndedEvent(NamedTuple):
-    """A dispute ended: how its money was split, in wei. Seats are paid and charged afterwards (`SeatSettledEvent`)."""
+    """Event: a dispute ended and its money was split, in wei. Seats are paid and charged afterwards (`SeatSettledEvent`)."""
 
     dispute: Digest
     verdict: Verdict
@@ -100,14 +101,14 @@ class DisputeEndedEvent(NamedTuple):
 
     @property
     def sums(self) -> bool:
-        """Whether incoming and outgoing amounts are equal, to the wei. Penalties are not included; all of them are burned."""
+        """Whether incoming and outgoing amounts are equal. Penalties are not included, because all of them are burned."""
         put_in = self.bond + self.appeal_bond + self.advanced + self.slashed
         shares = self.to_challenger + self.to_appellant + self.to_operator + self.to_verifiers
         return put_in == shares + self.repaid + self.burned
 
 
 class SeatSettledEvent(NamedTuple):
-    """Seats of one holder with one outcome that were paid or charged together. Amounts are wei for all of them."""
+    """Event: seats of one holder with one outcome were paid or charged together. Amounts are wei for all these seats."""
 
     dispute: Digest
     round: int
@@ -120,7 +121,7 @@ class SeatSettledEvent(NamedTuple):
 
 
 class LedgerEvent(NamedTuple):
-    """One movement of money in the ledger: the event and its values, with the contract's names."""
+    """Event: one movement of money in the ledger. `values` has the names of the contract."""
 
     event: str
     values: dict[str, Any]
@@ -132,7 +133,7 @@ LEDGER_EVENTS = ("Taken", "Credited", "CreditedEach", "Burned", "Advanced", "Rep
 
 
 class CertificateKey(NamedTuple):
-    """A registered key for certificates."""
+    """A BLS key that an account registered for certificates."""
 
     account: Address
     key: PublicKey
@@ -140,10 +141,10 @@ class CertificateKey(NamedTuple):
 
 
 class KeyRegister:
-    """Certificate keys, their accounts, and the tree in which the place of each is noted: the state of `BlsKeys` from events.
+    """All certificate keys, their accounts, and the stake tree in which each key's place is noted.
 
-    A key is of one account and of one tree for good. A key that replaces another one inherits its noted place only while the
-    account is in that tree's pool, so events of `Registry` are part of it.
+    It is the state of `BlsKeys`, rebuilt from events. A key belongs to one account and one tree forever. A key that replaces
+    another one inherits its noted place only while the account is in that tree's pool, so events of `Registry` are needed, too.
     """
 
     def __init__(self) -> None:
@@ -154,7 +155,7 @@ class KeyRegister:
         self._joined: dict[Address, Address] = {}
 
     def apply(self, log: Log) -> None:
-        """Takes the next event in chain order."""
+        """Applies the next event in chain order."""
         v = log.values
         match log.event:
             case "PoolAdded":
@@ -170,12 +171,13 @@ class KeyRegister:
                 self._register(Digest(v["keyHash"]), key)
 
     def keys_at(self, tree: Address, block: int) -> dict[Address, PublicKey]:
-        """For each account the last key that it had at the end of a block, if its place in this tree is noted."""
+        """Returns, for each account, its last key at the end of a block, if the key's place in this tree is noted."""
         last = {each.account: name for name, each in self._keys.items() if each.block <= block}
         return {account: self._keys[name].key for account, name in last.items() if self._noted.get(name) == tree}
 
     def is_usable(self, account: Address, key: PublicKey, tree: Address) -> bool:
-        """Whether an account can sign with a key in this tree's pool, once it is registered and its place is noted."""
+        """Returns whether an account can sign with a key in this tree's pool, as soon as the key is registered and its place is
+        noted."""
         name = key_hash(key)
         return name not in self._keys or (self._newest.get(account) == name and self._noted.get(name, tree) == tree)
 
@@ -188,14 +190,14 @@ class KeyRegister:
 
 
 class CourtHistory:
-    """Events of one network in a closed range of blocks, oldest first."""
+    """Readers of one network's events in a closed range of blocks, oldest first."""
 
     def __init__(self, reader: SnapshotReader) -> None:
         self._reader = reader
         self._at = reader.network.addresses
 
     def opened(self, from_block: int, to_block: int) -> tuple[DisputeOpenedEvent, ...]:
-        """Opened disputes."""
+        """Reads the disputes that were opened."""
         found = self._disputes("DisputeOpened", from_block, to_block)
         with reading_answer("DisputeOpened"):
             return tuple(
@@ -207,7 +209,7 @@ class CourtHistory:
             )
 
     def drawn(self, from_block: int, to_block: int) -> tuple[SeatsDrawnEvent, ...]:
-        """Completed draws. Their members are in `SnapshotReader.members`."""
+        """Reads the draws that were completed. `SnapshotReader.members` reads their members."""
         found = self._disputes("CommitOpened", from_block, to_block)
         with reading_answer("CommitOpened"):
             return tuple(
@@ -217,7 +219,7 @@ class CourtHistory:
             )
 
     def commitments(self, from_block: int, to_block: int) -> tuple[CommitEvent, ...]:
-        """Commitments."""
+        """Reads the commitments that members made on the chain."""
         found = self._rounds("Committed", from_block, to_block)
         with reading_answer("Committed"):
             return tuple(
@@ -225,13 +227,13 @@ class CourtHistory:
             )
 
     def openings(self, from_block: int, to_block: int) -> tuple[RevealEvent, ...]:
-        """Directly revealed votes."""
+        """Reads the votes that members revealed directly."""
         found = self._rounds("Revealed", from_block, to_block)
         with reading_answer("Revealed"):
             return tuple(RevealEvent(_signed(Vote, log.values["vote"]), Blob(log.values["quote"]), log.block) for log in found)
 
     def certificates(self, from_block: int, to_block: int) -> tuple[CertificateEvent, ...]:
-        """Accepted certificates."""
+        """Reads the verdict certificates that the contract accepted."""
         found = self._rounds("Certified", from_block, to_block)
         with reading_answer("Certified"):
             return tuple(
@@ -239,55 +241,57 @@ class CourtHistory:
             )
 
     def first_root(self, dispute: Digest, round_number: int, from_block: int, to_block: int) -> Digest | None:
-        """The first root of commitments that was posted for a round in these blocks, or None."""
+        """Returns the first commit root that was posted for a round in these blocks. Returns None if there is none."""
         found = self._rounds("CommitRootPosted", from_block, to_block)
         with reading_answer("CommitRootPosted"):
             key = dispute, round_number
             return next((Digest(v["root"]) for log in found for v in [log.values] if (v["id"], v["round"]) == key), None)
 
     def rounds(self, from_block: int, to_block: int) -> tuple[RoundSettledEvent, ...]:
-        """Counted rounds; verdict NONE if inconclusive."""
+        """Reads the rounds that were counted. The verdict is NONE if a round was inconclusive."""
         found = self._disputes("Settled", from_block, to_block)
         with reading_answer("Settled"):
             return tuple(_round_end(log) for log in found)
 
     def endings(self, from_block: int, to_block: int) -> tuple[DisputeEndedEvent, ...]:
-        """Ended disputes with their money."""
+        """Reads the disputes that ended, with their money."""
         found = self._settlement("Ended", from_block, to_block)
         with reading_answer("Ended"):
             return tuple(_ending(log) for log in found)
 
     def seats(self, from_block: int, to_block: int) -> tuple[SeatSettledEvent, ...]:
-        """Paid and charged seats."""
+        """Reads the seats that were paid or charged."""
         found = self._settlement("SeatsSettled", from_block, to_block)
         with reading_answer("SeatsSettled"):
             return tuple(end for log in found for end in _seat_ends(log))
 
     def movements(self, from_block: int, to_block: int) -> tuple[LedgerEvent, ...]:
-        """All movements of money that is not stake."""
+        """Reads all movements of money that is not stake."""
         logs = self._logs("Ledger", self._at.ledger, LEDGER_EVENTS, from_block, to_block)
         return tuple(LedgerEvent(log.event, dict(log.values), log.block) for log in logs)
 
     def batch_operators(self, from_block: int, to_block: int) -> tuple[Address, ...]:
-        """Operator of each batch that was anchored in these blocks, oldest first. The n-th payment of the fee market to the
-        ledger is the fee of the n-th batch, because one call makes both."""
+        """Reads the operator of each batch that was anchored in these blocks, oldest first.
+
+        The n-th payment of the fee market to the ledger is the fee of the n-th batch, because one call makes both.
+        """
         logs = self._logs("ReceiptAnchor", self._at.receipt_anchor, ("BatchAnchored",), from_block, to_block)
         with reading_answer("BatchAnchored"):
             return tuple(Address(log.values["operator"]) for log in logs)
 
     @property
     def fee_market(self) -> Address:
-        """The contract that the ledger names as the payer of the fees of batches."""
+        """Address that the ledger names as the payer of batch fees."""
         return self._at.fee_market
 
     def tree_of(self, dispute: Digest, block: int) -> Address:
-        """Stake tree of the pool that judges a dispute."""
+        """Reads the stake tree of the pool that judges a dispute."""
         raw = self._reader.client.call("Disputes", self._at.disputes, "standpointOf", dispute, block=at_number(block))
         with reading_answer("standpointOf"):
             return Address(raw["tree"])
 
     def keys_at(self, tree: Address, block: int, to_block: int) -> dict[Address, PublicKey]:
-        """Certificate keys at the end of a block: for each account the last one that it had registered.
+        """Returns, for each account, the last certificate key that it had registered at the end of `block`.
 
         It returns only keys whose place in this stake tree is noted by the end of `to_block`. No other key can be in a
         certificate of a dispute of the tree's pool.
@@ -295,7 +299,7 @@ class CourtHistory:
         return self.key_register(to_block).keys_at(tree, block)
 
     def key_register(self, to_block: int) -> KeyRegister:
-        """Certificate keys of all accounts, as `BlsKeys` has them at the end of a block."""
+        """Returns the certificate keys of all accounts, as `BlsKeys` has them at the end of a block."""
         first, register = self._reader.network.deploy_block, KeyRegister()
         pools = self._logs("Registry", self._at.registry, ("PoolAdded", "VerifierJoined", "VerifierLeft"), first, to_block)
         keys = self._logs("BlsKeys", self._at.bls_keys, ("KeyRegistered", "PlaceNoted"), first, to_block)
@@ -328,7 +332,7 @@ def _round_end(log: Log) -> RoundSettledEvent:
 
 
 def _seat_ends(log: Log) -> list[SeatSettledEvent]:
-    """One event for each holder and outcome, in the order of their first seats. Seats without holder have none."""
+    """Returns one event for each holder and outcome, in the order of their first seats. Seats without holder have none."""
     v = log.values
     charged = {Address(each["voter"]): int(each["amount"]) for each in v["charges"]}
     masks: dict[tuple[Address, SeatOutcome], int] = {}
@@ -358,14 +362,15 @@ def _ending(log: Log) -> DisputeEndedEvent:
 
 
 class Dated(NamedTuple):
-    """A digest and the block from which on it was in force."""
+    """A digest, and the block from which it was in force."""
 
     block: int
     digest: Digest
 
 
 class ChainClaimHistory:
-    """Chain claims of one network from its deployment to a block. Each value is read once."""
+    """The values that quotes of one network may claim about the chain, from its deployment to a block. Each value is read
+    once."""
 
     def __init__(self, reader: SnapshotReader, block: int) -> None:
         self._reader, self._block = reader, block
@@ -380,8 +385,12 @@ class ChainClaimHistory:
             self._keys = _keys_of(logs)
 
     def of(self, case: Dispute, opened: int) -> ChainClaims:
-        """The claims that the chain allows for votes of the dispute's round that were opened in this block. No job of a round is
-        older than its draw."""
+        """Returns the claims about the chain that are right for votes of the dispute's round that were revealed in block
+        `opened`.
+
+        Values that were in force at any time since the round's draw are right, because no enclave job of a round is older than
+        its draw.
+        """
         drawn = self._drawn.get((case.id, case.round), opened)
         keys = in_force(self._keys.get(case.key_epoch, ()), drawn, opened)
         policies = in_force(self._policies, drawn, opened)
@@ -392,7 +401,7 @@ class ChainClaimHistory:
 
 
 def in_force(history: Iterable[Dated], first: int, last: int) -> frozenset[Digest]:
-    """Digests in force at any time between two blocks, both included. `history` is in chain order."""
+    """Returns the digests that were in force at any time between two blocks, both included. `history` is in chain order."""
     until = [each for each in history if each.block <= last]
     before = [each for each in until if each.block <= first][-1:]
     return frozenset(each.digest for each in (*before, *(each for each in until if each.block > first)))

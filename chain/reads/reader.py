@@ -1,4 +1,4 @@
-"""Typed reads of the network, each at a named block. All reads for one decision are one call of `Lens`."""
+"""Typed reads of the network, each at one named block. One call of `Lens` reads everything that a decision needs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,19 +37,21 @@ from chain.reads.share_history import share_history
 
 
 class KeyEpochReader(RestakingReader):
-    """Reads of key epochs, and of everything that a release decision needs."""
+    """Reads key epochs, and all facts that a release decision needs."""
 
     def final(self) -> int | None:
-        """Number of the newest final block, by which shards decide; None until a final block has `KeyEpochs`.
+        """Returns the number of the newest final block, at which shards decide.
 
-        A deployment takes many blocks: `deploy_block` and the blocks after it do not have its contracts yet.
+        Returns None until a final block has the contract `KeyEpochs`. A deployment takes many blocks: `deploy_block` and the
+        blocks after it do not have its contracts yet.
         """
         number = self.client.head("finalized").number
         (code,) = self.client.codes([self.network.addresses.key_epochs], at_number(number))
         return number if code else None
 
     def final_policy(self) -> Digest | None:
-        """The appraisal policy in force at the newest final block, by which shards decide; None if no final block has one."""
+        """Returns the digest of the appraisal policy in force at the newest final block, at which shards decide. Returns None if
+        no final block has one."""
         final = self.final()
         if final is None:
             return None
@@ -58,32 +60,36 @@ class KeyEpochReader(RestakingReader):
             return Digest(raw) if any(raw) else None
 
     def epoch(self, epoch: int, block: int) -> EpochRecord:
-        """A key epoch: endpoints from the address book, everything else as the chain pins it at this block.
+        """Returns a key epoch: endpoints from the address book, all other values as the chain has them at this block.
 
-        `UnknownKeyEpoch` if the chain does not have the epoch, `TryAgain` if the book does not list it or lists other holders,
-        `ConfigurationError` if book and chain contradict each other in another value.
+        Raises `UnknownKeyEpoch` if the chain does not have the epoch. Raises `TryAgain` if the book does not list it or lists
+        other holders. Raises `ConfigurationError` if another value of the book differs from the chain.
         """
         return pinned_epoch(epoch, self._epoch(epoch, block), self.network.epoch)
 
     def epoch_on_chain(self, epoch: int, block: int) -> EpochOnChain:
-        """A key epoch on the chain, whether or not the address book lists it."""
+        """Reads a key epoch from the chain, even if the address book does not list it."""
         return epoch_on_chain(self._epoch(epoch, block))
 
     def epoch_state(self, epoch: int, block: int) -> EpochState:
-        """State of a key epoch at a block; NONE if there is none."""
+        """Reads the state of a key epoch at a block; NONE if there is no such epoch."""
         raw = self._epoch(epoch, block)
         with reading_answer("epoch state"):
             return EpochState(raw["state"])
 
     def is_open_for_audits(self, epoch: int, block: int) -> bool:
-        """Whether shards and `Audits` take audits of a key epoch at a block; False if there is no such epoch."""
+        """Returns whether shards and the contract `Audits` accept audits of a key epoch at a block. Returns False if there is no
+        such epoch."""
         return bool(
             self.client.call("KeyEpochs", self.network.addresses.key_epochs, "isOpenForAudits", epoch, block=at_number(block))
         )
 
     def shares_dealt_at(self, epoch: int, block: int) -> int | None:
-        """Unix seconds of the block that put the newest shares of an ACTIVE key epoch in force; None in any other state. It reads
-        the events of `KeyEpochs` since the deployment."""
+        """Returns the Unix second of the block in which the newest shares of an ACTIVE key epoch came into force. Returns None
+        in any other state.
+
+        It reads the events of `KeyEpochs` since the deployment. Raises `TryAgain` if the node does not have these events.
+        """
         if self.epoch_state(epoch, block) is not EpochState.ACTIVE:
             return None
         history = share_history(self.client, self.network, epoch, block)
@@ -94,16 +100,16 @@ class KeyEpochReader(RestakingReader):
         return int(history[-1].since)
 
     def is_open_for_disputes(self, epoch: int, block: int) -> bool:
-        """Whether a dispute may still need the key of an epoch at a block; False if there is no such epoch."""
+        """Returns whether a dispute may still need the key of an epoch at a block. Returns False if there is no such epoch."""
         return bool(
             self.client.call("KeyEpochs", self.network.addresses.key_epochs, "isOpenForDisputes", epoch, block=at_number(block))
         )
 
     def release_view(self, voter: Address, epoch: int, dispute: Digest | None, receipt_id: Digest) -> ReleaseView:
-        """All facts by which a shard decides a ticket, at the newest block of the configured finality.
+        """Reads all facts from which a shard decides about a ticket, at the newest block of the configured finality.
 
-        It takes two round trips: the block, and all views at its hash. The dispute's receipt is zero if the dispute is about
-        another receipt. Errors as of `epoch`, except that an unknown epoch is no error.
+        It takes two round trips: the block, then all views at its hash. The found dispute has receipt id zero if it is about
+        another receipt than `receipt_id`. Raises the errors of `epoch`, but accepts an unknown epoch.
         """
         seen, lens = self.client.head(self._tag), ("Lens", self.network.addresses.lens)
         views = [View(*lens, "snapshot", (voter, [])), View(*self._epoch_info, (epoch,))]
@@ -118,7 +124,8 @@ class KeyEpochReader(RestakingReader):
             return ReleaseView(seen.number, records.snapshot(seen_raw, seen.hash), key, record, found)
 
     def _receipt_of(self, dispute: Digest, receipt_id: Digest) -> Digest:
-        """The receipt's id if the dispute is about it, else zero. The dispute's id is a hash of the receipt's id."""
+        """Returns the receipt's id if the dispute is about this receipt, else zero. The dispute's id is a hash of its receipt's
+        id."""
         return receipt_id if dispute_id(self.network.disputes_domain, receipt_id) == dispute else ZERO_DIGEST
 
     def _epoch(self, epoch: int, block: int) -> Mapping[str, Any]:
@@ -131,17 +138,19 @@ class KeyEpochReader(RestakingReader):
 
 
 DISPUTES_PER_CALL = 32
-"""Disputes in one call: some 400,000 gas each at 31 seats, below any node's cap for `eth_call`."""
+"""Largest number of disputes in one call. Each takes some 400,000 gas at 31 seats, which together is below any node's cap for
+`eth_call`."""
 
 BATCHES_PER_PAGE = 128
-"""Batches in one call."""
+"""Largest number of batches in one call."""
 
 MEMBERS_PER_PAGE = 256
-"""Verifiers in one call."""
+"""Largest number of verifiers in one call."""
 
 
 class SnapshotReader(KeyEpochReader):
-    """Reads one network through one node, or several that agree. `tag` is the finality of `head`: latest, safe or finalized."""
+    """Reads one network through one node, or through several nodes that must agree. `tag` is the finality of `head`: latest,
+    safe or finalized."""
 
     def __init__(self, client: Chain, network: Network, tag: str = "latest") -> None:
         super().__init__(client, network, tag)
@@ -151,7 +160,8 @@ class SnapshotReader(KeyEpochReader):
     # --- one view for one decision ---
 
     def snapshot(self, who: Address, block: int, openings: Sequence[DisputeOpening] = ()) -> Snapshot:
-        """All facts for a decision of account `who`, at one block. `openings`: disputes to include, if the block has them."""
+        """Reads all facts for a decision of account `who`, at one block. It includes the disputes of `openings` that this block
+        has."""
         seen = self.client.block(block)
         at, first = at_hash(seen.hash), openings[:DISPUTES_PER_CALL]
         raw = self.client.call("Lens", self._at.lens, "snapshot", who, [each.id for each in first], block=at)
@@ -166,25 +176,26 @@ class SnapshotReader(KeyEpochReader):
         return replace(found, disputes=(*found.disputes, *more))
 
     def opened(self, from_block: int, to_block: int) -> tuple[DisputeOpening, ...]:
-        """Disputes that were opened in these blocks, oldest first."""
+        """Reads the disputes that were opened in these blocks, oldest first."""
         logs = self.client.logs("Disputes", self._at.disputes, ["DisputeOpened"], from_block, to_block)
         with reading_answer("DisputeOpened"):
             return tuple(DisputeOpening(Digest(log.values["id"]), Digest(log.values["receiptId"]), log.block) for log in logs)
 
     def dispute(self, dispute: Digest, block: int, receipt_id: Digest = ZERO_DIGEST) -> Dispute | None:
-        """One dispute with its current round; None if it does not exist. Its receipt is zero if it is about another receipt."""
+        """Reads one dispute with its current round. Returns None if it does not exist. Its receipt id is zero if it is about
+        another receipt than `receipt_id`."""
         raw = self._lens("disputeView", dispute, block=block)
         with reading_answer("disputeView"):
             return records.dispute(raw, self._receipt_of(dispute, receipt_id)) if raw["phase"] else None
 
     def holdings(self, who: Address, block: int) -> Holdings:
-        """An account in its roles."""
+        """Reads stake, money and roles of an account."""
         raw = self._lens("accountView", who, block=block)
         with reading_answer("accountView"):
             return records.holdings(raw)
 
     def members(self, dispute: Digest, round_number: int, block: int) -> tuple[Seat, ...]:
-        """Members of any round of a dispute, in the order of their first seats."""
+        """Reads the members of any round of a dispute, in the order of their first seats."""
         at = at_number(block)
         raw = self.client.call("Rounds", self._at.rounds, "membersOf", dispute, round_number, block=at)
         with reading_answer("membersOf"):
@@ -193,7 +204,7 @@ class SnapshotReader(KeyEpochReader):
     # --- parameters ---
 
     def params(self, version: int, block: int) -> ParamSet:
-        """A version of all parameters. Versions never change, so each is read once."""
+        """Reads one version of all parameters. Versions never change, so each is read once."""
         if version not in self._versions:
             raw = self.client.call("Params", self._at.params, "get", version, block=at_number(block))
             with reading_answer("Params.get"):
@@ -201,93 +212,98 @@ class SnapshotReader(KeyEpochReader):
         return self._versions[version]
 
     def params_version(self, block: int) -> int:
-        """The version in force."""
+        """Reads the number of the parameter version in force."""
         return int(self.client.call("Params", self._at.params, "version", block=at_number(block)))
 
     # --- receipts ---
 
     def batches(self, from_block: int, to_block: int) -> tuple[BatchHeader, ...]:
-        """Batches anchored in these blocks, oldest first."""
+        """Reads the batches that were anchored in these blocks, oldest first."""
         logs = self.client.logs("ReceiptAnchor", self._at.receipt_anchor, ["BatchAnchored"], from_block, to_block)
         with reading_answer("BatchAnchored"):
             found = [(log.values["batchId"], log.values["batch"], log.values["header"]["locator"]) for log in logs]
             return tuple(records.header(*each) for each in found)
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
-        """Windows, demands and collateral of at most `BATCHES_PER_PAGE` batches from an id on."""
+        """Reads windows, demands and collateral of at most `BATCHES_PER_PAGE` batches, from a batch id on."""
         raw = self._lens("batches", from_batch, BATCHES_PER_PAGE, block=block)
         with reading_answer("batches"):
             return tuple(records.anchored(each) for each in raw)
 
     def batch(self, batch_id: int, block: int) -> tuple[BatchHeader, AnchoredBatch] | None:
-        """A batch by its number, without the locator, which only its event has; None if there is none."""
+        """Reads one batch by its id. Returns None if there is none. The locator is empty, because only the batch's event has
+        it."""
         raw = self._lens("batches", batch_id, 1, block=block)
         with reading_answer("batches"):
             return (records.header(batch_id, raw[0]["batch"], b""), records.anchored(raw[0])) if raw else None
 
     def demands(self, subjects: tuple[Digest, ...], block: int) -> tuple[DemandRecord, ...]:
-        """Demands by subject, in that order."""
+        """Reads demands by their subjects, in the order of the subjects."""
         raw = self._lens("demands", subjects, block=block)
         with reading_answer("demands"):
             return tuple(from_struct(DemandRecord, each) for each in raw)
 
     def answered(self, subject: Digest, from_block: int, to_block: int) -> Blob | None:
-        """The answer to a demand, put on the chain in these blocks: the list, or an envelope's new locator."""
+        """Reads the answer to a demand that was put on the chain in these blocks: the list, or an envelope's new locator.
+        Returns None if there is none."""
         found = self._answer_to(subject, from_block, to_block)
         with reading_answer("Answered"):
             return None if found is None else _answer(found)
 
     def demanded(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
-        """Subjects that were demanded in these blocks, oldest first."""
+        """Reads the subjects that were demanded in these blocks, oldest first."""
         logs = self.client.logs("Demands", self._at.demands, ["Demanded"], from_block, to_block)
         with reading_answer("Demanded"):
             return tuple(Digest(log.values["subject"]) for log in logs)
 
     def expired(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
-        """Subjects of demands that ended in these blocks without an answer, once for each time."""
+        """Reads the subjects of demands that ended in these blocks without an answer. A subject appears once for each time that
+        its demand was ended."""
         logs = self.client.logs("Demands", self._at.demands, ["Expired"], from_block, to_block)
         with reading_answer("Expired"):
             return tuple(Digest(log.values["subject"]) for log in logs)
 
     def reported(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
-        """Operator and number of each report of equivocation in these blocks that took a penalty."""
+        """Reads operator and number of each report of equivocation in these blocks that took a penalty."""
         return self._numbers("Equivocation", from_block, to_block)
 
     def skipped(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
-        """Operator and number of each report of a skipped number in these blocks that took a penalty."""
+        """Reads operator and number of each report of a skipped number in these blocks that took a penalty."""
         return self._numbers("Skipped", from_block, to_block)
 
     def answered_leaves(self, subject: Digest, from_block: int, to_block: int) -> tuple[SignedLeaf, ...] | None:
-        """Leaves of a demanded list's batch in order, as its answer in these blocks shows them."""
+        """Reads the leaves of a batch in order, from the answer to a demand for its list in these blocks. Returns None if there
+        is no answer."""
         found = self._answer_to(subject, from_block, to_block)
         with reading_answer("Answered"):
             return None if found is None else records.leaves(interface("Demands").arguments("answerList", found["answer"]))
 
     def list_subject(self, batch_id: int) -> Digest:
-        """Subject of a demand for the list of a batch."""
+        """Reads the subject of a demand for the list of a batch."""
         where = ("Demands", self._at.demands, "listSubject")
         return Digest(self.client.call(*where, batch_id, block=at_number(self.head())))
 
     def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:
-        """Last second (protocol clock) to dispute a receipt. During a pause it moves with the clock."""
+        """Reads the last second (protocol clock) in which a receipt can be disputed. It moves with the clock while an open
+        demand, or a pool that is too small, stops the window."""
         arguments = (receipt, batch_id)
         where = ("ReceiptAnchor", self._at.receipt_anchor, "windowEnd")
         return int(self.client.call(*where, *arguments, block=at_number(block)))
 
     def verify_final(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], block: int) -> SignedReceipt:
-        """Returns the receipt if it is final at this block; otherwise `ChainReverted` names the reason."""
+        """Returns the receipt if it is final at this block. Raises `ChainReverted`, which names the reason, if it is not."""
         arguments = (struct_values(signed.receipt), signed.signature, batch_id, proof)
         where = ("ReceiptAnchor", self._at.receipt_anchor, "isFinal")
         self.client.call(*where, *arguments, block=at_number(block))
         return signed
 
     def audits(self, from_block: int, to_block: int) -> tuple[PostedAudit, ...]:
-        """Audit results posted in these blocks, oldest first."""
+        """Reads the audit results that were posted in these blocks, oldest first."""
         logs = self.client.logs("Audits", self._at.audits, ["AuditPosted"], from_block, to_block)
         return tuple(records.audit_of(log) for log in logs)
 
     def audit_stage(self, receipt_id: Digest, batch_id: int, verifier: Address, block: int) -> AuditStage:
-        """Stage of a verifier's audit of a receipt in a batch; NOTHING if it was posted for another batch."""
+        """Reads the stage of a verifier's audit of a receipt in a batch; NOTHING if the audit was posted for another batch."""
         raw = self.client.call("Audits", self._at.audits, "audit", receipt_id, verifier, block=at_number(block))
         with reading_answer("audit"):
             if not raw["result"] or raw["batchId"] != batch_id:
@@ -297,18 +313,19 @@ class SnapshotReader(KeyEpochReader):
             return AuditStage.OPENED if any(raw["outHash"]) else AuditStage.POSTED
 
     def audit_opening(self, receipt_id: Digest, verifier: Address, block: int) -> tuple[Digest, Digest] | None:
-        """The tokens hash and the out hash to which a verifier opened its audit of a receipt; None as long as it did not."""
+        """Reads the tokens hash and the out_hash to which a verifier opened its audit of a receipt. Returns None if it has not
+        opened the audit."""
         raw = self.client.call("Audits", self._at.audits, "audit", receipt_id, verifier, block=at_number(block))
         with reading_answer("audit"):
             return (Digest(raw["tokensHash"]), Digest(raw["outHash"])) if any(raw["outHash"]) else None
 
     def agreeing(self, receipt_id: Digest, batch_id: int, out_hash: Digest, block: int) -> int:
-        """Verifiers that showed this digest for an audited receipt of a batch."""
+        """Counts the verifiers that opened their audit of a receipt in a batch to this out_hash."""
         where = ("Audits", self._at.audits, "agreeing")
         return int(self.client.call(*where, receipt_id, batch_id, out_hash, block=at_number(block)))
 
     def alt_commits(self, who: Address, from_block: int, to_block: int) -> dict[Digest, Digest]:
-        """A challenger's commitments in these blocks, by dispute."""
+        """Reads the commitments of a challenger to expected answers, by dispute, for disputes that it opened in these blocks."""
         logs = self.client.logs("Disputes", self._at.disputes, ["DisputeOpened"], from_block, to_block)
         with reading_answer("challenges"):
             return {Digest(v["id"]): Digest(v["altCommit"]) for v in (log.values for log in logs) if v["challenger"] == who}
@@ -316,7 +333,7 @@ class SnapshotReader(KeyEpochReader):
     # --- registry ---
 
     def pool(self, digest: Digest, block: int) -> PoolState | None:
-        """A pool and its stake epoch; None until the curator has added it."""
+        """Reads a pool and its stake epoch. Returns None until the curator has added the pool."""
         try:
             raw = self._lens("poolView", digest, block=block)
         except ChainReverted as error:
@@ -327,7 +344,7 @@ class SnapshotReader(KeyEpochReader):
             return from_struct(PoolState, raw)
 
     def verifiers(self, pool: Digest, block: int) -> tuple[PoolMember, ...]:
-        """All accounts that ever joined a pool, by place."""
+        """Reads all accounts that ever joined a pool, in the order of their places."""
         found: list[PoolMember] = []
         while True:
             raw = self._lens("verifiers", pool, len(found), MEMBERS_PER_PAGE, block=block)
@@ -337,8 +354,11 @@ class SnapshotReader(KeyEpochReader):
                 return tuple(found)
 
     def stale_weights(self, pool: Digest, block: int) -> tuple[tuple[Address, int], ...]:
-        """Verifiers of a pool that weigh in the next stake epoch, too, although no stake of theirs counts any more. With each the
-        first block of the running epoch."""
+        """Returns the verifiers of a pool that still have weight in the next stake epoch although no stake of theirs counts any
+        more.
+
+        Each comes with the first block of the running stake epoch.
+        """
         state = self.pool(pool, block)
         if state is None:
             return ()
@@ -349,21 +369,21 @@ class SnapshotReader(KeyEpochReader):
         return tuple((who, state.epoch_start) for who, each in zip(accounts, units, strict=True) if each)
 
     def membership(self, who: Address, block: int) -> Membership:
-        """The pool, machine and measurement with which a verifier joined; all zero for any other account."""
+        """Reads the pool, machine and measurement with which a verifier joined. All are zero for any other account."""
         raw = self.client.call("Registry", self._at.registry, "verifier", who, block=at_number(block))
         with reading_answer("verifier"):
             return from_struct(Membership, raw)
 
     def is_allowed(self, measurement: Digest, block: int) -> bool:
-        """Whether verifiers may run an enclave with this measurement."""
+        """Returns whether verifiers may run an enclave with this measurement."""
         return bool(self.client.call("Registry", self._at.registry, "isAllowed", measurement, block=at_number(block)))
 
     def next_units(self, who: Address, pool: PoolState, block: int) -> int:
-        """Units of an account in a pool from the next stake epoch on."""
+        """Reads the units of an account in a pool in the next stake epoch."""
         return int(self.client.call("StakeTree", pool.tree, "unitsAt", who, pool.epoch + 1, block=at_number(block)))
 
     def registered_measurement(self, who: Address, block: int) -> RegisteredMeasurement | None:
-        """The measurement with which a verifier joined its pool; None for an account that is in no pool."""
+        """Reads the measurement with which a verifier joined its pool. Returns None if the account is in no pool."""
         joined = self.membership(who, block)
         pool = None if joined.pool == ZERO_DIGEST else self.pool(joined.pool, block)
         if pool is None:
@@ -372,20 +392,20 @@ class SnapshotReader(KeyEpochReader):
         return RegisteredMeasurement(joined.measurement, is_allowed, units)
 
     def item(self, digest: Digest, block: int) -> RegistryItem:
-        """State of an environment or a model."""
+        """Reads the registry's state of an environment or a model."""
         raw = self.client.call("Registry", self._at.registry, "item", digest, block=at_number(block))
         with reading_answer("item"):
             return from_struct(RegistryItem, raw)
 
     def pool_of(self, environment: Digest, block: int) -> Digest:
-        """Pool whose verifiers judge an environment; zero if there is no such environment."""
+        """Reads the pool whose verifiers judge an environment; zero if there is no such environment."""
         return Digest(self.item(environment, block).pool)
 
     def anchorable_for(self, who: Address, environment: Digest, model_id: Digest, epoch: int, block: int) -> int | None:
-        """Seconds of the protocol clock for which a batch with this environment, model and key epoch is still accepted; negative
-        after that time.
+        """Returns the seconds of the protocol clock for which operator `who` can still anchor a batch with this environment,
+        model and key epoch. The result is negative after that time.
 
-        None if none of them is closing, or one was never open.
+        Returns None if none of them is closing, or if one was never open.
         """
         at = at_number(block)
         ends = self.client.call("Registry", self._at.registry, "anchorable", who, environment, model_id, block=at)
@@ -396,13 +416,14 @@ class SnapshotReader(KeyEpochReader):
         return int(until) - int(self.client.call("Guardian", self._at.guardian, "clock", block=at))
 
     def auditors(self, environment: Digest, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
-        """Verifiers that may be drawn to audit an answer of an environment, each with its stake in wei at the batch's block."""
+        """Reads the verifiers that may be drawn to audit an answer of an environment, each with its stake in wei at the batch's
+        block, `stake_block`."""
         pool = self.pool_of(environment, block)
         members = (each for each in self.verifiers(pool, block) if each.may_audit(pool, stake_block))
         return tuple((each.account, self.stake_at(each.account, stake_block, block)) for each in members)
 
     def stake_at(self, account: Address, stake_block: int, block: int) -> int:
-        """Stake of the account in wei at the end of an earlier block."""
+        """Reads the stake of an account in wei at the end of an earlier block, `stake_block`."""
         arguments = (account, stake_block)
         where = ("StakeVault", self._at.stake_vault, "stakeAt")
         return int(self.client.call(*where, *arguments, block=at_number(block)))
@@ -410,7 +431,7 @@ class SnapshotReader(KeyEpochReader):
     # --- money ---
 
     def money(self, block: int) -> MoneyTotals:
-        """All wei of the network."""
+        """Reads the sums of all money in the network, in wei."""
         raw, totals = self._lens("money", block=block), MoneyTotals if self.record_life(block) is None else RestakedTotals
         with reading_answer("money"):
             return from_struct(totals, raw)
@@ -430,7 +451,7 @@ class SnapshotReader(KeyEpochReader):
 
 
 def _answer(values: Mapping[str, Any]) -> Blob:
-    """Bytes of an answer. For the answer of a list, only the list; its leaves are a separate argument."""
+    """Returns the bytes of an answer. For the answer with a list, it returns only the list, without the leaves."""
     answer = values["answer"]
     if values["kind"] == DemandKind.LIST:
         answer = interface("Demands").arguments("answerList", answer)[1]

@@ -1,4 +1,4 @@
-"""Answers of `Lens` and `Registry` as records, with the field names of `ILens` and `IRegistry` in snake case."""
+"""Converts answers of `Lens` and `Registry` to records. Fields have the names of `ILens` and `IRegistry` in snake case."""
 
 import enum
 from collections.abc import Mapping, Sequence
@@ -28,14 +28,14 @@ from chain.client.structs import from_struct
 # Call every function inside `reading_answer`.
 
 Raw = Mapping[str, Any]
-"""A decoded struct."""
+"""A decoded struct of a contract."""
 
 OPEN, ANSWERED = 1, 2
-"""Numbers of `IReceiptAnchor.State` of a demand."""
+"""Numbers of two states of a demand (`IDemands.State`)."""
 
 
 def audit_of(log: Log) -> PostedAudit:
-    """The post of an `AuditPosted` event."""
+    """Returns the posted audit result that an `AuditPosted` event shows."""
     v = log.values
     result = AuditResult(
         receipt_id=Digest(v["receiptId"]),
@@ -48,7 +48,7 @@ def audit_of(log: Log) -> PostedAudit:
 
 
 def snapshot(raw: Raw, block_hash: Digest, openings: Sequence[DisputeOpening] = ()) -> Snapshot:
-    """A snapshot with the disputes of these openings."""
+    """Returns a snapshot with the disputes of these openings."""
     return Snapshot(
         block_hash=block_hash,
         number=raw["number"],
@@ -68,7 +68,7 @@ def snapshot(raw: Raw, block_hash: Digest, openings: Sequence[DisputeOpening] = 
 
 
 def holdings(raw: Raw) -> Holdings:
-    """An account."""
+    """Returns stake, money and roles of an account."""
     return Holdings(
         balance_wei=raw["balance"],
         stake_wei=raw["stake"],
@@ -87,13 +87,14 @@ def holdings(raw: Raw) -> Holdings:
 
 
 def disputes(raws: Sequence[Raw], openings: Sequence[DisputeOpening]) -> tuple[Dispute, ...]:
-    """Disputes with their current rounds, in the order of their openings, without those that this block does not have."""
+    """Returns the disputes with their current rounds, in the order of their openings. Disputes that this block does not have are
+    left out."""
     pairs = zip(raws, openings, strict=True)
     return tuple(dispute(raw, opening.receipt_id) for raw, opening in pairs if raw["phase"])
 
 
 def dispute(raw: Raw, receipt_id: Digest) -> Dispute:
-    """A dispute about that receipt with its current round."""
+    """Returns a dispute with its current round. `receipt_id` is the receipt that it is about."""
     d, r = raw["dispute"], raw["round"]
     return Dispute(
         id=Digest(raw["id"]), receipt_id=receipt_id, batch_id=d["batchId"], operator=Address(d["operator"]),
@@ -112,12 +113,12 @@ def dispute(raw: Raw, receipt_id: Digest) -> Dispute:
 
 
 def seat(raw: Raw) -> Seat:
-    """A member of a round."""
+    """Returns a member of a round, with its seats."""
     return Seat(Address(raw["voter"]), raw["seatMask"], Digest(raw["commitment"]), Digest(raw["group"]))
 
 
 def anchored(raw: Raw) -> AnchoredBatch:
-    """A batch, with the facts that its operator's duties need."""
+    """Returns a batch with the facts that its operator's duties need."""
     batch, demand = raw["batch"], raw["listDemand"]
     demanded = demand["state"] == OPEN
     return AnchoredBatch(
@@ -136,7 +137,7 @@ def anchored(raw: Raw) -> AnchoredBatch:
 
 
 def header(batch_id: int, raw: Raw, locator: bytes) -> BatchHeader:
-    """A batch as its event shows it. Only the event has `locator`."""
+    """Returns the header of a batch. `locator` comes from the batch's event, because the contract does not store it."""
     return BatchHeader(
         batch_id=batch_id,
         operator=Address(raw["operator"]),
@@ -155,7 +156,7 @@ def header(batch_id: int, raw: Raw, locator: bytes) -> BatchHeader:
 
 
 def leaves(arguments: Sequence[Any]) -> tuple[SignedLeaf, ...]:
-    """Leaves in the arguments of `answerList`. A receipt of mode 0 represents the empty leaf of its number."""
+    """Returns the leaves in the arguments of `answerList`. A receipt of mode 0 represents the empty leaf of its number."""
     _, _, receipts, signatures = arguments
     return tuple(SignedLeaf(_leaf(raw), Blob(sig)) for raw, sig in zip(receipts, signatures, strict=True))
 
@@ -192,7 +193,7 @@ class RegistryItem:
 
 @dataclass(frozen=True, slots=True)
 class PoolState:
-    """A pool and its stake epoch, in blocks."""
+    """A pool and its running stake epoch, with first and last block."""
 
     pool: Digest
     tree: Address
@@ -207,7 +208,7 @@ class PoolState:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """In which pool a verifier is, and on which machine."""
+    """The pool of a verifier, its machine and its enclave measurement."""
 
     pool: Digest
     platform_id: Digest
@@ -217,7 +218,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class PoolMember:
-    """A verifier at its place. `units` are those of the running stake epoch."""
+    """A verifier at its place in a pool's stake tree. `units` are its weight in the running stake epoch."""
 
     account: Address
     place: int
@@ -226,13 +227,13 @@ class PoolMember:
     verifier: Membership
 
     def may_audit(self, judging_pool: Digest, batch_block: int) -> bool:
-        """Whether it may audit the receipts of a batch: `sortition.may_audit`."""
+        """Returns whether the verifier may audit the receipts of a batch (`sortition.may_audit`)."""
         return may_audit(self.verifier.pool, self.verifier.joined_at, judging_pool, batch_block)
 
 
 @dataclass(frozen=True, slots=True)
 class MoneyTotals:
-    """All money of the network at one block, in wei."""
+    """The sums of all money in the network at one block, in wei."""
 
     vault_balance: int
     ledger_balance: int
@@ -256,8 +257,8 @@ class MoneyTotals:
 
 
 class RestakedTotals(MoneyTotals):
-    """All money of a network whose stake EigenLayer holds. `total_stake` is the recorded stake, which is not in this network's
-    contracts."""
+    """The sums of all money in a network whose stake EigenLayer has. `total_stake` is the recorded stake, which is not in this
+    network's contracts."""
 
     @property
     def _staked(self) -> int:

@@ -1,6 +1,6 @@
-"""Simulated transactions, and reads of stake that EigenLayer holds.
+"""Simulated transactions, and reads of stake that EigenLayer has.
 
-A network with `EigenLayerStake` in the place of its vault has such stake; for a native vault the reads return nothing.
+Such stake exists only in a network with `EigenLayerStake` in place of its vault. For a native vault the reads return nothing.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from chain.client.rpc import at_hash, at_number, reading_answer
 
 
 class Simulation(BlockReader):
-    """Simulates transactions on one network, so that an account learns of a refusal before it reserves money."""
+    """Simulates transactions on one network, so that an account learns about a refusal before it commits money."""
 
     def __init__(self, client: Chain, network: Network, tag: str = "latest") -> None:
         if network.chain_id != client.chain_id:
@@ -31,31 +31,35 @@ class Simulation(BlockReader):
         self.network = network
 
     def anchor_demand_refused(self, who: Address, signed: SignedReceipt, bond_wei: int, block: int) -> str | None:
-        """Why the chain would refuse a demand of `who` that a receipt be anchored; None if it would accept it."""
+        """Returns why the chain would refuse a demand by `who` that a receipt be anchored. Returns None if the chain would
+        accept it."""
         arguments = (struct_values(signed.receipt), signed.signature)
         return self._refused(who, "demandAnchor", arguments, bond_wei, block)
 
     def expiry_refused(self, who: Address, subject: Digest, block: int) -> str | None:
-        """Why the chain would refuse to end a demand for `who`, for the first time or again; None if it would do so."""
+        """Returns why the chain would refuse a call by `who` that ends a demand, for the first time or again. Returns None if
+        the chain would accept it."""
         return self._refused(who, "expire", (subject,), 0, block)
 
     def report_refused(
         self, who: Address, first: Receipt, first_signature: Blob, second: Receipt, signature: Blob, block: int
     ) -> str | None:
-        """Why the chain would refuse a report of `who` that two signed receipts have one number; None if it would accept it."""
+        """Returns why the chain would refuse a report by `who` that two signed receipts have one number. Returns None if the
+        chain would accept it."""
         arguments = (struct_values(first), first_signature, struct_values(second), signature)
         return self._refused(who, "equivocation", arguments, 0, block)
 
     def skip_refused(
         self, who: Address, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], block: int
     ) -> str | None:
-        """Why the chain would refuse a report of `who` that a receipt's operator skipped its number; None if it would accept
-        it."""
+        """Returns why the chain would refuse a report by `who` that a receipt's operator skipped its number. Returns None if the
+        chain would accept it."""
         arguments = (struct_values(receipt), signature, batch_id, proof)
         return self._refused(who, "reportSkipped", arguments, 0, block)
 
     def sharing_refused(self, who: Address, ref: Digest, block: int) -> str | None:
-        """Why the chain would refuse to distribute what a report slashed, asked by `who`; None if it would do so."""
+        """Returns why the chain would refuse a call by `who` that distributes the stake which a report slashed. Returns None if
+        the chain would accept it."""
         return self._refused(who, "collect", (ref,), 0, block)
 
     def _refused(
@@ -78,29 +82,29 @@ _NOT_ASKED = -1
 
 
 class Restaking(NamedTuple):
-    """Constructor arguments of a stake source at EigenLayer, and EigenLayer's current data about its operator set."""
+    """Constructor arguments of the contract `EigenLayerStake`, and EigenLayer's current data about its operator set."""
 
     allocations: Address
     strategy: Address
     avs: Address
     set_id: int
     max_age: int
-    """Blocks for which a record counts."""
+    """Number of blocks for which a record of stake counts."""
     horizon: int
-    """Blocks for which recorded stake can be slashed."""
+    """Number of blocks for which recorded stake can be slashed."""
     longest_s: int
-    """Longest dispute in seconds for which the stake answers."""
+    """Longest dispute in seconds that this stake can cover."""
     needed_s: int
     """Longest dispute in seconds that the parameters allow now."""
     slasher: Address
     recipient: Address
     next_slasher: Address
-    """Slasher that the service has named since; zero if none."""
+    """Slasher that the service has named to follow `slasher`; zero if none."""
     next_block: int
-    """Block from which on it is the slasher."""
+    """Block from which `next_slasher` is the slasher."""
 
     def flaws(self, source: Address) -> tuple[str, ...]:
-        """Reasons why the stake does not answer for verdicts."""
+        """Returns the reasons why verdicts cannot slash this stake. `source` is the address of `EigenLayerStake`."""
         found = [
             f"the {role} of operator set {self.avs}:{self.set_id} is {who}, should be {source}: nothing is slashed for verdicts"
             for role, who in (("slasher", self.slasher), ("redistribution recipient", self.recipient))
@@ -122,7 +126,7 @@ class RestakingReader(Simulation):
     _life: int | None = _NOT_ASKED
 
     def record_life(self, block: int) -> int | None:
-        """Blocks for which a record of stake counts; None where a native vault holds the stake."""
+        """Reads the number of blocks for which a record of stake counts. Returns None if the network has a native vault."""
         if self._life == _NOT_ASKED:
             try:
                 # Code at an address never changes, so it is read once.
@@ -132,7 +136,7 @@ class RestakingReader(Simulation):
         return self._life
 
     def restaking(self, block: int) -> Restaking | None:
-        """The stake source at EigenLayer; None where a native vault holds the stake."""
+        """Reads the stake source at EigenLayer. Returns None if the network has a native vault."""
         if self.record_life(block) is None:
             return None
         contract, at = self._source
@@ -147,33 +151,35 @@ class RestakingReader(Simulation):
         return Restaking._make([*fixed, slasher, recipient, pending["pendingSlasher"], pending["effectBlock"]])
 
     def stake_records(self, account: Address, from_block: int, to_block: int) -> tuple[tuple[int, int], ...]:
-        """Block and wei of each record of an account in these blocks; the last one of several in a block."""
+        """Reads block and wei of each record of an account in these blocks. If a block has several, only the last is
+        returned."""
         logs = self._logs("Synced", from_block, to_block)
         with reading_answer("Synced"):
             return tuple({log.block: int(log.values["stake"]) for log in logs if log.values["account"] == account}.items())
 
     def recordable(self, account: Address, block: int) -> int:
-        """Wei that a record of the account would show if it were made now."""
+        """Simulates a new record of the account, and returns the wei that it would show."""
         return int(self.client.call(*self._source, "sync", account, block=self._at_hash(block)))
 
     def deferred_payments(self, from_block: int, to_block: int) -> tuple[tuple[int, Digest], ...]:
-        """Slash and pot of each payment that the stake source could not make at once; none for a native vault."""
+        """Reads slash id and pot of each payment that the stake source could not make at once. For a native vault there are
+        none."""
         logs = self._logs("PaymentDeferred", from_block, to_block)
         with reading_answer("PaymentDeferred"):
             return tuple((int(log.values["slashId"]), Digest(log.values["ref"])) for log in logs)
 
     def refused_slashes(self, from_block: int, to_block: int) -> tuple[tuple[Address, Digest], ...]:
-        """Account and reference of each slash that EigenLayer refused in these blocks, once for each time."""
+        """Reads account and reference of each slash that EigenLayer refused in these blocks, once for each refusal."""
         logs = self._logs("SlashDeferred", from_block, to_block)
         with reading_answer("SlashDeferred"):
             return tuple((address(log.values["account"]), Digest(log.values["ref"])) for log in logs)
 
     def collect_refused(self, who: Address, slash_id: int, block: int) -> str | None:
-        """Why the stake source would refuse to pay a slash, asked by `who`; None if it would pay."""
+        """Returns why the stake source would refuse a call by `who` that pays a slash. Returns None if it would pay."""
         return self._refused(who, "collect", (slash_id,), 0, block, CONTRACT)
 
     def retry_refused(self, account: Address, ref: Digest, block: int) -> str | None:
-        """Why a retry of a refused slash would still take nothing; None if it would take something."""
+        """Returns why a retry of a refused slash would still take nothing. Returns None if it would take something."""
         try:
             taken = self.client.call(*self._source, "retry", account, ref, block=self._at_hash(block))
         except ChainReverted as error:

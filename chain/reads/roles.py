@@ -14,7 +14,7 @@ ROLES: Mapping[int, str] = {
 
 
 def holders(reader: SnapshotReader, block: int) -> dict[str, tuple[Address, ...]]:
-    """Role → its holders at a block, in the order of the grants. A role without a name appears by its number."""
+    """Returns the holders of each role at a block, in the order of the grants. A role without a name appears by its number."""
     network = reader.network
     where = ("AccessManager", network.addresses.access_manager)
     logs = reader.client.logs(*where, ["RoleGranted", "RoleRevoked"], network.deploy_block, block)
@@ -30,7 +30,8 @@ def holders(reader: SnapshotReader, block: int) -> dict[str, tuple[Address, ...]
 
 
 def irregularities(network: Network, held: Mapping[str, tuple[Address, ...]]) -> tuple[str, ...]:
-    """Violations of the rule that only the timelocks hold the roles that move stake and parameters."""
+    """Returns messages about violations of the rule that only the timelocks have the roles which move stake, money and
+    parameters."""
     at = network.addresses
     expected = {"ADMIN": at.long_timelock, "SLASHER_ADMIN": at.long_timelock, "PARAMS": at.short_timelock}
     expected["TREASURY"] = at.short_timelock

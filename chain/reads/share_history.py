@@ -1,4 +1,4 @@
-"""Holders, threshold and start of every version of a key's shares, from events of `KeyEpochs`."""
+"""All versions of a key's shares, with holders, threshold and start, from events of `KeyEpochs`."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,25 +16,25 @@ _OPENED, _DEALT = "EpochOpened", "SharesDealt"
 
 
 class _ShareVersion(NamedTuple):
-    """One event with the commitments, which only the chain has."""
+    """One version of the shares, with its commitments, which the address book does not have."""
 
     shares: DealtShares
     commitments: Blob
 
 
 def share_history(client: Chain, network: Network, epoch: int, block: int) -> tuple[DealtShares, ...]:
-    """All versions of an epoch's shares up to a block, in order; none if the chain does not have the epoch.
+    """Reads all versions of an epoch's shares up to a block, in order. Returns none if the chain does not have the epoch.
 
-    The log address of a holder is empty if the address book never had one.
+    A holder that the address book never listed has an empty address of its release log.
     """
     return tuple(each.shares for each in _share_history(client, network, epoch, block, network.holders(epoch)))
 
 
 def with_share_history(client: Chain, network: Network, document: EpochDocument) -> Network:
-    """The address book with all versions of the shares of an epoch. The last version is the document's.
+    """Returns the address book with all versions of an epoch's shares. The last version is that of `document`.
 
-    Former holders stay in it, because their logs have their releases. `TryAgain` if the chain does not show the document's
-    shares yet.
+    Former holders stay in the book, because their release logs are needed. Raises `TryAgain` if the chain does not show the
+    document's shares yet.
     """
     epoch = document.record.epoch
     known = network.holders(epoch) | {each.address: share_holder(each) for each in document.record.shards}

@@ -1,50 +1,51 @@
 """Fees of a transaction in wei per gas. They rise while there is no receipt, and as a deadline comes closer.
 
-The tip of a transaction with a deadline is inversely proportional to the time left: 1 gwei ten minutes before it, 50 gwei in
-the last block. A seat that misses its commitment pays far more than that.
+The tip of a transaction with a deadline is inversely proportional to the time left: 1 gwei ten minutes before the deadline, 50
+gwei in the last block. A seat that misses its commitment loses far more than that.
 """
 
 from typing import NamedTuple
 
 TIP_WEI = 10**9
-"""Priority fee far from a deadline: 1 gwei, which public builders accept at quiet times."""
+"""Tip (priority fee) far from a deadline: 1 gwei, which public builders accept at quiet times."""
 
 HURRY_S = 600
-"""Seconds before a deadline from which on the tip rises: some fifty blocks."""
+"""Seconds before a deadline from which the tip rises: some fifty blocks."""
 
 BLOCK_S = 12
-"""Seconds between two blocks. With less time left there is no further attempt."""
+"""Seconds between two blocks. The tip rises no further when less time is left, because no later block can be reached."""
 
 
 class Fees(NamedTuple):
-    """Fee cap and priority fee in wei per gas."""
+    """Fee cap and tip (priority fee) of a transaction, in wei per gas."""
 
     max_fee: int
     tip: int
 
 
 def tip_at(left_s: int | None) -> int:
-    """Priority fee in wei per gas, for the seconds left until the deadline; None for no deadline. The fee never falls as time
-    passes."""
+    """Returns the tip in wei per gas for the seconds left until the deadline, or for None if there is no deadline. The tip never
+    falls as time passes."""
     if left_s is None:
         return TIP_WEI
     return TIP_WEI * HURRY_S // min(max(left_s, BLOCK_S), HURRY_S)
 
 
 def fees_at(base_fee_wei: int, tip_wei: int = TIP_WEI) -> Fees:
-    """Fees that stay valid while the base fee doubles: six full blocks."""
+    """Returns fees that stay valid until the base fee has doubled, which takes six full blocks."""
     return Fees(2 * base_fee_wei + tip_wei, tip_wei)
 
 
 def offered(base_fee_wei: int, left_s: int | None, ceiling_wei: int) -> Fees:
-    """Fees of the first version, neither of them above the ceiling."""
+    """Returns the fees of a transaction's first version. Neither fee cap nor tip is above the ceiling."""
     return _under(fees_at(base_fee_wei, tip_at(left_s)), ceiling_wei)
 
 
 def raised(old: Fees, base_fee_wei: int, left_s: int | None, ceiling_wei: int) -> Fees | None:
-    """Fees that replace `old` in every pool: at least 10 % more of both (the rule of geth and anvil), and enough for now.
+    """Returns fees with which a new version replaces the old one in every pool.
 
-    None if the ceiling leaves no room for 10 %.
+    Both are at least 10 % higher (the rule of geth and anvil), and enough for now. Returns None if the ceiling leaves no room
+    for 10 %.
     """
     fresh = fees_at(base_fee_wei, tip_at(left_s))
     least = Fees(_plus_tenth(old.max_fee), _plus_tenth(old.tip))
@@ -53,7 +54,7 @@ def raised(old: Fees, base_fee_wei: int, left_s: int | None, ceiling_wei: int) -
 
 
 def outgrown(old: Fees, left_s: int | None) -> bool:
-    """Whether the deadline is so close that the tip must be at least twice the old one. This is the case a few times for a
+    """Returns whether the deadline is so close that the tip must be at least twice the old one. This happens a few times for a
     transaction."""
     return tip_at(left_s) >= 2 * old.tip
 

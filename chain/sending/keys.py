@@ -1,4 +1,4 @@
-"""Signing keys: the account of a node and the rules of what it signs, key files and keystores, anvil's published accounts."""
+"""Signing keys: the account of a node, the rules of what it signs, key files and keystores, and anvil's published accounts."""
 
 import dataclasses
 import json
@@ -25,9 +25,9 @@ _ANVIL_MNEMONIC = "test test test test test test test test test test test junk"
 
 
 def load_signer(path: Path, password: Secret | None = None) -> LocalSigner:
-    """The key in a file that only its owner can read: 0x-hex, or a Web3 keystore (version 3) with its password.
+    """Loads the key from a file that only its owner can read: 0x-hex, or a Web3 keystore (version 3) with its password.
 
-    `ConfigurationError` for a missing file, a file that others can read, a malformed file, or a wrong password.
+    Raises `ConfigurationError` for a missing file, a file that others can read, a malformed file, or a wrong password.
     """
     content = read_secret(path).reveal()
     try:
@@ -44,7 +44,8 @@ def load_signer(path: Path, password: Secret | None = None) -> LocalSigner:
 
 
 def account_in_keystore(path: Path) -> Address | None:
-    """The account that a keystore names beside its encrypted key. None if it names none, or the file is no keystore."""
+    """Reads the account that a keystore names beside its encrypted key. Returns None if it names none, or if the file is no
+    keystore."""
     try:
         named = json.loads(read_secret(path).reveal())["address"]
         return address(f"0x{named.lower().removeprefix('0x')}")
@@ -55,8 +56,8 @@ def account_in_keystore(path: Path) -> Address | None:
 class SigningRules:
     """Rules of what an account signs: only for its network, and only up to its ceilings (ADR-064).
 
-    They read the bytes that are signed, not what the caller says about them, before a signer of either kind gets them. That a
-    member votes once for a seat is not theirs: the protection table sees to that (`bytewise.storage.protection`).
+    The rules read the bytes to be signed, not what the caller says about them. They are checked before a local key or a remote
+    signer gets the bytes. The protection table (`bytewise.storage.protection`), not these rules, prevents a second vote.
     """
 
     def __init__(self, network: Network, account: Address, max_value_wei: int, max_fee_wei: int) -> None:
@@ -69,7 +70,7 @@ class SigningRules:
         self._domains = {each.separator for each in (network.anchor_domain, network.disputes_domain, network.epochs_domain)}
 
     def verify(self, preimage: Preimage) -> None:
-        """`SigningRefused` with the rule and the value that breaks it."""
+        """Raises `SigningRefused`, which names the rule and the value, if the account may not sign these bytes."""
         if preimage.startswith(TRANSACTION):
             self._verify_transaction(_read_transaction(preimage))
         elif preimage.startswith(TYPED):
@@ -106,7 +107,7 @@ def _read_transaction(preimage: Preimage) -> UnsignedTransaction:
 
 
 class AccountSigner:
-    """The account of a node: its key, here or at a remote signer, behind the signing rules (ADR-064)."""
+    """The account of a node. Its key is here or at a remote signer, and signs only what the signing rules allow (ADR-064)."""
 
     def __init__(self, key: LocalSigner | RemoteSigner, rules: SigningRules) -> None:
         self._key = key
@@ -114,12 +115,13 @@ class AccountSigner:
         self.address: Address = key.address
 
     def sign_preimage(self, preimage: Preimage) -> Blob:
-        """65-byte signature over keccak256 of the preimage. `SigningRefused` if a rule forbids it; the errors of the key."""
+        """Returns the 65-byte signature over keccak256 of the preimage. Raises `SigningRefused` if a rule forbids it, or the
+        errors of the key."""
         self._rules.verify(preimage)
         return self._key.sign_preimage(preimage)
 
     def check(self) -> Check:
-        """Whether the key can be used now. It signs nothing."""
+        """Returns the readiness check `signer`: can the key be used now? It signs nothing."""
         if isinstance(self._key, LocalSigner):
             return Check("signer", True, f"{self.address}, key file", _SIGNER, "Nothing to do.")
         advice = "Is the signer up, does it have this key, and does it accept this client's certificate? See [signer]."
@@ -131,9 +133,10 @@ class AccountSigner:
 
 
 def open_signer(settings: SignerSettings, network: Network, password: Secret | None = None) -> AccountSigner:
-    """The account that section `[signer]` names, for one network; errors as `load_signer`. A remote signer is not asked yet.
+    """Opens the account that section `[signer]` names, for one network.
 
-    `password` opens a keystore for which the settings name no password file. That file may be a pipe, which can be read once.
+    Raises the errors of `load_signer`. A remote signer is not asked yet. `password` is used for a keystore if the settings name
+    no password file. A password file is read only once, because it may be a pipe.
     """
     key = _open_key(settings, password)
     return AccountSigner(key, SigningRules(network, key.address, settings.max_value_wei, settings.max_fee_wei))
@@ -149,12 +152,12 @@ def _open_key(settings: SignerSettings, password: Secret | None) -> LocalSigner 
 
 
 def save_signer(path: Path, signer: LocalSigner) -> None:
-    """Writes a key file for `load_signer`; `ConfigurationError` if it exists."""
+    """Writes a key file for `load_signer`. Raises `ConfigurationError` if the file exists."""
     write_secret(path, b"0x" + signer.secret.hex().encode())
 
 
 def devnet_signer(chain_id: int, index: int) -> LocalSigner:
-    """Account `index` of anvil, whose keys are public. `ConfigurationError` on a chain with real money."""
+    """Returns account `index` of anvil, whose keys are public. Raises `ConfigurationError` on a chain that is no test chain."""
     if chain_id not in TEST_CHAIN_IDS:
         raise ConfigurationError(
             "devnet account", f"exists only on test chains, not on chain {chain_id}: name a key file instead"

@@ -1,8 +1,8 @@
-"""A remote signer that speaks the REST interface of web3signer for execution-layer keys, over TLS with client certificates.
+"""A remote signer with the REST interface of web3signer for execution-layer keys, over TLS with client certificates.
 
 Source: Consensys/web3signer, `openapi-specs/eth1/web3signer.yaml` at 3522fc87. `GET /api/v1/eth1/publicKeys` lists the
 uncompressed public keys; `POST /api/v1/eth1/sign/{public key}` takes `{"data": "0x…"}`, signs keccak256 of the data, and answers
-with r ‖ s ‖ v in hex. Nothing that the signer answers is believed: every signature is recovered.
+with r ‖ s ‖ v in hex. The signer is not trusted: every signature is checked by recovering its account.
 """
 
 import json
@@ -25,11 +25,11 @@ from bytewise.service.clock import monotonic_s
 from bytewise.service.secret import read_secret
 
 ATTEMPTS = 3
-"""Most tries for one answer, all of them within the time of one."""
+"""Largest number of tries for one answer. All tries share one time limit."""
 BACKOFF_S = 0.2
-"""Seconds before the second try. They double with each try."""
+"""Seconds before the second try. Each further try doubles them."""
 PAUSE_S = 2.0
-"""Seconds after a failure during which nothing is asked, so that ten transactions of one tick do not wait ten times."""
+"""Seconds after a failure during which the signer is not asked, so that ten transactions of one tick do not wait ten times."""
 MAX_ANSWER_BYTES = 2**20
 """Largest answer that is read: some 7,000 public keys."""
 _RETRIED = frozenset({408, 429, 500, 502, 503, 504})
@@ -45,13 +45,13 @@ class _SignerReply(NamedTuple):
 
 
 class RemoteSigner:
-    """One account at a remote signer. Thread-safe."""
+    """One account whose key is at a remote signer. Threads may share it."""
 
     def __init__(self, url: str, account: Address, trust: ssl.SSLContext, timeout_s: float) -> None:
-        """`timeout_s` is for one signature, with all tries."""
+        """`timeout_s` is the time limit of one signature, including all tries."""
         self.address: Address = account
         self.name = urlsplit(url).netloc.rpartition("@")[2]
-        """Host and port, for errors."""
+        """Host and port of the signer, for error messages."""
         self._url = url.rstrip("/")
         self._timeout_s = timeout_s
         # Ignore the proxy settings of the environment: only the named host is asked.
@@ -63,15 +63,15 @@ class RemoteSigner:
         return f"RemoteSigner({self.address} at {self.name})"
 
     def sign_preimage(self, preimage: Preimage) -> Blob:
-        """65-byte signature r ‖ s ‖ v over keccak256 of the preimage.
+        """Returns the 65-byte signature r ‖ s ‖ v over keccak256 of the preimage.
 
-        `SignerAway` if there is no answer in time. `SignerRefused` if the signer refuses or has no such key, or if its answer is
-        not this account's signature of this preimage with low s.
+        Raises `SignerAway` if there is no answer in time. Raises `SignerRefused` if the signer refuses or has no such key, or if
+        its answer is not this account's signature of this preimage with low s.
         """
         return self._measured(lambda until: self._sign(preimage, until))
 
     def identify(self) -> str:
-        """The public key of the account, as the signer lists it; errors as `sign_preimage`."""
+        """Returns the public key of the account, as the signer lists it. Raises the errors of `sign_preimage`."""
         return self._measured(self._find)
 
     def _measured(self, ask: Callable[[float], T]) -> T:
@@ -130,7 +130,7 @@ class RemoteSigner:
         raise SignerRefused(self.name, f"has no key of {self.address}; it lists {len(listed)} others")
 
     def _asked(self, method: str, path: str, body: dict[str, str] | None, until: float) -> _SignerReply:
-        """The answer, tried again while the signer does not answer or cannot sign now."""
+        """Makes a request and returns the answer. It tries again while the signer does not answer or cannot sign now."""
         why = ""
         for attempt in range(ATTEMPTS):
             if attempt:
@@ -162,7 +162,8 @@ class RemoteSigner:
 
 
 def mutual_trust(ca_file: Path, certificate_file: Path, key_file: Path) -> ssl.SSLContext:
-    """TLS that trusts one authority and shows a client certificate. `ConfigurationError` names the file that is wrong."""
+    """Returns a TLS context that trusts one authority and shows a client certificate. Raises `ConfigurationError`, which names
+    the wrong file."""
     try:
         trust = ssl.create_default_context(cafile=str(ca_file))
     except (OSError, ssl.SSLError) as error:

@@ -4,12 +4,12 @@
 
 PLANNED: check the contract's state, dry-run, sign (bytes and nonce are committed), then broadcast.
 SIGNED: broadcast the stored bytes, which is also the first step after a crash; raise the fee if nodes keep refusing them.
-BROADCAST: look for the receipt of any version; hand in dropped bytes again; raise the fee of a stuck one, within bounds, and
-faster as its deadline comes closer; after the deadline, use the nonce for an empty transaction.
+BROADCAST: look for the receipt of any version; send bytes again that nodes dropped; raise the fee of a stuck transaction within
+bounds, and faster as its deadline comes closer; after the deadline, use the nonce for an empty transaction.
 MINED: count confirmations; go back to BROADCAST if the block left the chain.
 
-`FinalityTracker` watches ended rows, because a reorganisation may be deeper than the confirmations. If none of our versions used
-a nonce, another process sent with our key. Sending then stops until a person resumes it.
+`FinalityTracker` watches ended rows, because a reorganisation may be deeper than the confirmations. If a nonce was used by none
+of our versions, another process sent a transaction with our key. Sending then stops until a person resumes it.
 """
 
 import enum
@@ -31,30 +31,33 @@ from chain.sending.transactions import EMPTY_GAS, TX_GAS_CAP, TransactionCall, f
 
 
 def is_past(intent: Intent, head: Block) -> bool:
-    """Whether the contract's deadline has passed."""
+    """Returns whether the contract's deadline has passed."""
     return 0 < intent.deadline < head.timestamp
 
 
 def left(intent: Intent, head: Block) -> int | None:
-    """Seconds of chain time until the deadline; None without one."""
+    """Returns the seconds of chain time until the deadline. Returns None if there is no deadline."""
     return intent.deadline - head.timestamp if intent.deadline else None
 
 
 def is_stale(intent: Intent, attempts: Sequence[Attempt], now: int) -> bool:
-    """Whether the transaction was not requested recently and no node has a version of it. `now`: Unix seconds."""
+    """Returns whether the time to send a transaction is over and no node has a version of it. `now` is in Unix seconds. A new
+    request extends that time."""
     return 0 < intent.broadcast_by < now and all(is_empty(each.raw) or each.broadcast_at is None for each in attempts)
 
 
 def times_moved(old: Intent, new: Intent, now: int) -> bool:
-    """Whether a repeated request must update the stored times: the deadline changed, or half of the time to send is over."""
+    """Returns whether a repeated request must update the stored times: the deadline changed, or half of the time to send is
+    over."""
     return old.deadline != new.deadline or (new.broadcast_by > 0 and 2 * (old.broadcast_by - now) < new.broadcast_by - now)
 
 
 def isolate_errors(function: str, step: Callable[[], None]) -> bool:
-    """Takes a step for one transaction, and returns whether the step succeeded. A failure is logged and counted; the next tick
+    """Takes a step for one transaction, and returns whether it succeeded. A failure is logged and counted, and the next tick
     tries again.
 
-    A failure of one transaction thus does not delay the others. `LeaseStopped` is raised on, because it concerns all.
+    So the failure of one transaction does not delay other transactions. `LeaseStopped` is raised to the caller, because it
+    concerns all.
     """
     try:
         step()
@@ -68,7 +71,7 @@ def isolate_errors(function: str, step: Callable[[], None]) -> bool:
 
 
 class FinalityTracker:
-    """Watches the ended rows of one outbox until their blocks are final, or leave the chain (design section 2)."""
+    """Watches the ended rows of one outbox until their blocks are final or leave the chain (design section 2)."""
 
     def __init__(self, client: Chain, outbox: Outbox, final_after: int = FINAL_AFTER) -> None:
         self._client = client
@@ -77,11 +80,11 @@ class FinalityTracker:
         self._seen: Block | None = None
 
     def step(self, used: int, head: Block) -> None:
-        """Sets rows whose block left the chain back to BROADCAST, and marks those as FINAL whose block cannot leave it any
+        """Sets rows whose block left the chain back to BROADCAST. Marks rows as FINAL whose block cannot leave the chain any
         more.
 
-        `used` is the account's count of transactions. A block's hash fixes all its ancestors, so while the head of the last
-        step is in the chain, only rows that are about to become FINAL are looked at one by one.
+        `used` is the account's number of transactions. A block's hash fixes all its ancestors. So while the head of the last
+        step is still in the chain, only rows that are about to become FINAL are checked one by one.
         """
         moved, looked = self._seen is None or self._left(self._seen.number, self._seen.hash, head), True
         for item in self._outbox.leavable_rows():
@@ -108,7 +111,7 @@ class FinalityTracker:
         return number > head.number or self._client.block(number).hash != block_hash
 
     def _push_loose(self, used: int) -> None:
-        """Sends bytes whose row was planned again under a later nonce: that nonce waits for them."""
+        """Sends the bytes of rows that were planned again under a later nonce. The later nonce cannot be mined before them."""
         for attempt in self._outbox.loose(used):
             try:
                 self._client.broadcast(attempt.raw)
@@ -117,7 +120,7 @@ class FinalityTracker:
 
 
 class StateAnswer(enum.Enum):
-    """The answer of the contract's state for a transaction before it is signed."""
+    """Answers of the contracts' state to a transaction that is not signed yet."""
 
     GO = "send it"
     WAIT = "not yet"
@@ -130,26 +133,28 @@ class SenderPolicy(NamedTuple):
     """Limits of one sender."""
 
     confirmations: int = 2
-    """Blocks, including its own, after which a transaction counts as confirmed."""
+    """Number of blocks, including the transaction's block, after which a transaction counts as confirmed."""
     final_after: int = FINAL_AFTER
-    """Blocks after which a confirmed transaction is no longer watched."""
+    """Number of blocks after which a confirmed transaction is no longer watched."""
     bump_after_s: int = 15
-    """Seconds of chain time without a receipt after which the fee is raised."""
+    """Seconds of wall time after a version was signed and without a receipt, after which a version with a higher fee is sent."""
     max_attempts: int = 6
-    """Signed versions of one transaction. There are more only while the base fee makes the last one invalid, or a deadline
-    comes close."""
+    """Largest number of signed versions of one transaction. There may be more while the base fee makes the last version invalid,
+    or a deadline comes close."""
     max_fee_wei: int = 500 * 10**9
-    """Largest fee in wei per gas."""
+    """Largest fee cap in wei per gas."""
     give_up_after_s: int = 3600
-    """Seconds of wall time after the last plan after which a transaction that still has to wait is dropped, unsigned."""
+    """Seconds of wall time after its last plan after which an unsigned transaction that still has to wait is dropped."""
     replan_after_s: int = 20
-    """Seconds of wall time after an unsuccessful end before the same transaction may be tried again."""
+    """Seconds of wall time after an unsuccessful end before the same transaction may be planned again."""
     own_nonces: int = 0
-    """Lower nonces are known to be the account's own, although the outbox may not know their bytes: it came from a backup."""
+    """All nonces below this number are known to be the account's own, even if the outbox does not have their bytes because it
+    was restored from a backup."""
 
 
 class TransactionSender:
-    """Moves one account's outbox. `check` and `classify` know the contracts: see `chain.acts.actor`."""
+    """Sends the transactions in one account's outbox. `check` and `classify` know the contracts: see
+    `chain.acts.state_check`."""
 
     def __init__(
         self,
@@ -168,15 +173,16 @@ class TransactionSender:
         self._policy = policy or SenderPolicy()
         self._suspects: dict[int, int] = {}
         self._unmined_since: int | None = None
-        """When the first version of the oldest transaction that is in no block was signed, Unix seconds."""
+        """Unix second at which the first version of the oldest transaction that is in no block was signed."""
         self._aftercare = FinalityTracker(client, outbox, self._policy.final_after)
 
     def plan(self, intent: Intent, repeatable: bool = False) -> OutboxItem:
-        """The row of a transaction: new, or an old one that is planned again if it ended without success some time ago.
+        """Returns the outbox row of a transaction.
 
-        The caller has read on the chain that the transaction is due (a reorganisation may have taken back what superseded it).
-        A transaction that the contract accepts as often as it is sent is `repeatable`: it is planned again only when its old
-        bytes are void.
+        The row is new, or an old one, which is planned again if it ended without success some time ago. The caller has read on
+        the chain that the transaction is due, since a reorganisation may have taken back what superseded it. `repeatable` is set
+        if the contract accepts the transaction as often as it is sent. It is then planned again only when its old bytes can no
+        longer be mined.
         """
         item = self.outbox.plan(intent)
         # A transaction that must be handed in soon is no vote; its content may change when it is decided again.
@@ -196,10 +202,10 @@ class TransactionSender:
         return self.outbox.replan(item.id, intent)
 
     def withdraw(self, contract: Address, function: str, subject: bytes, role: str) -> bool:
-        """Whether no version of a transaction can be mined any more, so that another may take its place.
+        """Cancels a transaction that has no nonce yet.
 
-        A transaction without a nonce is cancelled. For one with a nonce, the result is False until it ended without success and
-        its nonce was used in a final block.
+        Returns whether no version of the transaction can be mined any more, so that another may take its place. For a
+        transaction with a nonce, returns False until it ended without success and its nonce was used in a final block.
         """
         item = self.outbox.find(contract, function, subject, role)
         if item is None:
@@ -210,9 +216,9 @@ class TransactionSender:
         return item.state in _ENDS.values() and self._void(item)
 
     def pump(self) -> int:
-        """Takes one step for every open row, and checks the ended ones. Returns how many rows stay open.
+        """Takes one step for every open row, and checks ended rows. Returns how many rows stay open.
 
-        `LeaseTaken` while another process writes for this account, `LeaseStopped` until a person resumes sending, and
+        Raises `LeaseTaken` while another process writes for this account, `LeaseStopped` until a person resumes sending, and
         `Unavailable` while the node does not give its newest block. The next tick tries again.
         """
         if not self._pending() and not self.outbox.leavable_rows():
@@ -235,7 +241,7 @@ class TransactionSender:
         return len(self._pending())
 
     def _pending(self) -> tuple[OutboxItem, ...]:
-        """Open rows. Their number, and how long the oldest signed one waits for a block, are metrics."""
+        """Returns the open rows. Metrics show their number, and how long the oldest signed row has waited for a block."""
         found = self.outbox.open_rows()
         since = self._unmined_since
         metrics.TX_PENDING.set(len(found))
@@ -243,14 +249,14 @@ class TransactionSender:
         return found
 
     def _spent(self, item: OutboxItem) -> bool:
-        """Whether a transaction was signed too often to be planned again. Empty transactions do not count."""
+        """Returns whether a transaction was signed too often to be planned again. Empty transactions do not count."""
         if sum(not is_empty(each.raw) for each in self.outbox.attempts(item.id)) < self._policy.max_attempts:
             return False
         telemetry.log("sender.not_planned", id=item.id, function=item.intent.function, why="signed too often")
         return True
 
     def _void(self, item: OutboxItem) -> bool:
-        """Whether no version that was ever signed can be mined any more: its nonce was used in a final block."""
+        """Returns whether no version that was ever signed can be mined any more, because its nonce was used in a final block."""
         attempts, head = self.outbox.attempts(item.id), self.client.head()
         then = at_number(max(head.number - self._policy.final_after, 0))
         return not attempts or self.client.nonce(self._signer.address, then) > max(each.nonce for each in attempts)
@@ -272,7 +278,7 @@ class TransactionSender:
             self._end(item, _ENDS[answer], why)
 
     def _ask(self, intent: Intent) -> tuple[StateAnswer, int, str]:
-        """Result of state check and dry run: the answer, a gas limit, and the contract's reason."""
+        """Checks the contracts' state and makes a dry run. Returns the answer, a gas limit, and the contract's reason."""
         answer = self._check(intent)
         if answer is not StateAnswer.GO:
             return answer, 0, "round"
@@ -311,7 +317,7 @@ class TransactionSender:
         self._push(item, attempts, head)
 
     def _receipt(self, attempts: tuple[Attempt, ...], head: Block) -> tuple[Attempt, Inclusion] | None:
-        """The mined version and its receipt, if its block is in the chain."""
+        """Returns the mined version and its receipt, if its block is in the chain. Returns None if no version is mined."""
         found = self.client.receipts([each.tx_hash for each in attempts], head)
         for attempt, receipt in zip(attempts, found, strict=True):
             if receipt is not None and self.client.block(receipt.number).hash == receipt.block_hash:
@@ -369,11 +375,11 @@ class TransactionSender:
             self._hand_in(item, last)
 
     def _higher(self, item: OutboxItem, attempts: tuple[Attempt, ...], head: Block) -> Callable[[int], SignedTransaction] | None:
-        """A version with higher fees, if the last one is stuck, the transaction still makes sense and the ceiling allows a
-        valid raise.
+        """Returns a maker of a version with higher fees if the last one is stuck, the transaction still makes sense and the
+        ceiling allows a valid raise; else None.
 
-        No node accepts bytes below the base fee, and every later transaction waits for their nonce. Then even a transaction
-        that is moot is sent, to revert in its block.
+        No node accepts bytes below the base fee, and every later transaction waits for their nonce. Then even a transaction that
+        is no longer needed is sent, and reverts in its block.
         """
         (old, old_gas), remaining = fees_of(attempts[-1].raw), left(item.intent, head)
         fees = raised(old, head.base_fee_wei, remaining, self._policy.max_fee_wei)
@@ -387,8 +393,8 @@ class TransactionSender:
         return self._maker(item.intent, max(gas, old_gas), fees)
 
     def _emptied(self, last: Attempt, head: Block) -> Callable[[int], SignedTransaction] | None:
-        """An empty transaction in place of one that is too late, because later ones wait for its nonce. None if it was sent
-        already."""
+        """Returns a maker of an empty transaction in place of one that is too late, because later ones wait for its nonce.
+        Returns None if one was sent recently."""
         if is_empty(last.raw) and not self._is_old(last):
             return None
         old, _ = fees_of(last.raw)
@@ -400,7 +406,7 @@ class TransactionSender:
         return self.outbox.lease.clock.now() - attempt.signed_at >= self._policy.bump_after_s
 
     def _hand_in(self, item: OutboxItem, attempt: Attempt) -> bool:
-        """Sends bytes. Returns whether the node has them now."""
+        """Sends a version to the node. Returns whether the node has it now."""
         try:
             self.client.broadcast(attempt.raw)
         except (RpcRefused, ChainReverted) as error:
@@ -428,4 +434,4 @@ _ENDS = {
 }
 
 _HARMLESS = ("already known", "already imported", "nonce too low")
-"""Answers of nodes to bytes that they have, or to a nonce that is used in a block."""
+"""Answers of nodes to bytes that they already have, or to a nonce that is used in a block."""

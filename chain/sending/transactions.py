@@ -1,6 +1,6 @@
-"""EIP-1559 transactions: signing, and the one-shot pipelined sending of deployments.
+"""EIP-1559 transactions: signing them, and sending all transactions of a deployment step without waiting between them.
 
-Actors never send from here. Their transactions go through `chain.sending.sender`, which survives a crash (design section 2).
+Actors do not send from here. Their transactions go through `chain.sending.sender`, which survives a crash (design section 2).
 """
 
 import contextlib
@@ -24,25 +24,26 @@ from chain.client.rpc import Inclusion, at_number
 from chain.sending.fees import Fees, fees_at, raised
 
 EMPTY_GAS = 21_000
-"""Gas of an empty transaction."""
+"""Gas of a transaction without calldata."""
 
 TX_GAS_CAP = 2**24
-"""Most gas of one transaction (EIP-7825)."""
+"""Largest gas limit of one transaction (EIP-7825)."""
 
 ATTEMPTS = 4
-"""How often `send_all` sends a transaction that is in no block: at the start, and after each further part of its time."""
+"""Number of times that `send_all` sends a transaction which is in no block: at the start, and after each further part of its
+time limit."""
 
 _POLL_S = 0.1
 _INT = rlp.sedes.big_endian_int
 _FIELDS = (_INT, _INT, _INT, _INT, _INT, rlp.sedes.Binary.fixed_length(20, allow_empty=True), _INT, rlp.sedes.binary,
            rlp.sedes.CountableList(rlp.sedes.raw))  # fmt: skip
-"""Fields in the order of EIP-1559, from the chain id to the access list."""
+"""Types of the fields in the order of EIP-1559, from the chain id to the access list."""
 _SIGNATURE = (_INT, _INT, _INT)
-"""Parity of y, r and s."""
+"""Types of the signature fields: parity of y, r and s."""
 
 
 class TransactionCall(NamedTuple):
-    """A transaction to be signed. `to` is None for a deployment."""
+    """A transaction that is to be signed. `to` is None for a deployment."""
 
     signer: Signer
     to: Address | None
@@ -50,11 +51,11 @@ class TransactionCall(NamedTuple):
     value_wei: int
     gas: int
     nonce: int | None = None
-    """The only nonce with which it means what it should; None for the next one of its signer."""
+    """The nonce that the transaction must have, if its effect depends on it; None for the next nonce of its signer."""
 
 
 class UnsignedTransaction(NamedTuple):
-    """An EIP-1559 transaction without access list, before it is signed; wei, and wei per gas."""
+    """An EIP-1559 transaction without access list, before it is signed. Amounts are in wei, fees in wei per gas."""
 
     chain_id: int
     nonce: int
@@ -68,11 +69,11 @@ class UnsignedTransaction(NamedTuple):
 
     @property
     def preimage(self) -> Preimage:
-        """What is hashed and signed: 0x02 ‖ rlp of all fields."""
+        """Bytes that are hashed and signed: 0x02 ‖ rlp of all fields."""
         return Preimage(TRANSACTION + rlp.encode(self._items(), rlp.sedes.List(_FIELDS)))
 
     def signed(self, signature: Blob) -> tuple[Blob, Digest]:
-        """Raw bytes and hash of the transaction with a signature of its preimage."""
+        """Returns raw bytes and hash of the transaction with `signature`, which is a signature of its preimage."""
         items = (*self._items(), signature[64] - 27, int.from_bytes(signature[:32]), int.from_bytes(signature[32:64]))
         raw = Blob(TRANSACTION + rlp.encode(items, rlp.sedes.List((*_FIELDS, *_SIGNATURE))))
         return raw, preimage_digest(Preimage(raw))
@@ -83,7 +84,7 @@ class UnsignedTransaction(NamedTuple):
 
 
 def read_unsigned(preimage: bytes) -> UnsignedTransaction:
-    """The transaction of a preimage. `MalformedValue` unless it is one of those that this program makes."""
+    """Decodes the transaction in a preimage. Raises `MalformedValue` unless it is of the kind that this program makes."""
     try:
         if not preimage.startswith(TRANSACTION):
             raise MalformedValue("transaction", "not of type 2")
@@ -97,7 +98,7 @@ def read_unsigned(preimage: bytes) -> UnsignedTransaction:
 
 
 def sign(client: Chain, call: TransactionCall, nonce: int, fees: Fees) -> tuple[Blob, Digest]:
-    """Raw bytes and hash of the signed transaction. Errors of the call's signer."""
+    """Signs a transaction, and returns its raw bytes and its hash. Raises the errors of the call's signer."""
     made = UnsignedTransaction(
         int(client.chain_id), nonce, fees.tip, fees.max_fee, call.gas, call.to, call.value_wei, bytes(call.data)
     )
@@ -105,21 +106,22 @@ def sign(client: Chain, call: TransactionCall, nonce: int, fees: Fees) -> tuple[
 
 
 def fees_of(raw: bytes) -> tuple[Fees, int]:
-    """Fees and gas limit of a transaction that this process signed."""
+    """Returns fees and gas limit of a transaction that this process signed."""
     fields = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()
     return Fees(int(fields["maxFeePerGas"]), int(fields["maxPriorityFeePerGas"])), int(fields["gas"])
 
 
 def is_empty(raw: bytes) -> bool:
-    """Whether a transaction that this process signed only uses its nonce. All others have calldata."""
+    """Returns whether a transaction that this process signed only uses its nonce. All other transactions have calldata."""
     return not TypedTransaction.from_bytes(HexBytes(raw)).as_dict()["data"]
 
 
 def send_all(client: Chain, calls: Sequence[TransactionCall], timeout_s: float) -> list[Inclusion]:
-    """Sends all calls without waiting between them, in order per signer, and waits for every receipt.
+    """Sends all calls without waiting between them, in order for each signer, and waits for every receipt.
 
-    Nodes lose transactions. One without receipt after a part of `timeout_s` seconds is handed in again with higher fees and the
-    same nonce, `ATTEMPTS` times in all. `ChainReverted` names the first call that failed; `TryAgain` after `timeout_s` seconds.
+    Nodes lose transactions. A transaction without receipt after a part of `timeout_s` is sent again with higher fees and the
+    same nonce, `ATTEMPTS` times in all. Raises `ChainReverted`, which names the first call that failed, and `TryAgain` after
+    `timeout_s` seconds.
     """
     nonces = _nonces(client, calls)
     fees = fees_at(client.head().base_fee_wei)
@@ -145,8 +147,11 @@ def send_all(client: Chain, calls: Sequence[TransactionCall], timeout_s: float) 
 
 
 def why_reverted(client: Chain, call: TransactionCall, block: int) -> str:
-    """The decoded error of a reverted call. The call is repeated on the state after its block, which it did not change. Best
-    effort."""
+    """Returns the decoded error of a reverted call. It repeats the call on the state after its block, which the call did not
+    change.
+
+    The other transactions of that block may hide the reason; then a text says that there is none.
+    """
     request = {"from": call.signer.address, "data": "0x" + call.data.hex(), "value": hex(call.value_wei), "gas": hex(call.gas)}
     if call.to is not None:
         request["to"] = call.to
@@ -158,7 +163,7 @@ def why_reverted(client: Chain, call: TransactionCall, block: int) -> str:
 
 
 def _nonces(client: Chain, calls: Sequence[TransactionCall]) -> list[int]:
-    """The nonce of each call: its own, or signers count on from the chain's count."""
+    """Returns the nonce of each call: the one that the call names, or the next free one of its signer."""
     accounts = sorted({call.signer.address for call in calls if call.nonce is None})
     following = {who: itertools.count(client.nonce(who)) for who in accounts}
     return [next(following[call.signer.address]) if call.nonce is None else call.nonce for call in calls]
@@ -172,7 +177,8 @@ def _succeeded(client: Chain, calls: Sequence[TransactionCall], receipts: list[I
 
 
 def _wait(client: Chain, versions: Sequence[Sequence[Digest]], timeout_s: float) -> list[Inclusion | None]:
-    """Waits for the receipt of one version of each transaction. Returns all, or those found when the time is over."""
+    """Waits for the receipt of one version of each transaction. Returns all receipts, or those that were found when the time is
+    over."""
     until = monotonic_s() + timeout_s
     pause = threading.Event()
     while True:

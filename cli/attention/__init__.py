@@ -1,1 +1,1 @@
-"""`bytewise attention`: tests of attention, run by a fund and scored by anybody."""
+"""`bytewise attention`: attention tests, which a fund runs and anybody can score."""

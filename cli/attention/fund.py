@@ -1,4 +1,8 @@
-"""`bytewise attention commit`, `run` and `reveal`: what a fund does."""
+"""`bytewise attention commit`, `run` and `reveal`: the verbs with which a fund runs attention tests.
+
+A range is the sequence of receipt numbers for which one schedule decides which answers are false. The carrier is the ordinary
+receipt, anchored before the range, whose request contains the commitment to the schedule.
+"""
 
 import os
 import secrets
@@ -48,9 +52,10 @@ def commit(
 ) -> None:  # fmt: skip
     """Commit to a secret schedule of false answers, before its range of receipts begins.
 
-    The key of the schedule is drawn here and written to the new folder. The commitment to it is a stop string of one ordinary
-    request to the operator: its receipt carries the commitment to the chain, and nothing public shows it. If the command is
-    interrupted, give it the same folder again. Afterwards serve the range by `bytewise attention run`.
+    The command draws the secret key of the schedule and writes it to the new folder. Then it sends one ordinary request to the
+    operator, with the commitment as a stop string. The receipt of this request brings the commitment to the chain, and nothing
+    public shows it. If the command is interrupted, give it the same folder again. Afterwards serve the range by
+    `bytewise attention run`.
 
     Exit codes: 0 committed, 5 the chain or the operator does not answer, 64 wrong input, or the range began already.
 
@@ -81,7 +86,8 @@ def commit(
 
 
 def _terms(reader: "SnapshotReader", operator: str, first: int | None, count: int, rate: float) -> "AttentionTerms":
-    """The terms; `ConfigurationError` for a range that may begin in the batch of the commitment."""
+    """Returns the terms of a schedule: chain, operator, range and rate. Raises `ConfigurationError` if the range could begin in
+    the same batch as the receipt with the commitment."""
     from bytewise.protocol.attention.schedule import RATE_UNIT, AttentionTerms
 
     head, account = reader.head(), address(operator)
@@ -96,13 +102,15 @@ def _terms(reader: "SnapshotReader", operator: str, first: int | None, count: in
 
 
 def _verify_new(reader: "SnapshotReader", terms: "AttentionTerms") -> None:
-    """`ConfigurationError` for an account with receipts. A command that goes on may have anchored its own commitment."""
+    """Raises `ConfigurationError` if the operator's account has anchored receipts. It is not called for a command that continues
+    an interrupted one, because the receipt with the commitment may be anchored then."""
     if last := reader.holdings(terms.operator, reader.head()).last_seq:
         raise ConfigurationError("--operator", f"{terms.operator} has anchored {last} receipts: a range wants a new account")
 
 
 def _schedule(kept: "AttentionFolder", terms: "AttentionTerms") -> "FraudSchedule":
-    """The schedule of the folder, new or from an interrupted command before."""
+    """Returns the schedule in the folder. Creates it if the folder is new, and otherwise continues an interrupted command. Raises
+    `ConfigurationError` if the folder's commitment is already sent, or if its terms differ."""
     from bytewise.protocol.attention.schedule import FraudSchedule
 
     if not kept.path.exists():
@@ -120,7 +128,8 @@ def _schedule(kept: "AttentionFolder", terms: "AttentionTerms") -> "FraudSchedul
 def _ask(
     kept: "AttentionFolder", schedule: "FraudSchedule", url: str, certificate: Path | None, api_key: str
 ) -> "tuple[SignedReceipt, Request]":  # fmt: skip
-    """Sends the request that carries the commitment, and keeps its answer. The same key again gets the same answer."""
+    """Sends the request with the commitment, stores the answer in the folder, and returns the receipt with its request. A
+    repeated call uses the same idempotency key, so it gets the same answer."""
     import json
 
     from bytewise.service.files import replace_file
@@ -140,7 +149,8 @@ def _ask(
 
 
 def read_carrier(kept: "AttentionFolder") -> "tuple[SignedReceipt, Request]":
-    """The receipt that carries the commitment, and its request; `ConfigurationError` if the folder has none."""
+    """Reads the receipt whose request contains the commitment, and that request, from the folder. Raises `ConfigurationError` if
+    the stored answer has no signed receipt or no opening."""
     from bytewise_client.saved_answer import read_answer
 
     (choice,) = read_answer(kept.carrier).choices[:1]
@@ -170,8 +180,8 @@ def _print_commitment(row: Row) -> None:
 def run(config: ConfigOption, folder: FolderOption) -> None:
     """Run the operator of a fund until SIGTERM: as `bytewise operator run`, with false answers by the schedule.
 
-    It listens on this machine only: the fund asks all questions itself, so no user gets a false answer. Its stake pays every
-    penalty, as any operator's would. Nothing that it logs tells tests from other answers.
+    The operator listens on this machine only: the fund asks all questions itself, so no user gets a false answer. The operator's
+    stake pays every penalty, as for any operator. Its log does not show which answers are tests.
 
     Exit codes: 0 stopped by a signal, 6 another process uses the key, 64 wrong settings or folder.
 
@@ -191,8 +201,9 @@ def reveal(
 ) -> None:
     """Write the reveal of a range: key, commitment, every test with its proof and its opening.
 
-    It is refused until the whole range is anchored, every window of it has closed and every dispute about a test is final: a
-    test that is known before its end tests nobody. The file proves itself against the chain (`bytewise attention score`).
+    The command refuses until the whole range is anchored, every challenge window of the range has closed and every dispute about
+    a test is final, because a test that is known too early tests nobody. Anybody can check the file against the chain
+    (`bytewise attention score`).
 
     Exit codes: 0 written, 2 what was anchored does not prove the schedule, 5 too early, or a service is down, 64 wrong input.
 

@@ -1,4 +1,4 @@
-"""`bytewise attention plan`: what tests of attention cost, and how long a member that checks nothing passes them."""
+"""`bytewise attention plan`: computes what attention tests cost, and how long a member that checks nothing can pass them."""
 
 import math
 from dataclasses import asdict
@@ -32,8 +32,8 @@ def plan(
 ) -> None:
     """Plan tests of attention: what a rate costs per day, and how soon a member that checks nothing fails.
 
-    Every test that is noticed is a conviction, and the stake pays it, so stake bounds the rate. The plan is made for each pool of
-    verifiers, from the parameters and stakes in force.
+    Every test that is noticed becomes a conviction of the fund's operator, whose stake pays the penalty. So the stake limits the
+    rate. The plan is made for each pool of verifiers, from the parameters and stakes in force.
 
     Exit codes: 0 planned, 5 the node does not answer, 64 wrong input.
 

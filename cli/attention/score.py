@@ -1,4 +1,4 @@
-"""`bytewise attention score`: who noticed the tests of revealed ranges."""
+"""`bytewise attention score`: scores which accounts noticed the attention tests of revealed ranges."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -36,9 +36,9 @@ def score(
 ) -> None:
     """Score who noticed the tests of revealed ranges: auditors, committee members and watchtowers.
 
-    A reveal is checked against the chain first: commitment before the range, key, rate, every test. Only a test that is proven
-    false counts, by a verdict or, with --artifact, because it is run again here. An audit or vote that could not decide is no
-    miss and has its own column. Convictions of the fund's operator about other receipts are listed as what they are: real frauds.
+    Each reveal is first checked against the chain: commitment before the range, key, rate, every test. A test counts only if its
+    answer is proven false, by a verdict or, with --artifact, by running the model here. An audit or vote that could not decide is
+    no miss and has its own column. Convictions of the fund's operator about receipts that are no tests are listed as real frauds.
 
     Exit codes: 0 scored, 2 a reveal does not prove its tests, 5 the range is not over, or a service is down, 64 wrong input.
 
@@ -66,7 +66,8 @@ def _account(text: str) -> Address:
 
 
 def _rerun(connection: "Connection", folder: Path) -> "Rerun":
-    """Runs the openings of tests again that no verdict has proven false."""
+    """Returns the function that computes the answer of a test again, for tests that no verdict has proven false. The function
+    returns True if the test's answer is false, False if it is right, and None if it cannot be computed."""
     from bytewise.inference.profiles import AnyEngine, model_id_of, open_engine
     from bytewise.protocol.attention.reveal import AttentionTest
     from bytewise.protocol.records.compare import differing_fields
@@ -89,7 +90,7 @@ def _rerun(connection: "Connection", folder: Path) -> "Rerun":
 
 
 def range_row(found: "ScoredRange") -> Row:
-    """One revealed range, plain JSON data."""
+    """Returns the facts about one revealed range as plain JSON data."""
     from bytewise.protocol.economics.attention import UNLIKELY, tail_chance
 
     proofs, chance = [each.is_false for each in found.records], tail_chance(found.terms, found.drawn)
@@ -105,12 +106,12 @@ def range_row(found: "ScoredRange") -> Row:
 
 
 def account_row(account: Address, found: "AttentionScore") -> Row:
-    """The score of one account, plain JSON data."""
+    """Returns the score of one account as plain JSON data."""
     return {"account": account, "caught_bps": found.caught_bps, **asdict(found)}
 
 
 def score_words(row: Row) -> Fields:
-    """The score of one account for people."""
+    """Returns the fields of one account's score as text for people. `row` is the account's row from `account_row`."""
     caught = row["caught_bps"]
     return {
         "score": "nothing to decide" if caught is None else f"{caught / 100:.1f}%",

@@ -1,1 +1,1 @@
-"""`bytewise chain`: deploys the contracts, shows a deployment, calls them and votes."""
+"""`bytewise chain`: deploys the contracts of a network, shows a deployment, calls contracts, and handles proposals and votes."""

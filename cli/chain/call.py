@@ -1,5 +1,5 @@
-"""`bytewise chain call`: any call of the contracts, by name. Guardian, curator and all others make the calls with it that need no
-vote."""
+"""`bytewise chain call`: calls any function of the contracts by its name. The guardian, the curator and every other account use
+it for calls that need no vote."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,9 +49,10 @@ def call(
 
     The command prints target and calldata, so that they can be signed elsewhere.
 
-    A guardian pauses for an hour: `bytewise chain call Guardian pause 3600`. Without --from or --key the call is tried as the
-    account that holds the role for it. Calls that need a timelock's role are made by a vote (`bytewise chain proposal create`).
-    A bond pool is of no address book: give --at, or use `bytewise pool`. Its code, court and ledger are checked first.
+    For example, a guardian pauses the network for an hour by `bytewise chain call Guardian pause 3600`. Without --from or --key
+    the call is tried as the account that has the role for it. Calls that need a timelock's role are made by a vote
+    (`bytewise chain proposal create`). No address book has the address of a bond pool: give --at, or use `bytewise pool`. The
+    pool's code, court and ledger are checked first.
 
     Exit codes: 0 the contract accepts the call (or accepted it), 5 the node does not answer, 64 wrong input, or refused by the
     contract.
@@ -72,7 +73,8 @@ def call(
 
 
 def _place(contract: str, at: str | None) -> Address | None:
-    """The address given for a contract that address books do not list; None for any other contract."""
+    """Returns the address that the user gave with --at for a contract that address books do not list, or None for any other
+    contract. Raises `ConfigurationError` if --at is missing or does not belong."""
     from chain.client.artifacts import BESIDE
 
     if (contract in BESIDE) != (at is not None):
@@ -84,7 +86,8 @@ def _place(contract: str, at: str | None) -> Address | None:
 def act_of(
     contract: str, function: str | None, arguments: list[str], value_wei: int = 0, beside: tuple[str, ...] = ()
 ) -> "ContractCall":
-    """The call that a user typed. `ConfigurationError` for an unknown contract or function, or an invalid argument."""
+    """Returns the contract call that a user typed. Raises `ConfigurationError` if the contract or function is unknown, or if an
+    argument is invalid. `beside` has the names of further known contracts, which address books do not list."""
     from chain.client.arguments import read_arguments
     from chain.deployment.calls import ContractCall
 
@@ -96,7 +99,8 @@ def act_of(
 
 
 def interface_of(contract: str, beside: tuple[str, ...] = ()) -> "Interface":
-    """The interface of a contract of the address book or `beside` it; `ConfigurationError` for another name."""
+    """Returns the interface of a contract by its name. Raises `ConfigurationError` if the name is unknown. `beside` has the names
+    of further known contracts, which address books do not list."""
     from chain.client.artifacts import ADAPTERS
     from chain.deployment.plan import code, names
 
@@ -107,7 +111,8 @@ def interface_of(contract: str, beside: tuple[str, ...] = ()) -> "Interface":
 
 
 def _holder(of: CallContext, act: "ContractCall") -> Address:
-    """The account that holds the role for a call. `ConfigurationError` if anybody may make the call, or only a vote."""
+    """Returns the account that has the role for a call. Raises `ConfigurationError` if anybody may make the call, or if only a
+    vote may make it."""
     from chain.reads.roles import ROLES, holders
 
     manager, asked = of.network.addresses.access_manager, (act.target(of.network), act.calldata[:4])

@@ -1,4 +1,4 @@
-"""`bytewise chain params`: shows a version of the parameters, and tries changes."""
+"""`bytewise chain params`: shows a version of the network's parameters, and tries changes of them on the chain."""
 
 import dataclasses
 import json
@@ -53,10 +53,11 @@ def params(
 
 
 def change_of(reader: "SnapshotReader", file: Path, version: int = 0, block_s: int | None = None) -> "ContractCall":
-    """The call of a vote that changes parameters as a file says. `ConfigurationError` if the contract or the stake epochs do not
-    allow it.
+    """Returns the contract call that changes the parameters as a TOML file says. A vote must make this call. Raises
+    `ConfigurationError` if the contract or the stake epochs of a pool do not allow the change.
 
-    `version`: the version to change, 0 for the one in force. `block_s`: seconds of a block; None: measured on the chain.
+    `version` is the version of the parameters that the changes apply to; 0 is the newest. `block_s` is the seconds of a block; if
+    it is None, it is measured on the chain.
     """
     from chain.acts.governed import set_params
     from chain.deployment.calls import dry_run
@@ -66,7 +67,7 @@ def change_of(reader: "SnapshotReader", file: Path, version: int = 0, block_s: i
     new, book = changed(_present(reader, version), read_changes(file)), reader.network
     act = set_params(new)
     try:
-        # As the account that would set them: the short timelock, after a vote.
+        # The call is tried as the account that would make it: the short timelock, after a vote.
         dry_run(reader.client, book, book.addresses.short_timelock, act)
     except Fault as error:
         raise ConfigurationError(file.name, str(error)) from None

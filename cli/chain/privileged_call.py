@@ -1,4 +1,4 @@
-"""A call that an account with a role makes: the verb tries it first, then prints it for the signer or sends it."""
+"""Contract calls of a verb: the verb first tries the call on the chain, and then prints it for another signer or sends it."""
 
 import json
 from collections.abc import Mapping
@@ -24,35 +24,36 @@ if TYPE_CHECKING:
 
 
 SEND_TIMEOUT_S = 120.0
-"""Longest wait for one transaction, in seconds: ten blocks of main net."""
+"""Longest time to wait until a transaction is in a block, in seconds. It is ten blocks of main net."""
 
 
 class CallContext(NamedTuple):
-    """The caller and the network of a call."""
+    """What a verb needs to call a contract: the network, the account that signs, and whether to send the call."""
 
     client: "Chain"
     reader: "SnapshotReader"
     signer: "LocalSigner | None"
     account: Address | None
-    """The account that will sign; None if the user named none."""
+    """The account that will sign, or None if the user named no account."""
     send: bool
+    """True if the user asked to send the call."""
     output: OutputFormat
 
     @property
     def network(self) -> "Network":
-        """The address book."""
+        """The network's address book."""
         return self.reader.network
 
     def named(self) -> Address:
-        """The account that will sign; `ConfigurationError` if the user named none."""
+        """Returns the account that will sign. Raises `ConfigurationError` if the user named no account."""
         if self.account is None:
             raise ConfigurationError("account", "who is to sign? Give --from, or --key")
         return self.account
 
 
 def call_context(asked: CallOptions) -> CallContext:
-    """The caller, and the network of an address book, whose code is checked. `ConfigurationError` for options that contradict
-    each other."""
+    """Connects to the network of the address book, checks the code of its contracts, and finds the account that signs. Raises
+    `ConfigurationError` if options contradict each other."""
     from bytewise_client.connection import chain_of
     from chain.client.address_book import read_network, verify_code
     from chain.reads.reader import SnapshotReader
@@ -71,10 +72,9 @@ def call_context(asked: CallOptions) -> CallContext:
 
 
 def deliver(of: CallContext, act: "ContractCall", more: Mapping[str, Any] | None = None) -> None:
-    """Tries a call as the account that will sign, prints it, and sends it if the user asked for that. `more` is printed with the
-    call.
+    """Tries a call as the account that will sign, prints it, and sends it if the user asked for that.
 
-    `ConfigurationError` with the contract's reason if the contract would refuse the call now.
+    `more` has further fields to print. Raises `ConfigurationError` with the contract's reason if it would refuse the call now.
     """
     from chain.deployment.calls import dry_run, request_of
 
@@ -103,9 +103,10 @@ def deliver(of: CallContext, act: "ContractCall", more: Mapping[str, Any] | None
 
 
 def send_creation(of: CallContext, contract: str, code: bytes, nonce: int, more: Mapping[str, Any]) -> None:
-    """Tries the deployment of a contract that belongs to no network, prints it with `more`, and sends it if the user asked.
+    """Tries to deploy a contract that no address book lists, prints the transaction with `more`, and sends it if the user asked.
 
-    `nonce` decides its address, so it is sent with this one or not at all. `ConfigurationError` if the chain would refuse it now.
+    `nonce` is the account's nonce for it, which decides the contract's address. So the transaction has this nonce or is not sent.
+    Raises `ConfigurationError` if the chain would refuse it now.
     """
     from chain.sending.fees import fees_at
     from chain.sending.transactions import TransactionCall, send_all
@@ -138,8 +139,8 @@ def send_creation(of: CallContext, contract: str, code: bytes, nonce: int, more:
 
 
 def signer_of(chain_id: int, key: Path | None, devnet_account: int | None, password_file: Path | None = None) -> "LocalSigner":
-    """The key of a file, or of an account of anvil. `ConfigurationError` if neither or both are given. The password of a keystore
-    is in its file, or a person types it."""
+    """Returns the signer of a key file, or of a test account of anvil. Raises `ConfigurationError` if neither or both are given.
+    The password of a keystore comes from `password_file`, or the user is asked for it."""
     from bytewise.service.secret import read_secret
     from chain.sending.keys import devnet_signer, load_signer
 
@@ -152,7 +153,7 @@ def signer_of(chain_id: int, key: Path | None, devnet_account: int | None, passw
 
 
 def account_of(text: str) -> Address:
-    """The account that a user typed; `ConfigurationError` if the text is no account."""
+    """Parses an account that a user typed. Raises `ConfigurationError` if the text is no account."""
     from chain.client.arguments import read_address
 
     try:
@@ -164,7 +165,8 @@ def account_of(text: str) -> Address:
 
 
 def account_option(option: str, text: str) -> Address:
-    """The account that a user gave with an option, which an error names."""
+    """Parses an account that a user gave with an option. Raises `ConfigurationError` with the option's name if the text is no
+    account."""
     try:
         return account_of(text)
     except ConfigurationError as error:
@@ -172,7 +174,7 @@ def account_option(option: str, text: str) -> Address:
 
 
 def moment(unix_s: int) -> str:
-    """A time as text for people."""
+    """Formats a Unix time in seconds as a date for people, or as a number if no calendar can show it."""
     try:
         return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):
@@ -188,7 +190,8 @@ def _verify_balance(of: CallContext, who: Address, wei: int, what: str) -> int:
 
 
 def _sent(of: CallContext, signer: "LocalSigner", act: "ContractCall") -> "Inclusion":
-    """Sends the call and returns its result on the chain."""
+    """Sends the call, waits until it is in a block, and returns the block and transaction. Raises `ConfigurationError` if it
+    fails."""
     from chain.deployment.calls import measured
     from chain.sending.fees import fees_at
     from chain.sending.transactions import send_all

@@ -1,4 +1,4 @@
-"""`bytewise chain proposal`: calls that only a vote may make, from the proposal to its execution."""
+"""`bytewise chain proposal`: proposes calls that only a vote may make, votes on proposals, queues and executes them."""
 
 import json
 from collections.abc import Mapping
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
     from chain.deployment.calls import ContractCall
 
 
-# Files of calls that one proposal makes together. Every entry is read or refused, so that a proposal contains exactly the file's
-# calls.
+# A file of calls that one proposal makes together. If any entry is malformed, the whole file is refused, so that a proposal has
+# exactly the calls of its file.
 
 _NEEDED = {"contract": str, "function": str, "arguments": list}
 _TYPES: dict[str, type] = {**_NEEDED, "value": int}
 
 
 def acts_of(file: Path) -> "list[ContractCall]":
-    """The calls of a JSON list of objects with `contract`, `function`, `arguments` and, if the call sends wei, `value`.
+    """Reads contract calls from a JSON file: a list of objects with `contract`, `function`, `arguments` and, if the call sends
+    wei, `value`.
 
-    `ConfigurationError` names the first entry of another form, or that is no call of the contracts.
+    Raises `ConfigurationError` with the name of the first entry that has another form or is no call of the contracts.
     """
     from bytewise.protocol.encoding import parse_typed
 
@@ -51,7 +52,7 @@ def _act(where: str, asked: Any) -> "ContractCall":
     if not isinstance(asked, dict) or not _NEEDED.keys() <= asked.keys() <= _TYPES.keys():
         raise ConfigurationError(where, 'is no {"contract", "function", "arguments": […]}, nor that with "value"')
     for name, given in asked.items():
-        # Python takes JSON's true for an int; it is refused here.
+        # `isinstance` would accept JSON's true as an int, so the exact type is compared.
         if type(given) is not _TYPES[name]:
             raise ConfigurationError(f"{where}.{name}", f"is no {_NAMES[_TYPES[name]]}")
     value = asked.get("value", 0)
@@ -93,7 +94,7 @@ def propose(
 ) -> None:
     """Propose calls to the vote.
 
-    The calls are tried as the timelock that may make them: the short one, else the long one.
+    The calls are first tried as the timelock that may make them: the short timelock, or else the long timelock.
 
     The proposer needs votes (`bytewise chain call GovernanceToken delegate ACCOUNT`).
 
@@ -298,7 +299,7 @@ def _found(of: CallContext, text: str, *wanted: "ProposalState") -> "tuple[Propo
 
 
 def _next(of: CallContext, proposal: "Proposal", state: "ProposalState", head: int) -> str:
-    """The next step of a proposal, as text for people."""
+    """Returns the next step of a proposal, as text for people. `head` is the block at which it is read."""
     from chain.acts import proposals as voting
     from chain.acts.proposals import GOVERNOR, ProposalState
     from chain.client.rpc import at_number

@@ -1,4 +1,4 @@
-"""`bytewise chain show`: the state of a deployment."""
+"""`bytewise chain show`: reads and prints the state of a deployment."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 def collect(reader: "SnapshotReader") -> dict[str, Any]:
-    """The state of a deployment at the newest block. The caller checked its code before (`verify_code`)."""
+    """Reads the state of a deployment at the newest block, as plain JSON data. The caller must have checked the contracts' code
+    before (`verify_code`)."""
     from chain.client.address_book import contracts
     from chain.reads.records import MoneyTotals
     from chain.reads.roles import holders, irregularities
@@ -56,7 +57,7 @@ def collect(reader: "SnapshotReader") -> dict[str, Any]:
 
 
 def _stake(found: "Restaking | None") -> dict[str, Any]:
-    """The holder of the stake, and which stake records count."""
+    """Returns where the stake is as plain data. For EigenLayer it includes how long a record of stake counts."""
     from bytewise.protocol.address_book import StakeSource
 
     if found is None:
@@ -75,8 +76,8 @@ def _stake(found: "Restaking | None") -> dict[str, Any]:
 
 
 def _long_delay_s(reader: "SnapshotReader", block: int) -> int:
-    """Seconds that calls which move stake must wait. If they are below 64 days, a guardian can hold stake for longer than that
-    (ADR-051)."""
+    """Returns the delay of the long timelock in seconds. Calls that move stake must wait for it. If it is below 64 days, a
+    guardian can hold stake for longer than this delay (ADR-051)."""
     from chain.client.rpc import at_number
 
     where = ("TimelockController", reader.network.addresses.long_timelock)
@@ -100,7 +101,7 @@ def _pool(reader: "SnapshotReader", digest: Any, block: int) -> dict[str, Any]:
 
 
 def show(state: Mapping[str, Any], console: Console) -> None:
-    """Prints a collected state."""
+    """Prints the state of a deployment, as `collect` returns it, for people."""
     from bytewise.protocol.address_book import StakeSource
 
     clock = state["clock"]

@@ -1,5 +1,6 @@
-"""`bytewise demo`: a whole network on one machine that catches a fraud.
+"""`bytewise demo`: runs a whole network on one machine and shows that it catches frauds.
 
-Reading order: plan (actors and figures), site (files and ports), processes, build (models, keys, chain), actors (settings of each
-process), client (sends requests), director (kills one member, keeps one away), facts (read back from the chain), run.
+Read the modules in this order: `plan` (actors and numbers), `site` (files and ports), `processes`, `build` (models, keys, chain),
+`actors` (settings of each process), `client` (sends requests), `director` (makes two members fail), `facts` (checks the result on
+the chain), `run`.
 """

@@ -1,4 +1,4 @@
-"""The table of the network's processes, each with its program and its settings; and how the demo starts them."""
+"""The processes of the demo's network: the program and the settings of each, and the functions that start them."""
 
 import shutil
 import socket
@@ -21,23 +21,23 @@ ANVIL = "@foundry-rs/anvil-linux-amd64"
 """npm package of Foundry's development chain."""
 ANVIL_VERSION = "1.7.1"
 CAPSULES_S = 10
-"""Seconds between two looks of the watchtower for disputes that are over."""
+"""Seconds between two passes in which the watchtower makes evidence capsules of disputes that are over."""
 STATES = 600
-"""How many of the newest blocks have a state that can be read: ten minutes, well above every window of the demo."""
+"""Number of newest blocks whose state the chain stores. It covers ten minutes, which is longer than every window of the demo."""
 MONITOR_S = 15
-"""Seconds between two checks of the monitor, which is its longest silence about a broken invariant."""
+"""Seconds between two checks of the monitor. A broken invariant is reported at most this much later."""
 READY_S = 180.0
 AUDITS_PER_EPOCH = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class DemoProcess:
-    """One process of the network."""
+    """One process of the demo's network, with its program and settings."""
 
     name: str
-    """Name of the process in the network."""
+    """Name of the process in the demo's network."""
     module: str
-    """Program of the process: `python -m <module>`."""
+    """Python module of the program, which is run by `python -m`."""
     verb: tuple[str, ...]
     """Arguments before `--config`."""
     file: Path
@@ -54,16 +54,17 @@ class DemoProcess:
 
 
 def start(actors: Iterable[DemoProcess], network: ProcessGroup) -> None:
-    """Writes the settings of these processes and starts them."""
+    """Writes the settings files of these processes and starts the processes in `network`."""
     for actor in actors:
         write_toml(actor.file, actor.settings)
         network.python(actor.name, actor.module, *actor.arguments)
 
 
 def anvil(folder: Path) -> Path:
-    """The development chain's program: the one of the checkout, else the one in the folder of the runs, else the first on `PATH`.
+    """Finds the program anvil, the development chain: in the checkout, else in `folder`, else on `PATH`.
 
-    `ConfigurationError` says how to install it. The npm among Bytewise's dependencies is enough.
+    Raises `ConfigurationError` with the command that installs it if it is not found. That command uses the npm that is among
+    Bytewise's dependencies.
     """
     for modules in (SOURCE_ROOT / "chain" / "contracts" / "node_modules", folder / "node_modules"):
         program = modules / ANVIL / "bin" / "anvil"
@@ -77,9 +78,10 @@ def anvil(folder: Path) -> Path:
 
 
 def chain_arguments(site: Site) -> list[str]:
-    """Arguments of anvil: a block each second, and instant finality at a depth of two blocks.
+    """Returns the arguments of anvil: one block each second, and finality at a depth of two blocks.
 
-    It writes the state of each block into a file of a megabyte, by default under the home folder, and leaves it there at its end.
+    Anvil writes the state of each block to a file of a megabyte and does not remove it. So the files go to a folder of the run,
+    and not to the home folder.
     """
     return [
         "--host", site.listen, "--port", str(site.ports.chain), "--chain-id", str(CHAIN_ID), "--block-time", "1",
@@ -88,20 +90,21 @@ def chain_arguments(site: Site) -> list[str]:
 
 
 def start_chain(site: Site, network: ProcessGroup) -> None:
-    """Starts the chain and waits until it answers."""
+    """Starts the development chain and waits until it answers."""
     network.start("chain", [str(anvil(site.root)), *chain_arguments(site)])
     network.wait("chain", lambda: listening(site.ports.chain), READY_S)
 
 
 def store(site: Site) -> DemoProcess:
-    """The DA store."""
+    """Returns the process of the DA store."""
     folder = site.of("da")
     settings = {"directory": folder / "blobs", "host": site.listen, "port": site.ports.da, **site.metrics("da")}
     return DemoProcess("da", "bytewise.da", ("serve",), folder / "da.toml", settings)
 
 
 def dashboard(site: Site, accounts: Mapping[str, Address]) -> DemoProcess:
-    """Pages and a read API about the network; it needs the address book. Accounts have the names of their actors."""
+    """Returns the process of the dashboard. It needs the address book. `accounts` maps actors' names to accounts, so that the
+    pages can show these names."""
     settings = {
         "network_file": site.network_file, "names": [f"{account} {name}" for name, account in accounts.items()],
         "chain": {"rpc_url": site.rpc_url, "timeout_s": 20, "poll_s": 2}, "db": {"url": site.database("dashboard")},
@@ -113,7 +116,8 @@ def dashboard(site: Site, accounts: Mapping[str, Address]) -> DemoProcess:
 
 
 def monitor(site: Site) -> DemoProcess:
-    """The monitor of the network's invariants, with an index and copies of the shards' release logs of its own."""
+    """Returns the process that monitors the network's invariants. It has a separate index, and stores copies of the release
+    logs."""
     folder = site.of("monitor")
     settings = {
         "role": "monitor", "network_file": site.network_file, "chain": {"rpc_url": site.rpc_url, "timeout_s": 20},
@@ -124,13 +128,14 @@ def monitor(site: Site) -> DemoProcess:
 
 
 def start_stores(site: Site, network: ProcessGroup) -> None:
-    """The DA store, and the node through which members see the chain."""
+    """Starts the DA store, and the proxy through which members read the chain."""
     start([store(site)], network)
     network.python("proxy", "adversaries.rpc_proxy", "--upstream", site.rpc_url, "--port", str(site.ports.proxy))
 
 
 def shards(site: Site, coordinator: Address) -> list[DemoProcess]:
-    """The key shards; they need the address book. Before there is an epoch they only take part in making its key."""
+    """Returns the processes of the key shards. They need the address book. Until there is a key epoch, they only take part in the
+    key ceremony."""
     found = []
     for index in range(1, SHARDS + 1):
         name = f"shard{index}"
@@ -148,12 +153,12 @@ def shards(site: Site, coordinator: Address) -> list[DemoProcess]:
 
 
 def start_shards(site: Site, network: ProcessGroup) -> None:
-    """Starts the key shards for the coordinator of this run."""
+    """Starts the key shards. They take part only in ceremonies of this run's coordinator."""
     start(shards(site, load_signer(site.coordinator_key).address), network)
 
 
 def enclaves(site: Site) -> list[DemoProcess]:
-    """One long-lived enclave for each verifier; it needs no chain."""
+    """Returns the processes of the enclaves, one for each verifier. An enclave needs no chain."""
     found = []
     for name in VERIFIERS:
         settings = {
@@ -166,7 +171,7 @@ def enclaves(site: Site) -> list[DemoProcess]:
 
 
 def operators(site: Site, adversary: bool) -> list[DemoProcess]:
-    """The honest operator, and the dishonest one unless there is no adversary."""
+    """Returns the processes of the two operators. The second operator is dishonest if `adversary` is true."""
     found = []
     for name in OPERATORS:
         folder = site.of(name)
@@ -192,7 +197,7 @@ def operators(site: Site, adversary: bool) -> list[DemoProcess]:
 
 
 def members(site: Site, options: Options) -> list[DemoProcess]:
-    """One duty process for each verifier, and the watchtower, which has no stake and no enclave."""
+    """Returns the duty processes: one for each verifier, and one for the watchtower, which has no stake and no enclave."""
     found = []
     for name in VERIFIERS:
         extra = {
@@ -213,7 +218,7 @@ def members(site: Site, options: Options) -> list[DemoProcess]:
 
 
 def start_challenger(site: Site, network: ProcessGroup, receipt_id: str) -> None:
-    """Starts an actor that disputes one honest receipt."""
+    """Starts the challenger, an actor that wrongly disputes one honest receipt."""
     extra = {"policy": {"strategy": "defend"}}
     node = _node(site, "challenger", "adversaries.frivolous_challenger", "watchtower", site.rpc_url, extra, (receipt_id,))
     start([node], network)
@@ -233,7 +238,7 @@ def _node(
 
 
 def wait_ready(site: Site, network: ProcessGroup) -> None:
-    """Waits until every process answers: ports are open, ready files are written."""
+    """Waits until every process is ready: its port is open, or its ready file is written."""
     ports = {"da": site.ports.da, "proxy": site.ports.proxy}
     ports |= {f"shard{i + 1}": port for i, port in enumerate(site.ports.shards)}
     for name, port in ports.items():
@@ -244,7 +249,7 @@ def wait_ready(site: Site, network: ProcessGroup) -> None:
 
 
 def listening(port: int) -> bool:
-    """Whether something accepts connections on a loopback port."""
+    """Tells whether a process accepts connections on a loopback port."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((HOST, port)) == 0

@@ -1,4 +1,4 @@
-"""Makes everything that actors need before their start: models, keys, certificates, contracts, stakes, databases."""
+"""Makes everything that the demo's actors need before they start: models, keys, certificates, contracts, stakes, databases."""
 
 import secrets
 import shutil
@@ -46,33 +46,33 @@ from kms.storage import keyring
 
 COORDINATOR = "coordinator"
 PHASE_S = 120.0
-"""Longest time of each phase in seconds: many times the usual time, because the shards start at the same time as many other
-processes."""
+"""Longest time of each phase of the key ceremony, in seconds. It is many times the usual time, because the shards start at the
+same time as many other processes."""
 CEREMONY_S = 300.0
 CHECKPOINT = own_file(f"models/{MODEL_NAME}")
 STAKERS = (*OPERATORS, *VERIFIERS)
 ACCOUNTS = (*STAKERS, "watchtower", "challenger")
 RPC_TIMEOUT_S = 20.0
 BUILD_TIMEOUT_S = 300.0
-"""Longest wait in seconds for each thing that is made before the actors start: several times the time that a busy machine
+"""Longest time to wait for each step that runs before the actors start, in seconds. It is several times what a busy machine
 needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """Results of `build` that the actors need."""
+    """The results of `build` that the actors need."""
 
     network: Network
-    """Address book."""
+    """The network's address book."""
     environment: Environment
-    """Registered environment."""
+    """The registered environment in which the operators answer."""
     accounts: dict[str, Address]
-    """Account of each actor."""
+    """Account of each actor, by the actor's name."""
 
 
 def make_models(site: Site, processes: Processes) -> None:
-    """Converts the trained checkpoint, and a copy without its last layer for the dishonest operator. Artifacts of the last run
-    are used again."""
+    """Converts the trained checkpoint to an artifact, and a copy without its last layer for the dishonest operator. If the
+    checkpoint and the converter have not changed since the last run, its artifacts are used again."""
     checkpoint, thinner = CHECKPOINT, site.folder / "checkpoint-other"
     served, other = site.artifact, site.other_artifact
     python = f"{sys.executable} -m"
@@ -101,7 +101,7 @@ def _conversion() -> str:
 
 
 def make_keys(site: Site) -> dict[str, LocalSigner]:
-    """Draws every account key, the operators' certificates and the simulated platforms."""
+    """Makes every account key, the TLS certificates and the simulated platforms of the enclaves. Returns the signers by actor."""
     signers = {name: LocalSigner(secrets.token_bytes(32)) for name in ACCOUNTS}
     for name, signer in signers.items():
         save_signer(site.of(name) / "account.key", signer)
@@ -117,22 +117,22 @@ def make_keys(site: Site) -> dict[str, LocalSigner]:
 
 
 def make_policy(site: Site) -> AppraisalPolicy:
-    """The appraisal policy. It accepts this run's simulated root, and the shard and the enclave (with the served model) of this
-    source tree."""
+    """Writes and returns the appraisal policy. It accepts this run's simulated root, and the shard and enclave programs of this
+    source tree, with the model that the operators serve."""
     policy = simulated_policy(site.of("tee"), CHAIN_ID, 1, model=artifact.model_id_of(site.artifact))
     site.policy_file.write_bytes(encode(policy))
     return policy
 
 
 def make_environment(site: Site) -> Environment:
-    """The environment of every receipt of this run."""
+    """Writes and returns the environment of every receipt of this run."""
     found = environment(artifact.load(site.artifact), container=measure(SOURCE_ROOT))
     site.environment_file.write_bytes(encode(found))
     return found
 
 
 def migrate_databases(site: Site) -> None:
-    """Migrates one database and gives every actor its own copy."""
+    """Makes the database of every actor: migrates one database, and copies it for each actor."""
     actors = [*OPERATORS, *VERIFIERS, "watchtower", "challenger", "kms", *(f"shard{i}" for i in range(1, SHARDS + 1))]
     for actor in actors:
         site.of(actor).mkdir(exist_ok=True)
@@ -147,8 +147,8 @@ def migrate_databases(site: Site) -> None:
 
 
 def build(site: Site, processes: Processes, signers: dict[str, LocalSigner], terms: plan.Terms = plan.TERMS) -> Built:
-    """Deploys the contracts, lets the shards make the key while policy and stakes are set up, and has model and environment
-    certified."""
+    """Builds the network on the chain: deploys the contracts, sets up policy and stakes while the shards make the key, and lets
+    the verifiers certify model and environment."""
     client = ChainClient(site.rpc_url, CHAIN_ID, RPC_TIMEOUT_S)
     deployer = devnet_signer(CHAIN_ID, 0)
     policy, place = make_policy(site), make_environment(site)
@@ -194,8 +194,8 @@ def _joiner(
 def _certify(
     client: ChainClient, network: Network, curator: LocalSigner, verifiers: list[LocalSigner], items: dict[Digest, Digest]
 ) -> None:
-    """Certifies model and environment. Stake counts from the next stake epoch on; then staked verifiers certify, and the curator
-    activates both."""
+    """Makes the verifiers certify `items`, and the curator activate them. It first mines to the next stake epoch, because stake
+    counts only from then on."""
     reader = SnapshotReader(client, network)
     head = reader.head()
     pool = reader.pool(network.pools[0].digest, head)
@@ -212,7 +212,7 @@ def _vectors(served: Path) -> Digest:
 
 
 def _mine(client: ChainClient, blocks: int) -> None:
-    """Mines blocks of the development chain, dated one second apart, without waiting for them."""
+    """Makes the development chain mine a number of blocks at once. Their times are one second apart."""
     client.rpc("anvil_mine", hex(blocks), hex(1))
 
 
@@ -220,7 +220,7 @@ def _mine(client: ChainClient, blocks: int) -> None:
 
 
 def _begin_ceremony(site: Site, processes: Processes) -> None:
-    """Draws each shard's own keys, and starts the shards and the coordinator of their ceremony. All need the address book."""
+    """Makes the keys of each shard, and starts the shards and the coordinator of their ceremony. The address book must exist."""
     save_signer(site.coordinator_key, LocalSigner(secrets.token_bytes(32)))
     entries = [_enrolled(site, index) for index in range(1, SHARDS + 1)]
     config = {
@@ -234,7 +234,8 @@ def _begin_ceremony(site: Site, processes: Processes) -> None:
 
 
 def _finish_ceremony(site: Site, processes: Processes, client: ChainClient, network: Network, curator: LocalSigner) -> Network:
-    """Waits for the ceremony's end, stops the shards, puts the epoch in force, and returns the address book with it."""
+    """Waits for the ceremony's end, stops the shards, puts the key epoch in force, and returns the address book with the
+    epoch."""
     processes.expect_success(COORDINATOR, CEREMONY_S)
     for index in range(1, SHARDS + 1):
         processes.stop(f"shard{index}")

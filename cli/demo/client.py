@@ -1,4 +1,5 @@
-"""The users of the network: they send requests with the real `openai` client over TLS, with the operator's certificate pinned."""
+"""The users of the demo's network. They send requests with the library `openai` over TLS, and trust only the operator's
+certificate."""
 
 import json
 import ssl
@@ -17,28 +18,28 @@ TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The parts of one answer that a client keeps."""
+    """The parts of one answer that the demo stores."""
 
     operator: str
-    """Name of the asked operator."""
+    """Name of the operator that answered."""
     receipt_id: str
-    """0x-hex."""
+    """Id of the receipt, 0x-hex."""
     prompt_tokens: int
-    """Tokens of the assembled prompt."""
+    """Number of tokens of the whole prompt."""
     completion_tokens: int
-    """Tokens of the answer."""
+    """Number of tokens of the answer."""
     tokens_hash: str
-    """Output hash in the receipt, 0x-hex."""
+    """The receipt's `tokens_hash`, 0x-hex."""
     mode: int
-    """`Mode` of the receipt."""
+    """The receipt's mode, a value of `Mode`."""
     client_mode: int
-    """`ClientMode` of the receipt."""
+    """The receipt's client mode, a value of `ClientMode`."""
     temperature: float
-    """Value in the request."""
+    """Temperature of the request."""
     assurance: str
-    """Assurance of the key epoch, according to the answer."""
+    """Assurance of the key epoch, as the operator states it in the answer."""
     retried_same_receipt: bool | None
-    """For the request that was sent twice: whether both answers have the same receipt."""
+    """True if the request was sent twice and both answers have the same receipt. None if it was sent once."""
     opening: Path
     """File with the opening of the receipt, for `bytewise verify --opening`."""
     text: str = ""
@@ -46,7 +47,7 @@ class Answer:
 
 
 class Client:
-    """One user of one operator."""
+    """One user, who sends requests to one operator."""
 
     def __init__(self, operator: str, url: str, certificate: Path, model: str, max_tokens: int = MAX_TOKENS) -> None:
         context = ssl.create_default_context(cafile=str(certificate))
@@ -57,8 +58,8 @@ class Client:
         self._max_tokens = max_tokens
 
     def ask(self, question: Question, folder: Path, repeat: bool = False) -> Answer:
-        """Sends a request and keeps the opening in the folder. `repeat` sends the same body again, as a client does after a lost
-        answer."""
+        """Sends a question to the operator, and writes the receipt's opening to a file in the folder. With `repeat` it then sends
+        the same request again, as a client does after a lost answer."""
         reply = self._post(question)
         receipt = reply["receipt"]["receipt_id"]
         same = self._post(question, retry=1)["receipt"]["receipt_id"] == receipt if repeat else None
@@ -90,5 +91,5 @@ class Client:
         return body
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Closes the connections to the operator."""
         self._api.close()

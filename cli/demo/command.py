@@ -1,4 +1,4 @@
-"""`bytewise demo`: runs the demo, prints its tables, writes `demo-report.json`, and judges by exit code."""
+"""`bytewise demo`: runs the demo, prints its tables and writes `demo-report.json`. The exit code says whether all facts hold."""
 
 import enum
 import json
@@ -26,25 +26,25 @@ EXIT_MISSING = 3
 """Exit code for an inconclusive run: the network ran, but some facts could not be read back."""
 EXIT_FAILED = 1
 PLAIN_WIDTH = 120
-"""Width in columns if the output is no terminal."""
+"""Width of the output in columns if the output is no terminal."""
 
 
 class Adversary(enum.StrEnum):
-    """How many operators cheat."""
+    """Number of operators that cheat: one or none."""
 
     ONE = "one"
     NONE = "none"
 
 
 class Switch(enum.StrEnum):
-    """Whether a part of the network works."""
+    """Choice whether a part of the network is on or off."""
 
     ON = "on"
     OFF = "off"
 
 
 class Keys(enum.StrEnum):
-    """Suite of the shards' key."""
+    """Kind of the key epoch that the shards make (`docs/reference/glossary.md`: hybrid epoch, rebuilt epoch)."""
 
     PLAIN = "plain"
     HYBRID = "hybrid"
@@ -72,9 +72,9 @@ def demo(
 ) -> None:
     """Run a whole network on this machine and watch it catch four frauds.
 
-    One chain, a data availability store, three key shards, two operators, five staked verifiers with an enclave each and a
-    watchtower start as processes of their own. Their files are in the folder `runs` of the current folder. Exit code 0: every
-    fact was read back; 3: some facts are missing and their names are printed.
+    The command starts separate processes: one chain, a data availability store, three key shards, two operators, five staked
+    verifiers with an enclave each, and a watchtower. Their files are in the folder `runs` of the current folder. Exit code 0:
+    every fact was read back. Exit code 3: some facts are missing, and their names are printed.
     """
     # Imported here so that no other verb waits until torch and the client of OpenAI are loaded.
     from bytewise.protocol.suites import hybrid_epoch, rebuilt_epoch
@@ -97,7 +97,7 @@ def demo(
 def _conduct(running: "Demo", console: Console, report: Path) -> int:
     """Runs the demo to its end or until it is interrupted, ends its processes, and returns the exit code."""
     logs = running.site.folder.relative_to(running.site.root)
-    # Before the end of the demo, a process that gets SIGTERM may only just be starting.
+    # If the demo stops early, a process may get SIGTERM before it handles signals. That is no failure (`unclean`).
     code, midway = EXIT_FAILED, True
     try:
         code = _tell(running, console, report)
@@ -146,8 +146,8 @@ def _tell(running: "Demo", console: Console, path: Path) -> int:
     document["processes"] = running.network.pids()
     document["folder"] = str(running.site.folder.relative_to(running.site.root))
     data = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
-    # Each of several runs at one time keeps its own report. The report of the last one is also, complete, at the documented
-    # place.
+    # Several runs may be active at one time, so each writes a report to its own folder. The last run to end also replaces the
+    # report at `path`.
     (running.site.folder / "demo-report.json").write_bytes(data)
     replace_file(path, data)
     if found.missing:

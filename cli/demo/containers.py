@@ -1,8 +1,8 @@
-"""The demo's network in containers: hosts, fixed ports and folders; `python -m cli.demo.containers` makes all files of it.
+"""The demo's network in containers, with fixed ports. `python -m cli.demo.containers` makes all files of the network.
 
-The container `setup` of `docker-compose.yml` runs this once, when the chain answers. It deploys the contracts, starts three
-shards that make the key, and writes the folder. The container of each actor mounts a part of this folder. `deploy/compose.py`
-writes `docker-compose.yml` from the same table of processes, `cli.demo.actors`.
+The container `setup` of `docker-compose.yml` runs this program once, when the chain answers. The program deploys the contracts,
+starts three shards that make the key, and writes the network's folder. The container of each actor mounts a part of this folder.
+`deploy/compose.py` writes `docker-compose.yml` from the same table of processes, `cli.demo.actors`.
 """
 
 import signal
@@ -29,90 +29,95 @@ PORTS = Ports(
     chain=8545, da=8200, proxy=0, hints=8300, dashboard=8700, shards=(8401, 8402, 8403), channels=(8501, 8502, 8503),
     operators=(8601, 8602),
 )  # fmt: skip
-"""TCP ports. Each actor has its own because all shards are in one container during the ceremony."""
+"""TCP ports of all actors. No two actors share a port number, because all shards run in one container during the ceremony."""
 METRICS_PORT = 9464
 EPOCH = 1
 DATABASE_FILE = "database.url"
 """File in the network's folder with the URL of a PostgreSQL server for all actors. Without the file, each actor has a SQLite
 database."""
 FOLDER = Path("/network")
-"""Path in each container of the network's folder, or of the actor's part of it."""
+"""Path in each container at which the network's folder, or the actor's part of this folder, is mounted."""
 OPTIONS = Options(adversary=True, audits=True, watchtower=True, epoch=EPOCH, keep=True, folder=FOLDER)
 
 
 class ContainerSite(Site):
-    """A site whose actors are hosts of one network. No actor sees another's folder; all see `public`."""
+    """A site whose actors are containers of one network. An actor cannot see the folder of another actor. All actors see
+    `public`."""
 
     @property
     def listen(self) -> str:
-        """All interfaces of the container, which only its own networks reach."""
+        """Address on which actors listen: all interfaces of the container. Only the container's networks can reach them."""
         return "0.0.0.0"
 
     def host(self, actor: str) -> str:
-        """The name of the actor's service."""
+        """Returns the host name of an actor, which is the name of its container service."""
         return actor
 
     def aliases(self, actor: str) -> tuple[str, ...]:
-        """`localhost`, since clients on the machine itself use a published port."""
+        """Returns further host names for the actor's certificate: `localhost`, because clients on the machine use a published
+        port."""
         return (HOST,)
 
     def member_rpc_url(self, name: str) -> str:
-        """The chain itself, without the proxy that drops answers."""
+        """Returns the URL of the chain itself, because the containers have no proxy that drops answers."""
         return self.rpc_url
 
     def enclave(self, name: str) -> Path:
-        """A folder that the member does not see."""
+        """Returns the folder of the member's enclave, which the member's own container does not mount."""
         return self.of(f"{name}-enclave")
 
     def job_socket(self, name: str) -> Path:
-        """The job socket, in a folder that only a member and its enclave see."""
+        """Returns the path of the job socket, in a folder that only the member and its enclave mount."""
         return self.of(f"{name}-jobs") / "enclave.sock"
 
     def ready_file(self, name: str) -> Path:
-        """The ready file, in the container's own memory, so that a restarted container is not ready before its enclave is."""
+        """Returns the path of the enclave's ready file. It is in the container's memory, so that a restarted container is not
+        ready before its enclave is."""
         return Path("/tmp") / "enclave.ready"
 
     @property
     def chain_states(self) -> Path:
-        """The memory of the chain's container: it ends with the container, and so does the chain."""
+        """Folder of the chain's states, in the memory of its container. It is lost with the container, and so is the chain."""
         return Path("/tmp") / "chain-states"
 
     @property
     def capsules(self) -> None:
-        """Each container has a disk of its own."""
+        """Always None, because the containers share no folder of evidence capsules."""
         return None
 
     def certificate(self, name: str) -> Path:
-        """The certificate, which every actor can read."""
+        """Returns the path of an actor's certificate, which every actor can read."""
         return self.public / f"{name}.pem"
 
     @property
     def public(self) -> Path:
-        """A folder of its own, which actors mount read-only."""
+        """Folder of public files, which all actors mount read-only."""
         return self.folder / "public"
 
     @property
     def artifact(self) -> Path:
-        """The artifact, beside the public files."""
+        """Folder of the model's artifact, beside the public files."""
         return self.public / "models" / "lighthouse"
 
     def metrics(self, actor: str) -> Mapping[str, Any]:
-        """Every process has a listener for metrics."""
+        """Returns the settings of an actor's listener for metrics. In containers every actor has one."""
         return {"metrics": {"host": self.listen, "port": metrics_port(actor)}}
 
 
 def metrics_port(actor: str) -> int:
-    """Port of the listener for metrics and probes; each shard has its own, for the reason given at `PORTS`."""
+    """Returns the port of an actor's listener for metrics and probes. Each shard has a different port, because all shards run in
+    one container during the ceremony."""
     return METRICS_PORT + (int(actor.removeprefix("shard")) if actor.startswith("shard") else 0)
 
 
 def site_in(folder: Path, database_server: str = "") -> ContainerSite:
-    """The site of the network in this folder."""
+    """Returns the site of a network whose files are in this folder. `database_server` is the URL of a PostgreSQL server, or empty
+    for SQLite."""
     return ContainerSite(folder, folder, PORTS, EPOCH, database_server)
 
 
 def long_lived(site: Site, accounts: Mapping[str, Address]) -> list[DemoProcess]:
-    """Every process except the shards and those that setup runs itself."""
+    """Returns the processes that keep running, each in a separate container, except the shards."""
     return [
         actors.store(site),
         *actors.enclaves(site),
@@ -124,9 +129,9 @@ def long_lived(site: Site, accounts: Mapping[str, Address]) -> list[DemoProcess]
 
 
 def prepare(site: ContainerSite) -> None:
-    """Makes all files of the network. If the folder has them already and belongs to this chain, nothing changes.
+    """Makes all files of the network. Does nothing if the folder has them already and belongs to this chain.
 
-    `ConfigurationError` for a folder of another chain, or one that a setup has not finished.
+    Raises `ConfigurationError` if the folder belongs to another chain, or if an earlier setup did not finish.
     """
     done = site.public / "prepared"
     if done.exists():
@@ -166,7 +171,7 @@ _EMPTY = "end all containers (`docker compose down`), empty this folder, and sta
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Makes the files; returns the exit code."""
+    """Makes the files of the network in the folder that the arguments name, and returns the exit code."""
     parser = PlainParser(prog="python -m cli.demo.containers", description=__doc__)
     parser.add_argument("--folder", type=Path, default=FOLDER, help="empty folder, at the path that it has in all containers")
     parsed = parser.parse_args(arguments)

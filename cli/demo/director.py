@@ -1,7 +1,8 @@
-"""Failures of committee members in the demo: one is killed at the worst moment and restarted, another stays away from one
-dispute.
+"""Makes two committee members fail in the demo. One member is killed right after its commitment was broadcast, and restarted.
+Another member stays away from one dispute.
 
-Both are chosen after the draw, among members with one to five of fifteen seats, so that the verdict can stand without them.
+The director chooses both after the draw, among members with one to five of fifteen seats, so that a verdict is possible without
+them.
 """
 
 from dataclasses import dataclass
@@ -29,36 +30,36 @@ COMMIT_SELECTOR = keccak(b"commit(bytes32,uint256,bytes32)")[:4]
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """The failure of one member in one dispute."""
+    """The failure that the director chose for one member in one dispute."""
 
     member: str
     """Name of the member."""
     dispute: Digest
-    """The dispute."""
+    """Id of the dispute."""
     round: int
-    """The round of the dispute."""
+    """Round of the dispute."""
 
 
 @dataclass(slots=True)
 class Fates:
-    """The failures of members, for the check of facts."""
+    """What happened to the members that the director made fail. `cli.demo.facts` checks it. A field is None until it is known."""
 
     killed: Fate | None = None
-    """The member that was killed after its commitment was broadcast."""
+    """The member that is killed after its commitment is broadcast."""
     absent: Fate | None = None
-    """The member that stayed away."""
+    """The member that stays away from a dispute."""
     kill_status: int | None = None
     """Exit status of the killed process."""
     swallowed: str | None = None
-    """Answer of the chain that the killed member never saw. It proves that the broadcast had happened."""
+    """The chain's answer to the broadcast, which the proxy did not pass to the killed member. It proves the broadcast."""
     journal_unmarked: bool | None = None
-    """Whether the dead member's outbox still had the state SIGNED."""
+    """True if the killed member's outbox still had the commitment in the state SIGNED."""
     same_bytes: bool | None = None
-    """Whether the transaction that the member signed before its death is the one on the chain."""
+    """True if the transaction that the member signed before it was killed is the one on the chain."""
 
 
 class Director:
-    """Chooses members, kills and restarts one, and keeps one away. It is called with each new snapshot."""
+    """Chooses the two members that fail: kills and restarts one, and makes the other stay away from a dispute."""
 
     def __init__(self, site: Site, network: ProcessGroup, accounts: dict[str, Address]) -> None:
         self._site = site
@@ -68,7 +69,8 @@ class Director:
         self._signed_hash: Digest | None = None
 
     def step(self, snapshot: Snapshot) -> str | None:
-        """Does the step that is due. Returns a sentence for the screen if something happened."""
+        """Does the next step that is possible at this snapshot. Returns a sentence for the screen, or None if nothing
+        happened."""
         if self.fates.killed is not None and self.fates.kill_status is None:
             return self._kill_if_caught()
         for dispute in snapshot.disputes:
@@ -92,7 +94,7 @@ class Director:
             and member.voter in self._names
             and (other is None or self._names[member.voter] != other.member)
         ]
-        # The member with most seats has the longest work or the highest penalty, which shows the failure most clearly.
+        # The failure of the member with most seats is the clearest, because that member has the highest penalty.
         return max(free, key=lambda member: member.seat_mask.bit_count(), default=None)
 
     def _send_away(self, dispute: Dispute) -> str:
@@ -127,7 +129,7 @@ class Director:
         return f"{self.fates.killed.member} was killed (SIGKILL) before it could mark its commitment, and starts again"
 
     def finish(self, reader: SnapshotReader) -> None:
-        """Looks up whether the bytes that were signed before the kill are those on the chain."""
+        """Looks up on the chain whether the transaction that the killed member had signed succeeded, and sets `same_bytes`."""
         if self._signed_hash is not None:
             (receipt,) = reader.client.receipts([self._signed_hash])
             self.fates.same_bytes = receipt is not None and receipt.succeeded

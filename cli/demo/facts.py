@@ -1,8 +1,8 @@
-"""The facts that must be true at the end of the demo. Each is read back from the chain; a missing fact is named.
+"""The facts that must be true at the end of the demo. The demo reads each fact back from the chain, and names missing facts.
 
-Facts are judged on the output of `bytewise network show` in a new process, which has only the RPC address and the address book.
-Other sources are used only for facts that no chain contains: answers of clients, exit statuses, the outbox of the killed member,
-each verifier's list of receipts.
+The source is the output of `bytewise network show` in a new process, which knows only the chain node's URL and the address book.
+Other sources are used only for facts that are not on the chain: answers of clients, exit statuses, the outbox of the killed
+member, each verifier's list of receipts.
 """
 
 import sys
@@ -31,47 +31,48 @@ MIN_TOKENS = 64
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Result of a run."""
+    """The result of a run of the demo."""
 
     facts: dict[str, bool]
-    """Each fact as a sentence, and whether it was read back as expected."""
+    """Each fact as a sentence, and True if the fact was read back."""
     status: dict[str, Any]
-    """State of the network, as the chain has it."""
+    """State of the network on the chain, as `bytewise network show` prints it."""
     answers: list[dict[str, Any]]
-    """Answers that the clients got."""
+    """Answers that the clients got, as `answers_document` writes them."""
     wall_s: float
-    """Seconds from start to the last fact."""
+    """Seconds from the start of the run to the last fact."""
     peak_pss_mb: float
-    """Largest proportional set size of all processes together."""
+    """Largest memory of all processes together (proportional set size), in MiB."""
 
     @property
     def missing(self) -> list[str]:
-        """The facts that were not read back."""
+        """The facts that were not read back, as sentences."""
         return [fact for fact, true in self.facts.items() if not true]
 
 
 def status_command(site: Site) -> list[str]:
-    """The command of the new process."""
+    """Returns the command that reads the state of the network in a new process."""
     where = ["--network", str(site.network_file), "--rpc", site.rpc_url, "--output", "json"]
     return [sys.executable, "-m", "cli", "network", "show", *where]
 
 
 def gate_command(site: Site) -> list[str]:
-    """The command that sends identical requests to the honest operator."""
+    """Returns the command that sends identical requests to the honest operator (`bytewise gate`)."""
     where = [f"{site.operator_url('honest')}/v1", "--certificate", str(site.certificate("honest")), "--output", "json"]
     how = ["--runs", str(GATE_RUNS), "--traffic", str(GATE_TRAFFIC), "--tokens", str(GATE_TOKENS)]
     return [sys.executable, "-m", "cli", "gate", *where, *how]
 
 
 def gated(found: dict[str, Any]) -> dict[str, bool]:
-    """The fact of the gate, from the output of its process; an empty object if the gate was inconclusive."""
+    """Returns the fact about identical requests, and whether it holds. `found` is the output of `bytewise gate`. An empty `found`
+    means that the gate printed no result, and then the fact does not hold."""
     compared = 2 * (2 * GATE_RUNS - 1)
     identical = found.get("identical") is True and found.get("compared") == compared
     return {f"identical seeded requests, alone and among traffic, got identical bytes ({compared} comparisons)": identical}
 
 
 def news(dispute: Dispute, names: dict[Any, str]) -> list[str]:
-    """Sentences about a dispute for the screen."""
+    """Returns sentences for the screen about the present state of a dispute. `names` maps accounts to names of actors."""
     who, what = names.get(dispute.challenger.account, "somebody"), dispute.id.hex()[:8]
     told = [f"{who} disputes a receipt of the {names.get(dispute.operator, '?')} operator (dispute {what})"]
     if dispute.phase in (Phase.COMMIT, Phase.REVEAL):
@@ -88,7 +89,10 @@ def news(dispute: Dispute, names: dict[Any, str]) -> list[str]:
 def judge(
     status: dict[str, Any], checked: dict[str, int], answers: list[Answer], fates: Fates, accounts: dict[str, Address]
 ) -> dict[str, bool]:
-    """Every fact, and whether it holds."""
+    """Checks every fact that the demo shows, and returns the facts as sentences, each with True if it holds.
+
+    `status` is the output of `bytewise network show`, and `checked` the number of receipts that each verifier checked.
+    """
     disputes = status["disputes"]
     frauds = [d for d in disputes if d["operator"] == accounts["dishonest"]]
     spite = [d for d in disputes if d["challenger"] == accounts["challenger"]]
@@ -142,8 +146,8 @@ def _audits(status: dict[str, Any], checked: dict[str, int], answers: list[Answe
 
 
 def _kinds(frauds: list[dict[str, Any]], answers: list[Answer]) -> list[tuple[bool, bool]]:
-    """For each fraud, in the order of the answers: whether the committee found the tokens of its receipt, and whether it found
-    its output hash."""
+    """Returns two booleans for each fraud, in the order of the answers: whether the committee found the tokens of the receipt,
+    and whether it found the receipt's output hash."""
     signed = {answer.receipt_id: answer.tokens_hash for answer in answers}
     kinds = []
     for receipt in (answer.receipt_id for answer in answers if answer.operator == "dishonest"):
@@ -154,7 +158,7 @@ def _kinds(frauds: list[dict[str, Any]], answers: list[Answer]) -> list[tuple[bo
 
 
 def _keeps_output(dispute: dict[str, Any], tokens_hash: str) -> bool:
-    """Whether the committee found the output hash that the receipt with these tokens has."""
+    """Tells whether the committee found the same output hash as the disputed receipt claims. `tokens_hash` is the receipt's."""
     if dispute["replacement"] is None:
         return False
     signed, found = (digest(unhex(each)) for each in (tokens_hash, dispute["replacement"]))
@@ -236,7 +240,7 @@ def _seat(
 
 
 def as_document(report: Report, versions: dict[str, str], endpoints: dict[str, str]) -> dict[str, Any]:
-    """Content of `demo-report.json`."""
+    """Returns the content of `demo-report.json`."""
     status = report.status
     return {
         "assurance": status["assurance"],
@@ -256,6 +260,6 @@ def as_document(report: Report, versions: dict[str, str], endpoints: dict[str, s
 
 
 def answers_document(answers: list[Answer]) -> list[dict[str, Any]]:
-    """The answers of the clients, without their text."""
+    """Returns the answers of the clients as plain data, without the text of the answers."""
     kept = [{**asdict(answer), "opening": answer.opening.name} for answer in answers]
     return [{name: value for name, value in answer.items() if name != "text"} for answer in kept]

@@ -1,4 +1,4 @@
-"""Plan of the demo: actors, stakes, times and questions. Every figure of the demo is here."""
+"""The plan of the demo: actors, stakes, times and questions. All numbers of the demo are in this module."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,21 +21,21 @@ THRESHOLD = 2
 CHAIN_ID = 31337
 MODEL_NAME = "lighthouse"
 MAX_TOKENS = 64
-"""Length of every answer in tokens. The model would continue after it."""
+"""Most tokens of an answer. The model would go on for longer."""
 
 FREQUENCY_PENALTY = 0.8
 """Frequency penalty of every request. Without it, a small model that always takes the likeliest token repeats one sentence for
 ever."""
 
 GATE_RUNS, GATE_TRAFFIC, GATE_TOKENS = 2, 2, 16
-"""Figures of the gate at the end: identical requests of each kind (first alone, then among traffic), other requests beside each,
-and tokens."""
+"""Options of `bytewise gate` at the end of the demo: the identical requests of each kind, the number of other requests beside
+each, and the tokens of an answer."""
 
 STAKE_WEI = {"honest": 40 * ETHER, "dishonest": 80 * ETHER, **{name: 11 * ETHER for name in VERIFIERS}}
-"""Stakes in wei. The dishonest operator is slashed for each fraud, and still serves if the network stays up. A verifier has more
-than an audit seat needs, so that it is drawn for audits also after a penalty."""
+"""Stakes in wei. The dishonest operator has enough to serve after the slash of each fraud. A verifier has more than an audit seat
+needs, so that it is still drawn for audits after a penalty."""
 FUNDS_WEI = 100 * ETHER
-"""Ether that the development chain gives to every account."""
+"""Wei that the development chain gives to every account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +43,20 @@ class Question:
     """One request of the demo's users."""
 
     operator: str
-    """Operator that gets the request."""
+    """Name of the operator that gets the request."""
     text: str
-    """The user message; at least 64 tokens."""
+    """The user message. It has at least 64 tokens."""
     temperature: float
-    """Temperature; 0 is greedy."""
+    """Temperature of the sampler. At 0 the likeliest token is always taken."""
     top_p: float
-    """Nucleus mass."""
+    """Parameter `top_p` of the request: the share of probability from which the sampler draws."""
     seed: int
-    """Sampler seed."""
+    """Seed of the sampler."""
 
 
 def questions(canary: str) -> tuple[Question, ...]:
-    """Five questions for the honest operator (two sampled, one with the canary) and four for the dishonest one."""
+    """Returns nine questions: five for the honest operator, of which two are sampled, and four for the dishonest operator. The
+    first question contains the random word `canary`."""
     honest = (
         f"Please remember the code word {canary} and tell me about the with statement: what happens when the block is left, who "
         "closes the file, what becomes of an exception that was raised inside, and why that is better than closing it by hand "
@@ -97,22 +98,23 @@ def questions(canary: str) -> tuple[Question, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of a run."""
+    """Options of a run of the demo."""
 
     adversary: bool
-    """False: both operators are honest (the demo must then fail, naming the missing facts)."""
+    """True if the second operator cheats. If it is False, both operators are honest, and the demo must fail with missing
+    facts."""
     audits: bool
-    """False: verifiers post no light audits."""
+    """True if verifiers run light audits."""
     watchtower: bool
-    """False: no watchtower opens a dispute because of an audit."""
+    """True if the watchtower opens disputes."""
     epoch: int
-    """Number of the key epoch that the shards make; the number selects the suite."""
+    """Number of the key epoch that the shards make. The number selects the kind of key (`bytewise.protocol.suites`)."""
     keep: bool
-    """True: the network stays up and its endpoints are printed."""
+    """True if the network stays up after the demo and its endpoints are printed."""
     folder: Path
     """Folder of the run's files."""
     database_server: str = ""
-    """URL of a PostgreSQL server for all actors; empty: SQLite."""
+    """URL of a PostgreSQL server for the databases of all actors. If it is empty, each actor has a SQLite database."""
 
 
 PARAMS = changed(DEVNET, {
@@ -120,30 +122,31 @@ PARAMS = changed(DEVNET, {
     "money": {"audit_unit": 10 * ETHER, "slash_amount": 8 * ETHER, "min_operator_stake": 8 * ETHER},
     "shares": {"audit_rate_bps": 9_000},
 })  # fmt: skip
-"""The development parameters, shortened so that the demo takes minutes. Each verifier has one audit seat."""
+"""The development parameters with shorter times, so that the demo takes minutes. Each verifier has one audit seat."""
 
 SHAPE = replace(DEVNET_SHAPE, epoch_blocks=20, lookahead=2, shortest=2)
-"""Length of a stake epoch: short, so that no dispute waits for its seed for more than twenty blocks."""
+"""Lengths in blocks that the deployment fixes. The stake epoch is short, so that a dispute waits at most twenty blocks for its
+seed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """On which terms a network of the demo's actors is built."""
+    """The parameters, lengths and money with which a network of the demo's actors is built."""
 
     params: ParamSet
     """Parameters of the contracts."""
     shape: Shape
-    """What no vote can change."""
+    """Lengths in blocks, which no vote can change."""
     stake_wei: Mapping[str, int]
-    """Stake of each operator and verifier, in wei."""
+    """Stake of each operator and verifier in wei, by name."""
     funds_wei: int
-    """What the development chain gives to every account, in wei."""
+    """Wei that the development chain gives to every account."""
 
 
 TERMS = Terms(PARAMS, SHAPE, STAKE_WEI, FUNDS_WEI)
-"""Those of the demo."""
+"""The terms of the demo's network."""
 
 
 def pool_of(place: Environment) -> Digest:
-    """The pool of the verifiers that judge answers of this environment's arithmetic profile."""
+    """Returns the digest of the pool of verifiers that check answers of this environment's arithmetic profile."""
     return digests.labelled(Label.POOL, place.profile.encode())

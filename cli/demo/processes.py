@@ -1,5 +1,5 @@
-"""The operating-system processes of a network: start, wait until ready, kill one, end all. Processes are ended by handle, never
-by name."""
+"""The operating-system processes of a run: starts them, waits until they are ready, kills one, and ends all. It ends only
+processes that it started, never processes that it finds by name."""
 
 import contextlib
 import fcntl
@@ -27,7 +27,7 @@ _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
 
 
 def ensure_up() -> None:
-    """Brings the loopback interface up. `ConfigurationError` if it is down and this user may not change it."""
+    """Brings the loopback network interface up. Raises `ConfigurationError` if it is down and this user may not change it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
         request = struct.pack("16sh14s", b"lo", 0, b"")
         flags = struct.unpack("16sh14s", fcntl.ioctl(handle, _GET_FLAGS, request))[1]
@@ -42,7 +42,8 @@ def ensure_up() -> None:
 ENDING_S = 20.0
 POLL_S = 0.1
 SAMPLE_S = 6.0
-"""Seconds between two sums of memory. For each sum the kernel walks all pages of each process, while enclaves need both cores."""
+"""Seconds between two measurements of memory. They are rare, because the kernel walks all pages of each process, and the enclaves
+need the cores."""
 
 
 _ENVIRONMENT = {
@@ -53,19 +54,21 @@ _ENVIRONMENT = {
 
 
 ENCLAVE = "-enclave"
-"""End of the names of enclaves, which compute. On two cores whoever looks at the chain would fall a whole phase behind them."""
+"""Suffix of the names of enclave processes. They get a low priority, because on two cores their computations would delay the
+processes that follow the chain by a whole phase."""
 NICENESS = 10
 
 
 def _yield_to_others(pid: int) -> None:
-    """Lets a process have only what others leave. Each has a session of its own, whose priority Linux keeps apart (autogroup)."""
+    """Lowers the priority of a process. Each process has its own session, and Linux schedules sessions by their own priority
+    (autogroup), so the priority of the session is lowered too."""
     with contextlib.suppress(OSError):  # it may have ended, and not every kernel has groups
         os.setpriority(os.PRIO_PROCESS, pid, NICENESS)
         Path(f"/proc/{pid}/autogroup").write_text(str(NICENESS))
 
 
 class ProcessGroup:
-    """Every process of one run, with a log file each."""
+    """All processes of one run, by name. Each has a log file."""
 
     def __init__(self, folder: Path, root: Path, on_wait: Callable[[str], None]) -> None:
         self._folder = folder
@@ -82,7 +85,8 @@ class ProcessGroup:
         self._sampler.start()
 
     def start(self, name: str, command: list[str], output: Path | None = None) -> None:
-        """Starts a process under a name. Its output goes to `<name>.log`; its standard output to `output` if that is given."""
+        """Starts a process under a name. Its output goes to the file `<name>.log`. If `output` is not None, its standard output
+        goes to that file instead."""
         log = self.log_of(name).open("ab")
         out = log if output is None else output.open("wb")
         self._commands[name] = command
@@ -96,7 +100,7 @@ class ProcessGroup:
         out.close()
 
     def python(self, name: str, module: str, *arguments: str) -> None:
-        """Starts `python -m module`."""
+        """Starts `python -m module` with these arguments, as a process under a name."""
         self.start(name, [sys.executable, "-m", module, *arguments])
 
     def restart(self, name: str) -> None:
@@ -104,18 +108,18 @@ class ProcessGroup:
         self.start(name, self._commands[name])
 
     def command(self, name: str) -> list[str]:
-        """The command of a process that was started."""
+        """Returns the command with which a process was started."""
         return self._commands[name]
 
     def kill(self, name: str) -> int:
-        """SIGKILL; returns the exit status (-9)."""
+        """Kills a process by SIGKILL, waits for its end, and returns its exit status, which is -9."""
         process = self._running.pop(name)
         process.send_signal(signal.SIGKILL)
         self.killed.add(name)
         return process.wait(ENDING_S)
 
     def finish(self, name: str, timeout_s: float) -> int:
-        """Waits for a process that ends by itself, and returns its exit status."""
+        """Waits for a process that ends by itself, and returns its exit status. Raises `TryAgain` if it does not end in time."""
         try:
             code = self._running[name].wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -125,40 +129,42 @@ class ProcessGroup:
         return code
 
     def expect_success(self, name: str, timeout_s: float) -> None:
-        """Waits for a process that must end with 0; `ConfigurationError` shows the end of its log."""
+        """Waits for a process that must end with exit code 0. Raises `ConfigurationError` with the end of its log if it ends with
+        another code."""
         code = self.finish(name, timeout_s)
         if code != 0:
             raise ConfigurationError(name, f"ended with {code}: {self.tail(name)}")
 
     def stop(self, name: str) -> None:
-        """SIGTERM; `ConfigurationError` unless it then ends with 0."""
+        """Ends a process by SIGTERM and waits for it. Raises `ConfigurationError` if it ends with another exit code than 0."""
         self._running[name].terminate()
         self.expect_success(name, ENDING_S)
 
     def check(self) -> None:
-        """`ConfigurationError` naming the first process that ended by itself."""
+        """Raises `ConfigurationError` with the name of the first process that ended by itself. Does nothing if all processes
+        run."""
         for name, process in self._running.items():
             code = process.poll()
             if code is not None:
                 raise ConfigurationError(name, f"ended with {code}: {self.tail(name)}")
 
     def ended(self) -> dict[str, int]:
-        """Exit status of each process that ended although the demo did not stop it."""
+        """Returns the exit status of each process that ended although the run did not stop it, by name."""
         codes = {name: process.poll() for name, process in self._running.items()}
         return {name: code for name, code in codes.items() if code is not None}
 
     def log_of(self, name: str) -> Path:
-        """The log file of a process."""
+        """Returns the path of a process's log file."""
         return self._folder / f"{name}.log"
 
     def tail(self, name: str, lines: int = 6) -> str:
-        """The last lines of a process's log."""
+        """Returns the last lines of a process's log, or an empty text if there is no log."""
         path = self.log_of(name)
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
 
     def wait(self, what: str, ready: Callable[[], bool], timeout_s: float) -> None:
-        """Waits until `ready()` is true. `TryAgain` names what was awaited if it takes too long. A process that ends meanwhile is
-        an error."""
+        """Waits until `ready()` is true. Raises `TryAgain` if that takes longer than `timeout_s`, and `ConfigurationError` if a
+        process ends meanwhile. `what` names the thing that is awaited, for messages."""
         deadline = time.monotonic() + timeout_s
         self._on_wait(what)
         while not ready():
@@ -168,14 +174,15 @@ class ProcessGroup:
             self._stop.wait(POLL_S)
 
     def pids(self) -> dict[str, int]:
-        """Process id of each running process."""
+        """Returns the process id of each running process, by name."""
         return {name: process.pid for name, process in self._running.items()}
 
     def unclean(self, midway: bool) -> dict[str, int]:
-        """Ends all processes (`end`) and returns the exit status of each that failed: it is not 0, and the demo did not kill the
-        process on purpose.
+        """Ends all processes (`end`) and returns the exit status of each process that failed. A process failed if its status is
+        not 0 and the run did not kill it on purpose.
 
-        With `midway`, a process that SIGTERM ended did not fail: the signal may have come before the process handled signals.
+        `midway` means that the run stopped early. Then a process that SIGTERM ended did not fail, because the signal may have
+        come before the process handled signals.
         """
         ends = self.end()
         asked = self._told_to_end if midway else set()
@@ -183,7 +190,7 @@ class ProcessGroup:
         return {name: code for name, code in ends.items() if name not in fine | self.killed}
 
     def end(self) -> dict[str, int]:
-        """Sends SIGTERM to all processes, and SIGKILL to those that do not end in time; returns the exit status of each."""
+        """Ends all processes by SIGTERM, and by SIGKILL if they do not end in time. Returns the exit status of each, by name."""
         self._stop.set()
         self._sampler.join(ENDING_S)
         for name, process in self._running.items():
@@ -207,10 +214,9 @@ class ProcessGroup:
 
 
 def _pss(pid: int) -> int:
-    """Proportional set size of a process and its children in bytes (proc(5), smaps_rollup).
+    """Returns the memory of a process and its children in bytes, as proportional set size (proc(5), smaps_rollup).
 
-    A process that ended counts 0. So does an enclave whose memory this user may not read; root can read it unless the kernel
-    forbids that, too.
+    A process that has ended counts as 0. An enclave also counts as 0 if this user may not read the enclave's memory.
     """
     try:
         family = [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))] if pid != os.getpid() else [pid]

@@ -1,7 +1,7 @@
-"""The demo from start to end: build, start, ask, watch, read back, judge.
+"""Runs the demo from start to end: builds the network, starts it, asks questions, watches disputes, reads back and judges facts.
 
-With `KEEP=1` the network stays up: the run writes shell variables to source and a funded account, and names each process that
-ends.
+With the option `--keep` the network stays up. The run then writes a file of shell variables, makes an account with test ether,
+and prints the name of each process that ends.
 """
 
 import json
@@ -57,12 +57,12 @@ from cli.demo.site import Site, new_site
 from verifier.watch.list_reader import GOOD
 from verifier.watch.open_windows import is_over
 
-# A demo network that stays up (`KEEP=1`): shell variables, a funded account, and messages about processes that ended.
+# A demo network that stays up (`--keep`): shell variables, an account with ether, and messages about processes that ended.
 
 LOOK_S = 1.0
 """Seconds between two checks of the running processes."""
 LATEST = "latest"
-"""Name of the link, beside the folders of runs, to the run that was kept last."""
+"""Name of the symbolic link in the folder `runs` that points to the newest run whose network stays up."""
 
 COMMANDS = (
     f"source runs/{LATEST}/env",
@@ -74,12 +74,12 @@ COMMANDS = (
     '"$PYTHON" -m bytewise verify "$RECEIPT_ID" --network "$NETWORK" --rpc "$RPC" --da "$DA" --artifact "$ARTIFACT" '
     "--opening answer.json",
 )
-"""Commands for the user's own client (any OpenAI client that trusts the certificate), and to check its saved answer. One line
-each."""
+"""Commands that a user can copy: they ask with an OpenAI client that trusts the certificate, and verify the saved answer. Each
+command is one line."""
 
 
 def endpoints(site: Site) -> dict[str, str]:
-    """Addresses for the user's own client while the network runs."""
+    """Returns the addresses and files that a user needs to try the running network, by name."""
     return {
         "dashboard": site.dashboard_url,
         "chain": site.rpc_url,
@@ -92,8 +92,8 @@ def endpoints(site: Site) -> dict[str, str]:
 
 
 def variables(site: Site, book: Book, accounts: dict[str, Address]) -> dict[str, str]:
-    """Shell variables of a network, by the names that commands use: accounts as `ACCOUNT_ADA`, contracts as `CONTRACT_LEDGER`,
-    absolute paths."""
+    """Returns the shell variables of a network by name: URLs, absolute paths, accounts such as `ACCOUNT_ADA`, and contracts such
+    as `CONTRACT_LEDGER`."""
     addresses = book.addresses
     found: dict[str, str | Path] = {
         "PYTHON": sys.executable,
@@ -132,7 +132,7 @@ def write_variables(site: Site, book: Book, accounts: dict[str, Address]) -> Pat
 
 
 def make_spare(site: Site) -> Address:
-    """Makes an account that no process uses, with test ether. Its key is in a file that only the file's owner can read."""
+    """Makes an account with test ether that no process uses, and returns it. Only the owner of the key file can read its key."""
     signer = LocalSigner(secrets.token_bytes(32))
     site.spare_key.parent.mkdir()
     save_signer(site.spare_key, signer)
@@ -142,12 +142,12 @@ def make_spare(site: Site) -> Address:
 
 
 def make_spare_machine(site: Site) -> None:
-    """Makes a simulated machine that no process uses. A sixth verifier can join with it."""
+    """Makes the file of a simulated platform that no process uses. A user can let a sixth verifier join with it."""
     issue(site.of("tee"), site.spare_platform)
 
 
 def show(site: Site, console: Console) -> None:
-    """Prints endpoints, and commands to copy. Each command is one line, even in a narrow terminal."""
+    """Prints the endpoints of the running network, and commands to copy. Each command is one line, even in a narrow terminal."""
     console.print("\nThe network stays up until Ctrl-C. Endpoints:")
     for name, where in endpoints(site).items():
         _line(console, f"  {name:24} {where}")
@@ -159,7 +159,7 @@ def show(site: Site, console: Console) -> None:
 
 
 def stay(network: ProcessGroup, console: Console) -> None:
-    """Waits until Ctrl-C. Meanwhile it prints one message for each process that ended."""
+    """Runs until Ctrl-C, and prints one message for each process that ends."""
     told: set[str] = set()
     while True:
         for sentence in news_of_the_dead(network, told):
@@ -168,7 +168,8 @@ def stay(network: ProcessGroup, console: Console) -> None:
 
 
 def news_of_the_dead(network: ProcessGroup, told: set[str]) -> list[str]:
-    """The processes that ended since the last call, with exit status and log file."""
+    """Returns a sentence for each process that ended and is not in `told`, with exit status and log file. Adds its name to
+    `told`."""
     fresh = {name: code for name, code in network.ended().items() if name not in told}
     told.update(fresh)
     return [f"{name} {_manner(code)}; its log is {network.log_of(name)}" for name, code in fresh.items()]
@@ -182,7 +183,7 @@ def _line(console: Console, text: str) -> None:
     console.print(Text(text), soft_wrap=True)
 
 
-# The screen of a run: sentences, and below them a live table of the disputes.
+# The screen of a run shows sentences, and below them a live table of the disputes.
 
 _PHASES = {
     Phase.SEED: "waits for a block that nobody could choose",
@@ -196,7 +197,8 @@ _PHASES = {
 
 
 class Screen:
-    """Prints each event with the time since the start. On a terminal it also keeps a live table."""
+    """The screen of a run. It prints each event with the time since the start, and on a terminal also a live table of disputes.
+    It is a context manager: the table is live inside its block."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -213,20 +215,21 @@ class Screen:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the start."""
+        """Seconds since the start of the run."""
         return time.monotonic() - self._started
 
     def say(self, sentence: str) -> None:
-        """Prints one sentence with the time."""
+        """Prints one sentence with the seconds since the start."""
         self.console.print(Text(f"{self.elapsed_s:6.1f} s  ", style="dim") + Text(sentence))
 
     def waiting(self, what: str) -> None:
-        """Shows what the run waits for, below the sentences, if the output is a terminal."""
+        """Shows below the sentences what the run waits for. Does nothing if the output is no terminal."""
         if self.console.is_terminal:
             self._live.update(Spinner("dots", text=f"waiting for {what}"))
 
     def show(self, snapshot: Snapshot, names: dict[Address, str], last_window_s: int) -> None:
-        """Shows the disputes at this block. `last_window_s`: seconds until the last challenge window closes."""
+        """Shows the table of disputes at a snapshot's block. `last_window_s` is the seconds until the last challenge window
+        closes."""
         left = f"; receipts can be disputed for {last_window_s} s more" if last_window_s > 0 else ""
         table = Table(title=f"block {snapshot.number}: disputes on-chain{left}", title_justify="left", expand=False)
         for heading in ("dispute", "operator", "challenger", "round", "phase", "committed", "opened"):
@@ -248,13 +251,13 @@ class Screen:
 
 HEALTH_TIMEOUT_S = 5.0
 SHOWN = 100
-"""Characters of an answer that are shown."""
+"""Most characters of an answer that are shown on the screen."""
 WATCH_S = 300.0
-"""Longest time of the watching phase in seconds: twice the usual time."""
+"""Longest time to wait for the verdicts, in seconds. It is twice the usual time."""
 
 
 class Demo:
-    """One run."""
+    """One run of the demo: its options, processes, answers and results."""
 
     def __init__(self, root: Path, options: Options, canary: str, console: Console) -> None:
         ensure_up()
@@ -269,11 +272,12 @@ class Demo:
         self.accounts: dict[str, Address] = {}
         self.fates = Fates()
         self._victim = ""
-        """The receipt that is to be disputed out of spite; empty before its answer, and once its challenger is started."""
+        """Id of the honest receipt that the challenger will dispute. Empty before the receipt exists, and after the challenger
+        has started."""
         self._lock = threading.Lock()
 
     def run(self) -> facts.Report:
-        """Runs the whole demo. The report says which facts were read back."""
+        """Runs the whole demo, and returns the report with the facts that were read back."""
         with self.screen:
             built = self._start()
             self.book, self.accounts = built.network, built.accounts
@@ -305,7 +309,7 @@ class Demo:
         actors.start_shards(site, network)
         actors.start(actors.members(site, self.options), network)
         if self.options.keep:
-            # Its two per cent of a core are not there where the network ends at once and nobody looks.
+            # The dashboard costs two per cent of a core, so it runs only if the network stays up and somebody can look at it.
             actors.start([actors.dashboard(site, built.accounts)], network)
             say(f"what happens is at {site.dashboard_url}, too")
         actors.wait_ready(site, network)
@@ -340,7 +344,8 @@ class Demo:
         client.close()
 
     def _spite(self, reader: SnapshotReader, block: int) -> None:
-        """Starts the frivolous challenger once an audit of its receipt is posted: nobody may post one of a disputed receipt."""
+        """Starts the challenger of the honest receipt when an audit of that receipt is posted. Earlier is too early, because the
+        contract accepts no audit of a disputed receipt."""
         if not self._victim:
             return
         posted = {hex0x(each.result.receipt_id) for each in reader.audits(int(reader.network.deploy_block), block)}
@@ -380,7 +385,8 @@ class Demo:
                     self.screen.say(sentence)
 
     def _read_block(self, reader: SnapshotReader, block: int) -> tuple[Snapshot, int, int]:
-        """The snapshot, receipts anchored so far, and seconds until the last of their windows is over (negative: over)."""
+        """Returns the snapshot at a block, the number of anchored receipts, and the seconds until their last challenge window
+        ends. The seconds are negative if all windows are over."""
         snapshot = whole_snapshot(reader, block)
         batches = reader.batches(reader.network.deploy_block, block)
         last = max((each.window_end for each in snapshot.batches), default=snapshot.clock)
@@ -412,7 +418,7 @@ class Demo:
 
 
 def _checked(database: str) -> int:
-    """Number of receipts that a verifier checked and found good, according to its own database."""
+    """Returns the number of receipts that a verifier checked and found good, from the verifier's database."""
     engine = open_database(database)
     try:
         return len(Archive(engine, SystemClock()).receipts(finding=GOOD))
@@ -421,8 +427,8 @@ def _checked(database: str) -> int:
 
 
 def _accepted(reader: SnapshotReader, site: Site, answers: list[Answer]) -> dict[str, bool]:
-    """Result of the contract's `isFinal` for every honest receipt, called with receipt, signature and path from the public
-    list."""
+    """Returns the fact that the contract's `isFinal` accepts every honest receipt. The call takes receipt, signature and Merkle
+    path, which the watchtower read from the public list."""
     honest = {answer.receipt_id for answer in answers if answer.operator == "honest"}
     block, final = reader.head(), set()
     engine = open_database(site.database("watchtower"))
@@ -436,7 +442,7 @@ def _accepted(reader: SnapshotReader, site: Site, answers: list[Answer]) -> dict
 
 
 def _signed_for(reader: SnapshotReader, site: Site) -> dict[str, bool]:
-    """Whether the chain has the signatures of the shards that hold the key, and every envelope is sealed to that key."""
+    """Returns two facts: the shards signed the key's transcript on the chain, and every receipt is of that key epoch."""
     block = reader.head()
     signed = reader.epoch_on_chain(site.epoch, block).transcript != ZERO_DIGEST
     named = {batch.key_epoch for batch in reader.batches(reader.network.deploy_block, block)}
@@ -447,6 +453,6 @@ def _signed_for(reader: SnapshotReader, site: Site) -> dict[str, bool]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the programs and libraries of this run."""
+    """Returns the versions of Python and of the important libraries of this run, by name."""
     names = ("torch", "transformers", "web3", "cryptography", "sqlalchemy", "openai")
     return {"python": platform.python_version(), **{name: version(name) for name in names}}

@@ -1,4 +1,5 @@
-"""The files of one run: a folder for each actor with its own configuration, keys and database."""
+"""The site of a run of the demo: its folders, files, ports and URLs. Each actor has a folder with its settings, keys and
+database."""
 
 import errno
 import functools
@@ -20,8 +21,8 @@ from cli.demo.plan import OPERATORS, SHARDS, VERIFIERS
 HOST = "127.0.0.1"
 
 _FIRST, _END, _BLOCK = 10_000, 32_768, 512
-"""Range of ports. It is below the range that Linux uses by default for outgoing connections and for port 0 (ip(7),
-`ip_local_port_range`)."""
+"""First and last port that are used, and the number of ports in a block. The range is below the one that Linux uses by default
+for outgoing connections and for port 0 (ip(7), `ip_local_port_range`)."""
 
 
 class _Block(NamedTuple):
@@ -32,11 +33,11 @@ class _Block(NamedTuple):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, all different.
+    """Returns different TCP ports that were free a moment ago. Raises `ConfigurationError` if there are not enough.
 
-    A port comes again only after hundreds of others, and no other process that calls this function gets it, so it can be bound
-    later. Ports that the kernel chooses have neither property: the kernel may choose one again as soon as the probe is closed.
-    `ConfigurationError` if there are not enough free ports.
+    A returned port can be bound later: this function returns a port again only after hundreds of other ports, and no other
+    process that calls this function gets it. A port that the kernel chooses is not safe in this way, because the kernel may give
+    it to another program at once.
     """
     found = list(itertools.islice(filter(_is_free, itertools.islice(_own().rest, _BLOCK - 1)), count))
     if len(found) < count:
@@ -60,7 +61,7 @@ def _claim(firsts: Iterable[int]) -> _Block:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # Servers set this option, too: a connection that has just ended then does not block the port.
+        # Servers set this option, too. With it, a connection that has just ended does not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         return _binds(probe, port)
 
@@ -77,7 +78,7 @@ def _binds(probe: socket.socket, port: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """TCP ports of this run."""
+    """TCP ports of the run's actors."""
 
     chain: int
     da: int
@@ -91,44 +92,46 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Paths and addresses of one run."""
+    """Paths, ports and URLs of one run. All its processes are on this machine; `cli.demo.containers` has a site for
+    containers."""
 
     root: Path
-    """The folder in which the demo was started."""
+    """Folder in which the demo was started."""
     folder: Path
-    """The run's folder."""
+    """Folder of the run's files."""
     ports: Ports
-    """Loopback ports."""
+    """Ports of the actors, on the loopback interface."""
     epoch: int
-    """Key epoch."""
+    """Number of the key epoch that the shards make."""
     database_server: str = ""
-    """URL of a PostgreSQL server on which every actor has a database of its own; empty: SQLite in the actor's folder."""
+    """URL of a PostgreSQL server on which every actor has a database. If it is empty, each actor has a SQLite file in its
+    folder."""
 
     @property
     def listen(self) -> str:
-        """Address that every process listens on."""
+        """Address on which every process listens."""
         return HOST
 
     def host(self, actor: str) -> str:
-        """Host under which the others reach an actor."""
+        """Returns the host under which other processes reach an actor."""
         return HOST
 
     def aliases(self, actor: str) -> tuple[str, ...]:
-        """Other hosts under which a TLS service is reached."""
+        """Returns further hosts under which clients reach an actor, for the actor's TLS certificate."""
         return ()
 
     @property
     def rpc_url(self) -> str:
-        """The chain itself."""
+        """URL of the chain itself, without the proxy."""
         return f"http://{self.host('chain')}:{self.ports.chain}"
 
     def member_rpc_url(self, name: str) -> str:
-        """The chain as a member sees it: through the node that may drop answers."""
+        """Returns the URL at which a member reads the chain: that of the proxy, which can drop answers to this member."""
         return f"http://{self.host('proxy')}:{self.ports.proxy}/{name}"
 
     @property
     def control_url(self) -> str:
-        """URL at which that node takes orders."""
+        """URL at which the proxy takes the director's commands."""
         return f"http://{self.host('proxy')}:{self.ports.proxy}/control"
 
     @property
@@ -138,132 +141,134 @@ class Site:
 
     @property
     def dashboard_url(self) -> str:
-        """Pages and read API."""
+        """URL of the dashboard's pages and read API."""
         return f"http://{self.host('dashboard')}:{self.ports.dashboard}"
 
     @property
     def da_url(self) -> str:
-        """The DA store."""
+        """URL of the DA store."""
         return f"http://{self.host('da')}:{self.ports.da}"
 
     def shard_url(self, index: int) -> str:
-        """HTTPS address of a KMS shard; index from 1."""
+        """Returns the HTTPS URL of a key shard. `index` counts from 1."""
         return f"https://{self.host(f'shard{index}')}:{self.ports.shards[index - 1]}"
 
     def shard_channel(self, index: int) -> str:
-        """Address at which a KMS shard accepts attested channels; index from 1."""
+        """Returns the address at which a key shard accepts attested channels, as `host:port`. `index` counts from 1."""
         return f"{self.host(f'shard{index}')}:{self.ports.channels[index - 1]}"
 
     def operator_url(self, name: str) -> str:
-        """HTTPS address of an operator."""
+        """Returns the HTTPS URL of an operator."""
         return f"https://{self.host(name)}:{self.ports.operators[OPERATORS.index(name)]}"
 
     @property
     def chain_states(self) -> Path:
-        """Folder of the states that the development chain takes out of its memory."""
+        """Folder to which the development chain writes states of old blocks."""
         return self.folder / "chain-states"
 
     @property
     def capsules(self) -> Path | None:
-        """Folder of capsules, which the watchtower writes and the dashboard reads; None: they share no folder."""
+        """Folder of evidence capsules, which the watchtower writes and the dashboard reads. None if they cannot share a
+        folder."""
         return self.folder / "capsules"
 
     def of(self, actor: str) -> Path:
-        """An actor's own folder."""
+        """Returns the folder of an actor."""
         return self.folder / actor
 
     def enclave(self, name: str) -> Path:
-        """Folder of a verifier's enclave."""
+        """Returns the folder of a verifier's enclave."""
         return self.of(name)
 
     def job_socket(self, name: str) -> Path:
-        """Socket at which a verifier's enclave takes jobs."""
+        """Returns the path of the socket at which a verifier's enclave takes jobs."""
         return self.of(name) / "enclave.sock"
 
     def ready_file(self, name: str) -> Path:
-        """File that a verifier's enclave writes once it takes jobs."""
+        """Returns the path of the file that a verifier's enclave writes when it is ready to take jobs."""
         return self.job_socket(name).with_name("enclave.ready")
 
     def platform_file(self, name: str) -> Path:
-        """Key file of the simulated machine that a verifier's enclave runs on."""
+        """Returns the path of the key file of the simulated platform on which a verifier's enclave runs."""
         return self.enclave(name) / "platform.pem"
 
     def certificate(self, name: str) -> Path:
-        """TLS certificate of an operator or the watchtower, PEM."""
+        """Returns the path of the TLS certificate of an operator or the watchtower, in PEM."""
         return self.of(name) / "tls.pem"
 
     @property
     def public(self) -> Path:
-        """Folder of the files that every actor reads."""
+        """Folder of the public files, which every actor reads."""
         return self.folder
 
     def metrics(self, actor: str) -> Mapping[str, Any]:
-        """Section `[metrics]` of a process's settings; empty: the process has no listener for metrics and probes."""
+        """Returns the section `[metrics]` of an actor's settings. It is empty if the actor has no listener for metrics and
+        probes."""
         return {}
 
     def database(self, actor: str) -> str:
-        """URL of an actor's own database."""
+        """Returns the URL of an actor's database."""
         if self.database_server:
             return database_on(self.database_server, self.database_name(actor))
         return f"sqlite:///{self.of(actor) / 'actor.db'}"
 
     def database_name(self, actor: str) -> str:
-        """Name of an actor's database on the server. No other run uses the name."""
+        """Returns the name of an actor's database on the PostgreSQL server. No other run uses this name."""
         return f"bytewise_{self.folder.name.replace('-', '_')}_{actor}"
 
     @property
     def network_file(self) -> Path:
-        """The address book."""
+        """File of the address book."""
         return self.public / "network.json"
 
     @property
     def epoch_file(self) -> Path:
-        """The public document of the key ceremony."""
+        """File of the epoch document, the public result of the key ceremony."""
         return self.public / "epoch.json"
 
     @property
     def coordinator_key(self) -> Path:
-        """Key file of the ceremony coordinator's account."""
+        """Key file of the account of the ceremony's coordinator."""
         return self.folder / "kms" / "coordinator.key"
 
     @property
     def spare_key(self) -> Path:
-        """Key of an account that no process uses. It exists if the network stays up."""
+        """Key file of an account that no process uses. It exists if the network stays up."""
         return self.folder / "spare" / "account.key"
 
     @property
     def spare_platform(self) -> Path:
-        """Key file of a simulated machine that no process uses. It exists if the network stays up."""
+        """Key file of a simulated platform that no process uses. It exists if the network stays up."""
         return self.folder / "spare" / "platform.pem"
 
     @property
     def policy_file(self) -> Path:
-        """The appraisal policy."""
+        """File of the appraisal policy."""
         return self.public / "policy.json"
 
     @property
     def environment_file(self) -> Path:
-        """The registered environment."""
+        """File of the registered environment."""
         return self.public / "environment.json"
 
     @property
     def artifact(self) -> Path:
-        """The model that every receipt names. It is kept from run to run."""
+        """Folder of the artifact of the model that every receipt names. Later runs use it again."""
         return self.root / "build" / "models" / "lighthouse"
 
     @property
     def other_artifact(self) -> Path:
-        """The other model, which the dishonest operator uses for one request."""
+        """Folder of the artifact of another model, which the dishonest operator uses for one request."""
         return self.artifact.with_name("other")
 
     @property
     def openings(self) -> Path:
-        """Folder of the openings that the clients keep."""
+        """Folder in which the clients store openings."""
         return self.folder / "client"
 
 
 def new_site(root: Path, folder: Path, epoch: int, database_server: str = "") -> Site:
-    """Makes an empty folder for one run with a key of this epoch, and chooses free ports."""
+    """Makes the empty folders of a new run, chooses free ports, and returns the run's site."""
     ports = free_ports(5 + 2 * SHARDS + len(OPERATORS))
     rest = iter(ports[5:])
     shards, channels, operators = (tuple(islice(rest, count)) for count in (SHARDS, SHARDS, len(OPERATORS)))
@@ -276,13 +281,13 @@ def new_site(root: Path, folder: Path, epoch: int, database_server: str = "") ->
 
 
 def make_folders(site: Site) -> None:
-    """One folder for each actor."""
+    """Makes one folder for each actor in the run's folder."""
     for actor in (*OPERATORS, *VERIFIERS, "watchtower", "challenger", "deployer", "client", "da", "kms", "tee", "dashboard"):
         site.of(actor).mkdir()
 
 
 def write_toml(path: Path, values: Mapping[str, Any]) -> Path:
-    """Writes a configuration file: plain values first, one section for each mapping."""
+    """Writes a settings file in TOML and returns its path. Plain values come first, and each mapping becomes a section."""
     lines = [f"{key} = {_toml(value)}" for key, value in values.items() if not isinstance(value, Mapping)]
     for section, inner in values.items():
         if isinstance(inner, Mapping):
@@ -296,5 +301,5 @@ def _toml(value: Any) -> str:
         return "[" + ", ".join(_toml(each) for each in value) + "]"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + "}"
-    # JSON's strings, numbers and booleans are TOML's.
+    # JSON and TOML write strings, numbers and booleans in the same way.
     return json.dumps(str(value) if isinstance(value, Path) else value)

@@ -1,1 +1,2 @@
-"""`bytewise drill`: plays what would cost money on a fork of the chain, so that its owner knows before it happens."""
+"""`bytewise drill`: plays a slash or a penalty on a fork of the chain, so that the owner of an account knows what it would
+cost."""

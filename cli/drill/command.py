@@ -1,4 +1,4 @@
-"""`bytewise drill`: plays on a fork of the chain what would cost money on it."""
+"""`bytewise drill slash`: plays a slash or a penalty of an account on a fork of the chain, and prints the report."""
 
 import enum
 from collections.abc import Iterator
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class FaultOption(enum.StrEnum):
-    """How a verifier fails (`cli.drill.penalty.SeatFault`), without the imports of a drill."""
+    """How a verifier fails in its seats. It repeats `cli.drill.penalty.SeatFault`, because a help page must not import a
+    drill."""
 
     ABSENT = "absent"
     NOT_REVEALED = "not-revealed"
@@ -38,10 +39,11 @@ def slash(
 ) -> None:  # fmt: skip
     """Play a slash of your own account on a fork of the chain, and show who would lose and get what.
 
-    The command starts anvil on this machine as a fork of your chain node's newest block. There, an operator anchors a batch whose
-    list nobody can fetch; a watchtower demands the list, and the demand expires. A verifier or member is drawn for a dispute of
-    an operator that exists on the fork only, and fails in its seats. Your key signs nothing, because the fork asks for none.
-    Nothing is sent to the chain. Gas costs nothing on the fork: every change is the contracts'.
+    The command starts anvil on this machine as a fork of your chain node's newest block. If you are an operator, you anchor a
+    batch there whose list nobody can fetch. A watchtower demands the list, and the demand expires. If you are a verifier or
+    member, you are drawn for a dispute against an operator that exists on the fork only, and fail in your seats. Your key signs
+    nothing, because the fork needs no signatures. Nothing is sent to the chain. Gas costs nothing on the fork, so only the
+    contracts change amounts.
 
     Exit codes: 0 played, 5 the node or the fork does not answer, 64 wrong settings, no anvil, or an account with nothing to lose.
 
@@ -70,7 +72,7 @@ def slash(
 
 
 def document(report: "DrillReport") -> dict[str, Any]:
-    """The report as an object of JSON; amounts in wei, as text where they may exceed 2^53."""
+    """Returns a drill's report as plain JSON data. Amounts in wei are text wherever they may exceed 2^53."""
     return {
         "account": report.account, "forked_block": report.block, "sent_to_the_chain": 0, "slashed_wei": str(report.slashed_wei),
         "steps": [each._asdict() for each in report.steps],

@@ -1,4 +1,4 @@
-"""A fork of a chain on this machine: anvil as a process behind a relay that lets it read the chain only."""
+"""Runs a fork of a chain on this machine: a process of anvil behind a relay through which it can only read the chain."""
 
 import secrets
 import signal
@@ -24,17 +24,17 @@ from cli.demo.site import free_ports
 from cli.drill.relay import reading_relay
 
 START_S = 60.0
-"""Longest time in seconds until the fork answers: it reads its first block from the chain's node."""
+"""Longest time until the fork answers, in seconds. It must first read a block from the chain's node."""
 STOP_S = 10.0
 CALL_S = 120.0
-"""One call to the fork, in seconds: it may have to read much state from the chain's node."""
+"""Timeout of one call to the fork, in seconds. The fork may have to read much state from the chain's node."""
 FUNDS_WEI = 10**24
-"""What an account of the drill gets on the fork."""
+"""Wei that an account of a drill gets on the fork."""
 _GAS = 15_000_000
 
 
 class ForkedChain:
-    """A running fork. Every account can be spoken for, because the fork asks for no signature; gas costs nothing."""
+    """A running fork. A drill can send calls from every account, because the fork needs no signatures. Gas costs nothing."""
 
     def __init__(self, client: ChainClient, network: Network) -> None:
         self.client, self.network = client, network
@@ -44,13 +44,13 @@ class ForkedChain:
         self.client.rpc("anvil_setBalance", account, hex(wei))
 
     def new_account(self) -> Address:
-        """An account that nobody has a key of, with ether."""
+        """Returns a new account with ether on the fork. Nobody has its key."""
         made = address(hex0x(secrets.token_bytes(20)))
         self.fund(made)
         return made
 
     def send(self, sender: Address, call: ContractCall) -> None:
-        """Makes a call in the name of an account, in a block of its own. `ChainReverted` names the contract's reason."""
+        """Sends a call from an account and mines it in a block. Raises `ChainReverted` with the contract's reason if it fails."""
         request = self._request(sender, call)
         self.client.replay(request, "latest")
         found = self.client.rpc("eth_sendTransaction", request)
@@ -68,7 +68,8 @@ class ForkedChain:
         raise TryAgain("fork", f"did not mine a transaction in {CALL_S:.0f} s")
 
     def refusal(self, sender: Address, call: ContractCall) -> str:
-        """Why a call of an account would be refused now; empty if it would not. Nothing changes."""
+        """Tries a call from an account without changing anything. Returns the contract's reason if it refuses the call, or an
+        empty text if it accepts."""
         try:
             self.client.replay(self._request(sender, call), "latest")
         except ChainReverted as error:
@@ -76,17 +77,17 @@ class ForkedChain:
         return ""
 
     def pass_time(self, seconds: int) -> None:
-        """Mines a block so many seconds later."""
+        """Moves the fork's time forward by a number of seconds, and mines a block."""
         self.client.rpc("evm_increaseTime", seconds)
         self.client.rpc("evm_mine")
 
     def mine(self, blocks: int = 2) -> None:
-        """Mines blocks a second apart."""
+        """Mines a number of blocks, one second apart."""
         self.client.rpc("anvil_mine", hex(blocks), hex(1))
 
     @contextmanager
     def rehearsal(self) -> Iterator[None]:
-        """What happens inside is undone at the end."""
+        """Context manager that undoes at its end all changes that its block made on the fork."""
         kept = self.client.rpc("evm_snapshot")
         try:
             yield
@@ -102,7 +103,8 @@ class ForkedChain:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP end what runs inside as Ctrl-C does, with its clean-up. Only the main thread gets signals."""
+    """Context manager in which SIGTERM and SIGHUP end the program with its clean-up, as Ctrl-C does. It does nothing outside the
+    main thread, because only the main thread gets signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -120,7 +122,10 @@ def ended_by_signals() -> Iterator[None]:
 
 @contextmanager
 def running_fork(program: Path, url: str, network: Network, block: int) -> Iterator[ForkedChain]:
-    """A fork of the chain at a block; it ends with the `with`. `TryAgain` if it does not start."""
+    """Context manager that starts a fork of the chain at a block, yields it, and ends it. Raises `TryAgain` if it does not start.
+
+    `program` is the program anvil, and `url` the URL of the chain's node.
+    """
     (port,) = free_ports(1)
     with ended_by_signals(), tempfile.TemporaryDirectory(prefix="bytewise-drill-") as folder, reading_relay(url) as source:
         command = [

@@ -1,4 +1,5 @@
-"""Plays the penalty of a verifier on a fork: it is drawn for a dispute and fails in its seats. Its key signs nothing."""
+"""Plays the penalty of a verifier on a fork: the verifier is drawn for a dispute and fails in its seats. Its key signs
+nothing."""
 
 import enum
 import secrets
@@ -22,11 +23,11 @@ from cli.drill.slash import post_of
 STEPS, TRIES, SEATS_PER_CALL, MOST_MOVES = 9, 8, 8, 200
 QUOTE = Blob(b"drill")
 TRUE, FALSE = (Digest(b"\x01" * 32), Digest(b"\x02" * 32)), (Digest(b"\x03" * 32), Digest(b"\x04" * 32))
-"""Tokens hash and trace root of the receipt, and of a vote that is wrong."""
+"""Two pairs of a tokens hash and a trace root: those of the receipt and of right votes, and those of a wrong vote."""
 
 
 class SeatFault(enum.StrEnum):
-    """How the verifier fails in its seats."""
+    """How the verifier fails in its seats: it does not commit, it commits and does not reveal, or it votes wrongly."""
 
     ABSENT = "absent"
     NOT_REVEALED = "not-revealed"
@@ -34,14 +35,16 @@ class SeatFault(enum.StrEnum):
 
 
 class PenaltyDrill:
-    """A penalty of one verifier on one fork: an operator that exists on the fork only is disputed until the verifier is drawn."""
+    """Plays the penalty of one verifier on one fork. Receipts of an operator that exists on the fork only are disputed, one after
+    the other, until the verifier is drawn into a committee."""
 
     def __init__(self, fork: ForkedChain, account: Address, fault: SeatFault, tell: Tell) -> None:
         self._play, self._fault = DrillPlay(fork, account, tell, STEPS), fault
         self._operator, self._tower = LocalSigner(secrets.token_bytes(32)), fork.new_account()
 
     def play(self) -> DrillReport:
-        """Plays it. `ConfigurationError` if the account has nothing to lose here, or is never drawn."""
+        """Plays the penalty and returns the report. Raises `ConfigurationError` if the account has nothing to lose on this
+        network, or is never drawn."""
         play, me = self._play, self._play.snapshot.me
         if me.pool == ZERO_DIGEST:
             raise ConfigurationError("account", f"{play.account} is in no pool: it is drawn for no dispute")
@@ -61,7 +64,8 @@ class PenaltyDrill:
         return play.report(before, play.amounts(self._tower), list(play.stake_choices()))
 
     def _anchored(self) -> tuple[list[SignedReceipt], Sequence[tuple[Digest, ...]], int]:
-        """A batch of an operator that exists on the fork only."""
+        """Anchors a batch of an operator that exists on the fork only. Returns its receipts, their Merkle proofs and the batch's
+        id."""
         play, who, money = self._play, self._operator, self._play.params.money
         like = self._example()
         play.fork.fund(who.address)
@@ -84,7 +88,7 @@ class PenaltyDrill:
         return entries, merkle.batch_tree(leaves).proofs, count - 1
 
     def _example(self) -> BatchHeader:
-        """The newest batch that the account's pool judges."""
+        """Returns the newest batch whose environment belongs to the account's pool. Its environment and model are used again."""
         play = self._play
         for each in reversed(play.reader.batches(int(play.fork.network.deploy_block), play.first)):
             if play.reader.pool_of(each.environment, play.first) == play.snapshot.me.pool:
@@ -101,7 +105,8 @@ class PenaltyDrill:
         )  # fmt: skip
 
     def _drawn(self, entries: Sequence[SignedReceipt], proofs: Sequence[tuple[Digest, ...]], batch_id: int) -> Dispute:
-        """A dispute in which the account has a seat, and the others are a quorum."""
+        """Opens disputes until the account has a seat in one, and the other members have enough seats for a quorum. Returns that
+        dispute in its commit phase."""
         play, bond = self._play, self._play.params.required_bond
         for entry, proof in zip(entries, proofs, strict=True):
             arguments = (struct_values(entry.receipt), entry.signature, batch_id, proof, Digest(secrets.token_bytes(32)))
@@ -110,7 +115,8 @@ class PenaltyDrill:
             id_ = dispute_id(play.fork.network.disputes_domain, receipt_id(play.fork.network.anchor_domain, entry.receipt))
             case = self._until(id_, Phase.COMMIT)
             mine = case.seat_of(play.account)
-            # With more seats, the others would be no quorum: a larger round would begin, and nobody would be charged yet.
+            # If the account had more seats, the others would be no quorum. Then a larger round would begin, and nobody would be
+            # charged yet.
             if mine is not None and case.seats - mine.seat_mask.bit_count() >= case.quorum:
                 play.note("A watchtower disputes a receipt", self._tower, "Disputes.open", f"bond {bond} wei")
                 return case
@@ -118,7 +124,7 @@ class PenaltyDrill:
         raise ConfigurationError("account", f"{play.account}: {told}")
 
     def _until(self, id_: Digest, phase: Phase) -> Dispute:
-        """The dispute in a phase, after the moves that are anybody's."""
+        """Makes the calls that anybody may make, and mines blocks, until the dispute is in a phase. Returns the dispute."""
         play, client = self._play, self._play.fork.client
         for _ in range(MOST_MOVES):
             case = self._case(id_)
@@ -140,7 +146,7 @@ class PenaltyDrill:
         return found
 
     def _vote(self, case: Dispute, mine: Seat) -> None:
-        """All members commit and reveal the same, and the account fails."""
+        """Makes all other members commit and reveal the same vote, and lets the account fail as chosen."""
         play = self._play
         votes = [_vote_of(case, each, TRUE) for each in case.members if each.voter != mine.voter]
         own = _vote_of(case, mine, FALSE if self._fault is SeatFault.WRONG else TRUE)
@@ -156,7 +162,7 @@ class PenaltyDrill:
         play.note("Members reveal the same answer", self._tower, "Rounds.reveal", f"you: {self._fault}")
 
     def _end(self, case: Dispute) -> None:
-        """Counts, waits for appeal and airgap, ends, and charges every seat."""
+        """Counts the votes, waits for appeal and airgap, ends the dispute, and pays or charges every seat."""
         play, times = self._play, self._play.params.times
         play.fork.pass_time(times.reveal_time + 1)
         play.do("Anybody counts the seats", self._tower, ContractCall("Disputes", "settle", (case.id,)), "")

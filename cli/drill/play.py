@@ -1,4 +1,4 @@
-"""What drills share: their report, steps on a fork, amounts before and after, and money that moved."""
+"""Code that all drills use: the report, steps on a fork, amounts before and after, and money that moved."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,23 +15,23 @@ from dashboard.index.money import BURN_REASONS, REASONS, SOURCES
 
 Tell = Callable[[str, int, int], None]
 Amounts = Mapping[tuple[str, str], int]
-"""Wei by owner and what it is."""
+"""Amounts in wei, by owner and name of the amount, for example `stake`."""
 
 
 class DrillStep(NamedTuple):
-    """One step of a drill."""
+    """One step of a drill, for the report."""
 
     title: str
     actor: Address
     call: str
-    """Contract and function; empty where only time passes."""
+    """Contract and function that the actor calls. Empty if the step is not a call."""
     after_s: int
-    """Seconds of the protocol clock since the first step."""
+    """Seconds of the protocol clock since the start of the drill."""
     effect: str
 
 
 class Change(NamedTuple):
-    """One amount before and after the drill, in wei."""
+    """One amount of one owner before and after the drill, in wei. `what` is the name of the amount."""
 
     owner: str
     what: str
@@ -40,27 +40,27 @@ class Change(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """Money that moved, in wei."""
+    """One movement of money in the ledger during the drill."""
 
     event: str
     reason: str
     account: str
-    """Empty where no account gets it."""
+    """The account that pays or gets the money. Empty if the money belongs to no account, for example when it is burned."""
     wei: int
 
 
 class LaterAct(NamedTuple):
-    """What the account could still do after the slash."""
+    """A call that the account may want to make after the drill, and whether the contract would accept it."""
 
     title: str
     call: str
     refusal: str
-    """The contract's reason; empty if it is allowed."""
+    """The contract's reason if it would refuse the call. Empty if it would accept."""
     note: str
 
 
 class DrillReport(NamedTuple):
-    """Everything that a drill found."""
+    """The result of a drill: its steps, the changed amounts, the money that moved, and what the account could do afterwards."""
 
     account: Address
     block: int
@@ -72,10 +72,11 @@ class DrillReport(NamedTuple):
 
 
 class DrillPlay:
-    """One account on one fork."""
+    """The play of a drill: makes and records the steps for one account on one fork."""
 
     def __init__(self, fork: ForkedChain, account: Address, tell: Tell, steps: int) -> None:
-        """`tell` gets the name of each step, its number, and `steps`, the number of all."""
+        """`tell` shows the progress. It is called with the title of each step, the step's number and `steps`, the number of
+        all."""
         self.fork, self.account, self._tell, self._count = fork, account, tell, steps
         self.reader = SnapshotReader(fork.client, fork.network)
         self.first = self.reader.head()
@@ -85,26 +86,26 @@ class DrillPlay:
 
     @property
     def me(self) -> Holdings:
-        """The account now."""
+        """Stake, credit and balance of the account at the fork's newest block."""
         return self.reader.holdings(self.account, self.reader.head())
 
     def do(self, title: str, actor: Address, call: ContractCall, effect: str) -> None:
-        """Makes a call, and notes it as a step."""
+        """Sends a call from an actor on the fork, and records it as a step of the report."""
         self.tell(title)
         self.fork.send(actor, call)
         self.note(title, actor, str(call), effect)
 
     def tell(self, title: str) -> None:
-        """Shows what comes next."""
+        """Shows the title of the next step as progress."""
         self._tell(title, len(self._steps), self._count)
 
     def note(self, title: str, actor: Address, call: str, effect: str) -> None:
-        """Notes a step."""
+        """Records a step for the report, without a call on the fork."""
         clock = self.reader.snapshot(ZERO_ADDRESS, self.reader.head()).clock
         self._steps.append(DrillStep(title, actor, call, clock - self.snapshot.clock, effect))
 
     def amounts(self, *others: Address) -> dict[tuple[str, str], int]:
-        """Wei of the account, of others, and of the ledger, now."""
+        """Reads the amounts of the account, of other accounts and of the ledger at the fork's newest block, in wei."""
         head, me = self.reader.head(), self.account
         mine, money = self.reader.holdings(me, head), self.reader.money(head)
         found = {
@@ -118,7 +119,8 @@ class DrillPlay:
         return found | {("ledger", "burned"): money.total_burned, ("ledger", "treasury"): money.treasury}
 
     def report(self, before: Amounts, after: Amounts, choices: Sequence[tuple[str, ContractCall, str]]) -> DrillReport:
-        """Everything so far; `choices` are tried and undone."""
+        """Returns the report of the drill. `before` and `after` are amounts, and `choices` are later calls with title and note.
+        Each choice is tried without changing the fork."""
         lost = sum(before[self.account, each] - after[self.account, each] for each in ("stake", "stake being withdrawn"))
         changes = tuple(Change(*key, before[key], after[key]) for key in before)
         moved = CourtHistory(self.reader).movements(self.first + 1, self.reader.head())
@@ -127,7 +129,7 @@ class DrillPlay:
         return DrillReport(self.account, self.first, lost, tuple(self._steps), changes, flows, later)
 
     def stake_choices(self) -> Iterator[tuple[str, ContractCall, str]]:
-        """What the account could do with credit and native stake."""
+        """Yields the calls that the account could make with its credit and native stake: title, call and note."""
         me = self.me
         yield "withdraw credit", ContractCall("Ledger", "withdraw"), f"{me.credit_due_wei} of {me.credit_wei} wei are due"
         if self.reader.record_life(self.reader.head()) is not None:
@@ -138,7 +140,8 @@ class DrillPlay:
         yield "finish a withdrawal", ContractCall("StakeVault", "finishUnbond"), "only after the delay"
 
     def _unlock(self, stake_wei: int, unbond: ContractCall, params: ParamSet) -> str:
-        """When stake could leave, as the fork says after the request."""
+        """Tells in a sentence when the stake could be withdrawn. It makes the request on the fork, reads the time, and undoes the
+        request."""
         if stake_wei == 0:
             return "no stake is left"
         vault = self.fork.network.addresses.stake_vault
@@ -152,7 +155,7 @@ class DrillPlay:
 
 
 def flows_of(moved: LedgerEvent) -> Sequence[Flow]:
-    """Who got or gave what, in one movement of the ledger."""
+    """Returns the movements of money that one event of the ledger stands for."""
     values: dict[str, Any] = moved.values
     if moved.event == "Taken":
         return [Flow("taken", SOURCES[values["source"]], values["from"], values["amount"])]

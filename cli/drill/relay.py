@@ -1,6 +1,6 @@
-"""A relay to a chain's node that forwards questions only: whatever runs behind it can send the chain nothing.
+"""A relay to a chain's node that forwards only reading calls, so that the program behind the relay cannot send a transaction.
 
-It also keeps the node's URL, which may have a key in it, out of the arguments of the program behind it.
+The relay also keeps the node's URL out of the arguments of that program, because the URL may contain an API key.
 """
 
 import json
@@ -19,16 +19,17 @@ READ_METHODS = frozenset({
     "eth_getLogs", "eth_getProof", "eth_getStorageAt", "eth_getTransactionByHash", "eth_getTransactionCount",
     "eth_getTransactionReceipt", "anvil_nodeInfo", "net_version", "web3_clientVersion",
 })  # fmt: skip
-"""Methods that change nothing. Every other method is refused."""
+"""JSON-RPC methods that change nothing. The relay refuses every other method."""
 TIMEOUT_S = 60.0
 MOST_BYTES = 2**20
-"""Longest question."""
+"""Size of the largest request, in bytes."""
 _NO_METHOD = -32601
 
 
 @contextmanager
 def reading_relay(url: str) -> Iterator[str]:
-    """Address of a relay on this machine, with a path that nobody can guess; it ends with the `with`."""
+    """Context manager that runs a relay on this machine and yields its URL. The URL's path is random, so that no other program
+    can guess it. `url` is the URL of the chain's node."""
     path = f"/{secrets.token_hex(16)}"
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(url, path))
     server.daemon_threads = True
@@ -43,7 +44,8 @@ def reading_relay(url: str) -> Iterator[str]:
 
 
 def refused(body: bytes) -> Any:
-    """The answer to a question that is not forwarded; None if every call in it only reads."""
+    """Checks the body of a JSON-RPC request. Returns None if every call in it only reads, or else the error with which the relay
+    answers instead of forwarding it."""
     try:
         asked = json.loads(body)
         calls = asked if isinstance(asked, list) else [asked]
@@ -88,6 +90,6 @@ def _handler(url: str, path: str) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
-            """Writes nothing: the lines would have no use for the user."""
+            """Writes no log lines, because they would be of no use to the user."""
 
     return Handler

@@ -1,4 +1,5 @@
-"""Plays a slash of an operator on a fork: it anchors a batch, withholds its list, and loses stake. No signature is needed."""
+"""Plays a slash of an operator on a fork: the operator anchors a batch, withholds its list, and loses stake. Its key signs
+nothing."""
 
 import secrets
 from collections.abc import Iterator
@@ -15,13 +16,14 @@ STEPS = 4
 
 
 class SlashDrill:
-    """A slash of one operator on one fork."""
+    """Plays the slash of one operator on one fork."""
 
     def __init__(self, fork: ForkedChain, account: Address, receipts: int, tell: Tell) -> None:
         self._play, self._receipts = DrillPlay(fork, account, tell, STEPS), receipts
 
     def play(self) -> DrillReport:
-        """Plays it. `ConfigurationError` if the account has nothing to lose here."""
+        """Plays the slash and returns the report. Raises `ConfigurationError` if the account has nothing to lose on this
+        network."""
         play = self._play
         self._verify_role()
         header, fee = self._header(), self._receipts * play.snapshot.price_wei
@@ -41,7 +43,8 @@ class SlashDrill:
             raise ConfigurationError("account", f"{account} is suspended: it can anchor no batch that could be withheld")
 
     def _header(self) -> BatchHeader:
-        """A batch like the newest of the operator, or of any: of a list that nobody has."""
+        """Returns the header of a batch whose list nobody has. Environment and model are those of the operator's newest batch, or
+        of the network's newest batch if the operator has none."""
         play = self._play
         known = play.reader.batches(int(play.fork.network.deploy_block), play.first)
         own = [each for each in known if each.operator == play.account]
@@ -67,7 +70,8 @@ class SlashDrill:
         play.do("The demand expires: the batch is void and you are slashed", tower, expire, "anybody may send this")
 
     def _batch(self, header: BatchHeader, fee_wei: int) -> tuple[int, int]:
-        """Number and size of the batch that is withheld: a new one, or an open one if the operator can anchor no more."""
+        """Anchors the batch whose list is withheld, and returns its id and number of receipts. If the operator can anchor no
+        batch, an earlier batch with an open challenge window is taken."""
         play, call = self._play, post_of(header, fee_wei)
         refusal = play.fork.refusal(play.account, call)
         if not refusal:
@@ -89,7 +93,7 @@ class SlashDrill:
 
 
 def post_of(header: BatchHeader, fee_wei: int) -> ContractCall:
-    """The call that anchors a batch."""
+    """Returns the call that anchors a batch. `fee_wei` is the fee for the places of its receipts."""
     fields = (
         header.first_seq, header.count, header.root, header.list_hash, header.environment, header.model_id, header.key_epoch,
         header.locator.encode(),

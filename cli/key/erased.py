@@ -1,4 +1,4 @@
-"""`bytewise key verify-erasure`: whether enough shards state that they erased their shares."""
+"""`bytewise key verify-erasure`: checks whether enough shards have signed statements that they erased their shares."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,9 +33,9 @@ def erased(
 
     With enough statements, old shares or an ended key cannot be rebuilt.
 
-    With n shards and threshold t, n - t + 1 statements are needed for each version of the shares; the chain has the holders and
-    the threshold of each. No one can check that a statement is true. The command checks that the account which the chain names
-    signed it, for this network, key epoch and version.
+    With n shards and threshold t, n - t + 1 statements are needed for each version of the shares. The chain has the holders and
+    the threshold of each version. Nobody can check that a statement is true. The command checks that the shard's account on the
+    chain signed the statement, for this network, key epoch and version.
 
     Exit codes: 0 enough statements for each version, 2 a statement is forged or of another network, 3 too few statements for a
     version yet, 5 the node does not answer, 64 wrong input.
@@ -72,8 +72,8 @@ def _print(*parts: Iterable[str]) -> None:
 
 
 def _best(signed: "SignedErasure", wanted: "Sequence[SharesToErase]") -> "JudgedStatement":
-    """The judgement of a statement for the version for which it counts; else for the newest version of which its shard had a
-    share."""
+    """Returns the judgement of a statement for the version of the shares for which it counts. If it counts for no version, it is
+    judged for the newest version of which its shard had a share."""
     from kms.ceremony.erasure import judge_statement
 
     judged = [judge_statement(signed, each) for each in reversed(wanted)]
@@ -101,7 +101,7 @@ def _read(file: Path) -> "SignedErasure":
 
 
 def statement_line(file: Path, judged: "JudgedStatement") -> str:
-    """The judgement of a statement in one line, for people."""
+    """Returns the judgement of an erasure statement as one line for people. `file` is the file of the statement."""
     if judged.invalid:
         return f"{file}: FALSE: {judged.invalid}"
     if judged.irrelevant:

@@ -1,4 +1,7 @@
-"""`bytewise key forks`: proofs, from the logs that shards stored, that a coordinator signed two logs of one ceremony."""
+"""`bytewise key forks`: finds and shows forks, proofs that a coordinator signed two different logs of one key ceremony.
+
+The proofs come from the logs that shards stored.
+"""
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
@@ -33,8 +36,8 @@ def show(config: ShardOption, out: OutOption = None) -> None:
 
     The coordinator's two signatures are the proof. The shard may be running.
 
-    `--out` writes the log of every ceremony to a file, as its coordinator signed it, with the second log beside it. `verify` over
-    files of two shards also finds a fork of which each shard saw only one log.
+    `--out` writes one file for each ceremony, with the log that its coordinator signed and the second log if there is one. With
+    the files of two shards, `verify` also finds a fork of which each shard saw only one log.
 
     Exit codes: 0 no second log is stored, 2 a coordinator provably signed two, 64 wrong input.
     """
@@ -55,10 +58,11 @@ def verify(files: FilesArgument, coordinator: CoordinatorOption = "") -> None:
     """Verify logs of ceremonies from several shards, and look for two that contradict each other.
 
     The command needs no network: the plan in each file names the coordinator, whose signatures cover the plan. A coordinator that
-    lost its database and began the same plan again also signed two logs; this cannot be told apart from a fork on purpose.
+    lost its database and began the same plan again also signed two logs. The command cannot distinguish this from a deliberate
+    fork.
 
-    Exit codes: 0 no coordinator provably signed two logs, 2 one did, 64 a file has not the form that a shard writes, or is of
-    another coordinator.
+    Exit codes: 0 no coordinator provably signed two logs, 2 a coordinator did, 64 a file does not have the form that a shard
+    writes, or is of another coordinator.
     """
     from bytewise.protocol.keys.ceremony_log import fork_of_copies
 
@@ -70,7 +74,8 @@ def verify(files: FilesArgument, coordinator: CoordinatorOption = "") -> None:
 
 
 def _conclude(what: str, forks: "Sequence[Fork]") -> None:
-    """Prints each convicted coordinator with its proof, once for each ceremony, and ends the command."""
+    """Prints each fork with its proof, one for each ceremony, and raises `typer.Exit` with `Exit.MISMATCH`. Without forks it
+    prints that there are none and returns. `what` describes the checked logs."""
     for fork in {each.plan.plan.digest: each for each in reversed(forks)}.values():
         for line in _fork_lines(fork):
             print(line)

@@ -1,4 +1,4 @@
-"""`bytewise key log`: fetches and checks the release logs of the shards. Anybody can do so, without trust in a shard."""
+"""`bytewise key log`: fetches and checks the release logs of the shards. Anybody can do this without trusting a shard."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -50,9 +50,9 @@ def verify(
 
     Each log is compared with your earlier copy.
 
-    The command also asks shards that had shares of the key before they were dealt again. Each record of a log is signed, names
-    the record before, and contains the ticket that the voter signed. Only an earlier copy shows that the end of a log was cut
-    off, so run this regularly. Your copy is never overwritten.
+    The command also asks former shards, which had shares of the key before a reshare. Each record of a log is signed, names the
+    previous record, and contains the ticket that the voter signed. Only an earlier copy shows that the end of a log was cut off,
+    so run this command regularly. Your copy is never overwritten.
 
     Exit codes: 0 every log is complete, 2 a shard altered, cut off or contradicted its log or released without entitlement, 3 a
     release cannot be judged, or the releases of a former shard cannot be known, 5 a shard or the node does not answer, 64 wrong
@@ -91,12 +91,12 @@ def show(
     """Show who asked for the key of a receipt, when, why, and with which evidence.
 
     The command reads the copies that `bytewise key log verify` stores.
-    A voter could open a receipt if enough holders of one version of the shares (the threshold) released to it, under one or
-    several of its tickets. If only several voters together got enough partials, the command says so: they would have to collude.
-    In a key epoch whose key enclaves rebuild, a released share opens every receipt of the epoch. Without `--epoch`, the command
-    takes the key epoch whose copies have a record of the receipt, else the newest.
+    A voter could open a receipt if enough shards with one version of the shares (the threshold) released partials to the voter,
+    under one or several tickets. If only several voters together got enough partials, they would have to collude, and the command
+    says so. In a rebuilt key epoch, a released share opens every receipt of the epoch. Without `--epoch`, the command takes the
+    key epoch whose copies have a record of the receipt, or else the newest epoch.
 
-    Exit codes: 0 shown, 3 these copies leave open whether it was opened, 4 not opened and no record of this receipt,
+    Exit codes: 0 shown, 3 these copies leave open whether the receipt was opened, 4 not opened and no record of this receipt,
     5 the node does not answer, 64 wrong input, or no copies: run `bytewise key log verify` first.
     """
     from bytewise.protocol.suites import is_rebuilt
@@ -125,10 +125,9 @@ _RECORDED = re.compile(rb'"receipt_id":"(0x[0-9a-f]{64})"')
 
 
 def _receipt_named(book: "Network", logs: Path, text: str) -> Digest:
-    """The receipt that a user typed, in full or by its first digits, of which a copy has a record.
+    """Returns the id of the receipt that a user typed in full or by its first digits. First digits are looked up in the copies.
 
-    `ConfigurationError` for a text that is no id, for the beginning of several ids, and for the beginning of none: without a
-    record, the full id is needed.
+    Raises `ConfigurationError` if the text is no id, or if the first digits fit several receipts or none in the copies.
     """
     from kms.release_log.copies import find_copies
 
@@ -146,9 +145,9 @@ _IDENTIFIER_LENGTH = len(hex0x(ZERO_DIGEST))
 
 
 def _copies_with(book: "Network", logs: Path, receipt: Digest) -> tuple[int, list[int]]:
-    """The key epoch whose copies name a receipt, 0 if none does; and the key epochs without a copy.
+    """Returns the newest key epoch whose copies mention a receipt, or 0 if there is none, and the key epochs without a copy.
 
-    The function verifies nothing: it only finds the place of the record.
+    The function verifies nothing. It only finds out which copies to read.
     """
     from kms.release_log.copies import find_copies
 
@@ -165,7 +164,8 @@ def _copies_with(book: "Network", logs: Path, receipt: Digest) -> tuple[int, lis
 
 
 def _kept(book: "Network", history: "SharesHistory", epoch: int, logs: Path) -> "list[CopiedLog]":
-    """The copies of all shards that had shares, and all other copies. `ConfigurationError` if nothing was fetched."""
+    """Reads the copies of the release logs of a key epoch: of all shards that had shares, and all other copies in the folder.
+    Raises `ConfigurationError` if no log of the epoch was fetched."""
     from kms.release_log.copies import ReleaseLogCopy, find_copies
     from kms.release_log.opening_report import CopiedLog
 
@@ -181,7 +181,8 @@ def _kept(book: "Network", history: "SharesHistory", epoch: int, logs: Path) -> 
 def _judged(
     book: "Network", known: "Known", looked: "Sequence[Looked]", rpc: list[str] | None, tell: "Callable[[Looked], None]"
 ) -> "tuple[Court, list[Looked]]":
-    """Judges each log by the chain. A progress bar counts releases, each of which needs up to a dozen reads."""
+    """Judges each log by the chain, and shows a progress bar meanwhile, because each release needs up to a dozen reads. Returns
+    the judge and the logs with its findings."""
     from bytewise_client.connection import read_ahead_of
     from cli.key.log_audit import court_of, judged
 
@@ -203,7 +204,7 @@ def _judged(
 
 
 def _tell_nobody(_: "Looked") -> None:
-    """Prints no progress: JSON is printed at the end."""
+    """Prints no progress, because the output is JSON, which is printed at the end."""
 
 
 def _client(book: "Network", rpc: list[str] | None) -> "Chain | None":

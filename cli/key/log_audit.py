@@ -1,5 +1,5 @@
-"""The checks of `bytewise key log verify` at each shard and on the chain. A failure at one shard does not hide findings at
-another."""
+"""The checks of `bytewise key log verify`: it reads the log of each shard, and judges the releases by the chain. An error at one
+shard does not hide findings at another shard."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -26,30 +26,30 @@ _WORST_FIRST = (Exit.MISMATCH, Exit.USAGE, Exit.UNAVAILABLE, Exit.INCONCLUSIVE, 
 
 
 class Looked(NamedTuple):
-    """Findings at one shard."""
+    """The findings about the release log of one shard."""
 
     kept: CopiedLog
-    """The stored copy of its log."""
+    """The stored copy of the shard's log."""
     place: int
-    """Its index among the holders of the newest shares that it had."""
+    """The shard's index among the holders of the newest shares that it had."""
     versions: list[int]
-    """Versions of the shares that it has or had."""
+    """Versions of the shares that the shard has or had."""
     former: bool
-    """Whether other shards have the shares now."""
+    """True if the shard has no share of the version in force."""
     broken: list[str]
     """Provable faults of the log that do not depend on the chain."""
     silent: str
-    """Why the shard did not show its whole log; empty if it did."""
+    """Reason why the shard did not show its whole log. Empty if it did."""
     unusable: str
-    """Error of this machine, in a copy or setting, that prevented the check; empty if there was none."""
+    """Error of this machine, in a copy or setting, that prevented the check. Empty if there was none."""
     untold: list[int]
-    """Versions whose releases are unknown: the shard did not show its log, and the copy is not complete for them."""
+    """Versions whose releases are unknown, because the shard did not show its log and the copy is not complete for them."""
     judged: LogFindings
-    """Findings about its releases by the chain; empty if the chain was not asked."""
+    """Findings of the chain about the shard's releases. Empty if the chain was not asked."""
 
     @property
     def exits(self) -> set[Exit]:
-        """Every exit code that these findings can cause."""
+        """The exit codes that follow from these findings."""
         codes = {Exit.MISMATCH} if self.broken or self.judged.wrong else {Exit.OK}
         if self.unusable:
             codes.add(Exit.USAGE)
@@ -61,32 +61,32 @@ class Looked(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A key epoch as the chain has it, or the address book."""
+    """The shards that have or had shares of a key epoch, from the chain or from the address book."""
 
     history: SharesHistory
-    """The holders of its shares."""
+    """The holders of each version of the epoch's shares."""
     reader: SnapshotReader | None = None
-    """Reader of the chain that gave the holders; None if the address book gave them."""
+    """Reader of the chain from which the holders come. None if they come from the address book."""
     failure: BytewiseError | None = None
-    """Error of the chain if it was asked and failed."""
+    """Error of the chain if it was asked and could not be read. None otherwise."""
 
 
 class Court(NamedTuple):
-    """The chain as judge of releases, for one run."""
+    """The judge of releases for one run of the command: the chain at one block, or nothing if the chain is not asked."""
 
     judge: Callable[[Sequence[SignedRelease]], LogFindings]
-    """Judges the releases of one log."""
+    """Function that judges the releases of one log."""
     failure: str = ""
-    """Why nothing is judged; empty if the chain is available, or is not asked."""
+    """Reason why no release can be judged. Empty if the chain can be read, or is not asked."""
     exit: Exit = Exit.OK
-    """Exit code for that reason."""
+    """Exit code that follows from `failure`."""
 
 
 def known_of(book: Network, record: EpochRecord, client: Chain | None) -> Known:
-    """Finds which shards held the shares of the epoch: from the chain, or from the address book without a client.
+    """Finds which shards have or had shares of the key epoch. It asks the chain, or reads the address book if `client` is None.
 
-    `ConfigurationError` if chain and address book belong to different networks or give the epoch different assurance labels.
-    With different labels, nothing is reported.
+    Raises `ConfigurationError` if the chain is of another network than the address book, or lacks the epoch. Also raises it if
+    the two give the epoch different assurance labels.
     """
     if client is None:
         return Known(shares_history(book, record))
@@ -102,10 +102,10 @@ def known_of(book: Network, record: EpochRecord, client: Chain | None) -> Known:
 
 
 def known_or_booked(book: Network, record: EpochRecord, client: Chain | None) -> Known:
-    """As `known_of`, but from the address book, with the failure as reason, if the chain cannot be read.
+    """Finds the holders like `known_of`, but takes them from the address book if the chain cannot be read.
 
-    A different assurance label and a node on another chain are still errors: the address book itself may be wrong, and then the
-    signatures in a log would not match its shards.
+    The result then has the error of the chain. A different assurance label and a node on another chain are still raised as
+    errors. In these cases the address book itself may be wrong, and then the signatures in a log would not match its shards.
     """
     try:
         return known_of(book, record, client)
@@ -116,18 +116,19 @@ def known_or_booked(book: Network, record: EpochRecord, client: Chain | None) ->
 
 
 def look(book: Network, history: SharesHistory, holder: ShareHolder, copy: ReleaseLogCopy) -> Looked:
-    """Adds the new records of a shard's log to the copy and checks the log. Errors are part of the result."""
+    """Fetches the new records of a shard's release log, adds them to the copy, and checks the log. Errors are part of the result
+    and are not raised. `holder` is the shard."""
     read = read_log(holder, copy, book.epochs_domain, TIMEOUT_S)
     broken = [*read.broken, *releases_out_of_force(read.entries, history)]
     return _looked(history, CopiedLog(holder.address, read.entries, read.last_read_at), broken, read.silent, read.unusable)
 
 
 def court_of(known: Known, ahead: Chain | None = None, tell: Callable[[int], object] = lambda _: None) -> Court:
-    """Reads the newest block of the chain, at which releases are judged. If that fails, the result judges nothing and has the
-    reason.
+    """Returns the judge of releases, at the newest block of the chain. If the block cannot be read, the result judges nothing and
+    has the reason.
 
-    `ahead`: a client of the same chain for reads in batches. `tell`: called with the number of entries of a log whose reads are
-    complete.
+    `ahead` is a client of the same chain for reads in batches, or None. `tell` shows the progress: it is called with the number
+    of entries of a log whose reads are complete.
     """
     if known.failure is not None:
         return _without_chain(known.failure)
@@ -150,10 +151,10 @@ def court_of(known: Known, ahead: Chain | None = None, tell: Callable[[int], obj
 
 
 def judged(looked: Sequence[Looked], court: Court, told: Callable[[Looked], object]) -> list[Looked]:
-    """Adds the chain's judgement to each log and returns them in the same order. The longest log is judged last; `told` is called
-    after each.
+    """Adds the chain's findings to each log, and returns the logs in the same order. `told` is called after each log.
 
-    Each release costs up to a dozen reads of the chain, and a shard can write as many as it likes.
+    The longest log is judged last, because each release costs up to a dozen reads of the chain, and a shard can write as many
+    releases as it likes.
     """
     found: dict[int, Looked] = {}
     for place in sorted(range(len(looked)), key=lambda place: len(looked[place].kept.entries)):
@@ -163,13 +164,14 @@ def judged(looked: Sequence[Looked], court: Court, told: Callable[[Looked], obje
 
 
 def worst(exits: Iterable[Exit]) -> Exit:
-    """The exit code of a run: first a proof against a shard, then errors of this machine, then errors that may pass."""
+    """Returns the worst of several exit codes. A proof against a shard comes first, then errors of this machine, then errors that
+    may pass. Returns `Exit.OK` if there are none."""
     found = set(exits)
     return next((each for each in _WORST_FIRST if each in found), Exit.OK)
 
 
 class _LabelInDoubt(ConfigurationError):
-    """Address book and chain have different labels for a key epoch."""
+    """Error: the address book and the chain have different assurance labels for a key epoch."""
 
 
 def _looked(history: SharesHistory, kept: CopiedLog, broken: list[str], silent: str, unusable: str) -> Looked:

@@ -1,4 +1,4 @@
-"""The output of `bytewise key log`: plain data, and tables for people."""
+"""Prints the results of `bytewise key log`: as plain JSON data, or as tables for people."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -21,7 +21,8 @@ _NO_TICKET = "the shards kept no ticket"
 
 
 def print_found(record: EpochRecord, found: list[Looked], failure: str, output: OutputFormat) -> None:
-    """Prints the findings at each shard of a key epoch, and its label. `failure`: why the chain judged nothing."""
+    """Prints the findings about each shard of a key epoch, and the epoch's assurance label. `failure` is the reason why the chain
+    judged no release, or empty."""
     rows = [{**_row(each), "assurance": record.assurance} for each in found]
     emit(output, rows, lambda: _print_rows(record, rows))
     if failure:
@@ -29,7 +30,7 @@ def print_found(record: EpochRecord, found: list[Looked], failure: str, output: 
 
 
 def print_progress(looked: Looked) -> None:
-    """Prints the findings at one shard as soon as they are known, while the next shards are read."""
+    """Prints the findings about one shard to standard error, so that the user sees them while the next shards are read."""
     console, row = Console(stderr=True), _row(looked)
     console.print(f"looked at shard {row['shard']}, {row['address']}: {row['records']} records", style="dim", soft_wrap=True)
     for line, style in _lines(row):
@@ -75,20 +76,21 @@ def _lines(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 class Subject(NamedTuple):
-    """The key epoch of a report."""
+    """The key epoch of a report about a receipt."""
 
     epoch: int
     """Number of the key epoch."""
     assurance: str
-    """Assurance label."""
+    """Assurance label of the key epoch."""
     history: SharesHistory
-    """The holders of its shares."""
+    """The shards that hold each version of the epoch's shares."""
     asked: bool
-    """Whether the holders come from the chain, not from the address book."""
+    """True if the holders come from the chain, False if they come from the address book."""
 
 
 def print_report(receipt: Digest, subject: Subject, report: OpeningReport, output: OutputFormat) -> None:
-    """Prints the records of one receipt, oldest first, and the voters that could open it, for each version of the shares."""
+    """Prints the release records of one receipt, oldest first. For each version of the shares it also prints the voters that
+    could open the receipt."""
     rebuilt, history = is_rebuilt(subject.epoch), subject.history
     about: dict[str, Any] = {
         "receipt": hex0x(receipt), "epoch": subject.epoch, "assurance": subject.assurance,
@@ -150,7 +152,8 @@ def _shares_entry(history: SharesHistory, report: OpeningReport, shares: DealtSh
 
 
 def _enclave(signed: SignedRelease) -> dict[str, Any] | None:
-    """The shard's findings about the enclave; None in records of older shards, which did not store them."""
+    """Returns what the shard found out about the enclave that asked it. Returns None for a record of an older shard, which did
+    not store this."""
     if signed.grounds is None:
         return None
     grounds = signed.grounds.grounds
@@ -183,8 +186,8 @@ def _why(signed: SignedRelease) -> str:
 
 
 def _openings(report: OpeningReport) -> Iterator[dict[str, Any]]:
-    # Partials are sealed to the enclave that asked. Partials under several tickets of one voter count together; those of several
-    # voters only if the voters collude. Partials with shares of two versions never count together.
+    # Partials are sealed to the enclave that asked. Partials under several tickets of one voter count together. Partials of
+    # several voters count together only if the voters collude. Partials with shares of two versions never count together.
     known = [each for each in report.records if each.shares is not None]
     for ticket, voter, version in dict.fromkeys(map(_key, known)):
         same = [each for each in known if _key(each) == (ticket, voter, version)]

@@ -1,4 +1,4 @@
-"""`bytewise key list`: key epochs as the chain has them, and whether their shards answer and serve them."""
+"""`bytewise key list` and `show`: shows key epochs as they are on the chain, and whether their shards answer and serve them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -26,11 +26,12 @@ _NOTHING = "nothing"
 _AWAITS = "serves no epoch yet: its operator puts the epoch's document at its epoch_file, and starts it again"
 
 Ask = Callable[["ShardRecord"], "ShardInfo"]
-"""Asks a shard for its `info`; a `Fault` or `Unavailable` if it gives none."""
+"""A function that asks a shard for its public information. It raises `Fault` or `Unavailable` if the shard gives none."""
 
 
 def ask_over_https(timeout_s: float) -> Ask:
-    """Asks the shard's `/v1/info`, trusting its pinned certificate only."""
+    """Returns the function that asks a shard over HTTPS, at `/v1/info`. It trusts only the certificate that the key epoch
+    names."""
     from bytewise.protocol.encoding import decode
     from bytewise.protocol.keys.epochs import ShardInfo
     from kms.shard_client import ShardClient
@@ -43,9 +44,10 @@ def ask_over_https(timeout_s: float) -> Ask:
 
 
 def collect(reader: "SnapshotReader", ask: Ask, only: int | None = None) -> dict[str, Any]:
-    """Reads the key epochs of the address book at the newest block, as plain data. `only`: number of the one epoch to read.
+    """Reads the key epochs of the address book at the newest block, and asks their shards. Returns plain data.
 
-    `wrong` lists contradictions; `silent` counts the shards that did not answer.
+    `only` is the number of the one epoch to read, or None for all. In the result, `wrong` lists contradictions with the chain,
+    and `silent` is the number of shards that did not answer.
     """
     block = reader.head()
     snapshot = reader.snapshot(ZERO_ADDRESS, block)
@@ -64,7 +66,7 @@ def collect(reader: "SnapshotReader", ask: Ask, only: int | None = None) -> dict
 
 
 def show(state: Mapping[str, Any], console: Console) -> None:
-    """Prints a collected state."""
+    """Prints the state of key epochs, as `collect` returns it, for people."""
     console.print(f"block {state['block']}: key epoch {state['active_epoch'] or 'none'} is active", style="bold")
     for epoch in state["epochs"]:
         title = (
@@ -84,7 +86,7 @@ def _entry(shard: Mapping[str, Any]) -> tuple[str, Fields]:
 
 
 def _chains(reader: "SnapshotReader", epoch: int, block: int, final: int | None) -> "tuple[EpochOnChain, ...]":
-    """A key epoch at the newest block, and at the newest final block."""
+    """Reads a key epoch at the newest block, and also at the newest final block if there is one."""
     return tuple(reader.epoch_on_chain(epoch, number) for number in (block, final) if number is not None)
 
 
@@ -143,8 +145,8 @@ def _said(shard: "ShardRecord", epoch: int, policy: Digest, ask: Ask, chains: "S
 
 
 def _share_said(info: "ShardInfo", chains: "Sequence[EpochOnChain]") -> tuple[str, bool]:
-    """Compares the shard's share with the chain. The shard follows the final block, whose shares may differ from those of the
-    newest block."""
+    """Compares the version of a shard's share with the chain. Returns a sentence, and True if it is a contradiction. A shard
+    follows the newest final block, whose version may differ from that of the newest block."""
     from bytewise.protocol.digests import keccak256
 
     if info.shares is None:

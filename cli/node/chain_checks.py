@@ -31,14 +31,15 @@ from verifier.observation import measurement_check, required_wei
 from verifier.settings import NodeSettings
 
 HEAD_AGE_S = 120
-"""Oldest allowed head of the chain, in seconds: ten blocks of main net."""
+"""Largest allowed age of a chain node's newest block, in seconds. It is ten blocks of main net."""
 AGREED_DEPTH = 64
-"""Blocks below the lowest head at which nodes must have the same block: two epochs of main net."""
+"""Number of blocks below the newest block of the slowest chain node, at which all chain nodes must have the same block. It is two
+epochs of main net."""
 CALLS, RTT_S = 9, 2.0
 
 
 def chain_id(view: NodeView) -> Check:
-    """Whether every node is on the chain of the address book."""
+    """Checks that every chain node is on the chain of the address book."""
     wanted, wrong = view.network.chain_id, []
     for place, node in enumerate(view.nodes, 1):
         try:
@@ -50,7 +51,7 @@ def chain_id(view: NodeView) -> Check:
 
 
 def contract_code(view: NodeView) -> Check:
-    """Whether the contracts' code and wiring are those of the address book."""
+    """Checks that the contracts have the code and wiring of the address book. `view.reader` raises an error if they do not."""
     addresses = len(view.reader.network.code)
     return Check(
         "contract_code", True, f"{addresses} contracts as the book says", "every code hash of the address book",
@@ -59,8 +60,8 @@ def contract_code(view: NodeView) -> Check:
 
 
 def contract_release(view: NodeView) -> Check:
-    """Whether the contracts are those with which this release was built. The chain names no version of this program: it knows its
-    contracts, and the measurements of enclaves."""
+    """Checks that the contracts are those with which this release was built. The code is compared because the chain does not name
+    a version of this program."""
     version, book = package_version(), view.reader.network
     other = contracts_of_other_releases(view.chain, book)
     found = f"{len(book.code) - len(other)} of {len(book.code)} contracts are of release {version}"
@@ -72,7 +73,7 @@ def contract_release(view: NodeView) -> Check:
 
 
 def head_age(view: NodeView) -> Check:
-    """Age of each node's newest block by our clock; the oldest one counts."""
+    """Checks the age of each chain node's newest block by this machine's clock. The largest age counts."""
     ages = [max(SystemClock().now() - node.head().timestamp, 0) for node in view.nodes]
     return Check(
         "head_age", max(ages) <= HEAD_AGE_S, f"{max(ages)} s", f"at most {HEAD_AGE_S} s",
@@ -81,7 +82,7 @@ def head_age(view: NodeView) -> Check:
 
 
 def node_agreement(view: NodeView) -> Check:
-    """Whether all nodes have the same block some epochs below the head."""
+    """Checks that all chain nodes have the same block at a depth of `AGREED_DEPTH`, and that none is far behind."""
     heads = [node.head().number for node in view.nodes]
     at = max(min(heads) - AGREED_DEPTH, 0)
     hashes = {node.block(at).hash for node in view.nodes}
@@ -93,7 +94,8 @@ def node_agreement(view: NodeView) -> Check:
 
 
 def node_count(view: NodeView) -> Check:
-    """Whether one lying or broken node can mislead a node that has money at stake."""
+    """Checks that the settings name enough chain nodes, so that one lying or broken chain node cannot mislead a node that has
+    money at stake."""
     count, needed = len(view.nodes), 1 if view.role in (NodeRole.WATCHTOWER, NodeRole.MONITOR) else 2
     is_test = view.network.chain_id == 31337
     return Check(
@@ -103,7 +105,7 @@ def node_count(view: NodeView) -> Check:
 
 
 def log_range(view: NodeView) -> Check:
-    """Whether every node answers a query for events over as many blocks as this program asks for."""
+    """Checks that every chain node answers a query for events over as many blocks as this program asks for in one call."""
     network = view.network
     for node in view.nodes:
         head = node.head().number
@@ -116,7 +118,7 @@ def log_range(view: NodeView) -> Check:
 
 
 def old_state(view: NodeView) -> Check:
-    """Whether the state at the beginning of a challenge window can still be read."""
+    """Checks that the chain nodes can still read the state at the beginning of a challenge window."""
     seconds = _params(view).times.window + _params(view).times.max_anchor_delay
     newest = view.chain.head()
     blocks = newest.number - view.reader.network.deploy_block
@@ -130,7 +132,7 @@ def old_state(view: NodeView) -> Check:
 
 
 def round_trip(view: NodeView) -> Check:
-    """How long one call takes."""
+    """Checks that a call to the first chain node is fast enough. The slowest of `CALLS` calls counts."""
     times = sorted(_round_trips(view.nodes[0]))
     median, worst = statistics.median(times), times[-1]
     return Check(
@@ -148,8 +150,8 @@ def _round_trips(node: ChainClient) -> Iterator[float]:
 
 
 def clock(view: NodeView) -> Check:
-    """Whether our clock is behind the chain's. A clock that is ahead shows as a large age of the head. A test chain dates its
-    blocks as it is told."""
+    """Checks that this machine's clock is not behind the chain's clock. A clock that is ahead fails `head_age` instead. On a test
+    chain the check always passes, because there any time can be set."""
     behind = view.chain.head().timestamp - time.time()
     is_late = behind > MAX_AHEAD_S and view.network.chain_id not in TEST_CHAIN_IDS
     return Check(
@@ -159,7 +161,7 @@ def clock(view: NodeView) -> Check:
 
 
 def registration(view: NodeView) -> Check:
-    """Whether the account is registered as the role requires, and is not suspended."""
+    """Checks that the account is registered as its role requires, and that an operator is not suspended."""
     mine = _holdings(view)
     if view.role is NodeRole.OPERATOR:
         found = "suspended" if mine.is_suspended else "registered" if mine.is_operator else "not registered"
@@ -175,14 +177,14 @@ def registration(view: NodeView) -> Check:
 
 
 def registered_measurement(view: NodeView) -> Check:
-    """Whether the network still allows the measurement with which the account joined its pool, and the stake has weight."""
+    """Checks that the network still allows the measurement with which the account joined its pool, and that the stake counts."""
     found = view.reader.registered_measurement(view.account, view.head)
     is_enough = _holdings(view).stake_wei >= _params(view).money.min_verifier_stake
     return measurement_check(found, view.account, is_enough)
 
 
 def stake(view: NodeView) -> Check:
-    """Whether the stake suffices for the role: for an operator, to accept one more request."""
+    """Checks that the account has enough stake for its role. An operator needs enough to accept one more request."""
     mine, money, serves = _holdings(view), _params(view).money, view.role is NodeRole.OPERATOR
     least = least_stake_wei(mine, money) if serves else money.min_verifier_stake
     verb = "operator register --endpoint URL" if serves else "verifier register"
@@ -195,7 +197,7 @@ def stake(view: NodeView) -> Check:
 
 
 def balance(view: NodeView) -> Check:
-    """Whether the account can pay for the worst case of its role."""
+    """Checks that the account's balance covers the worst case of its role (`worst_case_wei`)."""
     mine, least = _holdings(view).balance_wei, worst_case_wei(view)
     return Check(
         "balance", mine >= least, ether(mine), f"at least {ether(least)}: bonds, and gas at the highest fee that it pays",
@@ -204,8 +206,8 @@ def balance(view: NodeView) -> Check:
 
 
 def serving(view: NodeView) -> Check:
-    """Whether the operator may accept a request: what `/readyz` of its process requires of the chain, and a key epoch that its
-    settings accept."""
+    """Checks that the operator may accept requests: the chain meets what `/readyz` of its process requires, and its settings
+    accept the active key epoch."""
     from bytewise.inference.artifact import artifact
 
     settings = view.settings
@@ -226,7 +228,8 @@ def serving(view: NodeView) -> Check:
 
 
 def worst_case_wei(view: NodeView) -> int:
-    """Most wei that the role may pay before any comes back, as `/readyz` of its process requires it."""
+    """Returns the most wei that a node of this role may pay before any of it comes back. `/readyz` of its process requires the
+    same."""
     signer, settings, params = view.signer_settings, view.settings, _params(view)
     assert signer is not None, "a shard and a monitor pay nothing"
     snapshot = view.reader.snapshot(view.account, view.head)
@@ -237,7 +240,8 @@ def worst_case_wei(view: NodeView) -> int:
 
 
 def key_shards(view: NodeView) -> Check:
-    """Whether enough shards of the key epoch in force say that their share is, as `/readyz` asks them."""
+    """Checks that enough shards of the active key epoch say that their share is in force. `/readyz` asks the shards in the same
+    way."""
     snapshot, presence = view.reader.snapshot(view.account, view.head), ShardPresence()
     if snapshot.active_epoch:
         presence.note(view.reader.epoch(snapshot.active_epoch, view.head))
@@ -245,7 +249,7 @@ def key_shards(view: NodeView) -> Check:
 
 
 def protection(view: NodeView) -> Check:
-    """Whether the protection table has every vote of this account that an open round has on the chain."""
+    """Checks that the protection table has every vote of this account that is committed on the chain in an open round."""
     table = Protection(view.database, SystemClock())
     first = int(view.network.deploy_block)
     snapshot = view.reader.snapshot(view.account, view.head, view.reader.opened(first, view.head))
@@ -259,7 +263,8 @@ def protection(view: NodeView) -> Check:
 
 
 def vote_time(view: NodeView) -> Check:
-    """Whether half a commit phase, after which a seat without a key votes NO_KEY, is enough for finality and one execution."""
+    """Checks that half a commit phase is long enough for finality and one execution. After that half, a member that got no
+    partials votes NO_KEY."""
     times, final_s = _params(view).times, finality_s(view.network.chain_id, measured_block_s(view.chain))
     return Check(
         "vote_time", times.commit_time // 2 >= final_s + times.execution_bound, f"{times.commit_time} s to commit",
@@ -277,12 +282,12 @@ def _params(view: NodeView) -> ParamSet:
 
 
 GATES = (chain_id, contract_code)
-"""The gates: if one fails, the other checks of the chain are not run."""
+"""The gates are the checks that run first. If one fails, the other checks of the chain are not run."""
 EVERYBODY = (contract_release, head_age, node_agreement, node_count, log_range, old_state, round_trip, clock)
 
 
 def checks_of(role: NodeRole) -> tuple[CheckOfNode, ...]:
-    """The checks after the gates that apply to a role, in the order of display."""
+    """Returns the checks of the chain that apply to a role, without `GATES`, in the order in which they run."""
     staked = (registration, stake) if role in (*JUDGES, NodeRole.OPERATOR) else ()
     paying = (balance,) if role not in (NodeRole.MONITOR, NodeRole.SHARD) else ()
     judging = (registered_measurement, key_shards, vote_time, protection) if role in JUDGES else ()

@@ -1,4 +1,4 @@
-"""The choices of a new node's owner (`bytewise init`)."""
+"""What the owner of a new node chooses with the options of `bytewise init`."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -8,24 +8,24 @@ from cli.node.roles import NodeRole
 
 
 class ChosenPassword(NamedTuple):
-    """The keystore's password, and how the node gets it at its start."""
+    """The password of the node's keystore, and where the node reads it when it starts."""
 
     value: Secret
     file: Path | None
-    """File with the password; None: the node asks for it."""
+    """File from which the node reads the password. None if the node asks a person for it."""
     is_new: bool
-    """Whether the password is written into the new folder."""
+    """True if the password is new and is written to a file in the node's folder."""
 
 
 class KeyOptions(NamedTuple):
-    """The options of `bytewise init` that say where the account's key is."""
+    """The options of `bytewise init` that say where the key of the node's account is."""
 
     key: Path | None
-    """Key of an account that exists; None: a new one."""
+    """Key file of an existing account. None makes a new account."""
     password_file: Path | None
     prompt: bool
     signer_url: str
-    """URL of a remote signer; empty: the key is in the folder."""
+    """URL of a remote signer. Empty if the key is in the node's folder."""
     account: str
     signer_ca: Path | None
     signer_cert: Path | None
@@ -33,7 +33,7 @@ class KeyOptions(NamedTuple):
 
 
 class RemoteKey(NamedTuple):
-    """A key at a remote signer, and how the node shows itself there."""
+    """An account whose key is at a remote signer, and the TLS files with which the node connects to it."""
 
     url: str
     account: str
@@ -43,15 +43,15 @@ class RemoteKey(NamedTuple):
 
 
 class LocalKey(NamedTuple):
-    """A key in a keystore of the new folder."""
+    """An account whose key is in a keystore in the node's folder."""
 
     file: Path | None
-    """Key of an account that exists; None: a new one."""
+    """Key file of an existing account. None makes a new account."""
     password: ChosenPassword
 
 
 class NodeChoices(NamedTuple):
-    """Choices of the node's owner."""
+    """All choices for a new node that sends transactions: an operator, verifier, member or watchtower."""
 
     role: NodeRole
     network_file: Path
@@ -59,7 +59,7 @@ class NodeChoices(NamedTuple):
     da: list[str]
     account: LocalKey | RemoteKey
     database_url_file: Path | None
-    """File with the URL of a PostgreSQL database; None: SQLite in the folder."""
+    """File with the URL of a PostgreSQL database. None makes a SQLite database in the node's folder."""
     artifact: Path | None
     environment_file: Path | None
     model_name: str
@@ -71,7 +71,7 @@ class NodeChoices(NamedTuple):
 
 
 class ShardChoices(NamedTuple):
-    """Choices for a key shard only."""
+    """The choices that only a new key shard needs."""
 
     url: str
     channel: str

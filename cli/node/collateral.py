@@ -1,4 +1,4 @@
-"""`bytewise enclave collateral`: keeps the collateral of this machine's quotes fresh."""
+"""`bytewise enclave collateral`: keeps the collateral of this machine's quotes up to date."""
 
 import contextlib
 import functools
@@ -23,9 +23,9 @@ def collateral(
 ) -> None:
     """Keep the collateral of this machine's quotes fresh until SIGTERM (TDX).
 
-    It runs inside the trust domain, beside the enclave, which has no network. `bytewise run` starts it where the settings have a
-    section [collateral]. It asks Intel's service, or a cache of it, and verifies the answer with a quote of this machine before
-    the file `collateral.json` in the enclave's folder of endorsements is replaced.
+    The process runs inside the trust domain, beside the enclave, which has no network. `bytewise run` starts it if the settings
+    have a section [collateral]. The process asks Intel's service or a cache of that service. It verifies the answer with a quote
+    of this machine before it replaces the file `collateral.json` in the enclave's folder of endorsements.
 
     Exit codes: 0 renewed, or stopped, 5 the service does not answer, 64 wrong settings, or no trust domain.
 
@@ -60,7 +60,7 @@ def _renewal(config: Path) -> "Iterator[CollateralRenewal]":
     try:
         if quoter.type is not EvidenceType.TDX:
             raise ConfigurationError("evidence", f"this machine attests by {quoter.type.value}, not tdx")
-        # Nobody checks the report data of this quote: it only names the platform.
+        # The quote only names the platform. Nobody checks its report data, so the data is zero.
         quote = functools.partial(quoter.raw_quote, bytes(REPORT_DATA_BYTES))
         yield CollateralRenewal(_settings(config), enclave.endorsements, quote, SystemClock().now)
     finally:

@@ -1,4 +1,4 @@
-"""`bytewise doctor`: everything that a node needs, checked before it costs money."""
+"""`bytewise doctor`: checks everything that a node needs, so that a defect is found before it costs money."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 NOT_ASKED = "not asked, because"
 CHECK_S = 60.0
-"""Longest time of one check, in seconds: enough to hash a large model."""
+"""Longest time of one check, in seconds. It is enough to hash a large model."""
 
 
 WebhookOption = Annotated[
@@ -33,8 +33,8 @@ def doctor(
 ) -> None:
     """Check everything that this node needs: chain, contracts, account, stake, enclave, model, DA, database, disk.
 
-    The command sends and changes nothing, so it may run at any time, also beside the node. Each check shows the value found, the
-    value required, and how to correct a difference.
+    The command sends and changes nothing, so it may run at any time, also while the node runs. Each check shows the value found,
+    the value required, and how to correct a difference.
 
     Exit codes: 0 all checks pass, 7 a check fails, 64 the settings cannot be read.
 
@@ -56,8 +56,8 @@ def doctor(
 
 
 def run_checks(view: "NodeView", webhook: str | None = None) -> "Iterator[Check]":
-    """Yields the result of each check of a node as the check ends. If a gate fails, the checks that depend on it are not run.
-    `webhook`: a receiver of alerts to check, too.
+    """Yields the result of each check of a node when that check ends. If a gate (`chain_checks.GATES`) fails, the later checks
+    are not run and count as failed. `webhook` is the URL of a receiver of alerts to check, or None.
     """
     from bytewise.service.readiness import Check
     from cli.node import chain_checks, host_checks
@@ -78,7 +78,7 @@ def run_checks(view: "NodeView", webhook: str | None = None) -> "Iterator[Check]
 
 
 def checked(function: "Callable[['NodeView'], Check]", view: "NodeView") -> "Check":
-    """Runs a check and returns its result. An error, or a check that takes too long, is a failed check."""
+    """Runs a check and returns its result. If the check raises an error or takes longer than `CHECK_S`, it counts as failed."""
     from bytewise.service.readiness import Check
 
     name = function.__name__

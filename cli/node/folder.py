@@ -1,4 +1,4 @@
-"""Writes the folder of `bytewise init`: settings, keys and database of a node, completely or not at all."""
+"""Creates the folder of a new node for `bytewise init`, with settings, keys and database, completely or not at all."""
 
 import dataclasses
 import enum
@@ -53,7 +53,7 @@ _OMITTED = {
     NodeRole.VERIFIER: {"hint_listener", "watch", "demand", "inbox_folder", "votes"},
     NodeRole.MEMBER: {"hint_listener", "watch", "demand", "inbox_folder"},
 }
-"""Sections and settings of a duty process that a role does not use."""
+"""Sections and settings of `NodeSettings` that a role does not use. The role's settings file leaves them out."""
 
 _HEAD = """\
 # Settings of a Bytewise {role}, made by `bytewise init`. Every setting is here; what begins with `#` has its default.
@@ -64,9 +64,9 @@ _HEAD = """\
 
 
 def make_node_folder(folder: Path, choices: NodeChoices) -> str:
-    """Makes the folder; returns the node's account.
+    """Creates the folder of a new node that sends transactions, and returns the node's account.
 
-    `ConfigurationError` for an invalid choice, with its option; then nothing was made.
+    Raises `ConfigurationError` with the name of the option if a choice is invalid. Then nothing is created.
     """
     network = read_network(choices.network_file)
     _verify_choices(choices)
@@ -85,7 +85,7 @@ def make_node_folder(folder: Path, choices: NodeChoices) -> str:
 
 
 def make_shard_folder(folder: Path, network_file: Path, rpc: list[str], shard: ShardChoices) -> str:
-    """Makes the folder of a key shard and returns the shard's account. `bytewise shard init` has more choices."""
+    """Creates the folder of a new key shard, and returns the shard's account. `bytewise shard init` has more options."""
     for option, given in (("--url", shard.url), ("--channel", shard.channel), ("--coordinator", shard.coordinator)):
         if not given:
             raise ConfigurationError(option, "missing: a key shard needs it")
@@ -99,7 +99,8 @@ def make_shard_folder(folder: Path, network_file: Path, rpc: list[str], shard: S
 def make_monitor_folder(
     folder: Path, network_file: Path, rpc: list[str], database_url_file: Path | None, metrics_port: int
 ) -> str:
-    """Makes the folder of a monitor and returns how it is called: it has no account. Its index is made at the first start."""
+    """Creates the folder of a new monitor. A monitor has no account, so the function returns the words `without an account` for
+    the command's message. The monitor makes its index at its first start."""
     read_network(network_file)
     index = {"url": f"sqlite:///{INDEX}"} if database_url_file is None else {"url_file": database_url_file.absolute()}
     values = {
@@ -144,7 +145,7 @@ def _keystore(signer: LocalSigner, password: Secret) -> bytes:
 
 
 def _verify_choices(choices: NodeChoices) -> None:
-    """`ConfigurationError` naming the first option that a role lacks or that contradicts another."""
+    """Raises `ConfigurationError` with the name of the first option that the role needs and lacks, or that is invalid."""
     role = choices.role
     needed: dict[str, object] = {}
     if role in JUDGES or role is NodeRole.OPERATOR:
@@ -163,7 +164,7 @@ def _verify_choices(choices: NodeChoices) -> None:
     if choices.environment_file is not None:
         _verify_environment(choices.environment_file)
     if choices.platform_file is not None:
-        Platform(choices.platform_file)  # raises for a file that is none
+        Platform(choices.platform_file)  # raises an error if the file is no platform file
     kinds = [each.value for each in EvidenceType]
     if choices.evidence not in kinds:
         raise ConfigurationError("--evidence", f"{choices.evidence[:40]} is none of {', '.join(kinds)}")
@@ -233,7 +234,7 @@ def _absolute(path: Path | None) -> Path | None:
 
 
 def _check_settings(file: Path, role: NodeRole) -> str:
-    """Reads the settings as the processes will, and returns the database's URL."""
+    """Reads a settings file as the node's processes will read it, so that a defect is found now. Returns the database's URL."""
     if role is NodeRole.OPERATOR:
         return load_settings(OperatorSettings, file).db.location
     if role in JUDGES:
@@ -242,20 +243,21 @@ def _check_settings(file: Path, role: NodeRole) -> str:
     return load_settings(NodeSettings, file).db.location
 
 
-# --- the text of a settings file: each setting with its meaning, and the given value or its default as a comment ---
+# --- the text of a settings file: each setting with its meaning, and with its value, or its default as a comment ---
 
 
 def _settings_text(cls: type, values: Mapping[str, Any], omit: frozenset[str] = frozenset()) -> str:
-    """TOML of the settings of `cls`. `values` has the given settings, and a mapping for each given section.
+    """Returns the text of a settings file in TOML, for the settings class `cls`.
 
-    A section without a given setting is written as comments if all its settings have defaults. `omit` names sections and
-    top-level settings that are left out.
+    `values` has the chosen settings by name, and a mapping for each section. A setting without a chosen value is written as a
+    comment with its default. An optional section without chosen values is written as comments. `omit` has the names of sections
+    and top-level settings that are left out.
     """
     return "\n".join(_table(cls, values, "", omit)) + "\n"
 
 
 def _section_text(name: str, cls: type, values: Mapping[str, Any]) -> str:
-    """TOML of one section that another process reads."""
+    """Returns the TOML text of one section that another process of the node reads. `cls` is its settings class."""
     return "\n".join(["", *_comment(first_paragraph(cls)), f"[{name}]", *_table(cls, values, name, frozenset())]) + "\n"
 
 
@@ -306,5 +308,5 @@ def _toml(value: Any) -> str:
         return "[" + ", ".join(_toml(each) for each in value) + "]"
     if isinstance(value, enum.Enum):
         return _toml(value.value)
-    # JSON's strings, numbers and booleans are TOML's.
+    # JSON and TOML write strings, numbers and booleans in the same way.
     return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)

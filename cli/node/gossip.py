@@ -1,4 +1,4 @@
-"""`bytewise member connect`: sets up the gossip process of a member, which `bytewise run` then starts (ADR-077)."""
+"""`bytewise member connect`: sets up the gossip process of a node, which `bytewise run` then starts (ADR-077)."""
 
 import json
 import re
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 
 MODULES = Path(__file__).resolve().parents[2]
-"""The folder that has the package `gossip`. The other environment searches it last, so that its own packages count."""
+"""The folder that contains the package `gossip`. The Python of the gossip environment searches it last, so that packages of that
+environment come first."""
 START = "import runpy, sys; sys.path.append(sys.argv.pop(1)); runpy.run_module('gossip', run_name='__main__', alter_sys=True)"
 START_S = 60.0
-"""Longest time in which the gossip process prints its identity, in seconds."""
+"""Longest time to wait until the gossip process prints its identity, in seconds."""
 _ADDRESS = re.compile(r"/(?:ip4|ip6|dns4|dns6)/[\w.:-]+/tcp/([0-9]{1,5})")
 _HEADER = re.compile(r"^[ \t]*\[[ \t]*gossip[ \t]*\][ \t]*(?:#.*)?$", re.MULTILINE)
 _IDENTITY = re.compile(r'peer_key = "(0x[0-9a-f]{64})"\npeer_proof = "(0x[0-9a-f]{128})"\n?')
@@ -44,10 +45,10 @@ def connect(
 ) -> None:  # fmt: skip
     """Set up gossip: members that reach each other settle a round by one signature.
 
-    A watchtower then hears the hints of auditors, if a member names its account in `gossip.watchtowers`.
+    A watchtower then gets the hints of auditors, if a member names the watchtower's account in `gossip.watchtowers`.
 
-    Makes the peer key and gossip.toml in the folder of the node, and writes the section [gossip] of its settings. Restart the
-    node afterwards: `bytewise run` starts the gossip process too.
+    The command makes the peer key and gossip.toml in the folder of the node, and writes the section [gossip] of the node's
+    settings. Restart the node afterwards. Then `bytewise run` also starts the gossip process.
 
     Exit codes: 0 set up, 64 wrong input.
 
@@ -65,7 +66,7 @@ def connect(
         "bls_key_file": "bls.key", "envelopes_folder": "envelopes", "addresses": address,
         "python_file": str(python.absolute()), "settings_file": file.name,
     }  # fmt: skip
-    _with_gossip(config, settings)  # Names what cannot be written before anything is.
+    _with_gossip(config, settings)  # Raises an error now if the settings cannot be written, before any file is written.
     key, proof = write_process_settings(python, file, heard, account)
     _replace(config, _with_gossip(config, settings | {"peer_key": key, "peer_proof": proof}))
     print(
@@ -77,7 +78,8 @@ def connect(
 
 
 def gossip_programs(config: Path) -> "list[Program]":
-    """The gossip process of a node, if its settings name the environment of one."""
+    """Returns the gossip process of a node, as a list with one program. The list is empty if the settings name no gossip
+    environment."""
     from cli.node.supervisor import Program
     from verifier.settings import GossipSettings
 
@@ -91,7 +93,8 @@ def gossip_programs(config: Path) -> "list[Program]":
 
 
 def process_command(python: Path, settings_file: Path, *more: str) -> tuple[str, ...]:
-    """Command of a gossip process, which a Python of another environment runs."""
+    """Returns the command of a gossip process. `python` is the Python of the gossip environment, and `more` has further
+    arguments."""
     return (str(python), "-P", "-c", START, str(MODULES), "--config", str(settings_file), *more)
 
 
@@ -113,8 +116,8 @@ def _port(option: str, address: str) -> int:
 
 
 def write_process_settings(python: Path, file: Path, listen: str, account: "Address") -> tuple[str, str]:
-    """Writes gossip.toml and makes the peer key. Returns the public key and its signature for the account; after an error
-    nothing is left but the key."""
+    """Writes gossip.toml and makes the peer key. Returns the public peer key and its signature for the account. After an error it
+    removes gossip.toml, but not the key."""
     text = (
         "# Settings of the gossip process. Paths are relative to this file.\n"
         'peers_file = "peers.json"\nsocket = "gossip.sock"\nkey_file = "gossip.key"\nenvelopes_folder = "envelopes"\n'
@@ -144,7 +147,8 @@ def _identity(python: Path, file: Path, account: "Address") -> tuple[str, str]:
 
 
 def _with_gossip(config: Path, settings: dict[str, Any]) -> str:
-    """The settings file with `settings` first in its section [gossip]. `ConfigurationError` if it would say anything else."""
+    """Returns the text of the settings file with `settings` added at the beginning of its section [gossip]. Raises
+    `ConfigurationError` if the new text would not be read as exactly the old settings and these."""
     text, lines = config.read_text(), _toml(settings)
     found = _HEADER.search(text)
     new = f"{text[: found.end()]}\n{lines}{text[found.end() :]}" if found else f"{text.rstrip()}\n\n[gossip]\n{lines}\n"
@@ -154,12 +158,12 @@ def _with_gossip(config: Path, settings: dict[str, Any]) -> str:
 
 
 def _toml(settings: dict[str, Any]) -> str:
-    # JSON writes texts and lists of texts as TOML does, but for escapes of characters above U+FFFF.
+    # JSON and TOML write texts and lists of texts in the same way, except escapes of characters above U+FFFF. So none are used.
     return "\n".join(f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in settings.items())
 
 
 def _read_back(file: Path, text: str) -> dict[str, Any]:
-    """What the new text of a settings file says; `ConfigurationError` if nobody can read it."""
+    """Parses the new text of a settings file and returns its content. Raises `ConfigurationError` if it is no valid TOML."""
     try:
         return tomllib.loads(text.encode().decode())
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Checks of `bytewise doctor` on this machine and its services: database, key, DA, disk, ports, enclave, model."""
+"""Checks of `bytewise doctor` that ask this machine and its services: database, key, DA, disk, ports, enclave, model."""
 
 import contextlib
 import ctypes
@@ -43,23 +43,24 @@ FREE_BYTES = 5 * 2**30
 CLOCK_ERROR_S = 1.0
 """Largest error of a synchronised clock, in seconds."""
 EDAC = Path("/sys/devices/system/edac/mc")
-"""Where Linux counts errors of memory with ECC."""
+"""Folder in which Linux counts errors of memory with ECC."""
 CALL_S = 5.0
 _SIGNS = "a signature of its own account"
 
 
 def settings(view: NodeView) -> Check:
-    """Whether every settings file can be read. If not, all other checks would fail for the same reason."""
+    """Checks that the settings can be read. If not, all other checks would fail for the same reason."""
     _ = view.settings, view.enclave
     return Check("settings", True, view.config.name, "no unknown, missing or impossible setting", "Correct the named settings.")
 
 
 def signer(view: NodeView) -> Check:
-    """Whether the account key, here or at a remote signer, signs as its account, and the same each time."""
+    """Checks that the account key, here or at a remote signer, signs as its account. A watchtower's key must also give the same
+    signature each time."""
     found, name = view.signer.check(), "signer"
     if not found.ok:
         return found
-    # The random word is new for each look, so that a recorded answer does not pass.
+    # The random word is new for each check, so that a recorded signature does not pass.
     test = labelled_preimage(SIGNER_TEST, Digest(secrets.token_bytes(32)))
     first, second = view.signer.sign_preimage(test), view.signer.sign_preimage(test)
     if recover(preimage_digest(test), first) != view.signer.address:
@@ -71,7 +72,7 @@ def signer(view: NodeView) -> Check:
 
 
 def database(view: NodeView) -> Check:
-    """Whether the database has this program's revision and keeps what was committed."""
+    """Checks that the database has this program's revision, and that committed data is on the disk."""
     health = database_health(view.database)
     found = f"{health.kind}, {health.size_bytes / 2**20:.1f} MiB, {'' if health.is_durable else 'not '}durable"
     return Check(
@@ -81,7 +82,7 @@ def database(view: NodeView) -> Check:
 
 
 def lease(view: NodeView) -> Check:
-    """Whether the account may send: no other process sent with this key."""
+    """Checks that the account may send transactions. It may not if another process has sent with the same key."""
     lease = NonceLease(view.database, SystemClock(), view.network.chain_id, view.account)
     lease.verify_owner()
     reason = lease.stop_reason()
@@ -92,7 +93,7 @@ def lease(view: NodeView) -> Check:
 
 
 def disk(view: NodeView) -> Check:
-    """Free space where the node writes."""
+    """Checks that the disk of the node's folder has enough free space."""
     usage = shutil.disk_usage(view.config.absolute().parent)
     return Check(
         "disk", usage.free >= FREE_BYTES, f"{usage.free / 2**30:.1f} GiB free", f"at least {FREE_BYTES / 2**30:.0f} GiB",
@@ -101,25 +102,25 @@ def disk(view: NodeView) -> Check:
 
 
 class KernelClock(NamedTuple):
-    """What the kernel says of its clock (adjtimex(2))."""
+    """The state of the kernel's clock (adjtimex(2))."""
 
     is_synchronised: bool
-    """Whether a time service has set it lately."""
+    """True if a time service has set the clock lately."""
     error_s: float
-    """Largest possible error, in seconds, as that service told it."""
+    """Largest possible error of the clock in seconds, as the time service reported it to the kernel."""
 
 
 _TIMEX_BYTES = 512
-"""More than the kernel's `struct timex` of any platform has."""
+"""Size of the buffer for the kernel's `struct timex`, in bytes. It is larger than the struct of any platform."""
 _TIME_ERROR, _STA_UNSYNC = 5, 0x40
 
 
 def kernel_clock() -> KernelClock | None:
-    """The kernel's own word about its clock, which nobody needs a right to read; None where there is no such call."""
+    """Reads the state of the kernel's clock, which needs no privilege. Returns None if this system has no such call."""
     library = ctypes.CDLL(None)
     if not hasattr(library, "adjtimex") or struct.calcsize("l") != 8:
         return None
-    # Only read, because the first field, `modes`, is zero.
+    # The call only reads and sets nothing, because the first field, `modes`, is zero.
     found = ctypes.create_string_buffer(_TIMEX_BYTES)
     state = library.adjtimex(found)
     if state < 0:
@@ -129,12 +130,12 @@ def kernel_clock() -> KernelClock | None:
 
 
 def time_service(view: NodeView) -> Check:
-    """Whether a time service keeps this machine's clock."""
+    """Checks that a time service synchronises this machine's clock."""
     return time_service_check(kernel_clock(), view.network.chain_id in TEST_CHAIN_IDS)
 
 
 def time_service_check(found: KernelClock | None, is_test: bool) -> Check:
-    """The check, from the kernel's word. A test chain needs no time service."""
+    """Returns the result of `time_service` for a state of the kernel's clock. On a test chain no time service is needed."""
     if found is None:
         value, is_met = "this system does not tell", True
     elif found.is_synchronised:
@@ -148,12 +149,13 @@ def time_service_check(found: KernelClock | None, is_test: bool) -> Check:
 
 
 def memory(view: NodeView) -> Check:
-    """Whether this machine's memory has lost bits."""
+    """Checks that the kernel has counted no uncorrected error of this machine's memory."""
     return memory_check(EDAC)
 
 
 def memory_check(folder: Path) -> Check:
-    """The check, from the counters of the kernel's memory controllers (`ue_count` of EDAC). Without ECC there are none."""
+    """Returns the result of `memory` for a folder with counters of the memory controllers (`ue_count` of EDAC). Without ECC there
+    are no counters, and the check passes."""
     counts = []
     for file in sorted(folder.glob("mc*/ue_count")):
         with contextlib.suppress(OSError, ValueError):
@@ -166,7 +168,7 @@ def memory_check(folder: Path) -> Check:
 
 
 def backup_age(view: NodeView) -> Check:
-    """Whether the newest backup is as young as the settings ask."""
+    """Checks that the newest backup is young enough for the interval in the settings."""
     settings = view.settings
     asked = settings.backup if isinstance(settings, NodeSettings | OperatorSettings) else None
     assert asked is not None, "asked only where the settings have this section"
@@ -180,7 +182,7 @@ def backup_age(view: NodeView) -> Check:
 
 
 def da(view: NodeView) -> Check:
-    """Whether every DA proxy answers."""
+    """Checks that every DA proxy of the settings answers."""
     assert view.da is not None
     found = []
     for url in view.da.urls:
@@ -198,7 +200,7 @@ def da(view: NodeView) -> Check:
 
 
 def enclave_answers(view: NodeView) -> Check:
-    """Whether the enclave takes connections."""
+    """Checks that the enclave accepts a connection at its job socket."""
     where = view.settings.executor.socket if isinstance(view.settings, NodeSettings) and view.settings.executor else None
     assert where is not None, "roles with an enclave have this section"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
@@ -215,14 +217,14 @@ def enclave_answers(view: NodeView) -> Check:
 
 
 def cluster_answers(view: NodeView) -> Check:
-    """Whether every agent of the Ray cluster is beside an enclave that answers."""
+    """Checks that every agent of the Ray cluster runs beside an enclave that answers."""
     executor = view.settings.executor if isinstance(view.settings, NodeSettings) else None
     assert executor is not None and executor.bridge_socket is not None, "asked only for a node with a bridge"
     return cluster_check(executor.bridge_socket)
 
 
 def measurement_approved(view: NodeView) -> Check:
-    """Whether the network allows verifiers with this program and model in their enclave."""
+    """Checks that the network allows the measurement of this machine's enclave, which covers its program and model."""
     found = own_measurement(view)
     if found is None:
         return Check(
@@ -237,7 +239,7 @@ def measurement_approved(view: NodeView) -> Check:
 
 
 def own_measurement(view: NodeView) -> Digest | None:
-    """The measurement of this machine's enclave; None if only the hardware can compute it."""
+    """Returns the measurement of this machine's enclave, or None if only the hardware can compute it."""
     from bytewise.inference.artifact import artifact
 
     enclave = view.enclave
@@ -247,7 +249,7 @@ def own_measurement(view: NodeView) -> Digest | None:
 
 
 def model(view: NodeView) -> Check:
-    """Whether the model's files are complete and unaltered, and the network lists the model as active."""
+    """Checks that the model's files are complete and unaltered, and that the network lists the model as active."""
     from bytewise.inference.artifact import artifact
 
     model_id = artifact.load(_artifact(view)).model_id
@@ -259,7 +261,7 @@ def model(view: NodeView) -> Check:
 
 
 def arithmetic(view: NodeView) -> Check:
-    """Whether this machine computes the profile's known answers."""
+    """Checks that this machine passes the known-answer test of the arithmetic profile. A failed test raises an error."""
     from bytewise.inference.exact.matmul import BACKENDS
     from bytewise.inference.known_answers.self_test import first_exact, verify_profile
 
@@ -271,7 +273,7 @@ def arithmetic(view: NodeView) -> Check:
 
 
 def endorsements(view: NodeView) -> Check:
-    """Whether the collateral for hardware quotes is there."""
+    """Checks that the enclave's folder of endorsements has the collateral for hardware quotes."""
     enclave = view.enclave
     folder = None if enclave is None else enclave.endorsements
     files = [] if folder is None or not folder.is_dir() else [path for path in folder.iterdir() if path.is_file()]
@@ -283,7 +285,7 @@ def endorsements(view: NodeView) -> Check:
 
 
 def device(view: NodeView) -> Check:
-    """Whether this machine has the GPU that the settings name."""
+    """Checks that this machine has an NVIDIA GPU, if the enclave's settings name a GPU as device."""
     found = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
     return Check(
         "device", bool(found), ", ".join(found) or "no GPU", "an NVIDIA device", 'Install its driver, or set device = "cpu".'
@@ -291,7 +293,8 @@ def device(view: NodeView) -> Check:
 
 
 def shard_account(view: NodeView) -> Check:
-    """Whether a shard's account opens. With a wrap command this is not tried, because the command may ask a person."""
+    """Checks that the sealed key of a shard's account can be opened. With a wrap command this is not tried, because the command
+    may ask a person."""
     settings = view.settings
     assert isinstance(settings, ShardSettings)
     if settings.sealing.wrap:
@@ -303,7 +306,7 @@ def shard_account(view: NodeView) -> Check:
 
 
 def certificate(view: NodeView) -> Check:
-    """Whether the certificate that clients see and its key are there and fit."""
+    """Checks that the TLS certificate and its key exist and belong together."""
     file, key = _certificate(view)
     verify_server_certificate(file, key)
     return Check("certificate", True, file.name, "a certificate with its key", "Make both again, or restore them.")
@@ -318,7 +321,7 @@ def _certificate(view: NodeView) -> tuple[Path, Path]:
 
 
 def ports(view: NodeView) -> Check:
-    """Whether the node's ports are free, or used by the running node itself."""
+    """Checks that the node's ports are free, or that the running node itself uses them."""
     taken = [f"{host}:{port}" for host, port in _listeners(view) if not _can_bind(host, port)]
     is_met = not taken or _is_running(view)
     value = f"{', '.join(taken)} in use" + ("" if is_met else ", and this node does not run") if taken else "free"
@@ -326,7 +329,8 @@ def ports(view: NodeView) -> Check:
 
 
 def metrics_page(view: NodeView) -> Check:
-    """Whether the running node answers a scrape of its metrics. Nothing answers before the start."""
+    """Checks that the running node serves its page of metrics. If the node does not run and the port is free, the check
+    passes."""
     at, threshold = view.settings.metrics, "a page of metrics while the node runs"
     advice = "End the program that has the port of section [metrics], or name another port; `bytewise run` serves the page."
     if at is None or _can_bind(at.host, at.port):
@@ -352,7 +356,8 @@ def _is_series(line: str) -> bool:
 
 
 def webhook_check(url: str) -> Check:
-    """Whether the receiver of alerts takes a connection, with TLS for https. Nothing is sent: a test alert would call people."""
+    """Checks that the receiver of alerts accepts a connection, with TLS if its URL is https. No alert is sent, because a test
+    alert would call people."""
     try:
         parts = urlsplit(url)
         usual = {"http": 80, "https": 443}[parts.scheme]
@@ -376,8 +381,8 @@ def webhook_check(url: str) -> Check:
 
 
 def _is_running(view: NodeView) -> bool:
-    """Whether a process of this node runs: it answers as this shard, or holds the lease of the account. A monitor has neither,
-    so its ports count as its own."""
+    """Tells whether a process of this node runs: a process answers as this shard, or a process has the nonce lease of the
+    account. For a monitor neither can be checked, so True is returned."""
     if view.role is NodeRole.SHARD:
         return shard_checks.process(view).ok
     if view.role is NodeRole.MONITOR:
@@ -417,7 +422,8 @@ def _artifact(view: NodeView) -> Path:
 
 
 def local_checks(view: NodeView) -> tuple[CheckOfNode, ...]:
-    """The checks of this machine and of its services without the chain, in the order of display."""
+    """Returns the checks of this machine and its services that apply to a node and need no chain, in the order in which they
+    run."""
     role, enclave = view.role, view.enclave
     hardware = enclave is not None and enclave.evidence is not EvidenceType.SIMULATED
     sends = role not in (NodeRole.SHARD, NodeRole.MONITOR)
@@ -439,7 +445,7 @@ def _has_bridge(view: NodeView) -> bool:
 
 
 def chain_bound_checks(view: NodeView) -> tuple[CheckOfNode, ...]:
-    """The checks that compare this machine with the chain."""
+    """Returns the checks that apply to a node and compare this machine with the chain."""
     return (*((model,) if _has_model(view) else ()), *((measurement_approved,) if view.enclave is not None else ()))
 
 

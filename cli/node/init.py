@@ -1,4 +1,4 @@
-"""`bytewise init`: the folder of a new node."""
+"""`bytewise init`: makes the folder of a new node."""
 
 import getpass
 import secrets
@@ -73,9 +73,9 @@ def init(
 ) -> None:  # fmt: skip
     """Make the folder of a new node: commented settings, an encrypted account key, a migrated database.
 
-    Nothing is sent. At the end the command prints the next steps in order. The account key is a Web3 keystore; its password is in
-    FOLDER/account.password unless --password-file or --prompt says otherwise. Keep keystore and password apart in backups. With
-    --signer-url the key is at a remote signer. A key shard has other keys (`bytewise shard init --help`), a monitor none.
+    Nothing is sent. The command prints the next steps. The account key is a Web3 keystore. Its password is in
+    FOLDER/account.password, unless you give --password-file or --prompt. Store backups of keystore and password in different
+    places. With --signer-url a remote signer has the key. Key shards have other keys (`bytewise shard init --help`).
 
     Exit codes: 0 made, 64 wrong input (for example, the folder exists). With any other code than 0, nothing was made.
 

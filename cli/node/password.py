@@ -1,4 +1,4 @@
-"""The password of a keystore for which the settings name no file (`bytewise init --prompt`): a person types it at a terminal."""
+"""Asks a person at a terminal for the password of a keystore, if the settings name no file with it (`bytewise init --prompt`)."""
 
 import getpass
 import sys
@@ -9,14 +9,15 @@ from bytewise.service.secret import Secret
 
 
 def needs_password(key_file: Path | None, password_file: str | Path | None) -> bool:
-    """Whether a key file is a keystore, and no file has its password."""
+    """Tells whether a person must type a password: the key file is a keystore, and no file with its password is named."""
     if key_file is None or password_file or not key_file.is_file():
         return False
     return key_file.read_bytes().lstrip().startswith(b"{")
 
 
 def asked_password(key_file: Path | None, password_file: str | Path | None) -> Secret | None:
-    """The password that a person types; None if none is needed. `ConfigurationError` without a terminal."""
+    """Asks a person for the password of a keystore. Returns None if no password is needed. Raises `ConfigurationError` if there
+    is no terminal."""
     if key_file is None or not needs_password(key_file, password_file):
         return None
     if not sys.stdin.isatty():

@@ -1,4 +1,5 @@
-"""`register` and `leave` of `bytewise verifier` and `bytewise operator`: their calls are printed first and then sent."""
+"""The verbs `register` and `leave` of `bytewise verifier` and `bytewise operator`. They print their contract calls, and then send
+them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,9 +33,9 @@ def register_verifier(
     """Deposit stake, announce this machine, and join a pool as a verifier.
 
     Steps that are done already are left out, so the same command continues an interrupted registration. With simulated evidence
-    the command computes machine and enclave; on hardware, give both. If you name another measurement than the registered one, the
-    command quits the pool and joins it again on the same machine. Stop the node first: two senders of one account use the same
-    nonces. Stake counts from the next stake epoch on.
+    the command computes --platform-id and --measurement. On hardware, give both. If you give another measurement than the
+    registered one, the command quits the pool and joins it again on the same machine. Stop the node first, because two senders of
+    one account use the same nonces. Stake counts from the next stake epoch on.
 
     Exit codes: 0 registered (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused.
 
@@ -53,7 +54,7 @@ def register_operator(
 ) -> None:  # fmt: skip
     """Deposit stake and register as an operator.
 
-    Steps that are done already are left out. Stop the node first: two senders of one account use the same nonces.
+    Steps that are done already are left out. Stop the node first, because two senders of one account use the same nonces.
 
     Exit codes: 0 registered (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused.
 
@@ -71,9 +72,10 @@ def leave_verifier(
 ) -> None:  # fmt: skip
     """Quit the pool, and withdraw stake and credit, as far as that is possible now.
 
-    The command says which amounts can be withdrawn only later, and when; give it again then. Steps that are done already are left
-    out. Leaving stake can be slashed until it is paid. The audits that wait are lost. Stop the node first: two senders of one
-    account use the same nonces. Start it again while rounds are open for which it was drawn, since its seats must still vote.
+    The command prints which amounts can be withdrawn only later, and when. Run it again then. Steps that are done already are
+    left out. Stake can be slashed until it is paid out. Audits that are not finished are lost. Stop the node first, because two
+    senders of one account use the same nonces. If the verifier was drawn for rounds that are still open, start the node again
+    afterwards, because its seats must still vote.
 
     Exit codes: 0 done (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused.
 
@@ -88,10 +90,10 @@ def leave_operator(
 ) -> None:  # fmt: skip
     """Withdraw stake and credit, as far as that is possible now.
 
-    The command says which amounts can be withdrawn only later, and when; give it again then. Steps that are done already are left
-    out. The stake stays until every signed receipt is anchored, because the operator can post no batch without it. Leaving stake
-    can be slashed until it is paid. Stop the node first: two senders of one account use the same nonces. Start it again until its
-    receipts can no longer be questioned, since it must still answer demands and disputes.
+    The command prints which amounts can be withdrawn only later, and when. Run it again then. Steps that are done already are
+    left out. The stake stays until every signed receipt is anchored, because the operator can post no batch without stake. Stake
+    can be slashed until it is paid out. Stop the node first, because two senders of one account use the same nonces. Start the
+    node again afterwards, because it must answer demands and disputes until its receipts can no longer be questioned.
 
     Exit codes: 0 done (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused.
 

@@ -1,4 +1,4 @@
-"""The transactions of registering and of leaving: finds those that are missing, estimates their cost, and sends them in order."""
+"""Finds the transactions with which an account registers or leaves, estimates their cost, and sends them in order."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -23,31 +23,31 @@ from cli.node.view import NodeView
 from cli.output import ether, moment
 
 STEP_S = 120.0
-"""Longest wait for one transaction, and for the block after it, in seconds: ten blocks of main net."""
+"""Longest time to wait until a transaction is in a block, and for the next block, in seconds. It is ten blocks of main net."""
 POLL_S = 0.5
 _MOST_RECEIPTS = 10_000
-"""Most signed receipts that are looked at for one that must still be anchored."""
+"""Most signed receipts that are read to find out which of them can still be anchored."""
 
 
 class Step(NamedTuple):
-    """One transaction of a registration, or of leaving."""
+    """One transaction with which an account registers or leaves."""
 
     purpose: str
-    """Its effect, as text for people."""
+    """Effect of the transaction, as text for people."""
     call: ContractCall
     needs_next_block: bool = False
-    """Whether the contract accepts it only in a later block than the step before."""
+    """True if the contract accepts the transaction only in a later block than the previous step."""
 
 
 def verifier_steps(
     view: NodeView, stake_wei: int, pool: str | None, platform_id: str | None, measurement: str | None
 ) -> list[Step]:
-    """The missing steps until the account is a verifier with that stake and that measurement. `ConfigurationError` for a missing
-    choice."""
+    """Returns the steps that are missing until the account is a verifier with this stake and measurement. `stake_wei` is the
+    stake that it should have in total. Raises `ConfigurationError` if an option that is needed is missing or wrong."""
     mine = view.reader.holdings(view.account, view.head)
     named = None if measurement is None else _digest("--measurement", measurement)
     if mine.pool != ZERO_DIGEST:
-        # Quitting costs the audits that wait: only who names a measurement wants it.
+        # Quitting loses audits that are not finished. So the account quits only if the user named another measurement.
         return [*_deposit(mine, stake_wei), *_renewal(view, max(mine.stake_wei, stake_wei), named)]
     joined, program = _pool(view, pool), own_measurement(view) if named is None else named
     machine = _machine(view) if platform_id is None else _digest("--platform-id", platform_id)
@@ -63,8 +63,12 @@ def verifier_steps(
 
 
 def _renewal(view: NodeView, stake_wei: int, program: Digest | None) -> list[Step]:
-    """Quits and joins again with another measurement than the registered one. The contract lets the last holder of a machine join
-    with it at once. It would refuse a wrong joining only after the quitting, so everything that it asks is asked here."""
+    """Returns the steps that quit the pool and join it again with a new measurement, or no steps if `program` is None or
+    registered.
+
+    The contract would refuse a wrong `join` only after the account has quit, so all its conditions are checked here first. It
+    lets the last holder of a machine join with that machine at once.
+    """
     registered = view.reader.membership(view.account, view.head)
     if program is None or program == registered.measurement:
         return []
@@ -81,7 +85,7 @@ def _renewal(view: NodeView, stake_wei: int, program: Digest | None) -> list[Ste
 
 
 def operator_steps(view: NodeView, stake_wei: int, endpoint: str) -> list[Step]:
-    """The missing steps until the account is an operator with that stake."""
+    """Returns the steps that are missing until the account is an operator with this stake in total."""
     if not endpoint.startswith("https://"):
         raise ConfigurationError("--endpoint", f"{endpoint[:80]} is not https://…")
     mine = view.reader.holdings(view.account, view.head)
@@ -94,13 +98,13 @@ class Later(NamedTuple):
 
     amount_wei: int
     what: str
-    """Stake or credit."""
+    """Kind of the amount: `stake` or `credit`."""
     when: str
-    """Time or condition, as text for people."""
+    """Time or condition from which the amount can be withdrawn, as text for people."""
 
 
 def leaving(view: NodeView) -> tuple[list[Step], list[Later]]:
-    """The calls that are possible now with which the account leaves, and the amounts that must wait."""
+    """Returns the steps with which the account can leave now, and the amounts that it can withdraw only later."""
     mine, steps = view.reader.holdings(view.account, view.head), list[Step]()
     if mine.pool != ZERO_DIGEST:
         steps.append(Step(f"quit pool {hex0x(mine.pool)[:10]}…", ContractCall("Registry", "quit")))
@@ -132,8 +136,8 @@ def _unbonding(view: NodeView, mine: Holdings) -> tuple[list[Step], list[Later]]
 
 
 def _waiting_receipts(view: NodeView, last_seq: int) -> str:
-    """The receipts of an operator that can still be anchored, which takes free stake; empty if there are none. Until its request
-    expires, one that is late costs its penalty only where somebody demands it before it is anchored."""
+    """Describes the signed receipts of an operator that can still be anchored, or returns an empty text if there are none. The
+    stake must stay for them, because anchoring needs free stake. A receipt counts until its request expires."""
     if view.role is not NodeRole.OPERATOR:
         return ""
     store, now = ReceiptStore(view.database, SystemClock(), view.account), view.chain.head().timestamp
@@ -150,7 +154,8 @@ def _at_eigenlayer(mine: Holdings) -> Later:
 
 
 def _from(view: NodeView, opens_at: int) -> str:
-    """When an amount is payable that the contracts pay from a second of the protocol clock on."""
+    """Tells when an amount can be withdrawn, as text for people. `opens_at` is the second of the protocol clock from which on the
+    contracts pay it."""
     clock = int(_call(view, "Guardian", "clock"))
     if opens_at <= clock:
         return "when open receipts or disputes no longer bind it, and the network is not paused"
@@ -163,7 +168,8 @@ def _call(view: NodeView, contract: str, function: str, *arguments: Any) -> Any:
 
 
 def quotes(view: NodeView, steps: list[Step]) -> Iterator[dict[str, Any]]:
-    """Each step as it would be sent: target, value, calldata, and its gas if the step can be tried before the others."""
+    """Yields each step as it would be sent: purpose, target, value, calldata and gas. The gas is None if the step depends on an
+    earlier step, so that it cannot be estimated yet."""
     for step in steps:
         request = request_of(view.network, view.account, step.call)
         try:
@@ -177,15 +183,15 @@ def quotes(view: NodeView, steps: list[Step]) -> Iterator[dict[str, Any]]:
 
 
 def cost_wei(view: NodeView, steps: list[Step]) -> int:
-    """The most that all steps may cost: their values, and gas at today's price."""
+    """Returns the most wei that all steps may cost: the values of the calls, and a million gas for each at the present price."""
     gas_price = fees_at(view.chain.head().base_fee_wei).max_fee
     return sum(step.call.value_wei + 1_000_000 * gas_price for step in steps)
 
 
 def send(view: NodeView, steps: list[Step], told: Callable[[Step, str], None]) -> None:
-    """Sends the steps in order while no other process may send for the account. `LeaseTaken` if the node runs;
-    `ConfigurationError` if transactions of the node are in no block yet, or a contract refuses a step."""
-    # Asks for a password before anything is sent.
+    """Sends the steps in order, under the account's nonce lease. `told` is called after each step. Raises `LeaseTaken` if the
+    node runs, and `ConfigurationError` if transactions of the node are not in a block yet or a contract refuses a step."""
+    # A password is asked for here, before anything is sent.
     signer = view.signer
     lease = NonceLease(view.database, SystemClock(), view.network.chain_id, signer.address)
     with hold_lease(lease, threading.Event(), wait=False):
@@ -205,7 +211,8 @@ def send(view: NodeView, steps: list[Step], told: Callable[[Step, str], None]) -
 
 
 def _included(view: NodeView, transaction: TransactionCall) -> Inclusion:
-    """Sends one transaction. `TryAgain` says what to do if no block has it in time: the node does not know its nonce."""
+    """Sends one transaction and waits until it is in a block. Raises `TryAgain` with what to do if that takes too long, because
+    the node does not know that the transaction's nonce is used."""
     try:
         return send_all(view.chain, [transaction], STEP_S)[0]
     except TryAgain as error:
@@ -214,8 +221,9 @@ def _included(view: NodeView, transaction: TransactionCall) -> Inclusion:
 
 
 def _verify_nothing_under_way(view: NodeView, lease: NonceLease) -> None:
-    """A step would take the nonce of a transaction that the node signed, and the node would then stop sending. A stop that there
-    is already keeps nobody from leaving: the key may be stolen."""
+    """Raises `ConfigurationError` if the node signed transactions that are not in a block yet. A step would use the nonce of such
+    a transaction, and the node would then stop sending. If the account is stopped already, for example because its key was
+    stolen, nothing is raised, so that it can leave."""
     used = view.chain.nonce(view.account)
     following = lease.next_nonce(used)
     if following > used and not lease.stop_reason():

@@ -1,4 +1,4 @@
-"""Roles of nodes, and the role that a settings file names."""
+"""The roles of nodes, and the function that reads a node's role from its settings file."""
 
 import enum
 from pathlib import Path
@@ -8,7 +8,7 @@ from bytewise.service.settings import read_document
 
 
 class NodeRole(enum.StrEnum):
-    """The role of a node."""
+    """The role of a node, as the setting `role` names it."""
 
     OPERATOR = "operator"
     VERIFIER = "verifier"
@@ -19,13 +19,13 @@ class NodeRole(enum.StrEnum):
 
 
 JUDGES = (NodeRole.VERIFIER, NodeRole.MEMBER)
-"""Roles with an enclave."""
+"""Roles that have an enclave."""
 GOSSIPERS = (*JUDGES, NodeRole.WATCHTOWER)
-"""Roles that a gossip process may serve: those with seats, and the recipient of hints."""
+"""Roles that may have a gossip process: verifiers and members, and the watchtower, which gets their hints."""
 
 
 def role_of(config: Path) -> NodeRole:
-    """The role that a settings file names. `ConfigurationError` if it names none."""
+    """Reads the node's role from a settings file. Raises `ConfigurationError` if the file names no known role."""
     role = read_document(config).get("role")
     if role not in list(NodeRole):
         given = "missing; it must be one" if role is None else f"{str(role)[:40]} is none"

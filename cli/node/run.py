@@ -1,4 +1,4 @@
-"""`bytewise run`: all processes of a node under one supervisor."""
+"""`bytewise run`: runs all processes of a node under one supervisor."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 LOOK_S = 60.0
-"""Longest time of the checks before the start, in seconds."""
+"""Longest time of the checks before the node's processes start, in seconds."""
 
 _PROGRAMS = {
     NodeRole.OPERATOR: ("operator", "serving"),
@@ -34,10 +34,10 @@ _PROGRAMS = {
 def run(config: NodeConfigOption = Path(SETTINGS)) -> None:
     """Run all processes of a node until SIGTERM or Ctrl-C.
 
-    If the settings of a verifier or member have a section [enclave], the enclave is started too. So is the gossip process that
-    `bytewise member connect` set up, also for a watchtower. A process that fails is started again, with growing pauses. Wrong
-    settings, or a refusal that protects the account, end the node: read the last lines. Each line is JSON; `component` says
-    which process wrote it.
+    If the settings of a verifier or member have a section [enclave], the command also starts the enclave. If
+    `bytewise member connect` set up gossip, it also starts the gossip process. A process that fails is started again, with
+    growing pauses. Wrong settings, or a refusal that protects the account, end the node, and the last log lines give the reason.
+    Each line is JSON, and its member `component` names the process that wrote it.
 
     Exit codes: 0 stopped, 6 refused, 64 wrong settings, 75 a process had to be killed.
 
@@ -55,7 +55,7 @@ def run(config: NodeConfigOption = Path(SETTINGS)) -> None:
 
 
 def programs_of(config: Path) -> "list[Program]":
-    """The processes of the node that a settings file describes; an enclave comes first."""
+    """Returns the processes of the node that a settings file describes, in the order in which they start."""
     from cli.node.supervisor import Program, python_module
 
     role, where = role_of(config), ("--config", str(config))
@@ -75,9 +75,10 @@ def programs_of(config: Path) -> "list[Program]":
 
 
 def _tell_problems(config: Path, password: "PasswordPipe | None" = None) -> None:
-    """Logs the failed checks of this node before its start: without stake or enclave the node would look healthy and do nothing.
+    """Checks the node and logs the failed checks before its processes start.
 
-    The checks run in a separate process, so that the supervisor does not keep web3 in its memory for months.
+    Without this, a node that lacks stake or an enclave would look healthy and do nothing. The checks run in a separate process,
+    so that the supervisor does not keep web3 in its memory for months.
     """
     from bytewise.service import telemetry
     from cli.node.supervisor import NoPassword, python_module
@@ -105,13 +106,15 @@ def _tell_problems(config: Path, password: "PasswordPipe | None" = None) -> None
 
 
 def _checks_after_start(config: Path) -> tuple[str, ...]:
-    """Names of the checks that cannot pass before the node runs. An enclave that this node does not start must answer before."""
+    """Returns the names of the checks that cannot pass before the node runs. The check `enclave` is among them only if the node
+    starts the enclave itself."""
     starts_enclave = any(each.name == "enclave" for each in programs_of(config))
     return ("process", "enclave") if starts_enclave else ("process",)
 
 
 def _password(config: Path) -> "PasswordPipe | None":
-    """The password of a keystore if the settings name no file for it. It is asked for at a terminal."""
+    """Asks at the terminal for the keystore's password if the settings name no file with it. Returns the pipe for the node's
+    processes, or None if no password is needed."""
     from cli.node.supervisor import PasswordPipe
 
     signer, file = read_document(config).get("signer", {}), setting_variables().get(f"{PREFIX}SIGNER__PASSWORD_FILE")

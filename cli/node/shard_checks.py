@@ -1,4 +1,4 @@
-"""Checks of a key shard for `bytewise doctor` and `bytewise status`: its process, its share and its appraisal policy."""
+"""Checks of a key shard for `bytewise doctor` and `bytewise status`: the shard's process, its share and its appraisal policy."""
 
 import ssl
 from http import HTTPStatus
@@ -24,14 +24,14 @@ CALL_S = 5.0
 
 
 def shard_info(settings: ShardSettings) -> ShardInfo | None:
-    """What the running shard says of its share; None if it serves no key epoch. `TryAgain` if no process with the TLS key of
-    this folder answers at its port."""
+    """Asks the running shard for its public information. Returns None if the shard serves no key epoch. Raises `TryAgain` if no
+    process with the TLS key of this folder answers at the shard's port."""
     place = f"[{settings.host}]:{settings.port}" if ":" in settings.host else f"{settings.host}:{settings.port}"
     try:
         trust = ssl.create_default_context(cadata=keyring.certificate(settings.folder))
     except (ssl.SSLError, ValueError) as error:
         raise ConfigurationError(keyring.TLS_CERTIFICATE, f"is no certificate: {error}") from None
-    # The certificate names the public address. Only a process with the key of this folder can show it.
+    # The certificate is of the public address, not of this host. Only a process with the TLS key of this folder can use it.
     trust.check_hostname = False
     try:
         with httpx2.Client(verify=trust, timeout=CALL_S, trust_env=False) as client:
@@ -46,7 +46,7 @@ def shard_info(settings: ShardSettings) -> ShardInfo | None:
 
 
 def process(view: NodeView) -> Check:
-    """Whether the shard's own process answers at its port."""
+    """Checks that the shard's process answers at its port, with the TLS key of this folder."""
     settings, found = _settings(view), "running"
     try:
         shard_info(settings)
@@ -56,8 +56,8 @@ def process(view: NodeView) -> Check:
 
 
 def share(view: NodeView) -> Check:
-    """Whether the shard has the share that is in force: as `/readyz` of the running process says, or in its folder before the
-    start."""
+    """Checks that the shard has the share in force. It asks the running process as `/readyz` does. If no process runs, it looks
+    for the share in the folder."""
     from kms.shard.service import share_check  # imports the web server
 
     settings = _settings(view)
@@ -80,8 +80,8 @@ def share(view: NodeView) -> Check:
 
 
 def policy(view: NodeView) -> Check:
-    """Whether the shard appraises enclaves by the policy that the chain names at the shard's finality. A shard with another
-    policy releases nothing."""
+    """Checks that the shard uses the appraisal policy of the chain, at the block that its setting `finality` selects. A shard
+    with another policy releases nothing."""
     settings = _settings(view)
     threshold = f"the policy that the chain names in its {settings.finality} block"
     try:
@@ -99,12 +99,13 @@ def policy(view: NodeView) -> Check:
 
 
 def share_age(view: NodeView) -> Check:
-    """Whether the shares in force are young enough; people deal them again."""
+    """Checks that the shares in force are not older than the setting `refresh_days`. If they are, people must start a refresh."""
     return share_age_check(_settings(view), lambda epoch: view.reader.shares_dealt_at(epoch, view.head), SystemClock().now())
 
 
 def next_refresh(view: NodeView) -> list[dict[str, Any]]:
-    """The next time at which the shares should be dealt again, as an entry of what is due; none if that is past or never."""
+    """Returns the next refresh of the shares as a list with one entry of what is due. The list is empty if the shard serves no
+    epoch, if the setting `refresh_days` is 0, or if the time is past."""
     settings = _settings(view)
     if not settings.refresh_days or not settings.epoch_file.exists():
         return []

@@ -1,5 +1,5 @@
-"""The state that `bytewise status` shows, as plain data: amounts in wei, digests as 0x-hex, times in seconds of the protocol
-clock."""
+"""Reads the state of a node that `bytewise status` shows, as plain data. Amounts are in wei, digests are 0x-hex, and times are in
+seconds of the protocol clock."""
 
 from collections import Counter
 from dataclasses import replace
@@ -37,7 +37,8 @@ SENT = {
 
 
 def node_state(view: NodeView) -> dict[str, Any]:
-    """The whole state of a node. A part that cannot be read adds a problem to the list, and its figures are zero or empty."""
+    """Reads the whole state of a node that is not a monitor. If a part cannot be read, its numbers are zero or empty, and the
+    list of problems names it."""
     process, problems = _health(view)
     found = _of_chain(view, problems)
     found |= _of_database(view, problems, found["clock"])
@@ -46,12 +47,13 @@ def node_state(view: NodeView) -> dict[str, Any]:
 
 
 def node_health(view: NodeView) -> dict[str, Any]:
-    """Whether a node is healthy, with every reason. The number of calls to the chain does not grow with the network's age."""
+    """Reads whether a node is healthy, with all problems. Unlike `node_state` it reads no history of the chain, so it stays fast
+    on an old network."""
     return _summary(view, *_health(view))
 
 
 def _health(view: NodeView) -> tuple[Check, list[Check]]:
-    """The check of the process, and all checks that fail."""
+    """Runs the checks of a node. Returns the check whether its process runs, and all checks that fail."""
     _ = view.settings
     problems = [check for check in (checked(each, view) for each in _vital_checks(view)) if not check.ok]
     process = _process(view)
@@ -66,7 +68,7 @@ def _summary(view: NodeView, process: Check, problems: list[Check]) -> dict[str,
 
 
 def _vital_checks(view: NodeView) -> tuple[CheckOfNode, ...]:
-    """The checks of `doctor` that may begin to fail while a node runs."""
+    """Returns the checks of `bytewise doctor` that may begin to fail while a node runs."""
     role = view.role
     staked = (chain_checks.registration, chain_checks.stake) if role in (*JUDGES, NodeRole.OPERATOR) else ()
     own = () if role is NodeRole.SHARD else (host_checks.lease, host_checks.da)
@@ -78,7 +80,7 @@ def _vital_checks(view: NodeView) -> tuple[CheckOfNode, ...]:
 
 
 def _process(view: NodeView) -> Check:
-    """Whether a process holds the account's lease, which a running node renews all the time."""
+    """Checks whether the node runs: a process has the account's nonce lease, which a running node renews all the time."""
     advice = "Start it: `bytewise run`."
     if view.role is NodeRole.SHARD:
         return shard_checks.process(view)
@@ -143,19 +145,21 @@ def _of_database(view: NodeView, problems: list[Check], now: int) -> dict[str, A
 
 
 def _due_of_shard(view: NodeView, problems: list[Check]) -> list[dict[str, Any]]:
-    """When the shares should be dealt again. Shares that are too old, or a chain that does not tell, are a problem."""
+    """Returns the next refresh of a shard's shares, as an entry of what is due. Adds a problem if the shares are too old, or if
+    the chain cannot be read."""
     found = checked(shard_checks.share_age, view)
     if not found.ok:
         problems.append(found)
         return []
     try:
         return shard_checks.next_refresh(view)
-    except BytewiseError:  # it answered a moment ago
+    except BytewiseError:  # the chain answered for the check above, so this is no problem to report
         return []
 
 
 def _of_attention(view: NodeView) -> dict[str, Any]:
-    """The node's score in revealed attention tests. A reveal that proves nothing, or whose range is not over, is named."""
+    """Scores the node in revealed attention tests. `refused` in the result names each file of a reveal that proves nothing or
+    whose range is not over, with the reason."""
     settings = view.settings
     folder = settings.attention.folder if isinstance(settings, NodeSettings) and settings.attention is not None else None
     records: list[ScoredTest] = []
@@ -180,7 +184,7 @@ def _of_attention(view: NodeView) -> dict[str, Any]:
 
 
 def monitor_state(view: NodeView) -> dict[str, Any]:
-    """The whole state of a monitor. The index is only read: the running process is its writer."""
+    """Reads the whole state of a monitor. It only reads the monitor's index, because the running monitor writes it."""
     settings = view.settings
     assert isinstance(settings, MonitorSettings), "the role says so"
     problems = [check for check in (checked(each, view) for each in _CHECKS_OF_MONITOR) if not check.ok]

@@ -1,4 +1,4 @@
-"""`bytewise status`: one screen about a node: its health with reasons, past and next duties, earnings and losses."""
+"""`bytewise status`: shows one screen about a node: its health with reasons, past and next duties, earnings and losses."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,8 +24,8 @@ def status(
 ) -> None:
     """Show the state of a node: its health with reasons, past and next duties, seats, earnings and losses.
 
-    The command reads the node's settings and database and asks the chain. The node may be running or not. Of a monitor it shows
-    every invariant instead.
+    The command reads the node's settings and database and asks the chain. The node may be running or not. For a monitor, the
+    command shows every invariant instead.
 
     Exit codes: 0 healthy, 7 not healthy (each reason is printed), 64 the settings cannot be read.
 
@@ -90,7 +90,7 @@ def _due(due: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _attention(found: Mapping[str, Any], role: str) -> str:
-    """The score as a watchtower or as an auditor and member, in one line."""
+    """Returns the node's score in attention tests as one line: as a watchtower, or as an auditor and member."""
     if not found["tests"]:
         return "no test revealed yet"
     words = score_words(found["score"])

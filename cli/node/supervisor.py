@@ -1,8 +1,8 @@
 """Starts the processes of a node, restarts those that fail, and stops all of them cleanly.
 
-The exit code of a process decides (`bytewise.service.exit_codes`). Wrong settings and refusals end the node, because a restart
-would end in the same way. After a defect or a hung tick the process is started again, with pauses that double up to a minute. A
-process that the node can do without is always started again.
+The exit code of an ended process decides what happens next (`bytewise.service.exit_codes`). Wrong settings and refusals end the
+node, because a restart would end in the same way. After a defect or a hung tick the process is started again, with pauses that
+double up to a minute. A process that the node can do without is always started again.
 """
 
 import os
@@ -20,24 +20,25 @@ from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import PREFIX, child_environment, setting_variables
 
 STOP_S = 9.0
-"""Longest time that all processes together have to stop, in seconds."""
+"""Longest time in which all processes must have stopped, in seconds. Later the supervisor kills them."""
 POLL_S = 0.1
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 STEADY_S = 300.0
-"""Seconds after which a process counts as stable: its next restart has the first pause again."""
+"""Seconds after which a process counts as stable. The pause before its next restart is then the shortest one again."""
 FINAL = frozenset({Exit.USAGE, Exit.REFUSED, Exit.INTERRUPTED})
-"""Exit codes after which another start would end in the same way."""
+"""Exit codes after which a process is not started again, because it would end in the same way."""
 
 
 class PasswordPipe:
-    """Gives a process a password by a pipe, so that no file, argument or variable has it."""
+    """Passes a password to a process through a pipe, so that the password is in no file, argument or variable."""
 
     def __init__(self, password: bytes) -> None:
         self._password = password
 
     @contextmanager
     def opened(self) -> Iterator[tuple[tuple[int, ...], dict[str, str]]]:
-        """Descriptors for one process that is started inside the block, and the variable that names its pipe."""
+        """Context manager for starting one process inside its block. It yields the file descriptors that the process must
+        inherit, and the environment variable that names the pipe."""
         reader, writer = os.pipe()
         try:
             os.write(writer, self._password)
@@ -48,30 +49,31 @@ class PasswordPipe:
 
 
 class NoPassword:
-    """As `PasswordPipe`, for a process that needs no password."""
+    """Stands in for `PasswordPipe` when a process needs no password."""
 
     @contextmanager
     def opened(self) -> Iterator[tuple[tuple[int, ...], dict[str, str]]]:
-        """No descriptor and no variable."""
+        """Context manager that yields no file descriptors and no environment variable."""
         yield (), {}
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One process of a node."""
+    """One process of a node, as the supervisor starts it."""
 
     name: str
-    """Its name in the log."""
+    """Name of the process in the log."""
     command: tuple[str, ...]
-    """Command of the process."""
+    """Program and arguments of the process."""
     needs_account: bool
-    """Whether it reads the account key."""
+    """True if the process reads the account key, so that it may need the keystore's password."""
     dispensable: bool = False
-    """Whether the node goes on without it. It is started again whatever its exit code says, and gets no variable of settings."""
+    """True if the node goes on without the process. Such a process is started again after every exit code, and gets no
+    environment variables with settings."""
 
 
 class _Process:
-    """A program that should run."""
+    """A program that the supervisor keeps running, with its running process and the time of its next start."""
 
     def __init__(self, program: Program, start: Callable[[Program], "subprocess.Popen[bytes]"]) -> None:
         self.program = program
@@ -81,7 +83,8 @@ class _Process:
         self._started_at = self._due_at = monotonic_s()
 
     def look(self) -> int | None:
-        """Starts the process if that is due. Returns its exit code if it ended for good, else None."""
+        """Starts the process if it does not run and its pause is over. Returns its exit code if it ended and must not be started
+        again, or else None."""
         now = monotonic_s()
         if self.running is None:
             if now >= self._due_at:
@@ -103,7 +106,7 @@ class _Process:
 
 
 class NodeSupervisor:
-    """The processes of one node."""
+    """Runs the processes of one node, restarts those that fail, and stops all of them."""
 
     def __init__(self, programs: Sequence[Program], password: PasswordPipe | None = None, stop_s: float = STOP_S) -> None:
         self._password = password
@@ -111,7 +114,8 @@ class NodeSupervisor:
         self._processes = [_Process(each, self._begin) for each in programs]
 
     def run(self, stop: threading.Event) -> int:
-        """Runs them until `stop`, or until one ends for good; returns the node's exit code."""
+        """Runs the processes until `stop` is set, or until one ends and must not be started again. Then it stops all others and
+        returns the node's exit code."""
         code: int | None = None
         try:
             while code is None and not stop.wait(POLL_S):
@@ -123,8 +127,8 @@ class NodeSupervisor:
         return Exit.HUNG if killed else Exit.OK
 
     def _begin(self, program: Program) -> "subprocess.Popen[bytes]":
-        # Only the variables of settings reach the processes. They may hold secrets, and a dispensable process has a file of its
-        # own: the gossip process runs third-party code that faces the network.
+        # The processes get only the environment variables with settings. These may contain secrets, so a dispensable process does
+        # not get them: the gossip process has its own settings file, and runs third-party code that faces the network.
         environment = child_environment(None if program.dispensable else setting_variables())
         password = self._password if self._password is not None and program.needs_account else NoPassword()
         with password.opened() as (files, variable):
@@ -133,7 +137,7 @@ class NodeSupervisor:
             )
 
     def _stop_all(self) -> bool:
-        """Asks all processes to stop. Returns whether one had to be killed."""
+        """Stops all processes by SIGTERM, and kills those that do not end in time. Returns True if one had to be killed."""
         alive = [each for each in self._processes if each.running is not None and each.running.poll() is None]
         for each in alive:
             assert each.running is not None
@@ -152,5 +156,6 @@ class NodeSupervisor:
 
 
 def python_module(module: str, *arguments: str) -> tuple[str, ...]:
-    """Command of one of our programs. `-P`: Python imports the installed module, not one in the current folder."""
+    """Returns the command that runs a module of Bytewise with these arguments. With `-P`, Python imports the installed module and
+    not one in the current folder."""
     return (sys.executable, "-P", "-m", module, *arguments)

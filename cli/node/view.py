@@ -1,4 +1,4 @@
-"""A node as `doctor`, `status` and `register` see it. Its parts are opened one at a time from the settings. Nothing is
+"""Reads a node for the verbs `doctor`, `status`, `register` and others: its settings, chain, account and database. Nothing is
 changed."""
 
 import functools
@@ -34,7 +34,8 @@ TIMEOUT_S = 10.0
 
 
 class NodeView:
-    """One node. Each property opens its part at the first use, and raises the errors of that part."""
+    """One node, as its settings file describes it. Each property opens its part of the node at the first use, and raises the
+    errors of that part."""
 
     def __init__(self, config: Path) -> None:
         self.config = config
@@ -42,7 +43,7 @@ class NodeView:
 
     @functools.cached_property
     def settings(self) -> OperatorSettings | NodeSettings | ShardSettings | MonitorSettings:
-        """The settings of the node's main process. `ConfigurationError` lists every problem."""
+        """The settings of the node's main process. Raises `ConfigurationError` with all problems if they are wrong."""
         if self.role is NodeRole.OPERATOR:
             return load_settings(OperatorSettings, self.config)
         if self.role is NodeRole.SHARD:
@@ -53,45 +54,45 @@ class NodeView:
 
     @functools.cached_property
     def enclave(self) -> EnclaveSettings | None:
-        """The settings of the node's enclave; None if they are in another file, or the role has no enclave."""
+        """The settings of the node's enclave. None if they are in another file, or if the role has no enclave."""
         if self.role in JUDGES and "enclave" in read_document(self.config):
             return load_settings(EnclaveSettings, self.config, "enclave")
         return None
 
     @functools.cached_property
     def network(self) -> Network:
-        """The address book."""
+        """The address book of the node's network."""
         return read_network(self.settings.network_file)
 
     @property
     def endpoints(self) -> Endpoints:
-        """Chain nodes that it asks."""
+        """URLs of the chain nodes in the settings, with their quorum."""
         settings = self.settings
         return settings.rpc if isinstance(settings, ShardSettings) else settings.chain.rpc
 
     @functools.cached_property
     def nodes(self) -> tuple[ChainClient, ...]:
-        """A client for each of them."""
+        """One client for each chain node in the settings."""
         return tuple(ChainClient(url, self.network.chain_id, TIMEOUT_S) for url in self.endpoints.urls)
 
     @functools.cached_property
     def chain(self) -> Chain:
-        """The chain as the node sees it, with its quorum."""
+        """Client of the chain that asks all chain nodes of the settings and needs their quorum to agree."""
         return open_chain(*self.endpoints, self.network.chain_id, TIMEOUT_S)
 
     @functools.cached_property
     def reader(self) -> SnapshotReader:
-        """Reads of the contracts. `ConfigurationError` unless their code is that of the address book."""
+        """Reader of the contracts. Raises `ConfigurationError` if their code differs from the address book."""
         return SnapshotReader(self.chain, verify_code(self.chain, self.network))
 
     @functools.cached_property
     def head(self) -> int:
-        """The block at which everything is read."""
+        """Number of the block at which everything is read: the newest block at the first use."""
         return self.reader.head()
 
     @property
     def da(self) -> DaSettings | None:
-        """The node's DA proxies; a shard and a monitor have none."""
+        """Settings of the node's DA proxies. None for a shard and a monitor."""
         settings = self.settings
         return None if isinstance(settings, ShardSettings | MonitorSettings) else settings.da
 
@@ -103,8 +104,8 @@ class NodeView:
 
     @functools.cached_property
     def signer(self) -> AccountSigner:
-        """The signer of its account. Only roles with an account of this kind have it. A person types the password of a
-        keystore at a terminal if the settings name no file for it."""
+        """Signer of the node's account. A shard and a monitor have none. If the settings name no file with the keystore's
+        password, the user is asked for it at the terminal."""
         settings = self.signer_settings
         assert settings is not None, "a shard's account is sealed"
         found = open_signer(settings, self.network, asked_password(settings.key_file, settings.password_file))
@@ -114,7 +115,7 @@ class NodeView:
 
     @property
     def account(self) -> Address:
-        """The node's account. It needs no password where the keystore names the account."""
+        """The node's account. It is read without a password if the keystore names it."""
         settings = self.settings
         if isinstance(settings, ShardSettings):
             return decode(ShardContact, (settings.folder / keyring.ENTRY).read_bytes()).address
@@ -122,7 +123,8 @@ class NodeView:
 
     @functools.cached_property
     def _named_account(self) -> Address | None:
-        """The account that the keystore names, if only a person has its password."""
+        """The account that the keystore names. None if no person has to type its password, so that the key itself can be
+        opened."""
         settings = self.signer_settings
         if settings is None or settings.key_file is None or not needs_password(settings.key_file, settings.password_file):
             return None
@@ -130,13 +132,14 @@ class NodeView:
 
     @property
     def database_url(self) -> str:
-        """URL of its database."""
+        """URL of the node's database."""
         settings = self.settings
         return settings.database_url if isinstance(settings, ShardSettings) else settings.db.location
 
     @functools.cached_property
     def database(self) -> Any:
-        """Its database. `ConfigurationError` unless it is migrated to this program's revision; a monitor's makes itself."""
+        """Engine of the node's database. Raises `ConfigurationError` if the database does not have this program's revision. A
+        monitor's database is not checked, because the monitor creates its tables itself."""
         engine = open_database(self.database_url)
         if self.role is not NodeRole.MONITOR:
             check_revision(engine)
@@ -144,4 +147,4 @@ class NodeView:
 
 
 CheckOfNode = Callable[[NodeView], Check]
-"""One check of `bytewise doctor`."""
+"""A function that runs one check of `bytewise doctor` for a node."""

@@ -5,7 +5,8 @@ from typing import Any
 
 
 def clock_at(pause: Mapping[str, Any] | None, timestamp: int) -> int:
-    """The protocol clock at a block's time, in seconds. `pause` is the setting `clock`: the last pause, if there was one."""
+    """Returns the protocol clock at a block's `timestamp`, in seconds. `pause` is the newest version of the setting `clock`,
+    which describes the last pause. It is None if the network was never paused."""
     if pause is None:
         return timestamp
     last = pause["content"]
@@ -15,10 +16,11 @@ def clock_at(pause: Mapping[str, Any] | None, timestamp: int) -> int:
 
 
 def wall_time(pauses: Iterable[Mapping[str, Any]], protocol_time: int) -> int:
-    """When the clock passes this time, in seconds of wall time, if no further pause comes. `pauses`: versions of the setting
-    `clock`, oldest first. A time that the clock showed when a pause began has passed before it."""
+    """Returns the wall time, in Unix seconds, at which the clock passes `protocol_time` if no further pause comes. `pauses` are
+    all versions of the setting `clock`, oldest first. A pause does not delay a time that the clock had reached when the pause
+    began."""
     passed = protocol_time
-    # A pause that ended early is there twice: as it was announced, and as it was.
+    # A pause that ended early has two versions with one beginning. The later version has the real end.
     for last in {each["content"]["from"]: each["content"] for each in pauses}.values():
         if last["from"] - last["stopped_before"] < protocol_time:
             passed = protocol_time + last["stopped_before"] + last["until"] - last["from"]
@@ -26,5 +28,5 @@ def wall_time(pauses: Iterable[Mapping[str, Any]], protocol_time: int) -> int:
 
 
 def is_paused(pause: Mapping[str, Any] | None, timestamp: int) -> bool:
-    """Whether the clock stands still."""
+    """Returns whether the protocol clock stands still at a block's `timestamp`. `pause` is as in `clock_at`."""
     return pause is not None and timestamp < pause["content"]["until"]

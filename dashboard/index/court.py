@@ -1,4 +1,4 @@
-"""Facts of disputes: rounds, seats, votes, verdicts and money."""
+"""Handlers that compute the facts of disputes from events: rounds, seats, votes, verdicts and money."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,19 +21,19 @@ from dashboard.index.clock import clock_at
 from dashboard.index.fold import HANDLERS, Moment, some, somebody
 
 NOBODY = 2**16 - 1
-"""Place of a seat that nobody holds (`IStakeTree.NOBODY`)."""
+"""Number that a contract writes in the place of a stake tree position for a seat without a holder (`IStakeTree.NOBODY`)."""
 
 _AMOUNTS = {
     "bond": "bond", "appeal_bond": "appealBond", "advanced": "advanced", "slashed": "slashed", "penalties": "penalties",
     "per_seat": "perSeat", "to_challenger": "toChallenger", "to_appellant": "toAppellant", "to_operator": "toOperator",
     "to_verifiers": "toVerifiers", "repaid": "repaid", "burned": "burned",
 }  # fmt: skip
-"""Columns of a dispute and their names in `ISettlement.Account`."""
+"""Maps each amount column of a dispute to its member of `ISettlement.Account`."""
 
 
 @HANDLERS.on("Disputes", "DisputeOpened")
 def opened(at: Moment, v: Mapping[str, Any]) -> None:
-    """A dispute, with what its batch says about the receipt."""
+    """Adds a dispute, with the environment, model, key epoch and parameters version of the receipt's batch."""
     batch = at.facts.find(BatchFact, v["batchId"]) or {}
     params = batch.get("params_version", 0)
     at.facts.put(
@@ -46,7 +46,8 @@ def opened(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Disputes", "SeedNamed")
 def seed_named(at: Moment, v: Mapping[str, Any]) -> None:
-    """A round begins, or begins again with another seed: seats drawn so far are forgotten."""
+    """Records that a round begins, or begins again with another seed block. Clears the seats that were drawn in this round
+    before."""
     if not at.facts.amend(DisputeFact, v["id"], phase=int(Phase.SEED), level=v["level"], round=v["round"]):
         return
     before = at.facts.find(RoundFact, v["id"], v["round"])
@@ -60,7 +61,7 @@ def seed_named(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Disputes", "SeatsDrawn")
 def seats_drawn(at: Moment, v: Mapping[str, Any]) -> None:
-    """Who holds the next seats."""
+    """Records who holds the seats that were drawn next, and moves the dispute to the phase DRAWING."""
     round_ = at.facts.find(RoundFact, v["id"], v["round"])
     if round_ is None:
         return
@@ -75,7 +76,7 @@ def seats_drawn(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Disputes", "CommitOpened")
 def commit_opened(at: Moment, v: Mapping[str, Any]) -> None:
-    """All seats are drawn: members may commit."""
+    """Records that all seats are drawn, so members may commit from now on."""
     at.facts.amend(
         RoundFact, v["id"], v["round"], seed=bytes(v["seed"]), round_seed=bytes(v["roundSeed"]), commit_end=v["commitEnd"],
         reveal_end=v["revealEnd"],
@@ -85,7 +86,8 @@ def commit_opened(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Rounds", "Committed")
 def committed(at: Moment, v: Mapping[str, Any]) -> None:
-    """A member committed. The commit phase ends with the last one."""
+    """Records a member's commitment. If every seat has committed now, the commit phase ends at once and the reveal phase keeps
+    its length."""
     round_ = at.facts.find(RoundFact, v["id"], v["round"])
     if round_ is None:
         return
@@ -103,13 +105,13 @@ def committed(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Rounds", "CommitRootPosted")
 def commit_root_posted(at: Moment, v: Mapping[str, Any]) -> None:
-    """Members committed off the chain, and nobody knows which of them."""
+    """Records that a commit root was posted. Members committed off the chain, and the root does not show which members."""
     at.facts.amend(RoundFact, v["id"], v["round"], rooted=True)
 
 
 @HANDLERS.on("Rounds", "Revealed")
 def revealed(at: Moment, v: Mapping[str, Any]) -> None:
-    """A member opened its vote. Its quote is in the event."""
+    """Records a vote that a member revealed. The index keeps only hash and size of the quote that comes with the event."""
     vote = v["vote"]
     at.facts.put(
         VoteFact, v["id"], v["round"], v["voter"], seat_mask=vote["seatMask"], revealed_block=at.block, said=vote["outcome"],
@@ -121,7 +123,8 @@ def revealed(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Rounds", "Certified")
 def certified(at: Moment, v: Mapping[str, Any]) -> None:
-    """One signature speaks for many seats: each member whose seats are in it said this."""
+    """Records one vote for each member whose seats signed a certificate, because one BLS signature replaces their single
+    votes."""
     finding, mask = v["finding"], v["signers"]
     round_ = at.facts.find(RoundFact, v["id"], v["round"])
     masks: dict[str, int] = {}
@@ -140,7 +143,8 @@ def certified(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Disputes", "Settled")
 def settled(at: Moment, v: Mapping[str, Any]) -> None:
-    """A round is counted."""
+    """Records the tally of a round. A round with a verdict becomes the deciding round of its dispute, and the challenger has to
+    show its knowledge of the answer anew."""
     tally = v["tally"]
     at.facts.amend(
         RoundFact, v["id"], v["round"], settled=True, verdict=v["verdict"], equal=tally["equal"], lead=tally["lead"],
@@ -154,7 +158,8 @@ def settled(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Disputes", "Decided")
 def decided(at: Moment, v: Mapping[str, Any]) -> None:
-    """What stands now, and until when it can be appealed and refunded."""
+    """Records the verdict that is in force now, and the ends of appeal time and airgap. Without appeal time the airgap begins at
+    once."""
     phase = Phase.APPEAL if v["appealEnd"] else Phase.AIRGAP
     at.facts.amend(
         DisputeFact, v["id"], verdict=v["verdict"], appeal_end=v["appealEnd"], airgap_end=v["airgapEnd"], phase=int(phase)
@@ -163,7 +168,7 @@ def decided(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Disputes", "Appealed")
 def appealed(at: Moment, v: Mapping[str, Any]) -> None:
-    """The verdict is asked again, of a larger committee."""
+    """Records an appeal: its sender, its bond, and the verdict on which a larger committee now votes again."""
     dispute = at.facts.find(DisputeFact, v["id"])
     if dispute is not None:
         at.facts.put(
@@ -174,39 +179,39 @@ def appealed(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Disputes", "AltOpened")
 def alternative_opened(at: Moment, v: Mapping[str, Any]) -> None:
-    """The challenger showed that it knew."""
+    """Records that the challenger opened its commitment to the winning answer, which it made before anybody voted."""
     at.facts.amend(DisputeFact, v["id"], knew=True)
 
 
 @HANDLERS.on("Disputes", "Finalized")
 def finalized(at: Moment, v: Mapping[str, Any]) -> None:
-    """The dispute is over."""
+    """Records the final verdict of a dispute, and the `out_hash` that replaces the receipt's, if there is one."""
     at.facts.amend(DisputeFact, v["id"], phase=int(Phase.FINAL), verdict=v["verdict"], replacement=some(v["replacement"]))
 
 
 @HANDLERS.on("Settlement", "Advanced")
 def advanced(at: Moment, v: Mapping[str, Any]) -> None:
-    """The treasury advanced fees."""
+    """Adds fees that the treasury advanced for a dispute, in wei."""
     if at.facts.find(DisputeFact, v["id"]) is not None:
         at.facts.add(DisputeFact, v["id"], advanced=v["amount"])
 
 
 @HANDLERS.on("Settlement", "Ended")
 def ended(at: Moment, v: Mapping[str, Any]) -> None:
-    """How the money is split."""
+    """Records how the money of an ended dispute is split, in wei. Penalties of seats are added by `seats_settled`."""
     amounts = {column: v["account"][name] for column, name in _AMOUNTS.items() if column != "penalties"}
     at.facts.amend(DisputeFact, v["id"], ended=True, appellant=somebody(v["account"]["appellant"]), **amounts)
 
 
 @HANDLERS.on("Settlement", "Paid")
 def paid(at: Moment, v: Mapping[str, Any]) -> None:
-    """Bonds and shares are credited."""
+    """Records that the bonds and rewards of a dispute were credited to its parties."""
     at.facts.amend(DisputeFact, v["id"], paid=True)
 
 
 @HANDLERS.on("Settlement", "SeatsSettled")
 def seats_settled(at: Moment, v: Mapping[str, Any]) -> None:
-    """Seats are paid or charged."""
+    """Records outcome and pay of each seat that was settled, and the penalty of each member that was charged, in wei."""
     id_, round_ = v["id"], v["round"]
     if at.facts.find(DisputeFact, id_) is None:
         return

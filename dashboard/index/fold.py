@@ -1,6 +1,7 @@
-"""Facts from events: which handler computes what, in chain order. Pure but for the facts that it changes.
+"""Computes facts from events: one handler for each kind of event, in chain order. A handler changes nothing but facts.
 
-An event about a dispute, batch or account that the index does not know changes nothing; the self-check then finds the difference.
+An event about a dispute, batch or account that the index does not know changes nothing. The self-check then finds the
+difference.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,35 +14,36 @@ from dashboard.index.source import ChainEvent
 RULES = 6
 """Version of these rules and of the tables. An index of another version is refused, because its facts may differ.
 
-Raise this number with every change of either."""
+Raise this number with every change of the rules or the tables.
+"""
 
 
 class Moment(NamedTuple):
-    """What a handler sees beside the event's arguments."""
+    """Context of one event for its handler: the facts that the handler may change, the event, and the time of its block."""
 
     facts: FactWriter
     event: ChainEvent
     timestamp: int
-    """Of the block, Unix seconds."""
+    """Time of the event's block, in Unix seconds."""
 
     @property
     def block(self) -> int:
-        """Number of the block."""
+        """Number of the event's block."""
         return self.event.block
 
 
 Handler = Callable[[Moment, Mapping[str, Any]], None]
-"""Changes facts by the arguments of one event."""
+"""A function that changes facts by the arguments of one event."""
 
 
 class EventHandlers:
-    """Handlers by contract and event."""
+    """The handlers, by contract name and event name."""
 
     def __init__(self) -> None:
         self._handlers: dict[tuple[str, str], Handler] = {}
 
     def on(self, contract: str, *events: str) -> Callable[[Handler], Handler]:
-        """Decorator: the function handles these events of a contract."""
+        """Returns a decorator that registers a function as the handler of these events of a contract."""
 
         def register(handler: Handler) -> Handler:
             for event in events:
@@ -51,28 +53,28 @@ class EventHandlers:
         return register
 
     def apply(self, moment: Moment) -> None:
-        """Changes the facts by one event. An event without a handler is kept in the index and changes no fact."""
+        """Runs the handler of one event. An event without a handler stays in the index and changes no fact."""
         handler = self._handlers.get((moment.event.contract, moment.event.name))
         if handler is not None:
             handler(moment, moment.event.values)
 
 
 HANDLERS = EventHandlers()
-"""All handlers. Modules of this package register theirs when they are imported."""
+"""All handlers. Each module of this package registers its handlers when it is imported."""
 
 
 def some(value: bytes | None) -> bytes | None:
-    """The digest, or None for zero."""
+    """Returns the digest, or None if it is zero, because contracts write zero for a missing digest."""
     return None if value is None or value == ZERO_DIGEST else bytes(value)
 
 
 def somebody(account: str) -> str | None:
-    """The account, or None for zero."""
+    """Returns the account, or None if it is the zero address."""
     return None if account == ZERO_ADDRESS else account
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON carries it exactly: bytes as 0x-hex, integers from 2^53 on as text."""
+    """Returns a value in a form that JSON carries exactly: bytes as 0x-hex, integers of 2^53 and more as decimal text."""
     if isinstance(value, bytes):
         return hex0x(value)
     if isinstance(value, Mapping):
@@ -85,6 +87,7 @@ def plain(value: Any) -> Any:
 
 
 def subject_of(event: ChainEvent) -> str:
-    """The first argument in text, at most 80 characters."""
+    """Returns the first argument of an event as text, at most 80 characters. Returns empty text if the argument is a struct or a
+    list."""
     first = next(iter(event.values.values()), "")
     return str(plain(first) if not isinstance(first, Mapping | list | tuple) else "")[:80]

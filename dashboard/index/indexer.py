@@ -1,6 +1,6 @@
-"""Follows the chain into the index: adds blocks, rolls back on a reorganisation, and stops if a finalized block is replaced.
+"""Copies the chain into the index: adds blocks, rolls back on a reorganisation, and stops if a finalized block is replaced.
 
-One `step` does a bounded amount of work in one transaction, so that a process may be killed at any point and go on.
+One `step` does a bounded amount of work in one transaction. So a process may be killed at any point, and the next one goes on.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,42 +18,42 @@ from dashboard.index.fold import HANDLERS, Moment, plain, subject_of
 from dashboard.index.source import ChainEvent, ChainHeader, EventSource
 
 BLOCKS_PER_STEP = 2_000
-"""Blocks of one transaction while the index is far behind. `eth_getLogs` of public nodes takes no more."""
+"""Most blocks that one transaction adds up to the finalized block. `eth_getLogs` of public nodes accepts no larger range."""
 NEW_BLOCKS_PER_STEP = 64
-"""The same above the finalized block, where every header is read."""
+"""Most blocks that one transaction adds above the finalized block, where the indexer reads every header."""
 HEADERS_PER_READ = 64
 
 PARTS = (court, money, receipts, registry)
-"""Modules whose handlers compute facts."""
+"""Modules with handlers. They are imported here, so that their handlers are registered."""
 
 
 class Progress(NamedTuple):
-    """What one step did."""
+    """Result of one step of the indexer."""
 
     tip: int
     """Number of the newest indexed block."""
     head: int
     """Number of the chain's newest block."""
     events: int
-    """Events that were added."""
+    """Number of events that were added."""
     rolled_back: int
-    """Blocks that were replaced; 0 without a reorganisation."""
+    """Indexed blocks that were removed because the chain replaced them; 0 without a reorganisation."""
 
     @property
     def is_done(self) -> bool:
-        """Whether the index has the newest block."""
+        """True if the index has the chain's newest block."""
         return self.tip >= self.head
 
 
 class Indexer:
-    """The index of one network."""
+    """Writer that keeps the index of one network equal to its chain, by one bounded step at a time."""
 
     def __init__(
         self, source: EventSource, store: IndexWriter, deploy_block: int, clock: Clock, trees: Collection[str],
         checks_history: bool = False,
     ) -> None:  # fmt: skip
-        """`trees`: stake trees that the address book names. With `checks_history`, logs of final blocks are compared with what
-        the blocks commit to, too, which reads every header since the deployment."""
+        """`trees` are the stake trees that the address book names. With `checks_history`, the logs of final blocks are also
+        compared with the bloom filters and receipts roots of these blocks, which reads every header since the deployment."""
         self._source = source
         self._store = store
         self._first = deploy_block
@@ -62,7 +62,8 @@ class Indexer:
         self._checks_history = checks_history
 
     def step(self) -> Progress:
-        """Adds the next blocks; or rolls back those that the chain has no more. `Unavailable` if the node cannot tell."""
+        """Removes indexed blocks that the chain no longer has, then adds the next blocks. Raises `Unavailable` if the node
+        cannot answer now, and `ConfigurationError` if a final block was replaced."""
         head = self._source.head("latest")
         finality = self._finality(head)
         tip = self._store.tip()
@@ -80,7 +81,8 @@ class Indexer:
         return Progress(newest.number if newest else first - 1, head.number, added, replaced)
 
     def _finality(self, head: ChainHeader) -> Finality:
-        """What the node says now. What was final stays final, also if the node gives no answer or names an earlier block."""
+        """Returns the finality that the node reports now. A final block stays final, even if the node does not answer or names
+        an earlier one."""
         finalized = self._number_of("finalized", head, self._store.finality().finalized)
         return Finality(self._number_of("safe", head, finalized), finalized)
 
@@ -88,11 +90,12 @@ class Indexer:
         try:
             return max(least, min(self._source.head(tag).number, head.number))
         except Unavailable:
-            # A young chain, or one without a beacon chain, has no such block. Or this one question failed.
+            # A young chain, or a chain without a beacon chain, has no such block. Or this one request failed.
             return least
 
     def _common(self, tip: IndexedBlock) -> int:
-        """Number of the newest indexed block that the chain still has; one below the first if it has none of them."""
+        """Returns the number of the newest indexed block that the chain still has. If the chain has no indexed block, returns
+        the number before the deployment block."""
         below: int | None = None
         while True:
             known = self._store.blocks(1 if below is None else HEADERS_PER_READ, below)
@@ -124,7 +127,8 @@ class Indexer:
         return self._add(first, min(first + NEW_BLOCKS_PER_STEP - 1, head.number), tip, every=True)
 
     def _add(self, first: int, last: int, tip: IndexedBlock | None, every: bool) -> int:
-        """Adds a range of blocks: `every` block, or those with events and the last one."""
+        """Adds a range of blocks and returns how many events they have. With `every`, it stores every block; otherwise only the
+        blocks with events and the last block."""
         events, trees = self._events(first, last)
         numbers = range(first, last + 1) if every else sorted({each.block for each in events} | {last})
         headers = self._headers(list(numbers))
@@ -135,11 +139,11 @@ class Indexer:
         return len(events)
 
     def _events(self, first: int, last: int) -> tuple[list[ChainEvent], frozenset[str]]:
-        """Events of these blocks, and the stake trees that were asked."""
+        """Returns the events of these blocks, and the stake trees that were watched."""
         trees = self._book_trees | self._store.trees()
         events = self._source.events(first, last, trees)
         added = {each.values["tree"] for each in events if (each.contract, each.name) == ("Registry", "PoolAdded")} - trees
-        # A pool of these very blocks: its tree may have events in them, too, but none before the pool was added.
+        # A pool was added in these blocks. Its tree may have events here too, but none before the pool was added.
         return (self._source.events(first, last, trees | added), trees | added) if added else (events, trees)
 
     def _headers(self, numbers: Sequence[int]) -> list[ChainHeader]:
@@ -183,7 +187,7 @@ def _stored(event: ChainEvent) -> IndexedEvent:
 
 
 def _check_chain(headers: Sequence[ChainHeader], events: Sequence[ChainEvent], tip: IndexedBlock | None) -> None:
-    """`TryAgain` unless events and blocks are of one chain: it may have been reorganised between two reads."""
+    """Raises `TryAgain` unless events and blocks belong to one chain, because the chain may be reorganised between two reads."""
     hashes: dict[int, Digest] = {each.number: each.hash for each in headers}
     if tip is not None:
         hashes[tip.number] = tip.hash

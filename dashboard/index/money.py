@@ -1,4 +1,7 @@
-"""Facts of money: stake, credits, and the sums that the ledger keeps."""
+"""Handlers that compute the facts of money from events: stake, credits, and sums of the ledger.
+
+The ledger contract keeps money in pots. A pot is a balance for one purpose, for example one dispute, demand or report.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,26 +10,26 @@ from bytewise.storage.index.tables import BatchFact, CreditFact, DisputeFact, Le
 from dashboard.index.fold import HANDLERS, Handler, Moment
 
 POTS, CREDITS, TREASURY, BURNED, FUNDED = "pots", "credits", "treasury", "burned", "funded"
-"""Sums of the ledger, by the names of their facts; `funded` is all that was given to the treasury."""
+"""Names of the facts that hold sums of the ledger, in wei. `funded` is all that was ever given to the treasury."""
 
 SOURCES = ("none", "bond", "appeal bond", "demand bond", "slash", "penalty", "advance", "fee")
-"""`ILedger.Source` in words."""
+"""Words for the codes of `ILedger.Source`: why money entered a pot."""
 REASONS = ("none", "bond back", "challenger's share", "seat pay", "operator's share", "report", "demand answered", "bounty")
-"""`ILedger.Reason` in words."""
+"""Words for the codes of `ILedger.Reason`: why an account was credited."""
 BURN_REASONS = ("none", "remainder", "penalty", "report")
-"""`ILedger.BurnReason` in words."""
+"""Words for the codes of `ILedger.BurnReason`: why money was burned."""
 
 
 @HANDLERS.on("Ledger", "Taken")
 def taken(at: Moment, v: Mapping[str, Any]) -> None:
-    """Money entered a pot."""
+    """Adds money that entered a pot, and counts it by its source."""
     _move(at, v["amount"], POTS)
     _note(at, "taken", SOURCES, v["source"], v["amount"])
 
 
 @HANDLERS.on("Ledger", "Credited")
 def credited(at: Moment, v: Mapping[str, Any]) -> None:
-    """Money of a pot is owed to an account."""
+    """Moves money from a pot to the credit of an account, and counts it by its reason."""
     _move(at, v["amount"], CREDITS, POTS)
     _note(at, "credited", REASONS, v["reason"], v["amount"])
     at.facts.add(CreditFact, v["account"], owed=v["amount"], earned=v["amount"])
@@ -34,7 +37,8 @@ def credited(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Ledger", "CreditedEach")
 def credited_each(at: Moment, v: Mapping[str, Any]) -> None:
-    """The same for several accounts, as often as each is named."""
+    """Moves one amount from a pot to the credit of each account in the event, once for each time that the event names the
+    account."""
     total = v["amount"] * len(v["accounts"])
     _move(at, total, CREDITS, POTS)
     _note(at, "credited", REASONS, v["reason"], total)
@@ -44,33 +48,33 @@ def credited_each(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Ledger", "Burned")
 def burned(at: Moment, v: Mapping[str, Any]) -> None:
-    """Money that can never leave."""
+    """Moves money from a pot to the burned sum, and counts it by its reason. Burned money can never leave the ledger."""
     _move(at, v["amount"], BURNED, POTS)
     _note(at, "burned", BURN_REASONS, v["reason"], v["amount"])
 
 
 @HANDLERS.on("Ledger", "Advanced")
 def advanced(at: Moment, v: Mapping[str, Any]) -> None:
-    """The treasury fills a pot."""
+    """Moves money that the treasury advances into a pot."""
     _move(at, v["amount"], POTS, TREASURY)
 
 
 @HANDLERS.on("Ledger", "Repaid")
 def repaid(at: Moment, v: Mapping[str, Any]) -> None:
-    """The treasury gets an advance back."""
+    """Moves money from a pot back to the treasury, which repays an advance."""
     _move(at, v["amount"], TREASURY, POTS)
 
 
 @HANDLERS.on("Ledger", "Funded")
 def funded(at: Moment, v: Mapping[str, Any]) -> None:
-    """Somebody gave to the treasury."""
+    """Adds money that somebody gave to the treasury."""
     _move(at, v["amount"], TREASURY)
     at.facts.add(LedgerFact, FUNDED, amount=v["amount"])
 
 
 @HANDLERS.on("Ledger", "Withdrawn")
 def withdrawn(at: Moment, v: Mapping[str, Any]) -> None:
-    """An account was paid."""
+    """Subtracts money that was paid to an account from the account's credit."""
     at.facts.add(LedgerFact, CREDITS, amount=-v["amount"])
     at.facts.add(CreditFact, v["account"], owed=-v["amount"], withdrawn=v["amount"])
 
@@ -100,27 +104,31 @@ def _on_stake(*events: str) -> Callable[[Handler], Handler]:
 
 @_on_stake("Deposited", "Synced")
 def stake_set(at: Moment, v: Mapping[str, Any]) -> None:
-    """Stake that counts, as the contract says it."""
+    """Sets the stake of an account to the amount that the event states. `Synced` also sets the block from which the record
+    ages."""
     synced = at.block if at.event.name == "Synced" else None
     at.facts.put(StakeFact, v["account"], active=v["stake"], synced_block=synced)
 
 
 def is_lapsed(stake: Mapping[str, Any], life: int | None, block: int) -> bool:
-    """Whether a record of stake at EigenLayer is too old to count at a block. `life` in blocks; None: not known."""
+    """Returns whether a record of stake at EigenLayer is too old to count at a block. `life` is the number of blocks for which a
+    record counts: -1 if none counts, None if the number is not known, and then no record is too old."""
     synced = stake["synced_block"]
     return life is not None and synced is not None and block - synced > life
 
 
 @_on_stake("UnbondRequested")
 def unbond_requested(at: Moment, v: Mapping[str, Any]) -> None:
-    """Stake that counts no more. At EigenLayer the next `Synced` says what is left."""
+    """Subtracts stake that an account begins to withdraw, which no longer counts. At EigenLayer nothing changes here, because
+    the next `Synced` event states the remaining stake."""
     if at.event.contract == "StakeVault":
         at.facts.add(StakeFact, v["account"], active=-v["amount"])
 
 
 @_on_stake("Slashed")
 def slashed(at: Moment, v: Mapping[str, Any]) -> None:
-    """Stake is taken; a lock for this dispute ends with it."""
+    """Subtracts slashed stake, and ends the lock of this dispute on the operator's stake. At EigenLayer the next `Synced` event
+    states the remaining stake."""
     if at.event.contract == "StakeVault":
         at.facts.add(StakeFact, v["account"], active=-v["taken"])
     dispute = at.facts.find(DisputeFact, v["ref"])
@@ -130,37 +138,37 @@ def slashed(at: Moment, v: Mapping[str, Any]) -> None:
 
 @_on_stake("Locked")
 def locked(at: Moment, v: Mapping[str, Any]) -> None:
-    """Stake that an open dispute binds."""
+    """Adds stake of an account that an open dispute locks, and records the amount with the dispute."""
     at.facts.add(StakeFact, v["account"], locked=v["amount"])
     at.facts.amend(DisputeFact, v["ref"], operator_locked=v["amount"])
 
 
 @_on_stake("Unlocked")
 def unlocked(at: Moment, v: Mapping[str, Any]) -> None:
-    """It is free again."""
+    """Subtracts locked stake that a dispute sets free."""
     at.facts.add(StakeFact, v["account"], locked=-v["amount"])
 
 
 @_on_stake("Reserved")
 def reserved(at: Moment, v: Mapping[str, Any]) -> None:
-    """Stake that open receipts bind."""
+    """Adds stake that the open receipts of a batch bind as collateral."""
     at.facts.add(StakeFact, v["account"], collateral=v["amount"])
 
 
 @_on_stake("Released")
 def released(at: Moment, v: Mapping[str, Any]) -> None:
-    """The window of a batch is over."""
+    """Subtracts collateral of a batch whose challenge window is over, and marks the batch as released."""
     at.facts.add(StakeFact, v["account"], collateral=-v["amount"])
     at.facts.amend(BatchFact, v["batchId"], released=True)
 
 
 @_on_stake("Obliged")
 def obliged(at: Moment, v: Mapping[str, Any]) -> None:
-    """Stake that an open demand binds."""
+    """Adds stake that an open availability demand binds."""
     at.facts.add(StakeFact, v["account"], obliged=v["amount"])
 
 
 @_on_stake("Discharged")
 def discharged(at: Moment, v: Mapping[str, Any]) -> None:
-    """It is free again."""
+    """Subtracts stake that an ended availability demand sets free."""
     at.facts.add(StakeFact, v["account"], obliged=-v["amount"])

@@ -1,4 +1,5 @@
-"""Facts of batches, availability demands, reports and light audits, and the windows that follow from them."""
+"""Handlers that compute the facts of batches, demands, reports and light audits from events; and the ends of challenge
+windows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +20,7 @@ OPEN, ANSWERED, EXPIRED = 1, 2, 3
 
 @HANDLERS.on("ReceiptAnchor", "BatchAnchored")
 def anchored(at: Moment, v: Mapping[str, Any]) -> None:
-    """A batch."""
+    """Adds an anchored batch."""
     header, batch = v["header"], v["batch"]
     at.facts.put(
         BatchFact, v["batchId"], operator=v["operator"], first_seq=header["firstSeq"], receipts=header["count"],
@@ -32,13 +33,13 @@ def anchored(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("ReceiptAnchor", "BatchVoided")
 def voided(at: Moment, v: Mapping[str, Any]) -> None:
-    """Nobody answered a demand for its list."""
+    """Marks a batch as void, because nobody answered the demand for its list."""
     at.facts.amend(BatchFact, v["batchId"], is_void=True)
 
 
 @HANDLERS.on("Demands", "Demanded")
 def demanded(at: Moment, v: Mapping[str, Any]) -> None:
-    """Somebody asks an operator for what it may withhold. The event does not name the batch."""
+    """Adds an availability demand against an operator, in state OPEN. The event does not name the batch."""
     at.facts.put(
         DemandFact, v["subject"], kind=v["kind"], state=OPEN, operator=v["operator"], demanded_by=v["by"],
         contract=at.event.address, opened_block=at.block, opened_at=_clock(at), deadline=v["deadline"], closed_at=0,
@@ -48,13 +49,14 @@ def demanded(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Demands", "Answered")
 def answered(at: Moment, v: Mapping[str, Any]) -> None:
-    """It was answered in time."""
+    """Records that a demand was answered in time, by whom and when."""
     at.facts.amend(DemandFact, v["subject"], state=ANSWERED, answered_by=v["by"], closed_at=_clock(at))
 
 
 @HANDLERS.on("Demands", "Expired")
 def expired(at: Moment, v: Mapping[str, Any]) -> None:
-    """Nobody answered. A penalty that could not be taken at once comes with a further event."""
+    """Records that nobody answered a demand in time, and adds the penalty in wei. A penalty that could not be taken at once
+    comes with a second `Expired` event."""
     known = at.facts.find(DemandFact, v["subject"])
     if known is not None:
         at.facts.put(DemandFact, v["subject"], state=EXPIRED, closed_at=known["deadline"])
@@ -63,7 +65,8 @@ def expired(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Demands", "Equivocation", "Skipped")
 def reported(at: Moment, v: Mapping[str, Any]) -> None:
-    """The operator signed two receipts of one number, or one of a number that its batch skips."""
+    """Records a report against an operator. Kind `equivocation`: it signed two receipts with one number. Kind `skipped`: it
+    signed a receipt with a number that its batch leaves empty."""
     kind = "equivocation" if at.event.name == "Equivocation" else "skipped"
     at.facts.put(ReportFact, v["operator"], v["seq"], kind, reporter=v["reporter"])
     at.facts.add(ReportFact, v["operator"], v["seq"], kind, slashed=v["slashed"])
@@ -71,7 +74,8 @@ def reported(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Audits", "AuditPosted")
 def audit_posted(at: Moment, v: Mapping[str, Any]) -> None:
-    """A verifier said what it found. It was drawn in the batch that its post names."""
+    """Records the result of a light audit that a verifier posted. The contract checked that the verifier was drawn for the batch
+    that the post names."""
     at.facts.put(
         AuditFact, v["receiptId"], v["verifier"], batch_id=v["batchId"], result=v["result"], posted_block=at.block,
         audited_at=v["auditedAt"],
@@ -80,13 +84,13 @@ def audit_posted(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Audits", "AuditOpened")
 def audit_opened(at: Moment, v: Mapping[str, Any]) -> None:
-    """It showed the digest that it had committed to."""
+    """Records the `out_hash` to which a verifier had committed with its audit result."""
     at.facts.amend(AuditFact, v["receiptId"], v["verifier"], out_hash=bytes(v["outHash"]))
 
 
 @HANDLERS.on("Audits", "BountyPaid")
 def bounty_paid(at: Moment, v: Mapping[str, Any]) -> None:
-    """Another verifier had found the same."""
+    """Adds the bounty of a light audit, in wei. The contract pays it if another verifier found the same answer."""
     if at.facts.find(AuditFact, v["receiptId"], v["verifier"]) is not None:
         at.facts.add(AuditFact, v["receiptId"], v["verifier"], bounty=v["amount"])
 
@@ -99,7 +103,8 @@ def _clock(at: Moment) -> int:
 
 
 class BatchWindows:
-    """When the windows of batches end, by the protocol clock, as `ReceiptAnchor.windowEnd` has it at the same block."""
+    """Calculator of the ends of challenge windows by the protocol clock. It gives the same results as `ReceiptAnchor.windowEnd`
+    at the same block."""
 
     def __init__(self, index: IndexSnapshot) -> None:
         state = index.state()
@@ -112,13 +117,14 @@ class BatchWindows:
         self._stopped: dict[bytes, int] = {}
 
     def end(self, batch: Row) -> int:
-        """Last second in which its receipts can be disputed. The demand for an envelope adds time for its receipt alone."""
+        """Returns the last second in which receipts of a batch can be disputed. A demand for an envelope extends the window of
+        its receipt alone, so it is not counted here."""
         stopped = self._stopped_seconds(batch["environment"]) - batch["stopped_at_start"]
         lasts = self._window(batch["params_version"]) + self._demanded_seconds(self.list_demand(batch)) + stopped
         return int(batch["started_at"] + lasts)
 
     def list_demand(self, batch: Row) -> Row | None:
-        """The demand for its list, if there was one."""
+        """Returns the demand for the list of a batch, or None if there was none."""
         subjects = (list_subject(domain, batch["id"]) for domain in self._domains)
         return next((self._lists[each] for each in subjects if each in self._lists), None)
 
@@ -135,7 +141,8 @@ class BatchWindows:
         return self._seconds[version]
 
     def _stopped_seconds(self, environment: bytes) -> int:
-        """Of the environment's pool, in which windows stood still (`Registry.stoppedSeconds`)."""
+        """Returns the seconds for which an environment's pool was stopped and windows stood still
+        (`Registry.stoppedSeconds`)."""
         if environment not in self._stopped:
             item = self._index.find(ItemFact, environment)
             pool = self._index.find(PoolFact, item["pool"]) if item and item["pool"] else None

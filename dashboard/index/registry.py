@@ -1,4 +1,5 @@
-"""Facts of operators, verifiers, pools, environments, models, key epochs and the rules of the network."""
+"""Handlers that compute the facts of operators, verifiers, pools, environments, models, key epochs and network rules from
+events."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,13 +17,13 @@ from bytewise.storage.index.tables import (
 from dashboard.index.fold import HANDLERS, Moment, plain, some
 
 NO_END = 2**64 - 1
-"""`operatorUntil` of an operator that is not suspended."""
+"""Value of `operatorUntil` for an operator that is not suspended."""
 PENDING_EPOCH = 1
 
 
 @HANDLERS.on("Registry", "OperatorRegistered")
 def operator_registered(at: Moment, v: Mapping[str, Any]) -> None:
-    """An operator, or its new endpoint."""
+    """Adds an operator, or changes the endpoint of a registered operator."""
     known = at.facts.find(OperatorFact, v["operator"])
     block = known["registered_block"] if known else at.block
     at.facts.put(OperatorFact, v["operator"], endpoint=v["endpoint"], registered_block=block)
@@ -30,13 +31,13 @@ def operator_registered(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Registry", "OperatorMoved")
 def operator_moved(at: Moment, v: Mapping[str, Any]) -> None:
-    """Suspended by the breaker, or taken back by governance."""
+    """Records that the breaker suspended an operator, or that governance readmitted it."""
     at.facts.put(OperatorFact, v["operator"], suspended_until=None if v["until"] == NO_END else v["until"])
 
 
 @HANDLERS.on("Registry", "VerifierJoined")
 def verifier_joined(at: Moment, v: Mapping[str, Any]) -> None:
-    """A verifier on its machine."""
+    """Adds a verifier with its pool, its platform and the measurement of its enclave."""
     at.facts.put(
         VerifierFact, v["verifier"], pool=bytes(v["pool"]), platform_id=bytes(v["platformId"]),
         measurement=bytes(v["measurement"]), joined_block=at.block,
@@ -45,37 +46,39 @@ def verifier_joined(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Registry", "VerifierLeft")
 def verifier_left(at: Moment, v: Mapping[str, Any]) -> None:
-    """It left its pool."""
+    """Records that a verifier left its pool. The verifier stays in the index without pool, platform and measurement."""
     at.facts.amend(VerifierFact, v["verifier"], pool=None, platform_id=None, measurement=None)
 
 
 @HANDLERS.on("StakeTree", "UnitsSet")
 def units_set(at: Moment, v: Mapping[str, Any]) -> None:
-    """Weight of an account from a stake epoch on. Places are never given back."""
+    """Sets the weight of an account, in units, from a stake epoch on. An account keeps its place in the stake tree for ever."""
     at.facts.put(PlaceFact, at.event.address, v["place"], account=v["account"], units=v["units"], epoch=v["epoch"])
 
 
 @HANDLERS.on("Registry", "PoolAdded")
 def pool_added(at: Moment, v: Mapping[str, Any]) -> None:
-    """A pool with its stake tree."""
+    """Adds a pool of verifiers with the address of its stake tree."""
     at.facts.put(PoolFact, v["pool"], tree=v["tree"])
 
 
 @HANDLERS.on("Registry", "PoolStopped")
 def pool_stopped(at: Moment, v: Mapping[str, Any]) -> None:
-    """Too few verifiers weigh: open windows stand still."""
+    """Records that a pool became too small to judge. Open challenge windows of its environments stand still from then on."""
     at.facts.amend(PoolFact, v["pool"], stopped_since=v["since"])
 
 
 @HANDLERS.on("Registry", "PoolResumed")
 def pool_resumed(at: Moment, v: Mapping[str, Any]) -> None:
-    """Windows go on."""
+    """Records that a pool is large enough again, so windows run again. `stopped` in the event is the sum of all stops, in
+    seconds."""
     at.facts.amend(PoolFact, v["pool"], stopped_since=None, stopped_s=v["stopped"])
 
 
 @HANDLERS.on("Registry", "ItemProposed")
 def item_proposed(at: Moment, v: Mapping[str, Any]) -> None:
-    """An environment, or without a pool a model. What certified an earlier proposal counts no more."""
+    """Adds a proposed environment, or a proposed model if the event names no pool. Certified units begin at zero, because they
+    belonged to an earlier proposal."""
     at.facts.put(
         ItemFact, v["digest"], pool=some(v["pool"]), vectors=some(v["vectors"]), certified=0, document=bytes(v["document"])
     )
@@ -83,19 +86,20 @@ def item_proposed(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Registry", "ItemMoved")
 def item_moved(at: Moment, v: Mapping[str, Any]) -> None:
-    """Proposed, active or closed."""
+    """Records a new status of an environment or model: proposed, active or closed."""
     at.facts.put(ItemFact, v["digest"], status=v["to"])
 
 
 @HANDLERS.on("Registry", "ItemCertified")
 def item_certified(at: Moment, v: Mapping[str, Any]) -> None:
-    """A verifier reproduced its vectors."""
+    """Sets the units of all verifiers that have certified the present proposal of an item so far."""
     at.facts.put(ItemFact, v["digest"], certified=v["certified"])
 
 
 @HANDLERS.on("Breaker", "BreakerTripped")
 def breaker_tripped(at: Moment, v: Mapping[str, Any]) -> None:
-    """Convictions of too many operators in one environment wait; too many draws close it."""
+    """Records that the breaker tripped in an environment. After too many convictions it holds all convictions there. After too
+    many DRAWs the environment is closed instead."""
     if not v["closed"]:
         at.facts.put(ItemFact, v["environment"], held=True)
     at.facts.add(ItemFact, v["environment"], tripped=1)
@@ -103,19 +107,19 @@ def breaker_tripped(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Breaker", "BreakerReset")
 def breaker_reset(at: Moment, v: Mapping[str, Any]) -> None:
-    """Governance lets convictions go on."""
+    """Records that the breaker no longer holds convictions in an environment, by decision of governance."""
     at.facts.put(ItemFact, v["environment"], held=False)
 
 
 @HANDLERS.on("Registry", "MeasurementSet")
 def measurement_set(at: Moment, v: Mapping[str, Any]) -> None:
-    """A program that verifiers may run, or may no longer."""
+    """Records whether verifiers may run the program with this measurement: version 1 if they may, 0 if they may not."""
     at.facts.put(SettingFact, f"measurement {plain(v['measurement'])}", version=int(v["allowed"]), content={})
 
 
 @HANDLERS.on("Registry", "PolicySet")
 def policy_set(at: Moment, v: Mapping[str, Any]) -> None:
-    """The appraisal policy in force."""
+    """Records the serial number and the digest of the appraisal policy in force."""
     at.facts.put(SettingFact, "policy", version=v["serial"], content={"digest": plain(v["digest"])})
 
 
@@ -124,7 +128,7 @@ def policy_set(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("KeyEpochs", "EpochOpened")
 def epoch_opened(at: Moment, v: Mapping[str, Any]) -> None:
-    """A key and its holders."""
+    """Adds a key epoch in state PENDING, with its public key, its threshold and its shards."""
     at.facts.put(
         KeyEpochFact, v["epoch"], state=PENDING_EPOCH, assurance=v["assurance"], threshold=v["threshold"],
         shards=list(v["shards"]), policy_digest=bytes(v["policyDigest"]), public_key=bytes(v["publicKey"]),
@@ -134,19 +138,19 @@ def epoch_opened(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("KeyEpochs", "SharesConfirmed")
 def shares_confirmed(at: Moment, v: Mapping[str, Any]) -> None:
-    """The holders signed for their shares."""
+    """Records that enough shards signed that they hold their shares of a key epoch."""
     at.facts.amend(KeyEpochFact, v["epoch"], confirmed=True, version=v["version"])
 
 
 @HANDLERS.on("KeyEpochs", "SharesDealt")
 def shares_dealt(at: Moment, v: Mapping[str, Any]) -> None:
-    """The same key in other hands."""
+    """Records new shares of the same key: their version, their threshold and the shards that hold them."""
     at.facts.amend(KeyEpochFact, v["epoch"], version=v["version"], threshold=v["threshold"], shards=list(v["shards"]))
 
 
 @HANDLERS.on("KeyEpochs", "EpochMoved")
 def epoch_moved(at: Moment, v: Mapping[str, Any]) -> None:
-    """Active, draining, retired or compromised."""
+    """Records a new state of a key epoch: active, draining, retired or compromised."""
     at.facts.amend(KeyEpochFact, v["epoch"], state=v["to"])
 
 
@@ -155,7 +159,8 @@ def epoch_moved(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Params", "ParamsSet")
 def params_set(at: Moment, v: Mapping[str, Any]) -> None:
-    """New parameters: `params` are those in force, and each version keeps a name of its own."""
+    """Records a version of the parameters twice: as `params`, which are the parameters in force, and as `params N`, which never
+    changes."""
     content = plain(v["params"])
     at.facts.put(SettingFact, "params", version=v["version"], content=content)
     at.facts.put(SettingFact, f"params {v['version']}", version=v["version"], content=content)
@@ -163,19 +168,20 @@ def params_set(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("FeeMarket", "LimitsSet")
 def fee_limits_set(at: Moment, v: Mapping[str, Any]) -> None:
-    """Bounds of the price of anchoring."""
+    """Records the bounds of the anchoring price."""
     at.facts.put(SettingFact, "fee_limits", version=0, content=plain(v))
 
 
 @HANDLERS.on("FeeMarket", "PriceMoved")
 def price_moved(at: Moment, v: Mapping[str, Any]) -> None:
-    """The price of anchoring one receipt."""
+    """Records the price of anchoring one receipt, in wei."""
     at.facts.put(SettingFact, "fee_price", version=v["epoch"], content={"price": str(v["price"])})
 
 
 @HANDLERS.on("Guardian", "Paused")
 def paused(at: Moment, v: Mapping[str, Any]) -> None:
-    """The clock stands still."""
+    """Records that the guardian paused the protocol clock: when the pause began, when it ends, and the seconds of all earlier
+    pauses."""
     before = at.facts.find(SettingFact, "clock")
     last = before["content"] if before else {"from": 0, "until": 0, "stopped_before": 0}
     stopped = last["stopped_before"] + last["until"] - last["from"]
@@ -186,7 +192,7 @@ def paused(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Guardian", "Unpaused")
 def unpaused(at: Moment, v: Mapping[str, Any]) -> None:
-    """It runs again before the pause was over."""
+    """Ends the recorded pause now, because the guardian ended it early and the protocol clock runs again."""
     before = at.facts.find(SettingFact, "clock")
     if before is not None:
         at.facts.put(SettingFact, "clock", content={**before["content"], "until": at.timestamp})
@@ -194,7 +200,7 @@ def unpaused(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("BytewiseGovernor", "ProposalCreated")
 def proposal_created(at: Moment, v: Mapping[str, Any]) -> None:
-    """Calls that holders of the token may vote for."""
+    """Adds a governance proposal: the calls on which token holders vote, and the first and last block of the vote."""
     calls = [{"target": to, "data": plain(data)} for to, data in zip(v["targets"], v["calldatas"], strict=True)]
     at.facts.put(
         ProposalFact, "vote", str(v["proposalId"]), state="voting", proposed_block=at.block, proposer=v["proposer"],
@@ -204,7 +210,7 @@ def proposal_created(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("BytewiseGovernor", "VoteCast", "VoteCastWithParams")
 def vote_cast(at: Moment, v: Mapping[str, Any]) -> None:
-    """Against (0), for (1) or abstaining (2)."""
+    """Adds the weight of a vote on a proposal: against (0), for (1) or abstaining (2)."""
     column = ("votes_against", "votes_for", "votes_abstain")[v["support"]] if v["support"] < 3 else "votes_abstain"
     if at.facts.find(ProposalFact, "vote", str(v["proposalId"])) is not None:
         at.facts.add(ProposalFact, "vote", str(v["proposalId"]), **{column: v["weight"]})
@@ -212,20 +218,20 @@ def vote_cast(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("BytewiseGovernor", "ProposalQueued")
 def proposal_queued(at: Moment, v: Mapping[str, Any]) -> None:
-    """The short timelock holds it."""
+    """Records that an accepted proposal waits in the short timelock, and from when it may be executed."""
     at.facts.amend(ProposalFact, "vote", str(v["proposalId"]), state="queued", ready_at=v["etaSeconds"])
 
 
 @HANDLERS.on("BytewiseGovernor", "ProposalExecuted", "ProposalCanceled")
 def proposal_ended(at: Moment, v: Mapping[str, Any]) -> None:
-    """It was done, or taken back."""
+    """Records that a proposal was executed or cancelled."""
     state = "executed" if at.event.name == "ProposalExecuted" else "cancelled"
     at.facts.amend(ProposalFact, "vote", str(v["proposalId"]), state=state)
 
 
 @HANDLERS.on("TimelockController", "CallScheduled")
 def call_scheduled(at: Moment, v: Mapping[str, Any]) -> None:
-    """A timelock holds a call."""
+    """Adds a call that a timelock delays. Several calls with one id are one operation."""
     kind, id_ = at.event.address, plain(v["id"])
     known = at.facts.find(ProposalFact, kind, id_)
     calls = [*(known["targets"] if known else []), {"target": v["target"], "data": plain(v["data"])}]
@@ -236,6 +242,6 @@ def call_scheduled(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("TimelockController", "CallExecuted", "Cancelled")
 def call_ended(at: Moment, v: Mapping[str, Any]) -> None:
-    """It was done, or taken back."""
+    """Records that a delayed operation of a timelock was executed or cancelled."""
     state = "executed" if at.event.name == "CallExecuted" else "cancelled"
     at.facts.amend(ProposalFact, at.event.address, plain(v["id"]), state=state)

@@ -1,7 +1,7 @@
 """Compares the index with the contracts' own views at the same block. A difference names the row.
 
-It finds an event that the index lacks, has twice or has wrong, wherever a view shows its effect. No view lists postings of light
-audits, certificate keys, or demands for envelopes: of these it compares those that the index knows (ADR-069).
+The comparison finds an event that the index lacks, has twice or has wrong, if a view shows its effect. No view lists posted
+light audits, certificate keys or demands for envelopes. Of these it compares only those that the index knows (ADR-069).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,17 +37,18 @@ from dashboard.index.registry import NO_END
 from dashboard.index.source import StateSource
 
 PER_CALL = 25
-"""Disputes, batches or accounts of one view."""
+"""Most disputes, batches or accounts for which one view call asks."""
 MOST_DIFFERENCES = 20
 _OF_DISPUTES = (
     *(("Disputes", name) for name in ("SeedNamed", "SeatsDrawn", "CommitOpened", "Settled", "Decided", "Finalized")),
     ("Rounds", "Committed"), ("Rounds", "Revealed"), ("Settlement", "Ended"), ("Settlement", "Paid"),
 )  # fmt: skip
-"""Events of which the first argument is a dispute."""
+"""Events whose first argument is the id of a dispute."""
 
 
 def differences(state: StateSource, index: IndexSnapshot) -> list[str]:
-    """What differs, at most `MOST_DIFFERENCES` lines. Both sources must be at one block."""
+    """Returns one line for each difference between index and contracts, at most `MOST_DIFFERENCES`. Both sources must be at one
+    block."""
     found: list[str] = []
     for check in (_totals, _disputes, _batches, _demands, _accounts, _verifiers, _items, _epochs, _audits):
         for line in check(state, index):
@@ -58,7 +59,8 @@ def differences(state: StateSource, index: IndexSnapshot) -> list[str]:
 
 
 def differences_of(state: StateSource, index: IndexSnapshot, table: type[Fact], keys: Sequence[tuple[Any, ...]]) -> list[str]:
-    """What differs in some disputes, batches, demands or audits, by key. Both sources must be at one block."""
+    """Returns one line for each difference in the rows of `table` with these keys. `table` is that of disputes, batches, demands
+    or audits. Both sources must be at one block."""
     compare = {DisputeFact: _disputes_of, BatchFact: _batches_of, DemandFact: _demands_of, AuditFact: _audits_of}[table]
     found = [(key, index.find(table, *key)) for key in keys]
     missing = [f"{table.__tablename__} {plain(list(key))}: is not in the index" for key, row in found if row is None]
@@ -137,7 +139,8 @@ def _dispute(index: IndexSnapshot, row: Row, view: Mapping[str, Any]) -> Iterato
 
 
 def _round(index: IndexSnapshot, row: Row, view: Mapping[str, Any]) -> Iterator[str]:
-    """The newest round with its members and their votes; of earlier ones how many seats are settled."""
+    """Compares the newest round with its members and their votes. Of earlier rounds it compares only how many seats are
+    settled."""
     number, r = row["round"], view["round"]
     name = f"dispute 0x{row['id'].hex()}, round {number}"
     mine = index.find(RoundFact, row["id"], number)
@@ -211,8 +214,9 @@ def _demands_of(state: StateSource, index: IndexSnapshot, rows: Sequence[Row]) -
 
 
 def record_life(state: StateSource, index: IndexSnapshot) -> int | None:
-    """Blocks for which a record of stake at EigenLayer counts (`EigenLayerStake.stakeOf`); None while the index has none, and -1
-    while a dispute may last longer than the stake answers for: then no record counts."""
+    """Returns the number of blocks for which a record of stake at EigenLayer counts (`EigenLayerStake.stakeOf`). Returns None
+    while the index has no such record. Returns -1 while no record counts, because a dispute may last longer than the stake is
+    slashable."""
     if not any(row["synced_block"] is not None for row in index.all(StakeFact)):
         return None
     if state.view("Params", "longestLive") > state.view("EigenLayerStake", "LONGEST"):
@@ -221,7 +225,8 @@ def record_life(state: StateSource, index: IndexSnapshot) -> int | None:
 
 
 def _counted_stakes(state: StateSource, index: IndexSnapshot) -> dict[str, int]:
-    """Stake that counts by account: no event says that a record has lapsed."""
+    """Returns the stake that counts by account, in wei. Lapsed records count as zero here, because no event reports that a
+    record has lapsed."""
     life, number = record_life(state, index), index.state().number
     return {row["account"]: 0 if is_lapsed(row, life, number) else row["active"] for row in index.all(StakeFact)}
 

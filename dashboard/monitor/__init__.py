@@ -1,1 +1,1 @@
-"""The monitor: checks the invariants of a network against its chain, its index and the shards' release logs; it holds no key."""
+"""The monitor: checks the invariants of a network against its chain, its index and its shards' release logs. It holds no key."""

@@ -14,7 +14,7 @@ from dashboard.monitor.wiring import Monitor
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Checks until SIGTERM and returns the exit code."""
+    """Checks the invariants until SIGTERM and returns the exit code."""
     config = Parser("monitor", __doc__, ("run",)).parse_args(arguments).config
     return run_entry("monitor", lambda: Monitor(load_settings(MonitorSettings, config)).run(stop_on_signals()))
 

@@ -1,4 +1,4 @@
-"""Checks of the invariants: the court, batches and demands, release logs. `money` has those of sums."""
+"""Checks of the invariants about disputes, audits, batches, demands and release logs. The invariant of money is in `money`."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ ABSENT = frozenset({"did not commit", "did not reveal"})
 
 
 def votes_agree(seen: Observation, report: CheckReport) -> None:
-    """No member voted against the verdict of its round."""
+    """Reports each member that voted against the verdict of its round."""
     for row, number, member in _members(seen):
         if member.agrees_with_round is False:
             text = f"round {number}: {member.voter.account} ({_seats(member)}) {member.said}, and the round says otherwise"
@@ -46,7 +46,8 @@ def votes_agree(seen: Observation, report: CheckReport) -> None:
 
 
 def members_present(seen: Observation, report: CheckReport) -> None:
-    """Every member of a counted round committed, on the chain or under a root, and revealed."""
+    """Reports each member of a counted round that did not commit, on the chain or under a commit root, or that did not
+    reveal."""
     for row, number, member in _members(seen):
         if member.did in ABSENT:
             text = f"round {number}: {member.voter.account} ({_seats(member)}) {_absence(member)}"
@@ -60,7 +61,7 @@ def _absence(member: MemberVote) -> str:
 
 
 def _members(seen: Observation) -> Iterator[tuple[Row, int, MemberVote]]:
-    """Members of every counted round of recent disputes."""
+    """Yields each member of every counted round of recent disputes, with the dispute's row and the number of the round."""
     for row in seen.recent_disputes():
         for told in detail(seen.scene, row, {}).rounds:
             if told.settled:
@@ -72,19 +73,22 @@ def _seats(member: MemberVote) -> str:
 
 
 def audits_agree(seen: Observation, report: CheckReport) -> None:
-    """Audits of a receipt say the same. Only posts for the batch in which a dispute or a paid bounty shows it count."""
+    """Reports receipts whose audits contradict each other, and mismatches that nobody disputes. It counts only audits posted for
+    the batch that a dispute or a paid bounty shows to contain the receipt."""
     for receipt, rows, disputed in _audits_by_batch(seen, are_proven=True):
         _compare_audits(seen, report, receipt, rows, is_disputed=disputed)
 
 
 def unproven_audits_agree(seen: Observation, report: CheckReport) -> None:
-    """The same of posts for one batch while nothing shows the receipt's batch: any verifier may post an invented receipt id."""
+    """Does the same as `audits_agree` for audits of receipts whose batch no dispute and no bounty shows. They prove less,
+    because any verifier may post an invented receipt id."""
     for receipt, rows, disputed in _audits_by_batch(seen, are_proven=False):
         _compare_audits(seen, report, receipt, rows, is_disputed=disputed)
 
 
 def _audits_by_batch(seen: Observation, *, are_proven: bool) -> Iterator[tuple[bytes, list[Row], bool]]:
-    """Receipts with recent posts, their posts for one batch, and whether a dispute is about the receipt."""
+    """Yields each receipt with recent audits, its audits for one batch, and whether the receipt is disputed. With `are_proven`
+    these are audits for the known batch of the receipt; otherwise audits of receipts without a known batch."""
     index = seen.scene.index
     by_receipt: dict[bytes, dict[int, list[Row]]] = {}
     for row in index.between(AuditFact, "posted_block", seen.recent_blocks()):
@@ -108,7 +112,7 @@ def _compare_audits(seen: Observation, report: CheckReport, receipt: bytes, rows
         report.note(receipt, f"auditors opened {len(opened)} different digests", key)
     elif MISMATCH in said and not is_disputed:
         finder = next(row["verifier"] for row in rows if row["result"] == MISMATCH)
-        # One auditor's word is enough to look at it, and watchtowers need some blocks to dispute it.
+        # One auditor's mismatch is enough for a finding. Watchtowers first get some blocks to dispute the receipt.
         if seen.timestamp - seen.changed_at(AuditFact, receipt, finder, result=MISMATCH) <= seen.limits.grace_s:
             return
         told = f"{finder} found a mismatch for batch {rows[0]['batch_id']}, and nobody disputes the receipt"
@@ -116,7 +120,8 @@ def _compare_audits(seen: Observation, report: CheckReport, receipt: bytes, rows
 
 
 def disputes_advance(seen: Observation, report: CheckReport) -> None:
-    """A phase whose time is over is left by somebody's move, and an ended dispute is paid."""
+    """Reports disputes in which a move is overdue: a phase has ended and nobody made the next move, or an ended dispute is not
+    paid."""
     if seen.is_paused:
         return
     for row in open_disputes(seen.scene):
@@ -131,7 +136,7 @@ def disputes_advance(seen: Observation, report: CheckReport) -> None:
 
 
 def _overdue(seen: Observation, row: Row) -> str:
-    """What is overdue in a dispute; empty if nothing is."""
+    """Returns a sentence that says which move is overdue in a dispute, or empty text if none is."""
     round_ = seen.scene.index.find(RoundFact, row["id"], row["round"])
     phase, grace, times = phase_of(seen.scene, row, round_), seen.limits.grace_s, seen.times(row)
     if phase in (Phase.SEED, Phase.DRAWING) and round_ is not None and times:
@@ -153,7 +158,7 @@ def _waits_for_breaker(seen: Observation, row: Row) -> bool:
 
 
 def disputes_end(seen: Observation, report: CheckReport) -> None:
-    """No dispute is open for longer than the longest one that its parameters allow, and none waits for a stopped pool."""
+    """Reports disputes that are open for longer than their parameters allow, and disputes that wait for a stopped pool."""
     for row in open_disputes(seen.scene):
         params = seen.scene.params(row["params_version"])
         if not params:
@@ -178,9 +183,10 @@ def _stopped_since(seen: Observation, row: Row, item: Row | None) -> int | None:
 
 
 def longest_dispute_s(params: Mapping[str, Any], may_be_held: bool) -> int:
-    """Longest time from the opening of a dispute to its end, in seconds of wall time: every round, a rerun, a pause, the airgap.
+    """Returns the longest time from the opening of a dispute to its end, in seconds of wall time: all rounds, a rerun, a pause,
+    the airgap.
 
-    A conviction in an environment whose breaker tripped may wait for `breakerTime` in addition.
+    With `may_be_held` it adds `breakerTime`, because a breaker that tripped may hold a conviction for that long.
     """
     times, rounds = params["times"], params["committee"]["rounds"]
     one = sum(times[name] for name in ("seedTime", "drawTime", "commitTime", "revealTime", "appealTime"))
@@ -191,13 +197,14 @@ def longest_dispute_s(params: Mapping[str, Any], may_be_held: bool) -> int:
 # --- batches and demands ---
 
 LEAST_BATCHES, LAST_BATCHES = 3, 20
-"""Last batches from which the usual gap of an operator is known: fewest, and most that are looked at."""
+"""Fewest batches from which an operator's usual gap is known, and most of its newest batches that are looked at."""
 UNUSUAL = 5
-"""A silence of so many times the longest recent gap is unusual."""
+"""A silence is unusual if it is longer than this many times the longest recent gap between batches."""
 
 
 def batches_follow(seen: Observation, report: CheckReport) -> None:
-    """Numbers of an operator's recent batches leave no gap, and an operator that anchored regularly goes on."""
+    """Reports gaps between the receipt numbers of an operator's recent batches, and operators that anchored regularly and
+    stopped."""
     by_operator: dict[str, list[Row]] = {}
     for row in seen.scene.index.between(BatchFact, "block", seen.recent_blocks()):
         by_operator.setdefault(row["operator"], []).append(row)
@@ -212,13 +219,14 @@ def batches_follow(seen: Observation, report: CheckReport) -> None:
 
 
 def _silence(seen: Observation, operator: str) -> tuple[str, tuple[type[BatchFact], tuple[int]]] | None:
-    """Why the operator's silence is unusual, and its last batch; None if it is not. Who has no stake any more has left."""
+    """Returns a sentence that says why the operator's silence is unusual, and its last batch. Returns None if the silence is
+    usual, or if the operator has no stake, because it has left then."""
     stake = seen.scene.index.find(StakeFact, operator)
     newest = seen.scene.index.page(BatchFact, "id", True, LAST_BATCHES, operator=operator).rows
     if not seen.scene.stake_of(stake) or not newest:
         return None
     last = newest[0]["started_at"]
-    # Counted back from its last batch, so that a silence does not end by lasting.
+    # The period ends at the last batch and not now. Otherwise a long silence would leave no batches to compare with.
     times = [row["started_at"] for row in reversed(newest) if row["started_at"] >= last - seen.limits.recent_s]
     if len(times) < LEAST_BATCHES:
         return None
@@ -230,7 +238,7 @@ def _silence(seen: Observation, operator: str) -> tuple[str, tuple[type[BatchFac
 
 
 def demands_end(seen: Observation, report: CheckReport) -> None:
-    """A demand that was not answered in time is made to expire."""
+    """Reports open demands whose deadline passed more than the grace time ago, because nobody made them expire."""
     if seen.is_paused:
         return
     for row in seen.scene.index.all(DemandFact, state=OPEN):
@@ -245,7 +253,8 @@ def demands_end(seen: Observation, report: CheckReport) -> None:
 
 
 def logs_extend(seen: Observation, report: CheckReport) -> None:
-    """A shard's log continues what the shard showed before, and releases only what somebody had a right to."""
+    """Reports each shard whose release log does not continue what the shard showed before, or contains a release without a right
+    to it."""
     for epoch in seen.logs:
         _note_unread(epoch, report)
         for log in epoch.logs:
@@ -254,7 +263,8 @@ def logs_extend(seen: Observation, report: CheckReport) -> None:
 
 
 def logs_cover(seen: Observation, report: CheckReport) -> None:
-    """Enough logs have a release for each vote that re-executed: a log that stands still hides releases."""
+    """Reports each vote that re-executed the request but has its release in too few logs, because a log that stops growing hides
+    releases."""
     epochs = {each.epoch: each for each in seen.logs}
     for each in seen.logs:
         _note_unread(each, report)

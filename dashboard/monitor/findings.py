@@ -1,4 +1,4 @@
-"""What the monitor says about an invariant: it holds, it is broken, or nobody can tell."""
+"""Results of the monitor: an invariant holds, is broken, or is unknown."""
 
 import enum
 from collections.abc import Callable, Sequence
@@ -11,16 +11,16 @@ from bytewise.storage.index.tables import Fact
 
 
 class InvariantState(enum.StrEnum):
-    """What is known of an invariant at one block."""
+    """State of an invariant at one block."""
 
     HOLDS = "holds"
     BROKEN = "broken"
     UNKNOWN = "unknown"
-    """A node, the index or a shard did not say enough, or contradicted itself. It accuses nobody."""
+    """A node, the index or a shard did not say enough, or contradicted itself. This state accuses nobody."""
 
 
 class Severity(enum.StrEnum):
-    """How soon somebody must act; as the label of the alert rules."""
+    """Urgency of a broken invariant. The values are the severities of the alert rules."""
 
     CRITICAL = "critical"
     WARNING = "warning"
@@ -30,48 +30,50 @@ class InvariantFinding(NamedTuple):
     """One place where an invariant is broken."""
 
     subject: str
-    """The dispute, batch, account or shard: an id for the other commands."""
+    """Id of the dispute, batch, account or shard, in the form that commands accept."""
     text: str
-    """What is wrong, in one sentence."""
+    """Description of the fault, in one sentence."""
     row: tuple[type[Fact], tuple[Any, ...]] | None = None
-    """Row of the index that shows it, which the contracts must confirm; None if the contracts or a signature showed it."""
+    """Table and key of the index row that shows the fault. The contracts must confirm this row. None if the contracts or a
+    signature showed the fault."""
 
 
 @dataclass(slots=True)
 class CheckReport:
-    """What one check found."""
+    """Findings and doubts of one check."""
 
     findings: list[InvariantFinding] = field(default_factory=list)
-    """Where the invariant is broken."""
+    """Places where the invariant is broken."""
     doubts: list[str] = field(default_factory=list)
-    """What could not be checked. Without a finding, one doubt makes the invariant unknown."""
+    """Descriptions of what could not be checked. If there is no finding, one doubt makes the invariant unknown."""
 
     def note(self, subject: bytes | str, text: str, row: tuple[type[Fact], tuple[Any, ...]] | None = None) -> None:
-        """Adds a finding."""
+        """Adds a finding. A `subject` in bytes is shown as 0x-hex."""
         self.findings.append(InvariantFinding(hex0x(subject) if isinstance(subject, bytes) else subject, text, row))
 
 
 class InvariantResult(NamedTuple):
-    """One invariant at one block."""
+    """Result of the check of one invariant at one block."""
 
     name: str
     state: InvariantState
     findings: Sequence[InvariantFinding]
     reason: str
-    """Why the state is unknown, or what was left out of a broken one; empty otherwise."""
+    """Reason why the state is unknown, or what could not be checked of a broken invariant; empty otherwise."""
 
     def document(self) -> dict[str, Any]:
-        """The result as an object of JSON."""
+        """Returns the result as a JSON object."""
         found = [{"subject": each.subject, "text": each.text} for each in self.findings]
         return {"invariant": self.name, "state": self.state.value, "findings": found, "reason": self.reason}
 
 
 Confirm = Callable[[Sequence[InvariantFinding]], list[str]]
-"""Compares the rows that findings name with the contracts at the same block; what differs."""
+"""A function that compares the rows that findings name with the contracts at the same block, and returns the differences."""
 
 
 def conclude(name: str, report: CheckReport, confirm: Confirm) -> InvariantResult:
-    """The state of an invariant. A finding counts only if the contracts confirm the row that shows it."""
+    """Returns the result of a check. Its findings count only if the contracts confirm the rows that show them; otherwise the
+    invariant is unknown."""
     doubts = "; ".join(report.doubts)
     if not report.findings:
         state = InvariantState.UNKNOWN if doubts else InvariantState.HOLDS
@@ -83,7 +85,8 @@ def conclude(name: str, report: CheckReport, confirm: Confirm) -> InvariantResul
 
 
 def exit_of_results(results: Sequence[InvariantResult]) -> Exit:
-    """Exit code of a check: a broken invariant goes before an unknown one."""
+    """Returns the exit code of a pass: `MISMATCH` if an invariant is broken, otherwise `INCONCLUSIVE` if one is unknown,
+    otherwise `OK`."""
     states = {each.state for each in results}
     if InvariantState.BROKEN in states:
         return Exit.MISMATCH

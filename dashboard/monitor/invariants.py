@@ -9,22 +9,23 @@ from dashboard.monitor.findings import CheckReport, InvariantResult, InvariantSt
 from dashboard.monitor.observation import Observation
 
 Check = Callable[[Observation, CheckReport], None]
-"""Adds what it finds to the report. An `Unavailable` or `Fault` of a source means that nothing is known."""
+"""A function that checks one invariant and adds its findings to the report. If it raises `Unavailable` or `Fault`, the invariant
+is unknown."""
 
 
 class Invariant(NamedTuple):
-    """Something that must always be true of a network."""
+    """A statement that must always be true of a network."""
 
     name: str
-    """Name in commands, metrics and of its page."""
+    """Name in commands and metrics, and file name of the invariant's page."""
     severity: Severity
     purpose: str
-    """What it protects, in one sentence; also on its page."""
+    """Purpose of the invariant, in one sentence. The invariant's page repeats it."""
     check: Check
 
     @property
     def page(self) -> str:
-        """Path of its page, from the root of the repository."""
+        """Path of the invariant's page, from the root of the repository."""
         return f"docs/reference/invariants/{self.name}.md"
 
 
@@ -85,13 +86,13 @@ INVARIANTS = (
         checks.logs_cover,
     ),
 )  # fmt: skip
-"""Every invariant."""
+"""All invariants, in the order of display."""
 
 NAMES = tuple(each.name for each in INVARIANTS)
 
 
 def evaluate(invariant: Invariant, seen: Observation) -> InvariantResult:
-    """Checks one invariant. A source that does not answer, or answers nonsense, makes it unknown."""
+    """Checks one invariant and returns the result. The invariant is unknown if a source does not answer or answers nonsense."""
     report = CheckReport()
     try:
         invariant.check(seen, report)
@@ -101,5 +102,5 @@ def evaluate(invariant: Invariant, seen: Observation) -> InvariantResult:
 
 
 def all_unknown(reason: str) -> tuple[InvariantResult, ...]:
-    """Every invariant unknown for one reason."""
+    """Returns every invariant as unknown, all for the same reason."""
     return tuple(InvariantResult(each, InvariantState.UNKNOWN, (), reason) for each in NAMES)

@@ -1,4 +1,4 @@
-"""What one pass of the monitor reads: the index, the contracts and the shards' logs, all at one block."""
+"""The data that one pass of the monitor reads: index, contracts and release logs of shards, all at one block."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,55 +15,56 @@ from dashboard.views.scene import Scene
 
 
 class ShardLog(NamedTuple):
-    """What the monitor knows of one shard's release log of one key epoch."""
+    """One shard's release log of one key epoch, as far as the monitor knows it."""
 
     epoch: int
     place: int
-    """Of the shard among the holders, from 1."""
+    """Position of the shard among the holders of the key epoch, from 1."""
     shard: Address
     entries: Sequence[SignedRelease]
-    """Every record of the monitor's copy."""
+    """All records of the monitor's copy of the log."""
     broken: tuple[str, ...]
-    """Faults that signatures or the chain prove."""
+    """Faults of the shard that signatures or the chain prove."""
     silent: str
-    """Why the log is not known to its end; empty if it is."""
+    """Reason why the log is not known to its end; empty if it is known to its end."""
 
 
 class EpochLogs(NamedTuple):
-    """The logs of one key epoch."""
+    """Release logs of all shards of one key epoch."""
 
     epoch: int
     threshold: int
-    """Fewest shards that open an envelope, under any version of the shares."""
+    """Smallest number of shards that can open an envelope, over all versions of the shares."""
     rebuilt: bool
-    """Whether one release opens every receipt of the epoch."""
+    """True for a rebuilt epoch, in which a release for one receipt is enough to open every receipt of the epoch."""
     logs: tuple[ShardLog, ...]
     failure: str
-    """Why no log of this epoch could be read; empty otherwise."""
+    """Reason why no log of this epoch could be read; empty otherwise."""
 
 
 class MoneyParts(NamedTuple):
-    """Balance and parts of one contract, in wei."""
+    """A contract's balance, and the sum of what it owes, keeps and has burned, in wei."""
 
     contract: str
     balance: int
     parts: int
-    """Sum of what the contract owes, keeps and has burned."""
+    """Sum of what the contract owes, keeps and has burned, in wei."""
 
     @property
     def drift(self) -> int:
-        """Balance without the parts. Negative: money is missing. Positive: somebody sent ether that is nobody's."""
+        """Balance minus `parts`, in wei. If it is negative, money is missing. If it is positive, somebody sent ether that
+        belongs to nobody."""
         return self.balance - self.parts
 
 
 class MoneySource(NamedTuple):
-    """Balances as the contracts' view says them, and as the block's state root proves them."""
+    """Money of the contracts, once as their view reports it and once as the block's state root proves it."""
 
     viewed: tuple[MoneyParts, ...]
     proven: tuple[MoneyParts, ...]
-    """Empty if nothing needed a proof, or none was given."""
+    """Empty if no money seemed to be missing, or if the node gave no valid proof."""
     failure: str
-    """Why money that seems to be missing is not proven; empty otherwise."""
+    """Reason why money that seems to be missing is not proven to be missing; empty otherwise."""
 
 
 class Observation(NamedTuple):
@@ -79,29 +80,30 @@ class Observation(NamedTuple):
 
     @property
     def timestamp(self) -> int:
-        """Time of the block, Unix seconds."""
+        """Time of the observed block, in Unix seconds."""
         return self.scene.state.timestamp
 
     @property
     def is_paused(self) -> bool:
-        """Whether the guardian's pause runs: no deadline passes."""
+        """True while a pause by the guardian runs, so that no deadline passes."""
         return self.scene.paused_until is not None
 
     def recent_disputes(self) -> list[Row]:
-        """Disputes that were opened lately."""
+        """Returns the disputes that were opened in the last `recent_s` seconds."""
         return self.scene.index.between(DisputeFact, "opened_block", self.recent_blocks())
 
     def recent_blocks(self) -> range:
-        """Blocks of the last `recent_s` seconds."""
+        """Returns the range of blocks of the last `recent_s` seconds."""
         return self.scene.index.blocks_of(self.timestamp - self.limits.recent_s, None)
 
     def times(self, row: Row) -> Mapping[str, Any]:
-        """Durations under which a dispute runs, with the contract's names; empty if the index does not know them."""
+        """Returns the durations that apply to a dispute, in seconds, by the contract's names. Returns an empty mapping if the
+        index does not know the parameters of the dispute."""
         times: Mapping[str, Any] = self.scene.params(row["params_version"]).get("times", {})
         return times
 
     def changed_at(self, table: type[Fact], *key: Any, **same: Any) -> int:
-        """Unix second since when a fact has had these values."""
+        """Returns the Unix second since which a fact has had the values `same` without interruption."""
         since = 0
         for version in reversed(self.scene.index.history(table, *key)):
             if any(version[name] != value for name, value in same.items()):
@@ -110,7 +112,7 @@ class Observation(NamedTuple):
         return self.scene.index.block_times([since]).get(since, self.timestamp)
 
     def confirm(self, findings: Sequence[InvariantFinding]) -> list[str]:
-        """What the contracts say otherwise about the rows that findings name."""
+        """Compares the index rows that findings name with the contracts. Returns one line for each difference."""
         wanted: dict[type[Fact], dict[tuple[Any, ...], None]] = {}
         for each in findings:
             if each.row is not None:
@@ -120,7 +122,8 @@ class Observation(NamedTuple):
         ]
 
     def doubts(self, now: int) -> Iterator[str]:
-        """Why nothing can be known at this block: it is old, dated ahead, or the index is not what the contracts say."""
+        """Yields each reason why nothing can be known at this block: the index is behind or differs from the contracts, or the
+        block is too old or dated ahead."""
         state, limits = self.scene.state, self.limits
         if state.number < 0:
             yield "the index has no block yet"

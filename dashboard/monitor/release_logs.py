@@ -1,4 +1,4 @@
-"""Reads the shards' release logs for the monitor: copies that only grow, and each release judged once by the chain."""
+"""Reads the shards' release logs for the monitor into copies that only grow. Each release is judged once, by the chain."""
 
 from bytewise.protocol.address_book import Network, ShareHolder
 from bytewise.protocol.errors.branches import Fault, Unavailable
@@ -15,7 +15,7 @@ from kms.release_log.opening_report import SharesHistory, releases_out_of_force
 
 
 class ReleaseLogReader:
-    """The release logs of one network."""
+    """Reader of the release logs of one network's shards."""
 
     def __init__(self, client: Chain, network: Network, settings: ReleaseLogSettings) -> None:
         self._client, self._network, self._settings = client, network, settings
@@ -24,7 +24,7 @@ class ReleaseLogReader:
         self._wrong: dict[tuple[int, Address], tuple[str, ...]] = {}
 
     def read(self, epoch: int, seen: AuditBlock) -> EpochLogs:
-        """The logs of one key epoch, judged by the chain at a block."""
+        """Reads the logs of all shards of one key epoch and judges their releases by the chain at the block `seen`."""
         try:
             history = SharesHistory(share_history(self._client, self._network, epoch, seen.block))
         except (Fault, Unavailable) as error:
@@ -43,7 +43,8 @@ class ReleaseLogReader:
         return ShardLog(epoch, place, holder.address, read.entries, broken, read.silent or read.unusable or unjudged)
 
     def _judge(self, epoch: int, shard: Address, read: LogReading, seen: AuditBlock) -> tuple[tuple[str, ...], str]:
-        """Judges the records that were not judged before. Returns what is wrong in the whole log, and why some are not judged."""
+        """Judges the records that were not judged before. Returns all faults of the whole log, and the reason why some records
+        are not judged yet; empty if all are judged."""
         key = (epoch, shard)
         done = self._judged.get(key, 0)
         found = judge_log(read.entries[done:], self._reader, seen)

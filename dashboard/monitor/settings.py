@@ -18,13 +18,14 @@ class InvariantSettings:
     grace_s: int = 900
     """Seconds after a deadline in which somebody may still make the move that is due."""
     recent_s: int = 7 * DAY_S
-    """Disputes and audits of so many seconds are looked at for disagreement and absence."""
+    """Age in seconds up to which the monitor looks at disputes, audits and batches."""
     silent_s: int = 6 * 3600
     """Seconds without a batch after which an operator that anchored before counts as silent, unless longer gaps are usual."""
     stale_s: int = 120
-    """Greatest age of the newest block in seconds: beyond it, nothing is known."""
+    """Greatest age of the newest block in seconds. If the block is older, every invariant is unknown."""
     ahead_s: int = 30
-    """Most seconds by which the newest block may be dated ahead of this machine's clock: beyond it, nothing is known."""
+    """Most seconds by which the newest block may be dated ahead of this machine's clock. Beyond that, every invariant is
+    unknown."""
 
     def __post_init__(self) -> None:
         for name in ("grace_s", "recent_s", "silent_s", "stale_s", "ahead_s"):
@@ -37,14 +38,15 @@ class ReleaseLogSettings:
     """Section `[release_logs]`, optional: the monitor's own copies of the shards' release logs."""
 
     folder: Path
-    """Where the copies are kept. Keep them: only an earlier copy shows that the end of a log was cut off."""
+    """Folder of the copies. Keep the copies, because only an earlier copy shows that the end of a log was cut off."""
     timeout_s: float = 10.0
-    """One page of a shard, in seconds."""
+    """Longest wait for one page of a shard's log, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class MonitorSettings:
-    """`bytewise monitor run --config FILE`. There is no `[signer]`: a monitor holds no key and sends nothing."""
+    """Settings of `bytewise monitor run --config FILE`. There is no section `[signer]`, because a monitor holds no key and sends
+    nothing."""
 
     network_file: Path
     """Address book of the network."""
@@ -52,15 +54,16 @@ class MonitorSettings:
     db: IndexSettings
     invariants: InvariantSettings = field(default_factory=InvariantSettings)
     release_logs: ReleaseLogSettings | None = None
-    """Without the section, the invariants of release logs are unknown."""
+    """Copies of the shards' release logs. Without this section, the invariants of release logs are unknown."""
     metrics: MetricsSettings | None = None
-    """Where metrics and probes are served; without the section, nowhere."""
+    """Where metrics and probes are served. Without this section they are not served."""
     follow: bool = True
-    """Whether the monitor makes the index itself. False: `[db]` is the index of a dashboard, which is only read."""
+    """Whether the monitor writes the index itself. If false, `[db]` is the index of a dashboard, and the monitor only reads
+    it."""
     check_s: int = 60
     """Seconds between two checks of all invariants."""
     role: str = "monitor"
-    """What this file is for."""
+    """Kind of process that this file configures."""
     schema_version: int = SCHEMA_VERSION
     """Version of this file's format."""
 

@@ -1,4 +1,4 @@
-"""Connects the parts of a monitor: it follows the chain, pins one block, and checks every invariant at it."""
+"""Connects the parts of a monitor. It follows the chain, fixes one block, and checks every invariant at that block."""
 
 import threading
 from collections.abc import Iterator
@@ -39,29 +39,31 @@ from kms.release_log.entitlement import AuditBlock
 STEPS = 200
 """Most steps of the indexer in one pass."""
 IN_USE = (2, 3)
-"""States of key epochs that are active or draining: receipts of them can still be opened."""
+"""The states ACTIVE and DRAINING of key epochs, in which receipts can still be opened."""
 
 
 class MonitorReport(NamedTuple):
-    """The results of one pass."""
+    """Results of one pass of the monitor: one result for each invariant, at one block."""
 
     block: int
-    """-1 if no block could be read."""
+    """Number of the block; -1 if no block could be read."""
     block_hash: str
     results: tuple[InvariantResult, ...]
 
     def document(self) -> dict[str, Any]:
-        """The report as an object of JSON."""
+        """Returns the report as a JSON object."""
         return {
             "block": self.block, "block_hash": self.block_hash, "invariants": [each.document() for each in self.results],
         }  # fmt: skip
 
 
 class Monitor:
-    """The monitor of one network."""
+    """Monitor of one network: it indexes the chain, checks every invariant periodically, and reports the results as metrics and
+    log events."""
 
     def __init__(self, settings: MonitorSettings, clock: Clock | None = None) -> None:
-        """Opens chain and index. `ConfigurationError` for an index of another network, or a book that the chain does not have."""
+        """Opens chain and index. Raises `ConfigurationError` if the index belongs to another network, or if the chain lacks the
+        contracts of the address book."""
         self._settings, self._clock = settings, clock or SystemClock()
         self.readiness = ReadinessRegistry()
         book = read_network(settings.network_file)
@@ -81,13 +83,14 @@ class Monitor:
         self._check_due_s = 0.0
 
     def run(self, stop: threading.Event) -> int:
-        """Checks until `stop`; the exit code."""
+        """Checks all invariants every `check_s` seconds until `stop` is set. Returns the exit code."""
         metrics.CONFIG_INFO.labels(network=str(self._network.chain_id), role="monitor", strategy="").set(1)
         with serve_metrics(self._settings.metrics, Actor.MONITOR, self.readiness):
             return run_ticks(lambda: self.note(self.look()), float(self._settings.check_s), stop, name="monitor")
 
     def look(self) -> MonitorReport:
-        """One pass: every invariant at one block. A source that does not answer makes invariants unknown."""
+        """Makes one pass: checks every invariant at one block and returns the report. A source that does not answer makes
+        invariants unknown."""
         try:
             self._follow()
             with self.observed() as seen:
@@ -99,7 +102,7 @@ class Monitor:
             return MonitorReport(-1, "", all_unknown(str(error)))
 
     def note(self, report: MonitorReport) -> None:
-        """Sets metrics, logs broken invariants, and records whether the process can do its work."""
+        """Sets metrics, logs broken invariants and records readiness. The process is not ready while an invariant is unknown."""
         for each in report.results:
             for state in InvariantState:
                 metrics.INVARIANT_STATE.labels(invariant=each.name, state=state.value).set(each.state is state)
@@ -124,7 +127,8 @@ class Monitor:
 
     @contextmanager
     def observed(self) -> Iterator[Observation]:
-        """Everything that the checks read, at the newest block of the index. `TryAgain` if the index is empty."""
+        """Context manager that provides everything that the checks read, at the newest block of the index. Raises `TryAgain` if
+        the index is empty."""
         self._self_check()
         with self._index.snapshot() as index:
             at = index.state()
@@ -136,7 +140,8 @@ class Monitor:
             yield Observation(scene, state, money, self._read_logs(index), self._settings.invariants)
 
     def _self_check(self) -> None:
-        """Compares the index with the contracts now and then. A dashboard does so with an index of its own."""
+        """Compares the index with the contracts when the time for it has come. A monitor that only reads the index skips this,
+        because the dashboard that writes the index compares it."""
         if self._indexer is None or monotonic_s() < self._check_due_s:
             return
         with self._index.snapshot() as index:
@@ -147,7 +152,7 @@ class Monitor:
             found, life = differences(state, index), record_life(state, index)
         self._writer.note_check(at.number, found, life)
         metrics.INDEX_DIFFERENCES.set(len(found))
-        # A difference is looked at again at once: it may be the answer of one node to one question.
+        # After a difference the next pass compares again at once: one wrong answer of one node may have caused it.
         self._check_due_s = monotonic_s() + (0 if found else self._settings.db.check_s)
 
     def _read_logs(self, index: IndexSnapshot) -> tuple[EpochLogs, ...]:

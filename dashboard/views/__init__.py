@@ -1,1 +1,1 @@
-"""What pages and API say: records for people, made of facts of one snapshot of the index."""
+"""Builds the records that pages and API show, from the facts of one snapshot of the index."""

@@ -1,4 +1,5 @@
-"""The economics console: parameters and assumptions of a query, weighed by `bytewise.protocol.economics`."""
+"""Reads parameters and assumptions from a query of the economics console. `bytewise.protocol.economics` computes what
+follows."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -25,7 +26,8 @@ _MAX_TEXT = 4_000
 
 
 class Assumed(NamedTuple):
-    """One assumption: label, unit, default text, largest value, factor to the unit of computation, meaning."""
+    """Description of one assumption. `default` is its default text, `most` its largest value, and `factor` converts it to the
+    unit of computation."""
 
     label: str
     unit: str
@@ -60,7 +62,7 @@ WHOLE = ("seeds", "tower_seats")
 
 @dataclass(frozen=True, slots=True)
 class ConsoleQuestion:
-    """What is weighed."""
+    """A query of the console: the parameters in force, the same parameters with the reader's changes, and the assumptions."""
 
     version: int
     """Version of the parameters in force."""
@@ -68,13 +70,13 @@ class ConsoleQuestion:
     params: ParamSet
     assumptions: Assumptions
     chosen: Mapping[str, str]
-    """Texts of the query."""
+    """Texts of the query, by name."""
     live_stakes: int
-    """Verifiers of the network that have stake."""
+    """Number of verifiers of the network that have stake."""
 
 
 def read_params(scene: Scene) -> tuple[int, ParamSet] | None:
-    """The version in force, and its parameters; None if the index knows none."""
+    """Returns the version number and the parameters in force. Returns None if the index knows none."""
     found = scene.index.find(SettingFact, "params")
     if found is None:
         return None
@@ -82,7 +84,7 @@ def read_params(scene: Scene) -> tuple[int, ParamSet] | None:
 
 
 def params_of(content: Mapping[str, Any]) -> ParamSet:
-    """A version of the parameters, as the index stores it."""
+    """Converts a version of the parameters from the form in which the index stores it."""
     parts = {
         name: cls(**{each: _stored(content[name][camel(each)]) for each in cls.__dataclass_fields__}) for name, cls in GROUPS
     }
@@ -94,10 +96,10 @@ def _stored(value: Any) -> Any:
 
 
 def question(scene: Scene, query: Mapping[str, str]) -> ConsoleQuestion | None:
-    """The parameters in force with the changes of a query, and its assumptions; None if no parameters are in force.
+    """Returns the parameters in force, the same parameters with the changes of a query, and the assumptions of the query.
 
-    `MalformedValue` for an unknown name, for text that is no number in its bounds, and for one that is out of reach of the
-    contract's type.
+    Returns None if no parameters are in force. Raises `MalformedValue` for an unknown name, for text that is not a number within
+    its bounds, and for a number that the contract's type cannot hold.
     """
     found = read_params(scene)
     if found is None:
@@ -118,7 +120,8 @@ def _live_stakes(scene: Scene) -> tuple[int, ...]:
 
 
 def with_changes(p: ParamSet, query: Mapping[str, str]) -> ParamSet:
-    """The parameters with the values that a query names. `MalformedValue` for text that is no value of the contract's type."""
+    """Returns the parameters with the values that a query names. Raises `MalformedValue` for text that is not a value of the
+    contract's type."""
     for group, cls in GROUPS:
         part = getattr(p, group)
         changes = {name: _parameter(group, name, query[name]) for name in cls.__dataclass_fields__ if name in query}
@@ -167,7 +170,7 @@ def _assumptions(query: Mapping[str, str], stakes: tuple[int, ...]) -> Assumptio
 
 
 def _grid(share: Fraction) -> Fraction:
-    """Shares in parts of 10,000: finer ones only make the fractions long."""
+    """Rounds a share to parts of 10,000, because finer parts only make the fractions long."""
     return Fraction(round(share * 10_000), 10_000)
 
 
@@ -188,7 +191,7 @@ def _unit(of: Assumed) -> str:
 
 
 def form_fields(asked: ConsoleQuestion) -> dict[str, tuple[ConsoleField, ...]]:
-    """Inputs by group, each beside the value in force."""
+    """Returns the input fields by group, each with the value in force."""
     groups = {group: tuple(_parameter_fields(asked, group, cls)) for group, cls in GROUPS}
     return {"assumptions": tuple(_assumption_fields(asked)), **groups}
 
@@ -221,7 +224,8 @@ def _parameter_fields(asked: ConsoleQuestion, group: str, cls: type) -> Iterator
 
 
 def parameter_values(p: ParamSet, group: str = "") -> Iterator[tuple[str, int]]:
-    """Parameters with their values in the contracts' units, of one group or of all; the seats of each level by themselves."""
+    """Yields parameters with their values in the contracts' units, of one group or, if `group` is empty, of all. The seats of
+    each level are a parameter of their own."""
     for each in fields(p):
         part = getattr(p, each.name)
         if not is_dataclass(part) or group not in ("", each.name):

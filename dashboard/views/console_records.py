@@ -4,21 +4,21 @@ from dashboard.views.records import IndexMeta, Record
 
 
 class ConsoleField(Record):
-    """One input, beside the value that it replaces."""
+    """One input field, with the value that it replaces."""
 
     name: str
-    """Name in the query."""
+    """Name of the input in the query."""
     label: str
     unit: str
     in_force: str
-    """Value in force, or the assumption that is made where the reader makes none."""
+    """Value of the parameter in force, or the default of an assumption."""
     chosen: str
-    """Text that the reader chose; empty: the value in force."""
+    """Text that the reader entered; empty if the reader entered nothing, so that the value in force applies."""
     meaning: str
 
 
 class Series(Record):
-    """One curve."""
+    """One curve of a chart, or one bar."""
 
     name: str
     points: tuple[tuple[float, float], ...]
@@ -28,16 +28,16 @@ class Chart(Record):
     """A chart, drawn from the same numbers as its table."""
 
     kind: str
-    """`lines` or `bars`."""
+    """Kind of chart: `lines` or `bars`."""
     x: str
-    """What the horizontal axis measures."""
+    """Label of the horizontal axis."""
     y: str
     series: tuple[Series, ...]
-    """Curves; of bars one series for each bar with one point for each segment: start and end."""
+    """The curves. In a bar chart each series is one bar, and each of its points is the start and end of one segment."""
     log_x: bool = False
     log_y: bool = False
     marks: tuple[tuple[float, str], ...] = ()
-    """Values of the horizontal axis that are marked."""
+    """Values of the horizontal axis that are marked, with their labels."""
 
 
 class ConsoleTable(Record):
@@ -52,7 +52,7 @@ class ConsoleTable(Record):
 
 
 class ConsoleFigure(Record):
-    """One figure of the export."""
+    """One figure of the CSV export."""
 
     name: str
     value: str
@@ -60,19 +60,19 @@ class ConsoleFigure(Record):
 
 
 class ConsolePage(Record):
-    """What the console shows: parameters, assumptions, and what follows from both."""
+    """Content of the console: parameters, assumptions, and what follows from both."""
 
     meta: IndexMeta
     params_version: int
-    """Version in force; 0: the index has none."""
+    """Version of the parameters in force; 0 if the index has none."""
     parameters: dict[str, str]
-    """Parameters that were weighed, in the contracts' units."""
+    """Parameters with which the console computed, in the contracts' units."""
     changed: tuple[str, ...]
     """Names of parameters that differ from those in force."""
     assumptions: dict[str, str]
-    """Assumptions, as they were read."""
+    """Assumptions with which the console computed, as text with units."""
     fields: dict[str, tuple[ConsoleField, ...]]
-    """Inputs by group."""
+    """Input fields by group."""
     violations: tuple[str, ...]
     """Rules that the parameters break, in words."""
     headline: str

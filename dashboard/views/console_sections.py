@@ -1,4 +1,4 @@
-"""Sections of the economics console: each has a sentence, a chart and a table of the same numbers."""
+"""Builds the sections of the economics console. Each has a sentence, a chart and a table of the same numbers."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -23,12 +23,13 @@ from dashboard.views.replay import NAMES
 from dashboard.views.scene import WEI_PER_ETHER, Scene
 
 BOLD_RATIO = 6.46
-"""Attacker's over defender's cost in Arbitrum BoLD, for comparison."""
+"""Ratio of the attacker's cost to the defender's cost in Arbitrum BoLD, for comparison."""
 SHOWN_BELOW = 1e-20
 
 
 def console_page(scene: Scene, asked: ConsoleQuestion | None) -> ConsolePage:
-    """The page; without parameters in force it has no sections. `MalformedValue` for parameters that compute nothing."""
+    """Returns the console page, which has no sections if no parameters are in force. Raises `MalformedValue` for parameters with
+    which nothing can be computed."""
     if asked is None:
         return ConsolePage(
             meta=scene.meta(),
@@ -62,7 +63,8 @@ def console_page(scene: Scene, asked: ConsoleQuestion | None) -> ConsolePage:
 
 
 def _replay_path(asked: ConsoleQuestion) -> str:
-    """The replay of past disputes under the values that were chosen, or as it was if they compute no dispute."""
+    """Returns the path of the replay of past disputes under the chosen values. Leaves the values out if they cannot be
+    replayed."""
     chosen = {name: asked.chosen[name] for name in NAMES if asked.chosen.get(name)}
     try:
         check_replayable(asked.params)
@@ -165,7 +167,7 @@ def _gains(found: Weighing, slash: int) -> ConsoleTable:
 
 
 def _drawable(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """Points that a logarithmic axis has."""
+    """Returns the points that a logarithmic axis can show."""
     return tuple((x, y) for x, y in points if SHOWN_BELOW < y < math.inf)
 
 
@@ -316,7 +318,7 @@ def _flows(found: Weighing) -> ConsoleTable:
 
 
 def ether(wei: float) -> str:
-    """Ether with four digits; exact wei have no meaning in an estimate."""
+    """Returns an amount as ether with four digits, because exact wei have no meaning in an estimate."""
     if math.isinf(wei):
         return "no limit"
     value = wei / WEI_PER_ETHER
@@ -325,24 +327,24 @@ def ether(wei: float) -> str:
 
 
 def chance(value: float) -> str:
-    """A chance in percent, or in scientific form below a hundredth of a percent."""
+    """Returns a probability as text: in percent, or in scientific form below a hundredth of a percent."""
     if value in (0.0, 1.0) or 1e-4 <= value <= 1 - 1e-4:
         return f"{value * 100:.4g} %"
     return f"{value:.2g}" if value < 0.5 else "almost 100 %"
 
 
 def ratio(value: float) -> str:
-    """A ratio with three digits."""
+    """Returns a ratio as text with three digits."""
     return "no limit" if math.isinf(value) else f"{value:.3g}"
 
 
 def bps(value: int) -> str:
-    """1/10,000 as percent."""
+    """Converts a share in 1/10,000 to text in percent."""
     return f"{value / 100:g} %"
 
 
 def seconds(count: int) -> str:
-    """A duration with its seconds."""
+    """Returns a duration as text in days, hours, minutes and seconds."""
     days, rest = divmod(count, 86_400)
     hours, rest = divmod(rest, 3_600)
     parts = [f"{value} {unit}" for value, unit in ((days, "d"), (hours, "h"), (rest // 60, "min"), (rest % 60, "s")) if value]

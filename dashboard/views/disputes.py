@@ -1,4 +1,4 @@
-"""Disputes for people: lists, and one dispute with its steps, votes, reasons, money and what may be done next."""
+"""Builds the records of disputes: summaries, and one dispute with its steps, votes, reasons, money and next actions."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,7 +19,8 @@ from dashboard.views.words import PHASES, SEATS, VERDICTS, code_words
 
 
 def phase_of(scene: Scene, dispute: Row, round_: Row | None) -> Phase:
-    """The phase by the clock: the chain stores COMMIT and APPEAL until somebody acts."""
+    """Returns the phase of a dispute by the protocol clock. The chain stores COMMIT and APPEAL until somebody acts, even after
+    their end."""
     phase, clock = Phase(dispute["phase"]), scene.clock
     if phase is Phase.COMMIT and round_ is not None and clock > round_["commit_end"]:
         return Phase.REVEAL
@@ -27,7 +28,7 @@ def phase_of(scene: Scene, dispute: Row, round_: Row | None) -> Phase:
 
 
 def summaries(scene: Scene, rows: Sequence[Row]) -> list[DisputeSummary]:
-    """Disputes of a list."""
+    """Returns the summaries of disputes for a list."""
     ids = tuple(row["id"] for row in rows)
     rounds = {(row["dispute"], row["round"]): row for row in scene.index.all(RoundFact, dispute=ids)} if ids else {}
     return [DisputeSummary(**_summary(scene, row, rounds.get((row["id"], row["round"])))) for row in rows]
@@ -54,7 +55,7 @@ def _end_of(phase: Phase, row: Row, round_: Row | None) -> int:
 
 
 def detail(scene: Scene, row: Row, addresses: Mapping[str, str]) -> DisputeDetail:
-    """One dispute. `addresses` are those of the contracts by name, for calls."""
+    """Returns the full record of one dispute. `addresses` are those of the contracts by name, for the calls of next actions."""
     rounds = scene.index.all(RoundFact, dispute=row["id"])
     current = next((each for each in rounds if each["round"] == row["round"]), None)
     assurance = scene.assurance(row["key_epoch"])
@@ -74,7 +75,7 @@ def detail(scene: Scene, row: Row, addresses: Mapping[str, str]) -> DisputeDetai
 
 
 def member_seats(scene: Scene, rows: Sequence[Row]) -> list[MemberSeat]:
-    """Seats by member: those of one round with one outcome together."""
+    """Returns seats by member. Seats of one member in one round with one outcome become one record."""
     groups: dict[tuple[bytes, int, str, int], list[Row]] = {}
     for row in rows:
         if row["voter"]:
@@ -110,7 +111,7 @@ _CONFIRM, _OTHERS = "confirmed the receipt", ("found another answer, all the sam
 
 
 def _tally(row: Row, members: Sequence[MemberVote], quorum: int) -> Iterator[TallyLine]:
-    """What the contract counted; before that, what is revealed so far."""
+    """Yields what the contract counted in a round. Before the count, it yields what was revealed so far."""
     if row["settled"]:
         lead = Verdict(row["lead_verdict"])
         other = _OTHERS[lead is Verdict.INVALID]
@@ -134,7 +135,8 @@ def _tally(row: Row, members: Sequence[MemberVote], quorum: int) -> Iterator[Tal
 
 
 def _silent_seats(row: Row) -> tuple[tuple[str, int], ...]:
-    """Seats that said nothing, as they are charged: under a commit root each as if it had committed."""
+    """Returns the seats without a vote, in the classes in which they are charged. Under a commit root each counts as if it had
+    committed."""
     if row["rooted"]:
         return (("did not reveal", row["not_revealed"] + row["absent"]),)
     return ("committed and did not reveal", row["not_revealed"]), ("did not commit", row["absent"])
@@ -179,7 +181,7 @@ def _member(
 
 
 def _out_hash(vote: Row | None) -> Digest | None:
-    """What a vote that executed found."""
+    """Returns the `out_hash` that a vote states. Returns None if the vote did not re-execute the request."""
     if vote is None or vote["said"] != Outcome.EXECUTED or not vote["tokens_hash"] or not vote["trace_root"]:
         return None
     return digests.out_hash(Digest(vote["tokens_hash"]), Digest(vote["trace_root"]))
@@ -196,7 +198,7 @@ def _did(scene: Scene, round_: Row, vote: Row | None) -> str:
 
 
 VoteGroup = tuple[int, int, bytes | None, bytes | None, bytes | None]
-"""Everything that a vote says. Seats count together if all of it is the same."""
+"""Content of a vote. Seats count together only if the whole content is the same."""
 
 
 def _group(vote: Row) -> VoteGroup:
@@ -204,16 +206,19 @@ def _group(vote: Row) -> VoteGroup:
 
 
 def _right_groups(round_: Row, groups: Mapping[VoteGroup, int], quorum: int) -> set[VoteGroup]:
-    """Groups that the verdict of a counted round makes right, as `RoundStore` does: the largest that says what the verdict says.
+    """Returns the groups of votes that the verdict of a counted round makes right (`RoundStore`): the largest that agree with
+    the verdict.
 
-    The receipt's own answer is in no event. In an UPHELD round it is the answer of so many seats that no other group is as large.
+    No event contains the receipt's own answer. In an UPHELD round it is the answer of so many seats that no other group is as
+    large.
     """
     verdict = Verdict(round_["verdict"]) if round_["settled"] else Verdict.NONE
     lead = {group for group, seats in groups.items() if seats == round_["lead"] and _key(group) == round_["lead_key"]}
     if verdict is Verdict.UPHELD:
         return {group for group, seats in groups.items() if group[0] == Outcome.EXECUTED and seats == round_["equal"]}
     if verdict is Verdict.UNAVAILABLE:
-        # Fewer than the quorum found no data: with those of the largest fault they are enough, and both are right.
+        # If fewer seats than the quorum found no data, these and the largest group of a fault reach the quorum together.
+        # Then both are right.
         mixed = lead if round_["unavailable"] < quorum else set()
         return mixed | {group for group in groups if group[0] == Outcome.UNAVAILABLE}
     return lead if verdict in (Verdict.OVERTURNED, Verdict.INVALID) else set()
@@ -227,7 +232,8 @@ def _key(group: VoteGroup) -> Digest:
 
 
 def _agrees(seats: Sequence[Row], with_round: bool | None) -> bool | None:
-    """Whether the court counts a vote as right: all seats of a member said the same, so one that is settled tells."""
+    """Returns whether the court counts a vote as right, or None if it counts the vote neither as right nor as wrong. All seats
+    of a member said the same, so one settled seat is enough."""
     outcomes = {SeatOutcome(seat["outcome"]) for seat in seats} - {SeatOutcome.NONE}
     if not outcomes:
         return with_round
@@ -339,5 +345,5 @@ def _line(scene: Scene, direction: str, label: str, wei: int, account: str | Non
 
 
 def open_disputes(scene: Scene) -> list[Row]:
-    """Disputes that are not final."""
+    """Returns the disputes that are not final."""
     return scene.index.all(DisputeFact, phase=tuple(int(each) for each in Phase if each not in (Phase.NONE, Phase.FINAL)))

@@ -1,4 +1,4 @@
-"""The network for people: statistics, rules, environments, models, keys and money."""
+"""Builds the records of the whole network: statistics, rules, environments, models, keys and money."""
 
 import itertools
 import json
@@ -51,7 +51,7 @@ TITLE_CHARACTERS = 80
 
 
 def statistics(scene: Scene) -> Statistics:
-    """Counts of everything."""
+    """Returns counts of everything in the index."""
     index = scene.index
     rows = index.all(DisputeFact)
     phases: dict[str, int] = {}
@@ -100,7 +100,7 @@ def _recent(scene: Scene, disputes: Sequence[Row]) -> dict[str, int]:
 
 
 def alarms(scene: Scene, told: Statistics, overdue: int) -> Iterator[str]:
-    """What is wrong now, in sentences."""
+    """Yields a sentence for each thing that is wrong now. `overdue` is the number of demands that are past their deadline."""
     meta = scene.meta()
     if meta.differences:
         yield f"This index differs from the contracts in {len(meta.differences)} places. Do not rely on it."
@@ -124,7 +124,7 @@ def _ledger(scene: Scene) -> dict[str, int]:
 
 
 def money(scene: Scene) -> MoneyReport:
-    """Where every wei is."""
+    """Returns where every wei of the network is."""
     ledger = _ledger(scene)
     inside = sum(ledger.get(name, 0) for name in (POTS, CREDITS, TREASURY, BURNED))
     came = sum(value for name, value in ledger.items() if name.startswith("taken: ")) + ledger.get(FUNDED, 0)
@@ -153,7 +153,7 @@ _UNITS = {"times": "s", "money": "ETH"}
 
 
 def parameters(scene: Scene) -> Parameters:
-    """The rules in force, with the values before."""
+    """Returns the rules in force, with their earlier values, and all proposals."""
     index = scene.index
     history = index.history(SettingFact, "params")
     price, policy = index.find(SettingFact, "fee_price"), index.find(SettingFact, "policy")
@@ -189,7 +189,7 @@ def _lines(history: Sequence[Row]) -> Iterator[ParameterLine]:
 
 
 def _since(values: Sequence[tuple[Any, int]]) -> int:
-    """The block of the last change of a value."""
+    """Returns the block of the last change of a value. `values` are (value, first block), oldest first."""
     since = values[0][1]
     for (before, _), (after, block) in itertools.pairwise(values):
         since = block if after != before else since
@@ -216,7 +216,8 @@ def _proposal(scene: Scene, row: Row) -> ProposalSummary:
 
 
 def _state_of_proposal(scene: Scene, row: Row) -> str:
-    """The state by the chain's blocks: no event says that a vote is over, and the index does not know the quorum."""
+    """Returns the state of a proposal at the newest block. No event says that a vote is over, and the index does not know the
+    quorum."""
     if row["state"] != "voting" or row["vote_end"] is None or scene.state.number <= row["vote_end"]:
         return str(row["state"])
     return "defeated" if row["votes_for"] <= row["votes_against"] else "ended: defeated if votes lack a quorum"
@@ -226,7 +227,7 @@ def _state_of_proposal(scene: Scene, row: Row) -> str:
 
 
 def items(scene: Scene, rows: Sequence[Row]) -> list[ItemSummary]:
-    """Environments and models of a list."""
+    """Returns the records of environments and models."""
     used = {
         False: scene.index.count_by(BatchFact, "model_id"),
         True: scene.index.count_by(BatchFact, "environment"),
@@ -244,7 +245,8 @@ def items(scene: Scene, rows: Sequence[Row]) -> list[ItemSummary]:
 
 
 def _title(document: bytes) -> str:
-    """A few words of a document that anybody may have proposed; empty if it is none."""
+    """Returns a few words of a document that anybody may have proposed. Returns empty text if the document is not a JSON
+    object."""
     try:
         told = json.loads(document)
     except ValueError:
@@ -257,7 +259,7 @@ def _title(document: bytes) -> str:
 
 
 def key_epochs(scene: Scene) -> list[KeyEpochSummary]:
-    """All key epochs."""
+    """Returns the records of all key epochs."""
     used = scene.index.count_by(BatchFact, "key_epoch")
     return [
         KeyEpochSummary(

@@ -1,4 +1,4 @@
-"""Records of operators, verifiers, rules, keys and money, and what whole pages show (`dashboard.views.records`)."""
+"""Records of operators, verifiers, rules, keys and money, and the contents of whole pages. See `dashboard.views.records`."""
 
 from dashboard.views.records import (
     Amount,
@@ -25,7 +25,8 @@ class OperatorSummary(Record):
     suspended_until: Time | None
     stake: Amount
     stake_lapsed: bool
-    """Whether its stake at EigenLayer does not count: its record is too old, or disputes may outlast it."""
+    """Whether the account's stake at EigenLayer does not count, because its record is too old or because a dispute may last
+    longer than the stake is slashable."""
     locked: Amount
     collateral: Amount
     batches: int
@@ -47,16 +48,17 @@ class VerifierSummary(Record):
 
     verifier: Party
     pool: str | None
-    """None: it left its pool."""
+    """Digest of the verifier's pool; None if it left its pool."""
     platform_id: str | None
     measurement: str | None
     joined_block: int
     stake: Amount
     stake_lapsed: bool
-    """Whether its stake at EigenLayer does not count: its record is too old, or disputes may outlast it."""
+    """Whether the account's stake at EigenLayer does not count, because its record is too old or because a dispute may last
+    longer than the stake is slashable."""
     units: int
     share_bps: int
-    """Share of all units of its pool, in 1/10,000."""
+    """Share of the verifier in all units of its pool, in 1/10,000."""
     rounds: int
     seats: int
     right: int
@@ -65,7 +67,7 @@ class VerifierSummary(Record):
     not_revealed: int
     absent: int
     unpaid: int
-    """Seats of disputes whose seats are not settled yet, or that are neutral."""
+    """Seats that are not settled yet, and seats that were neither paid nor charged because their outcome is neutral."""
     audits: int
     mismatches: int
     earned: Amount
@@ -90,17 +92,17 @@ class ItemSummary(Record):
 
     digest: str
     kind: str
-    """`environment` or `model`."""
+    """Kind of item: `environment` or `model`."""
     status: str
     pool: str | None
     certified_units: int
     vectors: str | None
     held: bool
-    """Whether the breaker holds convictions in it."""
+    """Whether the breaker holds convictions in this environment."""
     tripped: int
     batches: int
     title: str
-    """What its document says it is; not checked against the digest where it says so."""
+    """A few words from the document of the item. They are not checked against the digest."""
     finality: FinalityState
 
 
@@ -113,7 +115,7 @@ class KeyEpochSummary(Record):
     threshold: int
     shards: tuple[Party, ...]
     version: int
-    """How often its shares were dealt again."""
+    """Version of the shares. It rises each time that new shares of the key are dealt."""
     confirmed: bool
     policy_digest: str
     public_key: str
@@ -145,12 +147,13 @@ class ParameterVersion(Record):
 
 
 class ProposalSummary(Record):
-    """A vote, or a call that a timelock holds."""
+    """A governance proposal, or an operation that a timelock delays."""
 
     kind: str
     id: str
     state: str
-    """`voting`, `defeated`, `queued`, `scheduled`, `executed`, `cancelled`; `ended: …` for a majority that nobody queued."""
+    """`voting`, `defeated`, `queued`, `scheduled`, `executed`, `cancelled`; or `ended: …` if a vote ended with a majority and
+    nobody queued the proposal."""
     text: str
     proposed_block: int
     ready_at: Time | None
@@ -174,14 +177,14 @@ class Parameters(Record):
 
 
 class MoneyFlow(Record):
-    """A flow of money by its reason."""
+    """Sum of all money that moved for one reason."""
 
     label: str
     amount: Amount
 
 
 class MoneyReport(Record):
-    """Where every wei is."""
+    """All money of the network, by the place where it is."""
 
     stake: Amount
     pots: Amount
@@ -192,7 +195,7 @@ class MoneyReport(Record):
     credited: tuple[MoneyFlow, ...]
     burned_by_reason: tuple[MoneyFlow, ...]
     sums: bool
-    """Whether what came into the ledger equals what is in it and what left it."""
+    """Whether all money that came into the ledger equals the money in it and the money that left it."""
 
 
 class Statistics(Record):
@@ -226,17 +229,17 @@ class Statistics(Record):
 
 
 class Overview(Record):
-    """What needs attention, and what happened last."""
+    """Content of the start page: open disputes, overdue demands, recent events and alarms."""
 
     meta: IndexMeta
     statistics: Statistics
     open_disputes: tuple[DisputeSummary, ...]
-    """At most 20, newest first."""
+    """At most 20 open disputes, newest first."""
     overdue_demands: tuple[DemandSummary, ...]
     recent: tuple[EventLine, ...]
     """Events of disputes, batches and rules, newest first."""
     alarms: tuple[str, ...]
-    """What is wrong now, in words."""
+    """Sentences about what is wrong now."""
 
 
 class OperatorPage(Record):

@@ -1,4 +1,5 @@
-"""What anybody may do next in a dispute, with the call that does it. The contract decides when the call is sent."""
+"""Lists the actions that are possible next in a dispute, with the call for each. The contract decides whether it accepts a
+call."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -14,11 +15,11 @@ from dashboard.views.scene import Scene, amount
 
 SEATS_PER_CALL = 16
 SHARED = frozenset({Verdict.OVERTURNED, Verdict.INVALID})
-"""Verdicts of which a challenger that knew gets a share of the slash (`SplitLib`)."""
+"""Verdicts after which a challenger that knew the answer gets a share of the slash (`SplitLib`)."""
 
 
 class _Case:
-    """A dispute and what its acts depend on."""
+    """A dispute, and the facts on which its next actions depend."""
 
     def __init__(self, scene: Scene, row: Row, rounds: Sequence[Row], addresses: Mapping[str, str]) -> None:
         self.scene, self.row, self.rounds, self.addresses = scene, row, rounds, addresses
@@ -30,7 +31,8 @@ class _Case:
         self, title: str, who: str, contract: str, function: str, words: str, allowed: bool, event: Event | None,
         kinds: str = "bytes32", arguments: Sequence[int] = (), value: int = 0, complete: bool = True,
     ) -> NextAct:  # fmt: skip
-        """One act; its first argument is the dispute, and the others are whole numbers. A payment is no event of the dispute."""
+        """Returns one action. The call's first argument is the dispute; `arguments` are further whole numbers. `event` is None
+        for a payment, which a pause does not stop."""
         allowed = allowed and (self.running or event is None or event in AT_ANY_TIME)
         where = self.addresses.get(contract, "")
         plain = " ".join(str(each) for each in arguments)
@@ -46,7 +48,7 @@ class _Case:
 
 
 def next_acts(scene: Scene, row: Row, rounds: Sequence[Row], phase: Phase, addresses: Mapping[str, str]) -> Iterator[NextAct]:
-    """Acts of the present phase."""
+    """Yields the actions of the present phase of a dispute."""
     case = _Case(scene, row, rounds, addresses)
     makers = {
         Phase.SEED: _seed, Phase.DRAWING: _seed, Phase.COMMIT: _commit, Phase.REVEAL: _reveal, Phase.APPEAL: _appeal,
@@ -91,7 +93,7 @@ def _reveal(case: _Case) -> Iterator[NextAct]:
 
 
 def _all_open(round_: Row) -> bool:
-    """Whether no vote can come any more (`RoundStore`). Under a commit root any seat may still open its vote."""
+    """Returns whether no further vote can come (`RoundStore`). Under a commit root any seat may still reveal its vote."""
     shown = round_["revealed"] + round_["certified"]
     return bool(shown >= round_["seats"] or (not round_["rooted"] and shown >= round_["committed"]))
 

@@ -1,4 +1,4 @@
-"""Operators, verifiers, batches, demands, audits and receipts for people."""
+"""Builds the records of operators, verifiers, batches, demands, audits and receipts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -32,7 +32,7 @@ from dashboard.views.words import AUDIT_RESULTS, DEMAND_KINDS, DEMAND_STATES, VE
 
 
 def batches(scene: Scene, rows: Sequence[Row]) -> list[BatchSummary]:
-    """Batches of a list."""
+    """Returns the records of batches for a list."""
     windows = BatchWindows(scene.index)
     return [_batch(scene, row, windows) for row in rows]
 
@@ -53,12 +53,12 @@ def _batch(scene: Scene, row: Row, windows: BatchWindows) -> BatchSummary:
 
 
 def demands(scene: Scene, rows: Sequence[Row]) -> list[DemandSummary]:
-    """Demands of a list."""
+    """Returns the records of demands for a list."""
     return [demand(scene, row) for row in rows]
 
 
 def demand(scene: Scene, row: Row) -> DemandSummary:
-    """A demand."""
+    """Returns the record of one demand."""
     overdue = row["state"] == OPEN and scene.clock > row["deadline"]
     deadline = scene.deadline(row["deadline"])
     return DemandSummary(
@@ -71,7 +71,7 @@ def demand(scene: Scene, row: Row) -> DemandSummary:
 
 
 def audits(scene: Scene, rows: Sequence[Row]) -> list[AuditSummary]:
-    """Light audits of a list."""
+    """Returns the records of light audits for a list."""
     return [
         AuditSummary(
             receipt_id=hex0x(row["receipt_id"]), verifier=scene.party(row["verifier"]), batch_id=row["batch_id"],
@@ -87,12 +87,13 @@ def audits(scene: Scene, rows: Sequence[Row]) -> list[AuditSummary]:
 
 
 def known_batch(checks: Sequence[Row], dispute: Row | None) -> int | None:
-    """The batch that a receipt is in, as far as the chain shows it: by its dispute, or by a paid audit."""
+    """Returns the batch that contains a receipt, as far as its dispute or a paid audit shows it. Returns None if nothing shows
+    it. `checks` are the receipt's audits."""
     return dispute["batch_id"] if dispute else next((row["batch_id"] for row in checks if row["bounty"] > 0), None)
 
 
 def receipt(scene: Scene, receipt_id: bytes) -> ReceiptDetail | None:
-    """What the chain says about a receipt; None if no event names it."""
+    """Returns what the chain says about a receipt. Returns None if no event names the receipt."""
     index = scene.index
     dispute = next(iter(index.all(DisputeFact, receipt_id=receipt_id)), None)
     asked = index.find(DemandFact, receipt_id)
@@ -131,12 +132,13 @@ def _level(
 
 
 _NOT_KNOWN = "The events do not show whether they were drawn for it: `bytewise verify` checks that."
-"""The contract accepts a result for a batch that the receipt is not in and checks the draw for that batch. It pays only for the
-batch that the receipt is in, and only for a match if no dispute convicted the receipt."""
+"""The contract accepts an audit result for a batch that does not contain the receipt, and checks the draw for that batch. It
+pays only for the batch that contains the receipt, and only for a match unless a dispute convicted the receipt."""
 
 
 def _final_level(dispute: Row) -> tuple[str, str]:
-    """After the end of its dispute a receipt is void unless the committee confirmed it (`ReceiptAnchor.isFinal`)."""
+    """Returns level and description of a receipt whose dispute is over. The receipt counts only if the committee confirmed it
+    (`ReceiptAnchor.isFinal`)."""
     verdict = Verdict(dispute["verdict"])
     if verdict in CONVICTIONS:
         told = "It was found wrong. Do not rely on it."
@@ -159,7 +161,7 @@ def _verdict_for_now(scene: Scene, dispute: Row) -> str:
 
 
 def operators(scene: Scene, rows: Sequence[Row]) -> list[OperatorSummary]:
-    """Operators of a list."""
+    """Returns the records of operators for a list."""
     return [_operator(scene, row) for row in rows]
 
 
@@ -193,7 +195,7 @@ def _operator(scene: Scene, row: Row) -> OperatorSummary:
 
 
 def verifiers(scene: Scene, rows: Sequence[Row]) -> list[VerifierSummary]:
-    """Verifiers of a list."""
+    """Returns the records of verifiers for a list."""
     pools = {row["digest"]: row["tree"] for row in scene.index.all(PoolFact)}
     places: dict[tuple[str, str], Row] = {}
     totals: dict[str, int] = {}
@@ -213,7 +215,7 @@ def verifiers(scene: Scene, rows: Sequence[Row]) -> list[VerifierSummary]:
 
 
 def _verifier(scene: Scene, row: Row, units: int, share_bps: int, share_block: int) -> VerifierSummary:
-    """`share_block`: the newest change of its pool's weights."""
+    """Returns the record of one verifier. `share_block` is the block of the newest change of its pool's weights."""
     index, account = scene.index, row["account"]
     seats = index.all(SeatFact, voter=account)
     checks = index.count_by(AuditFact, "result", verifier=account)
@@ -235,5 +237,5 @@ def _verifier(scene: Scene, row: Row, units: int, share_bps: int, share_block: i
 
 
 def known_operator(scene: Scene, account: str) -> Row | None:
-    """A registered operator."""
+    """Returns the row of a registered operator, or None if the account is not registered."""
     return scene.index.find(OperatorFact, account)

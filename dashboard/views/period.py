@@ -1,8 +1,8 @@
-"""Statistics of a period for auditors: audits, operators, availability, and what receipts were opened for.
+"""Computes statistics of a period for auditors: audits, operators, availability, and the causes for which receipts were opened.
 
 Each fact counts in the period in which it began: a batch when it was anchored, an audit when it was posted, a dispute or demand
-when it was opened. How it ended is what the index knows now (or at `?block=`), so that the figures of a past period still move
-while its disputes run.
+when it was opened. Its outcome is the one that the index knows now, or at the block of the query (`?block=`). So the figures of
+a past period still change while its disputes run.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,8 @@ WHOLE_BPS = 10_000
 
 
 def period_statistics(scene: Scene, since: int | None, until: int | None, logs: LogsSeen | None = None) -> PeriodStatistics:
-    """Everything from the moment `since` until before `until`, Unix seconds; None: without that bound."""
+    """Returns all statistics from the moment `since` until before `until`, in Unix seconds. None means that there is no such
+    bound."""
     blocks = scene.index.blocks_of(since, until)
     sums = PeriodSums(scene.index, blocks)
     batches, kinds = sums.batches(), sums.demands("kind")
@@ -49,7 +50,7 @@ def period_statistics(scene: Scene, since: int | None, until: int | None, logs: 
 
 
 def measures(told: PeriodStatistics) -> Iterator[Measure]:
-    """The same as lines of one table."""
+    """Yields the statistics as lines of one table, one line for each figure."""
     yield from _lines("audits", "", told.audits)
     for operator in told.operators:
         yield from _lines("operators", operator.operator.account, operator)

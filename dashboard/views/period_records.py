@@ -7,11 +7,11 @@ class Period(Record):
     """A span of time."""
 
     since: Time | None
-    """First moment; None: from the first block."""
+    """First moment of the period; None if it begins with the first block."""
     until: Time | None
-    """First moment that is outside; None: to the newest block."""
+    """First moment after the period; None if it goes to the newest block."""
     first_block: int | None
-    """First block with an event; None: there is none."""
+    """First block of the period in the index; None if there is none. The index keeps final blocks only if they have events."""
     last_block: int | None
 
 
@@ -21,37 +21,39 @@ class AuditStatistics(Record):
     receipts_anchored: int
     """Receipts of the batches that were anchored in the period."""
     receipts_audited: int
-    """Receipts with at least one audit of the period for the batch in which a dispute or a paid bounty shows them."""
+    """Receipts with at least one audit in the period. Only audits for a batch that a dispute or a paid bounty shows to contain
+    the receipt count."""
     receipts_audited_twice: int
-    """Those with at least two. One auditor alone can say anything."""
+    """Receipts with at least two such audits. The result of one auditor alone proves little."""
     coverage_bps: int | None
-    """Receipts audited per 10,000 anchored; None: none was anchored. Above 10,000 if many audits are of earlier batches."""
+    """Audited receipts per 10,000 anchored receipts; None if none was anchored. It is above 10,000 if many audits are of earlier
+    batches."""
     audits: int
     match: int
     mismatch: int
     none: int
     """Audits that could not re-execute the request."""
     opened: int
-    """Audits whose digest was shown."""
+    """Audits whose digest was opened after the commitment."""
     unconnected: int
-    """Posts that nothing connects to a receipt: no dispute and no paid bounty shows the receipt in the batch that they name.
+    """Audits for a batch that no dispute and no paid bounty shows to contain the receipt.
 
-    A verifier may post any receipt id. These count as posts, and in no figure of receipts or openings.
+    A verifier may post any receipt id. These audits count as posted audits, but in no figure of receipts or openings.
     """
     agreeing: int
-    """Receipts, as above, whose two or more findings (match or mismatch) are the same."""
+    """Receipts with two or more counted audits that all have one finding (match or mismatch)."""
     disagreeing: int
-    """Receipts whose findings differ: at least one auditor is wrong, or says what is not so."""
+    """Receipts whose counted audits have different findings, so that at least one auditor is wrong or dishonest."""
     matches_refuted: int
-    """Audits that said `match` of a receipt that a committee found wrong."""
+    """Audits with result `match` of a receipt that a committee found wrong."""
     mismatches_refuted: int
-    """Audits that said `mismatch` of a receipt that a committee upheld."""
+    """Audits with result `mismatch` of a receipt that a committee upheld."""
     mismatches_open: int
-    """Audits that said `mismatch` of a receipt that nobody has disputed."""
+    """Audits with result `mismatch` of a receipt that nobody has disputed."""
 
 
 class OperatorStatistics(Record):
-    """What one operator did in the period. Disputes and demands count in the period in which they were opened."""
+    """Record of one operator in the period. Disputes and demands count in the period in which they were opened."""
 
     operator: Party
     batches: int
@@ -61,14 +63,14 @@ class OperatorStatistics(Record):
     convictions: int
     upheld: int
     undecided: int
-    """Disputes without a final verdict, or with one that says neither right nor wrong."""
+    """Disputes without a final verdict, or with a verdict that says neither right nor wrong."""
     equivocations: int
     skipped: int
     demands: int
     demands_answered: int
     demands_expired: int
     median_answer_s: int | None
-    """Half of the answered demands were answered within so many seconds; None: none was."""
+    """Median time to the answer of a demand, in seconds; None if no demand was answered."""
     slowest_answer_s: int | None
 
 
@@ -76,18 +78,18 @@ class DemandStatistics(Record):
     """Demands of one kind that were opened in the period."""
 
     kind: str
-    """`list`, `envelope` or `anchor`."""
+    """Kind of demand: `list`, `envelope` or `anchor`."""
     demands: int
     answered: int
     expired: int
     open: int
     answered_bps: int | None
-    """Answered per 10,000 that ended; None: none ended."""
+    """Answered demands per 10,000 ended demands; None if none ended."""
     median_answer_s: int | None
 
 
 class OpeningCause(Record):
-    """Re-executions that the chain shows, of one cause: votes, and audits of connected receipts whose digest was shown."""
+    """Openings of receipts for one cause, as far as the chain shows them: by votes, and by audits whose digest was opened."""
 
     cause: str
     openings: int
@@ -95,31 +97,32 @@ class OpeningCause(Record):
 
 
 class ReleaseCause(Record):
-    """What shards decided about requests of one cause, by their logs."""
+    """Decisions of shards about requests for one cause, from their release logs."""
 
     cause: str
-    """As the causes of openings; `without a ticket` for records that name no right."""
+    """Cause in the words of the openings; `without a ticket` for records that name no ticket."""
     openings: int
-    """Pairs of receipt and voter with a release. Each needs releases of as many shards as the key's threshold."""
+    """Pairs of receipt and voter with at least one release. An opening needs releases of as many shards as the key's
+    threshold."""
     receipts: int
-    """Receipts with a release."""
+    """Number of receipts with at least one release."""
     released: int
-    """Records of releases, of all shards."""
+    """Number of release records, of all shards, in which a shard released a partial."""
     refused: int
-    """Records of refusals, of all shards."""
+    """Number of release records, of all shards, in which a shard refused a partial."""
 
 
 class ReleaseStatistics(Record):
-    """Records that shards dated in the period."""
+    """Statistics of the release log records whose time, by the shard's clock, is in the period."""
 
     source: str
-    """Where the figures are from, in words."""
+    """Origin of the figures, in words."""
     logs: int
-    """Logs that were read."""
+    """Number of logs that were read."""
     unreadable: tuple[str, ...]
-    """Copies that were altered or cannot be read: their records are missing here."""
+    """Copies that were altered or cannot be read. Their records are missing in these figures."""
     read_at: Time | None
-    """When the log that was read first was last read to its end; None: one never was."""
+    """Time up to which every log is known; None if a log was never read to its end."""
     causes: tuple[ReleaseCause, ...]
 
 
@@ -131,27 +134,27 @@ class PeriodStatistics(Record):
     operators: tuple[OperatorStatistics, ...]
     demands: tuple[DemandStatistics, ...]
     openings: tuple[OpeningCause, ...]
-    """What the chain shows."""
+    """Openings by cause, as the chain shows them."""
     releases: ReleaseStatistics | None
-    """What the shards' logs say; None: no logs are configured, or they are not read yet."""
+    """Releases by cause, as the shards' logs show them; None if no logs are configured, or if they are not read yet."""
 
 
 class Measure(Record):
     """One figure of the statistics, as a line of a table."""
 
     topic: str
-    """`audits`, `operators`, `demands` or `openings` (by the chain) or `releases` (by the shards' logs)."""
+    """Topic of the figure: `audits`, `operators`, `demands` or `openings` (by the chain) or `releases` (by the shards' logs)."""
     subject: str
-    """Account, kind or cause; empty for the whole network."""
+    """Account, kind or cause that the figure is about; empty for the whole network."""
     measure: str
     value: int | None
-    """None: nothing to measure."""
+    """The figure; None if there is nothing to measure."""
 
 
 class StatisticsPage(Record):
-    """The page."""
+    """Content of the statistics page."""
 
     meta: IndexMeta
     statistics: PeriodStatistics
     items: tuple[Measure, ...]
-    """The same, a line for each figure."""
+    """The same statistics, with one line for each figure."""

@@ -15,7 +15,7 @@ class Record(BaseModel):
 
 
 class FinalityState(enum.StrEnum):
-    """How sure it is that a block stays in the chain."""
+    """Finality of a block: how certain it is that the block stays in the chain."""
 
     PENDING = "pending"
     SAFE = "safe"
@@ -26,27 +26,27 @@ class Amount(Record):
     """An amount of money."""
 
     wei: str
-    """Wei, decimal."""
+    """Amount in wei, decimal."""
     eth: str
-    """The same in ether, exact, without trailing zeros."""
+    """The same amount in ether, exact, without trailing zeros."""
 
 
 class Time(Record):
     """A point in time."""
 
     unix: int
-    """Unix seconds."""
+    """Time in Unix seconds."""
     utc: str
-    """RFC 3339 in UTC."""
+    """The same time in UTC (RFC 3339); `never` after the year 9999."""
 
 
 class Party(Record):
-    """An account."""
+    """An account, with the name that this dashboard shows for it."""
 
     account: str
-    """Address."""
+    """Address of the account."""
     name: str | None
-    """Name that this dashboard's owner gave it."""
+    """Name that the owner of this dashboard gave to the account; None if it has none."""
 
 
 class BlockName(Record):
@@ -58,27 +58,27 @@ class BlockName(Record):
 
 
 class IndexMeta(Record):
-    """What an answer rests on."""
+    """State of the index from which an answer was made."""
 
     chain_id: int
     block: BlockName
-    """Newest indexed block, or the block that was asked for."""
+    """Newest indexed block, or the block that the request named."""
     head: int
-    """Newest block of the node at the last look."""
+    """Newest block that the chain node had when the indexer last asked it."""
     behind_blocks: int
-    """Blocks that the index does not have yet."""
+    """Number of blocks up to `head` that the index does not have yet."""
     behind_s: int
     """Age of the newest indexed block in seconds."""
     is_stale: bool
-    """Whether that age is beyond the limit of this dashboard."""
+    """Whether `behind_s` is above the limit of this dashboard."""
     safe: int
     finalized: int
     checked_block: int
-    """Block at which the index was last compared with the contracts; 0: not yet."""
+    """Block at which the index was last compared with the contracts; 0 if it was never compared."""
     differences: tuple[str, ...]
-    """What that comparison found. Where there are any, do not rely on this index."""
+    """Differences that the last comparison found. If there are any, do not rely on this index."""
     version: str
-    """Version of this program."""
+    """Version of the dashboard program."""
 
 
 class DisputeSummary(Record):
@@ -91,10 +91,10 @@ class DisputeSummary(Record):
     opened: Time
     opened_block: int
     phase: str
-    """`seed`, `drawing`, `commit`, `reveal`, `appeal`, `airgap` or `final`, by the protocol clock."""
+    """Phase by the protocol clock: `seed`, `drawing`, `commit`, `reveal`, `appeal`, `airgap` or `final`."""
     phase_words: str
     verdict: str
-    """`none`, `upheld`, `overturned`, `invalid`, `unavailable`, `draw` or `refunded`: what stands now."""
+    """Verdict in force: `none`, `upheld`, `overturned`, `invalid`, `unavailable`, `draw` or `refunded`."""
     verdict_words: str
     round: int
     seats: int
@@ -102,9 +102,9 @@ class DisputeSummary(Record):
     committed: int
     revealed: int
     deadline: Time | None
-    """End of the phase, where time ends it. It moves if the clock is paused."""
+    """End of the present phase, if time ends it. A pause of the clock moves it."""
     finality: FinalityState
-    """Of the newest change."""
+    """Finality of the newest change of the dispute."""
 
 
 class DisputeStep(Record):
@@ -112,13 +112,13 @@ class DisputeStep(Record):
 
     name: str
     state: str
-    """`done`, `current`, `next` or `skipped`."""
+    """State of the step: `done`, `current`, `next` or `skipped`."""
     words: str
     deadline: Time | None
 
 
 class TallyLine(Record):
-    """Seats that said one thing."""
+    """Number of seats in a round that gave one answer."""
 
     label: str
     seats: int
@@ -126,20 +126,21 @@ class TallyLine(Record):
 
 
 class MemberVote(Record):
-    """What one member did in one round."""
+    """A member's vote in one round."""
 
     voter: Party
     seats: int
     seat_numbers: tuple[int, ...]
     did: str
-    """`pending`, `did not commit`, `committed`, `did not reveal`, `revealed` or `certified`."""
+    """Last step of the member: `pending`, `did not commit`, `committed`, `did not reveal`, `revealed` or `certified`."""
     said: str
-    """What its vote says, in words; empty while it is not known."""
+    """Content of the vote, in words; empty while it is not known."""
     agrees: bool | None
-    """Whether the court counts its vote as right: under the final verdict once its seats are settled, before that as
-    `agrees_with_round`."""
+    """Whether the court counts the vote as right. It follows the final verdict once the member's seats are settled, and equals
+    `agrees_with_round` before that."""
     agrees_with_round: bool | None
-    """Whether its vote is one that the verdict of its round makes right; None without verdict, or if it found nothing."""
+    """Whether the verdict of the round makes the vote right. None if the round has no verdict, or if the vote states no
+    finding."""
     tokens_hash: str | None
     trace_root: str | None
     out_hash: str | None
@@ -148,7 +149,7 @@ class MemberVote(Record):
     evidence: str
     """Assurance of the key epoch, and whether a quote came with the vote."""
     outcome: str
-    """How its seats were treated at the end."""
+    """Outcome of the member's seats at the settlement, for example paid or charged."""
     pay: Amount
     penalty: Amount
     committed_block: int | None
@@ -156,7 +157,7 @@ class MemberVote(Record):
 
 
 class RoundDetail(Record):
-    """One round."""
+    """One round of a dispute."""
 
     number: int
     level: int
@@ -164,7 +165,7 @@ class RoundDetail(Record):
     drawn: int
     quorum: int
     tau: str
-    """The quorum as a fraction."""
+    """The quorum as a fraction of the seats."""
     seed_block: int
     rearms: int
     round_seed: str | None
@@ -183,35 +184,35 @@ class MoneyLine(Record):
 
     label: str
     direction: str
-    """`in` or `out`."""
+    """Direction of the money: `in` to the dispute, or `out` of it."""
     amount: Amount
     to: Party | None
 
 
 class NextAct(Record):
-    """Something that a party may do."""
+    """An action that a party may take in a dispute."""
 
     title: str
     who: str
     function: str
-    """Contract and function."""
+    """Contract and function of the call, as `Contract.function`."""
     to: str
     """Address of the contract."""
     calldata: str | None
-    """The call, where its arguments are known; None where the caller must add some."""
+    """Data of the call; None if the caller must add arguments that the index does not know."""
     value: Amount
     command: str | None
-    """A command that does it."""
+    """A `bytewise` command that sends the call; None if the caller must add arguments."""
     words: str
     allowed_now: bool
-    """Whether the index says that it is allowed at its newest block."""
+    """Whether the contract accepts the call, as far as the newest block of the index shows."""
 
 
 class EventLine(Record):
     """One event of a contract."""
 
     id: str
-    """Resumes a stream behind this event."""
+    """Id of the event. A client that sends this id resumes a stream after the event."""
     block: int
     place: int
     block_hash: str
@@ -221,48 +222,49 @@ class EventLine(Record):
     address: str
     name: str
     words: str
-    """What happened, in a sentence; empty for events that have none."""
+    """Description of the event in a sentence; empty for an event without one."""
     arguments: dict[str, object]
     finality: FinalityState
 
 
 class PreflightLine(Record):
-    """One of the eleven points about whether a record is complete (design section 11)."""
+    """One of the eleven points of the preflight, which checks that a record is complete (design section 11)."""
 
     point: str
     words: str
-    """What must be so."""
+    """Condition that the point requires."""
     result: str
-    """`pass`, `fail` or `unknown`."""
+    """Result of the point: `pass`, `fail` or `unknown`."""
 
 
 class CapsuleNote(Record):
-    """A file that proves how a dispute ended without this dashboard, chain or DA, and what a verification of it said here."""
+    """An evidence capsule, and the result of its verification here. The file proves how a dispute ended, without this dashboard,
+    the chain or DA."""
 
     url: str
-    """Where it is downloaded."""
+    """Path from which the file can be downloaded."""
     size: int
-    """Bytes."""
+    """Size of the file in bytes."""
     sha256: str
     is_wrong: bool
-    """Whether a proof in it fails, or it is of another dispute."""
+    """Whether a proof in the capsule fails, or the capsule is of another dispute."""
     shows: tuple[str, ...]
-    """What it shows; empty if it is wrong."""
+    """Statements that the capsule shows; empty if it is wrong."""
     conditions: tuple[str, ...]
-    """What a reader must still compare, or what is wrong."""
+    """Values that a reader must still compare, or descriptions of what is wrong."""
     preflight: tuple[PreflightLine, ...]
-    """The eleven points; empty if they are not proven."""
+    """The eleven points of the preflight; empty if they are not proven."""
     claim: str | None
-    """The largest claim that the record supports."""
+    """The largest claim that the record supports; None if that is not proven."""
 
 
 class DisputeDetail(DisputeSummary):
-    """A dispute with everything that the index has of it."""
+    """One dispute with everything that the index knows about it."""
 
     headline: str
-    """What was decided, or what is waited for, in one sentence."""
+    """The decision, or the step for which the dispute waits, in one sentence."""
     why: tuple[str, ...]
-    """Why, in sentences."""
+    """Reasons for the present state, in sentences."""
     batch_id: int
     environment: str
     model_id: str
@@ -273,7 +275,7 @@ class DisputeDetail(DisputeSummary):
     knew: bool
     """Whether the challenger showed that it knew the winning answer."""
     replacement: str | None
-    """out_hash that replaces the receipt's."""
+    """The `out_hash` that replaces that of the receipt; None if nothing replaces it."""
     ended: bool
     paid: bool
     steps: tuple[DisputeStep, ...]
@@ -282,10 +284,10 @@ class DisputeDetail(DisputeSummary):
     money_out: tuple[MoneyLine, ...]
     penalties: Amount
     sums: bool
-    """Whether both sides of the money are equal, to the wei."""
+    """Whether `money_in` and `money_out` have the same sum, to the wei. Always true before the dispute has ended."""
     acts: tuple[NextAct, ...]
     capsule: CapsuleNote | None
-    """None while there is no capsule here."""
+    """Capsule of the dispute; None if this dashboard has none."""
 
 
 class BatchSummary(Record):
@@ -305,20 +307,20 @@ class BatchSummary(Record):
     anchored_at: Time
     block: int
     window_end: Time
-    """End of the time in which its receipts can be disputed, if neither the clock nor its pool stops and no demand adds time."""
+    """End of the challenge window of the batch, unless a pause of the clock, a stop of the pool or a demand adds time."""
     state: str
-    """`open`, `over`, `void`."""
+    """State of the challenge window, `open` or `over`; or `void` if the batch is void."""
     list_demanded: bool
     finality: FinalityState
 
 
 class DemandSummary(Record):
-    """A demand for a list, an envelope or an anchored receipt."""
+    """A demand that an operator shows a list or an envelope, or anchors a receipt."""
 
     subject: str
     kind: str
     state: str
-    """`open`, `overdue`, `answered` or `expired`."""
+    """`open`, `overdue` (open after its deadline), `answered` or `expired`."""
     operator: Party
     demanded_by: Party
     opened_block: int
@@ -335,9 +337,9 @@ class AuditSummary(Record):
     receipt_id: str
     verifier: Party
     batch_id: int
-    """The batch that the post names. Only a bounty shows that the receipt is in it."""
+    """Batch that the verifier named with its result. Only a bounty shows that the receipt is in this batch."""
     result: str
-    """`match`, `mismatch` or `none`."""
+    """Result of the audit: `match`, `mismatch` or `none`."""
     posted_block: int
     audited_at: Time
     out_hash: str | None
@@ -346,11 +348,11 @@ class AuditSummary(Record):
 
 
 class ReceiptDetail(Record):
-    """What the chain says about one receipt."""
+    """Facts from the chain about one receipt."""
 
     id: str
     level: str
-    """`disputed`, `overturned`, `upheld`, `void`, `audited` or `unknown`."""
+    """State of the receipt: `disputed`, `overturned`, `upheld`, `void`, `audited` or `unknown`."""
     words: str
     replacement: str | None
     operator: Party | None
@@ -359,7 +361,7 @@ class ReceiptDetail(Record):
     demand: DemandSummary | None
     audits: tuple[AuditSummary, ...]
     capsule: CapsuleNote | None
-    """Of its dispute; None while there is none here."""
+    """Capsule of the receipt's dispute; None if this dashboard has none."""
     finality: FinalityState
 
 
@@ -367,7 +369,7 @@ class Problem(Record):
     """An error (RFC 9457, `application/problem+json`)."""
 
     type: str
-    """Page about this kind of error."""
+    """Path of the page that explains this kind of error."""
     title: str
     status: int
     detail: str

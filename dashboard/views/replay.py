@@ -1,4 +1,4 @@
-"""Past disputes under other parameters: facts of the index, replayed by `bytewise.protocol.economics.replay`."""
+"""Replays past disputes of the index under other parameters, with `bytewise.protocol.economics.replay`."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ from dashboard.views.replay_records import ReplayedDispute, ReplayFigure, Replay
 from dashboard.views.scene import Scene, amount
 
 MAX_DISPUTES = 200
-"""Newest ended disputes of one page."""
+"""Most disputes of one page, which shows the newest ended disputes."""
 LABELS = {
     "bond": "Bond of the challenger", "appeal_bond": "Bond of the appeal", "advanced": "Advanced by the treasury",
     "slashed": "Slashed from the operator", "to_challenger": "To the challenger: bond and share",
@@ -39,21 +39,22 @@ LABELS = {
     "repaid": "Back to the treasury", "burned": "Burned", "penalties": "Penalties of seats",
 }  # fmt: skip
 NAMES = tuple(name for group in REPLAYED.values() for each in group for name in (LEVELS if each == "seats" else (each,)))
-"""Parameters that a replay takes, by their names in a query."""
+"""Names of the parameters that a query may change for a replay."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ReplayCase:
-    """A dispute of the index and what a replay takes of it."""
+    """A dispute of the index, in the form that a replay takes, with the changed parameters."""
 
     row: Row
     past: PastDispute
     params: ParamSet
-    """Those of its version with the changes."""
+    """Parameters of the dispute's version with the changes of the query."""
 
 
 def replay_page(scene: Scene, query: Mapping[str, str]) -> ReplayPage:
-    """The page. `MalformedValue` for a name that a replay does not take, and for values that compute nothing."""
+    """Returns the replay page. Raises `MalformedValue` for a name that a replay does not take, and for values with which nothing
+    can be computed."""
     strange = query.keys() - set(NAMES)
     if strange:
         raise MalformedValue("replay", f"{sorted(strange)[0][:40]}: no parameter that a replay takes")
@@ -99,7 +100,8 @@ def _fields(asked: ConsoleQuestion) -> dict[str, tuple[ConsoleField, ...]]:
 
 
 def past_disputes(scene: Scene) -> Iterator[tuple[Row, PastDispute]]:
-    """The newest ended disputes, as a replay takes them. Those of a version that the index does not know are left out."""
+    """Yields the newest ended disputes, each as its row and in the form that a replay takes. Skips disputes under a version of
+    the parameters that the index does not know."""
     rows = scene.index.page(DisputeFact, "opened_block", descending=True, limit=MAX_DISPUTES, ended=True).rows
     ids = tuple(row["id"] for row in rows)
     tables = {table: _by_dispute(scene.index.all(table, dispute=ids)) if ids else {} for table in (RoundFact, SeatFact, VoteFact)}

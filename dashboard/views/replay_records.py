@@ -5,49 +5,49 @@ from dashboard.views.records import Amount, IndexMeta, Record
 
 
 class ReplayLine(Record):
-    """One amount of one dispute."""
+    """One amount of one dispute, as it was and under the other parameters."""
 
     flow: str
     """Name of the amount."""
     label: str
-    """The same in words."""
+    """Description of the amount."""
     was: Amount
-    """As the chain moved it."""
+    """Amount that the chain moved."""
     low: Amount
-    """Least amount under the other parameters."""
+    """Smallest amount under the other parameters."""
     high: Amount
-    """Largest amount; the least one if it is known to the wei."""
+    """Largest amount under the other parameters. It equals `low` if the amount is known to the wei."""
     change: str
-    """The difference in words."""
+    """Difference between both amounts, in words."""
 
 
 class ReplayedDispute(Record):
-    """One dispute."""
+    """Result of the replay of one dispute."""
 
     id: str
     params_version: int
-    """Version under which it was decided. The changes are made to that version."""
+    """Version of the parameters under which the dispute was decided. The changes are made to that version."""
     kind: str
-    """`recomputed`, `bounded` or `not answerable`."""
+    """Kind of the result: `recomputed`, `bounded` or `not answerable`."""
     verdict: str
-    """As it ended."""
+    """Verdict with which the dispute ended."""
     verdicts: tuple[str, ...]
-    """How it may end under the other parameters; empty: nobody can say."""
+    """Verdicts with which the dispute may end under the other parameters; empty if nobody can say."""
     is_changed: bool
     """Whether the verdict or an amount differs or may differ."""
     words: str
-    """What happens to the verdict, in a sentence."""
+    """Effect on the verdict, in a sentence."""
     notes: tuple[str, ...]
-    """What the result rests on."""
+    """Assumptions and limits of the result."""
     lines: tuple[ReplayLine, ...]
-    """All amounts; empty if nobody can say."""
+    """All amounts of the dispute; empty if nobody can say how it would have ended."""
 
 
 class ReplayFigure(Record):
-    """One row of the export."""
+    """One row of the CSV export."""
 
     dispute: str
-    """Id; `all` for sums; empty for a parameter."""
+    """Id of the dispute; `all` for sums; empty for a parameter."""
     name: str
     kind: str
     was: str
@@ -57,25 +57,25 @@ class ReplayFigure(Record):
 
 
 class ReplayPage(Record):
-    """What the replay page shows."""
+    """Content of the replay page."""
 
     meta: IndexMeta
     params_version: int
-    """Version in force; 0: the index has none."""
+    """Version of the parameters in force; 0 if the index has none."""
     changed: dict[str, str]
-    """Values that differ from those in force, in the contracts' units."""
+    """Parameters whose values differ from those in force, in the contracts' units."""
     fields: dict[str, tuple[ConsoleField, ...]]
-    """Inputs by group."""
+    """Input fields by group."""
     violations: tuple[str, ...]
     """Rules that the parameters break, in words."""
     headline: str
     ended: int
-    """Ended disputes of the index."""
+    """Number of ended disputes in the index."""
     kinds: dict[str, int]
-    """Disputes by kind of result."""
+    """Number of shown disputes by kind of result."""
     disputes: tuple[ReplayedDispute, ...]
-    """The newest ended disputes."""
+    """Results for the newest ended disputes."""
     totals: tuple[ReplayLine, ...]
-    """Sums over those of them that have an answer."""
+    """Sums over the shown disputes that have an answer."""
     items: tuple[ReplayFigure, ...]
-    """The same as a list, for CSV."""
+    """The same results as a list, for CSV."""

@@ -16,10 +16,11 @@ WEI_PER_ETHER = 10**18
 
 
 class Scene:
-    """What all views of one answer share."""
+    """Snapshot of the index with everything else that the views of one answer share: clock, names and limits."""
 
     def __init__(self, index: IndexSnapshot, names: Mapping[str, str], now: int, stale_s: int, version: str) -> None:
-        """`names` by account; `now` is wall time in Unix seconds."""
+        """`names` are the chosen names by account. `now` is wall time in Unix seconds. The index is stale if its newest block is
+        older than `stale_s` seconds."""
         self.index = index
         self.state = index.state()
         self._names = names
@@ -32,18 +33,18 @@ class Scene:
 
     @property
     def clock(self) -> int:
-        """The protocol clock at the newest block."""
+        """Protocol clock at the newest block, in seconds."""
         return clock_at(self._pause, self.state.timestamp)
 
     @property
     def paused_until(self) -> Time | None:
-        """End of the pause that runs now."""
+        """End of the pause that runs at the newest block; None if none runs."""
         if self._pause is None or not is_paused(self._pause, self.state.timestamp):
             return None
         return time_of(self._pause["content"]["until"])
 
     def meta(self) -> IndexMeta:
-        """What an answer rests on."""
+        """Returns the state of the index from which the answer is made."""
         state = self.state
         behind_s = max(0, self._now - state.timestamp)
         return IndexMeta(
@@ -55,45 +56,47 @@ class Scene:
         )  # fmt: skip
 
     def deadline(self, protocol_time: int) -> Time | None:
-        """A deadline of the protocol clock in wall time, if no further pause comes; None for zero."""
+        """Converts a deadline of the protocol clock to wall time, if no further pause comes. Returns None for zero."""
         return time_of(wall_time(self._pauses, protocol_time)) if protocol_time else None
 
     def is_lapsed(self, stake: Row | None) -> bool:
-        """Whether a record of stake at EigenLayer is too old to count."""
+        """Returns whether a record of stake at EigenLayer is too old to count. `stake` is the row of an account."""
         return stake is not None and is_lapsed(stake, self.state.record_life, self.state.number)
 
     def stake_of(self, stake: Row | None) -> int:
-        """Stake of an account that counts, in wei."""
+        """Returns the stake of an account in wei, or 0 if its record is too old to count. `stake` is the row of the account, or
+        None."""
         return 0 if stake is None or self.is_lapsed(stake) else int(stake["active"])
 
     def finality(self, block: int) -> FinalityState:
-        """How final a change of this block is."""
+        """Returns how final a change in this block is."""
         if block <= self.state.finalized:
             return FinalityState.FINALIZED
         return FinalityState.SAFE if block <= self.state.safe else FinalityState.PENDING
 
     def party(self, account: str) -> Party:
-        """An account with its name."""
+        """Returns an account with its chosen name."""
         return Party(account=account, name=self._names.get(account))
 
     def somebody(self, account: str | None) -> Party | None:
-        """The same, or None."""
+        """Returns an account with its chosen name, or None if there is no account."""
         return self.party(account) if account else None
 
     def params(self, version: int) -> Mapping[str, Any]:
-        """A version of all parameters, with the contract's names; empty if the index does not know it."""
+        """Returns a version of all parameters, by the contract's names. Returns an empty mapping if the index does not know the
+        version."""
         if version not in self._params:
             found = self.index.find(SettingFact, f"params {version}")
             self._params[version] = found["content"] if found else {}
         return self._params[version]
 
     def assurance(self, epoch: int) -> str:
-        """Assurance of a key epoch."""
+        """Returns the assurance of a key epoch in words."""
         found = self.index.find(KeyEpochFact, epoch)
         return ASSURANCES.get(found["assurance"], "unknown") if found else "unknown"
 
     def event(self, event: StoredEvent) -> EventLine:
-        """An event of a contract."""
+        """Returns the record of an event."""
         return EventLine(
             id=f"{event.block}.{event.place}.{event.block_hash.hex()[:16]}", block=event.block, place=event.place,
             block_hash=hex0x(event.block_hash), time=time_of(event.timestamp), transaction=hex0x(event.transaction),
@@ -104,14 +107,14 @@ class Scene:
 
 
 def amount(wei: int) -> Amount:
-    """An amount in wei and ether."""
+    """Returns an amount of wei as a record, in wei and in ether."""
     whole, part = divmod(wei, WEI_PER_ETHER)
     decimals = f"{part:018d}".rstrip("0")
     return Amount(wei=str(wei), eth=f"{whole}.{decimals}" if decimals else str(whole))
 
 
 def time_of(unix: int) -> Time:
-    """A point in time. Beyond the year 9999 the text says so."""
+    """Returns a point in time as a record. After the year 9999 its text is `never`."""
     try:
         return Time(unix=unix, utc=datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
     except (ValueError, OverflowError, OSError):
@@ -119,10 +122,10 @@ def time_of(unix: int) -> Time:
 
 
 def hex_or_none(value: bytes | None) -> str | None:
-    """0x-hex, or None."""
+    """Returns a value as 0x-hex, or None for None."""
     return None if value is None else hex0x(value)
 
 
 def newest(*rows: Row | None) -> int:
-    """The block of the newest change of some facts."""
+    """Returns the block of the newest change of some facts; 0 if all are None."""
     return max((row["valid_from"] for row in rows if row is not None), default=0)

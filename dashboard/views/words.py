@@ -1,4 +1,4 @@
-"""Words for codes: phases, verdicts, votes, outcomes. A page says each in words, and never by colour alone."""
+"""Words for codes: phases, verdicts, votes, outcomes. A page shows each code in words, and never by colour alone."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -76,7 +76,7 @@ _EVENTS = {
 
 
 def event_words(name: str, arguments: Mapping[str, Any]) -> str:
-    """What an event says, in a sentence; empty if it has none."""
+    """Returns a sentence that describes an event. Returns empty text if this kind of event has no sentence."""
     try:
         if name in ("Decided", "Finalized"):
             verdict = Verdict(int(arguments["verdict"])).name.lower()
@@ -101,11 +101,11 @@ ITEM_STATES = {0: "none", 1: "proposed", 2: "active", 3: "closed"}
 EPOCH_STATES = {0: "none", 1: "pending", 2: "active", 3: "draining", 4: "retired", 5: "compromised"}
 
 DEFECTS = {each.code: (each.__doc__ or "").partition(".")[0].partition(" (")[0] for each in Defect.__subclasses__()}
-"""What a code of an INVALID vote means."""
+"""Meanings of the codes of INVALID votes."""
 
 
 def code_words(outcome: int, code: int) -> str:
-    """What a vote says: its outcome, and the code where it has one."""
+    """Returns the content of a vote in words: its outcome, and its code if it has one."""
     if outcome not in tuple(Outcome):
         return "" if outcome == 0 else f"outcome {outcome}"
     said = OUTCOMES[Outcome(outcome)]

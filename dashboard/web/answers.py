@@ -1,4 +1,4 @@
-"""Answers of API and pages: one snapshot, an entity tag of the index's state, keyset cursors, JSON and CSV."""
+"""Builds the answers of API and pages: one snapshot for each, an entity tag, keyset cursors, JSON and CSV."""
 
 import base64
 import binascii
@@ -37,11 +37,11 @@ class Listing(Record, Generic[T]):
     meta: IndexMeta
     items: tuple[T, ...]
     next_cursor: str | None
-    """Value of `cursor` for the next page; None on the last one."""
+    """Value of `cursor` for the next page; None on the last page."""
 
 
 class FoundObject(Record, Generic[T]):
-    """One object."""
+    """One object, with the state of the index that it comes from."""
 
     meta: IndexMeta
     data: T
@@ -49,29 +49,30 @@ class FoundObject(Record, Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class DashboardSite:
-    """What every answer needs."""
+    """Everything that the answers of one dashboard need: index, names, clock, capsules and release logs."""
 
     reader: IndexReader
     addresses: Mapping[str, str]
-    """Contracts of the network by name."""
+    """Addresses of the network's contracts, by contract name."""
     names: Mapping[str, str]
-    """Names of accounts."""
+    """Chosen names, by account."""
     clock: Clock
     stale_s: int
     version: str
     capsules: CapsuleShelf = field(default_factory=CapsuleShelf)
-    """Capsules that a node keeps here."""
+    """Evidence capsules that a node keeps on this machine."""
     releases: ReleaseLogShelf | None = None
-    """Copies of the shards' release logs."""
+    """Copies of the shards' release logs; None if no folder is configured."""
 
     @property
     def logs(self) -> LogsSeen | None:
-        """What the shards' logs say; None if no logs are configured, or they are not read yet."""
+        """Decisions in the shards' release logs; None if no logs are configured, or if they are not read yet."""
         return None if self.releases is None else self.releases.seen
 
     @contextmanager
     def scene(self, block: int | None = None) -> Iterator[Scene]:
-        """One snapshot of the index, at the newest block or an earlier one. `Refused` for a block that the index has not."""
+        """Context manager that provides a snapshot of the index, at the newest block or at `block`. Raises `Refused` if the
+        index does not have that block."""
         with self.reader.snapshot(block) as index:
             scene = Scene(index, self.names, self.clock.now(), self.stale_s, self.version)
             if block is not None and (block > self._newest() or scene.state.number < 0):
@@ -86,7 +87,8 @@ class DashboardSite:
 def answer(
     site: DashboardSite, request: Request, block: int | None, build: Callable[[Scene], BaseModel], csv_items: str | None = None
 ) -> Response:
-    """A record as JSON; 304 if the visitor has it. With `csv_items`, the list of this field as CSV."""
+    """Returns the record that `build` makes as JSON, or status 304 if the visitor has it already. With `csv_items`, returns the
+    list in that field of the record as CSV."""
     with site.scene(block) as scene:
         tag = entity_tag(site, scene, request)
         headers = caching_of(scene, request, block, tag)
@@ -107,7 +109,8 @@ def _with_cursor(request: Request, cursor: str) -> str:
 
 
 def entity_tag(site: DashboardSite, scene: Scene, request: Request) -> str:
-    """Names an answer without making it: all that it depends on is in the index's state, the URL, and the kept capsules."""
+    """Returns the entity tag of an answer without making the answer. The tag covers all that the answer depends on: the index's
+    state, the URL, the capsules and the release logs."""
     meta = scene.meta()
     parts = (
         request.url.path, request.url.query, meta.block.hash, meta.block.number, meta.head, meta.safe, meta.finalized,
@@ -119,12 +122,12 @@ def entity_tag(site: DashboardSite, scene: Scene, request: Request) -> str:
 
 
 def tag_of(data: bytes) -> str:
-    """Entity tag of bytes."""
+    """Returns the entity tag of the bytes of a file."""
     return f'"{hashlib.sha256(data).hexdigest()[:32]}"'
 
 
 def has_tag(request: Request, tag: str) -> bool:
-    """Whether the visitor has the answer with this tag."""
+    """Returns whether the visitor has the answer with this tag already."""
     return tag in {each.strip() for each in request.headers.get("if-none-match", "").split(",")}
 
 
@@ -137,8 +140,8 @@ def _shows_logs(request: Request) -> bool:
 
 
 def caching_of(scene: Scene, request: Request, block: int | None, tag: str) -> dict[str, str]:
-    """Headers about caches."""
-    # What was true at a final block stays so. A capsule may come, and the index may turn out to be wrong.
+    """Returns the headers `ETag` and `Cache-Control` of an answer."""
+    # An answer about a final block stays true, unless a capsule or log comes later or the index turns out to be wrong.
     is_final = block is not None and block <= scene.state.finalized
     is_final = is_final and not _shows_capsule(request) and not _shows_logs(request) and not scene.state.differences
     return {"ETag": tag, "Cache-Control": "public, max-age=86400, immutable" if is_final else "no-cache"}
@@ -148,21 +151,22 @@ def caching_of(scene: Scene, request: Request, block: int | None, tag: str) -> d
 
 
 class ListQuery(NamedTuple):
-    """Which page of which list."""
+    """Description of one page of a list: filter, order, size and cursor."""
 
     name: str
     """Name of the list."""
     where: Mapping[str, Any]
-    """Columns and their values."""
+    """Columns of the filter, and the values that they must have."""
     sort: str
-    """Column."""
+    """Column by which the list is sorted."""
     descending: bool
     limit: int
     cursor: str | None
 
 
 def page_of(scene: Scene, table: type[Fact], query: ListQuery) -> Page:
-    """A page of facts. `Refused` for a cursor of another list, filter or order, or one that this program never made."""
+    """Returns a page of facts. Raises `Refused` for a cursor of another list, filter or order, and for a cursor that this
+    program never made."""
     after = _read_cursor(query) if query.cursor else None
     if after is not None and [type(each) for each in after] != sort_types(table, query.sort):
         raise bad_request("the cursor is not one of this API: begin again without it", _PROBLEM_CODE)
@@ -172,7 +176,7 @@ def page_of(scene: Scene, table: type[Fact], query: ListQuery) -> Page:
 def listing(
     scene: Scene, table: type[Fact], query: ListQuery, show: Callable[[Scene, Sequence[Row]], Sequence[Any]]
 ) -> Listing[Any]:
-    """A page as a record."""
+    """Returns a page of a list as a record. `show` converts rows to the records of the list."""
     page = page_of(scene, table, query)
     cursor = None if page.next is None else _make_cursor(query, page.next)
     return Listing(meta=scene.meta(), items=tuple(show(scene, page.rows)), next_cursor=cursor)
@@ -204,7 +208,8 @@ def _text(value: Any) -> Any:
 
 
 def _value(told: Any) -> Any:
-    """A value of a cursor: bytes of 32, text or a 63-bit integer. Nothing else was ever put into one."""
+    """Returns one value of a cursor: 32 bytes, text or a 63-bit integer. Refuses everything else, because this program puts
+    nothing else into a cursor."""
     if isinstance(told, int) and not isinstance(told, bool) and 0 <= told <= LATEST_BLOCK:
         return told
     if isinstance(told, str) and told.startswith("0x") and len(told) == 66:
@@ -221,7 +226,7 @@ def _value(told: Any) -> Any:
 
 
 def csv_of(items: Sequence[BaseModel]) -> str:
-    """Records as CSV (RFC 4180). An apostrophe is put before a cell that a spreadsheet would compute."""
+    """Returns records as CSV (RFC 4180). An apostrophe protects each cell that a spreadsheet would compute."""
     out = io.StringIO()
     writer = csv.writer(out)
     for place, each in enumerate(items):

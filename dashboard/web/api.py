@@ -1,4 +1,5 @@
-"""The read API: `/api/v1`. Every route is a GET of public data; `openapi.json` beside this file is what it promises."""
+"""The read API at `/api/v1`. Every route is a GET of public data. `openapi.json` beside this file is its published
+description."""
 
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
@@ -71,7 +72,7 @@ def _found(scene: Scene, data: Any) -> FoundObject[Any]:
 
 
 def api_routes(site: DashboardSite) -> APIRouter:
-    """All routes of the API."""
+    """Returns a router with all routes of the API."""
     router = APIRouter(prefix=PREFIX, responses=_RESPONSES)
     _add_disputes(router, site)
     _add_receipts(router, site)
@@ -89,13 +90,13 @@ def _add_disputes(router: APIRouter, site: DashboardSite) -> None:
         state: DisputeState | None = None, verdict: VerdictName | None = None, operator: AccountQuery = None,
         challenger: AccountQuery = None, receipt: IdQuery = None, block: BlockQuery = None,
     ) -> Response:  # fmt: skip
-        """Disputes with their phase and what stands now."""
+        """Lists disputes with their phase and the verdict in force."""
         given = (limit, cursor, order, state, verdict, operator, challenger, receipt)
         return answer(site, request, block, lambda scene: lists.dispute_list(scene, *given))
 
     @router.get("/disputes/{id}", response_model=FoundObject[DisputeDetail], tags=["disputes"], responses=_MISSING)
     def get_dispute(request: Request, id: IdPath, block: BlockQuery = None) -> Response:  # noqa: A002  the URL's name
-        """One dispute: steps, rounds with their votes, reasons in words, money to the wei, and what may be done next."""
+        """Returns one dispute: steps, rounds with their votes, reasons in words, money to the wei, and what may be done next."""
         return answer(site, request, block, lambda scene: _found(scene, lists.dispute(scene, site, id)))
 
     @router.get("/members", response_model=Listing[MemberSeat], tags=["disputes"])
@@ -103,14 +104,14 @@ def _add_disputes(router: APIRouter, site: DashboardSite) -> None:
         request: Request, limit: LimitQuery = 200, cursor: CursorQuery = None, dispute: IdQuery = None,
         voter: AccountQuery = None, block: BlockQuery = None,
     ) -> Response:  # fmt: skip
-        """Seats of committees: of one dispute, of one voter, or all."""
+        """Lists seats of committees: of one dispute, of one voter, or all."""
         return answer(site, request, block, lambda scene: lists.member_list(scene, limit, cursor, dispute, voter))
 
 
 def _add_receipts(router: APIRouter, site: DashboardSite) -> None:
     @router.get("/receipts/{id}", response_model=FoundObject[ReceiptDetail], tags=["receipts"], responses=_MISSING)
     def get_receipt(request: Request, id: IdPath, block: BlockQuery = None) -> Response:  # noqa: A002  the URL's name
-        """What the chain says about a receipt that was disputed, audited or demanded."""
+        """Returns what the chain says about a receipt that was disputed, audited or demanded."""
         return answer(site, request, block, lambda scene: _found(scene, lists.receipt(scene, site, id)))
 
     @router.get("/batches", response_model=Listing[BatchSummary], tags=["receipts"])
@@ -118,12 +119,12 @@ def _add_receipts(router: APIRouter, site: DashboardSite) -> None:
         request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, order: ListOrder = ListOrder.NEWEST,
         operator: AccountQuery = None, block: BlockQuery = None,
     ) -> Response:  # fmt: skip
-        """Anchored batches of receipts."""
+        """Lists anchored batches of receipts."""
         return answer(site, request, block, lambda scene: lists.batch_list(scene, limit, cursor, order, operator))
 
     @router.get("/batches/{number}", response_model=FoundObject[BatchSummary], tags=["receipts"], responses=_MISSING)
     def get_batch(request: Request, number: NumberPath, block: BlockQuery = None) -> Response:
-        """One batch."""
+        """Returns one batch."""
         return answer(site, request, block, lambda scene: _found(scene, lists.batch(scene, number)))
 
     @router.get("/demands", response_model=Listing[DemandSummary], tags=["receipts"])
@@ -131,7 +132,7 @@ def _add_receipts(router: APIRouter, site: DashboardSite) -> None:
         request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, order: ListOrder = ListOrder.NEWEST,
         state: DemandStateName | None = None, operator: AccountQuery = None, block: BlockQuery = None,
     ) -> Response:  # fmt: skip
-        """Demands for lists, envelopes and unanchored receipts."""
+        """Lists demands for lists, envelopes and unanchored receipts."""
         return answer(site, request, block, lambda scene: lists.demand_list(scene, limit, cursor, order, state, operator))
 
     @router.get("/audits", response_model=Listing[AuditSummary], tags=["receipts"])
@@ -139,7 +140,7 @@ def _add_receipts(router: APIRouter, site: DashboardSite) -> None:
         request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, order: ListOrder = ListOrder.NEWEST,
         result: AuditResultName | None = None, verifier: AccountQuery = None, receipt: IdQuery = None, block: BlockQuery = None,
     ) -> Response:  # fmt: skip
-        """Light audits that were posted."""
+        """Lists light audits that were posted."""
         given = (limit, cursor, order, result, verifier, receipt)
         return answer(site, request, block, lambda scene: lists.audit_list(scene, *given))
 
@@ -149,70 +150,70 @@ def _add_parties(router: APIRouter, site: DashboardSite) -> None:
     def list_operators(
         request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, block: BlockQuery = None
     ) -> Response:
-        """Registered operators with their record."""
+        """Lists registered operators with their stake, batches, disputes and demands."""
         return answer(site, request, block, lambda scene: lists.operator_list(scene, limit, cursor))
 
     @router.get("/operators/{account}", response_model=FoundObject[OperatorSummary], tags=["parties"], responses=_MISSING)
     def get_operator(request: Request, account: AccountPath, block: BlockQuery = None) -> Response:
-        """One operator."""
+        """Returns one operator."""
         return answer(site, request, block, lambda scene: _found(scene, lists.operator(scene, account)))
 
     @router.get("/verifiers", response_model=Listing[VerifierSummary], tags=["parties"])
     def list_verifiers(
         request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, block: BlockQuery = None
     ) -> Response:
-        """Verifiers with their seats and what became of them."""
+        """Lists verifiers with their stake, audits and seats, and the outcomes of these seats."""
         return answer(site, request, block, lambda scene: lists.verifier_list(scene, limit, cursor))
 
     @router.get("/verifiers/{account}", response_model=FoundObject[VerifierSummary], tags=["parties"], responses=_MISSING)
     def get_verifier(request: Request, account: AccountPath, block: BlockQuery = None) -> Response:
-        """One verifier."""
+        """Returns one verifier."""
         return answer(site, request, block, lambda scene: _found(scene, lists.verifier(scene, account)))
 
 
 def _add_network(router: APIRouter, site: DashboardSite) -> None:
     @router.get("/meta", response_model=IndexMeta, tags=["network"])
     def get_meta(request: Request) -> Response:
-        """How far the index is, and whether it equals the contracts."""
+        """Returns how far the index is, and whether it equals the contracts."""
         return answer(site, request, None, lambda scene: scene.meta())
 
     @router.get("/models", response_model=Listing[ItemSummary], tags=["network"])
     def list_models(request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, block: BlockQuery = None) -> Response:
-        """Registered models."""
+        """Lists registered models."""
         return answer(site, request, block, lambda scene: lists.item_list(scene, limit, cursor, True))
 
     @router.get("/environments", response_model=Listing[ItemSummary], tags=["network"])
     def list_environments(
         request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, block: BlockQuery = None
     ) -> Response:
-        """Registered environments."""
+        """Lists registered environments."""
         return answer(site, request, block, lambda scene: lists.item_list(scene, limit, cursor, False))
 
     @router.get("/keys", response_model=Listing[KeyEpochSummary], tags=["network"])
     def list_key_epochs(request: Request, block: BlockQuery = None) -> Response:
-        """Key epochs."""
+        """Lists key epochs."""
         return answer(site, request, block, lists.key_epoch_list)
 
     @router.get("/parameters", response_model=FoundObject[Parameters], tags=["network"])
     def get_parameters(request: Request, block: BlockQuery = None) -> Response:
-        """Rules in force, since when, and what they were before."""
+        """Returns the rules in force, the block since which each is in force, and the earlier values."""
         return answer(site, request, block, lambda scene: _found(scene, network.parameters(scene)))
 
     @router.get("/money", response_model=FoundObject[MoneyReport], tags=["network"])
     def get_money(request: Request, block: BlockQuery = None) -> Response:
-        """Where every wei is."""
+        """Returns where every wei of the network is."""
         return answer(site, request, block, lambda scene: _found(scene, network.money(scene)))
 
 
 def _add_statistics(router: APIRouter, site: DashboardSite) -> None:
     @router.get("/statistics", response_model=FoundObject[Statistics], tags=["network"])
     def get_statistics(request: Request, block: BlockQuery = None) -> Response:
-        """Counts of everything."""
+        """Returns counts of everything in the index."""
         return answer(site, request, block, lambda scene: _found(scene, network.statistics(scene)))
 
     @router.get("/statistics/period", response_model=FoundObject[PeriodStatistics], tags=["network"])
     def get_period(request: Request, since: SinceQuery = None, until: UntilQuery = None, block: BlockQuery = None) -> Response:
-        """Audit coverage and agreement, each operator's record, availability, and openings by cause, in a period."""
+        """Returns audit coverage and agreement, each operator's record, availability, and openings by cause, in a period."""
         span = span_of(since, until)
         return answer(site, request, block, lambda scene: _found(scene, period.period_statistics(scene, *span, site.logs)))
 
@@ -225,7 +226,7 @@ def _add_events(router: APIRouter, site: DashboardSite) -> None:
         request: Request, limit: LimitQuery = 50, after: Annotated[str | None, event_id] = None, subject: IdQuery = None,
         order: ListOrder = ListOrder.OLDEST, block: BlockQuery = None,
     ) -> Response:  # fmt: skip
-        """Events of the contracts as they were decoded; `next_cursor` is the `after` of the next page."""
+        """Lists events of the contracts as they were decoded. `next_cursor` is the `after` of the next page."""
         newest = order is ListOrder.NEWEST
         return answer(site, request, block, lambda scene: lists.event_list(scene, limit, after, subject, newest))
 
@@ -240,7 +241,7 @@ def _add_events(router: APIRouter, site: DashboardSite) -> None:
             Literal["reorg"] | None, Query(description="`reorg` alone, until the block of `after` is replaced or `final`.")
         ] = None,
     ) -> StreamingResponse:
-        """Events as they are indexed, with `reorg` where blocks were replaced."""
+        """Streams events as they are indexed, with a `reorg` event where blocks were replaced."""
         stream = EventStream(site, last_event_id or after, only is not None)
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return StreamingResponse(frames(stream), media_type="text/event-stream", headers=headers)

@@ -1,4 +1,4 @@
-"""The whole HTTP application: API, pages, style sheet, script, errors, limits."""
+"""Builds the whole HTTP application: API, pages, style sheet, script, errors, limits."""
 
 from collections.abc import Awaitable
 from http import HTTPStatus
@@ -27,13 +27,14 @@ _DESCRIPTION = (
 
 
 class FilledFields:
-    """Takes empty fields out of the query of a page: a form sends each of its fields, and one that is empty chooses nothing."""
+    """ASGI middleware that removes empty fields from the query of a page. A form sends each of its fields, and an empty field
+    chooses nothing."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """One request."""
+        """Handles one request."""
         if str(scope.get("path", "")).startswith(PREFIX):
             return self._app(scope, receive, send)
         given = scope.get("query_string", b"")
@@ -42,7 +43,7 @@ class FilledFields:
 
 
 def build_app(site: DashboardSite, settings: ApiSettings) -> FastAPI:
-    """The application. It holds no key and reads only the index."""
+    """Returns the web application. It holds no key, and reads only the index, capsules and copies of release logs."""
     app = FastAPI(
         title="Bytewise read API", version="1", description=_DESCRIPTION, openapi_url=f"{PREFIX}/openapi.json", docs_url=None,
         redoc_url=None, redirect_slashes=False,
@@ -69,7 +70,7 @@ def _add_file(app: FastAPI, file: Path, media_type: str) -> None:
 
     @app.get(f"/static/{file.name}", include_in_schema=False)
     def static_file(request: Request) -> Response:
-        """The style sheet or the script."""
+        """Returns the style sheet or the script."""
         headers = {"ETag": tag, "Cache-Control": "public, max-age=300"}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)

@@ -1,4 +1,4 @@
-"""Charts as SVG, made on the server: lines and bars, with axes and direct labels. Colours come from the style sheet."""
+"""Draws charts as SVG on the server: lines and bars, with axes and direct labels. Colours come from the style sheet."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,18 +12,18 @@ WIDTH, LEFT, RIGHT, TOP = 640, 70, 16, 12
 HEIGHT, FOOT = 260, 44
 BAR, BAR_TOP = 34, 18
 DECADES = 14
-"""Decades of a logarithmic axis that are drawn; smaller values are cut off."""
+"""Most decades that a logarithmic axis shows. Smaller values are cut off."""
 
 
 class Axis(NamedTuple):
-    """One axis: where a value lies, and its ticks."""
+    """One axis: the function from a value to its pixel, and the ticks as (value, text)."""
 
     place: Callable[[float], float]
     ticks: tuple[tuple[float, str], ...]
 
 
 def draw(chart: Chart | None, title: str) -> Markup:
-    """The chart; empty if it has nothing to draw."""
+    """Returns the chart as SVG. Returns empty markup if there is nothing to draw."""
     if chart is None or not any(each.points for each in chart.series):
         return Markup("")
     body, height = _bars(chart) if chart.kind == "bars" else _lines(chart)
@@ -33,7 +33,7 @@ def draw(chart: Chart | None, title: str) -> Markup:
 
 
 def _axis(values: Sequence[float], log: bool, start: float, end: float) -> Axis:
-    """An axis from pixel `start` to `end` that holds the values."""
+    """Returns an axis from pixel `start` to pixel `end` that covers the values."""
     if log:
         high = max(values)
         low = max(min(values), high * 10.0**-DECADES)

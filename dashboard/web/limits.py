@@ -1,4 +1,5 @@
-"""Limits of one visitor: requests in a minute, open streams, size of a request. Pure ASGI, so that streams are not buffered."""
+"""Limits each visitor: requests in a minute, open streams, size of a request. It is pure ASGI, so that streams are not
+buffered."""
 
 import asyncio
 import json
@@ -17,9 +18,9 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 MAX_VISITORS = 10_000
-"""Addresses that are remembered. The one that was silent longest is forgotten first."""
+"""Most addresses whose budget is remembered. The address that was silent longest is forgotten first."""
 REQUEST_S = 30.0
-"""Longest time of a request that is no stream, in seconds. Its question to the index is interrupted then, too."""
+"""Longest time of a request that is not a stream, in seconds. Its query to the index is interrupted then, too."""
 STREAMS_PER_VISITOR = 4
 STREAM_PATH = "/api/v1/events"
 
@@ -35,7 +36,7 @@ SECURITY_HEADERS = (
 
 
 class RequestBudget:
-    """A token bucket for each address."""
+    """Limit of requests, with one token bucket for each address."""
 
     def __init__(self, per_minute: int, now: Callable[[], float] = monotonic_s) -> None:
         self._per_minute = per_minute
@@ -43,7 +44,8 @@ class RequestBudget:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, visitor: str) -> float:
-        """0 if the visitor may ask now; otherwise the seconds until it may."""
+        """Takes a token for one request of a visitor. Returns 0 if the visitor may ask now, otherwise the seconds until it
+        may."""
         now = self._now()
         left, at = self._left.pop(visitor, (float(self._per_minute), now))
         left = min(self._per_minute, left + (now - at) * self._per_minute / 60)
@@ -55,7 +57,7 @@ class RequestBudget:
 
 
 class VisitorLimits:
-    """ASGI middleware: limits, headers that every answer has, and the request id."""
+    """ASGI middleware that applies the limits, adds the headers that every answer has, and gives each request an id."""
 
     def __init__(self, app: App, budget: RequestBudget, streams: int, proxies: frozenset[str]) -> None:
         self._app = app
@@ -77,7 +79,7 @@ class VisitorLimits:
         if refusal is not None:
             await _refuse(scope, send, *refusal)
             return
-        # The server sends no body of an answer to HEAD.
+        # The server itself leaves out the body of an answer to HEAD.
         scope = {**scope, "method": "GET"}
         if scope["path"] == STREAM_PATH:
             await self._stream(scope, receive, send, visitor)
@@ -91,7 +93,7 @@ class VisitorLimits:
         peer = str((scope.get("client") or ("unknown",))[0])
         if peer not in self._proxies:
             return peer
-        # The proxy appends the address that it saw; whatever is before it is the visitor's own word.
+        # The proxy appends the address that it saw. The visitor wrote everything before that, so it proves nothing.
         return headers.get(b"x-forwarded-for", peer.encode()).decode("latin-1").rpartition(",")[2].strip()[:64] or peer
 
     def _refusal(self, scope: Message, headers: dict[bytes, bytes], visitor: str) -> tuple[Refused, int] | None:

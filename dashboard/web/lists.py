@@ -1,4 +1,4 @@
-"""Every list and object that API and pages share: which facts, which filters, in which order."""
+"""Builds every list and object that API and pages share, with its filters and its order."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def dispute_list(
     verdict: VerdictName | None = None, operator: str | None = None, challenger: str | None = None,
     receipt: str | None = None,
 ) -> Listing[DisputeSummary]:  # fmt: skip
-    """Disputes by the block in which they were opened."""
+    """Returns a page of disputes, sorted by the block in which they were opened."""
     phases = None if state is None else (int(Phase.FINAL),) if state is DisputeState.FINAL else _OPEN
     where = _filters(
         phase=phases, verdict=None if verdict is None else verdict_code(verdict), operator=operator and operator.lower(),
@@ -64,7 +64,7 @@ def dispute_list(
 
 
 def dispute(scene: Scene, site: DashboardSite, id_: str) -> DisputeDetail:
-    """One dispute."""
+    """Returns one dispute with its capsule. Raises `Refused` if the index does not have the dispute."""
     row = scene.index.find(DisputeFact, digest_of(id_))
     if row is None:
         raise not_found(f"dispute {id_}")
@@ -72,7 +72,7 @@ def dispute(scene: Scene, site: DashboardSite, id_: str) -> DisputeDetail:
 
 
 def receipt(scene: Scene, site: DashboardSite, id_: str) -> ReceiptDetail:
-    """One receipt."""
+    """Returns one receipt with the capsule of its dispute. Raises `Refused` if no event names the receipt."""
     found = parties.receipt(scene, digest_of(id_))
     if found is None:
         raise not_found(f"receipt {id_}")
@@ -84,13 +84,13 @@ def receipt(scene: Scene, site: DashboardSite, id_: str) -> ReceiptDetail:
 def batch_list(
     scene: Scene, limit: int, cursor: str | None, order: ListOrder = ListOrder.NEWEST, operator: str | None = None
 ) -> Listing[BatchSummary]:
-    """Batches by number."""
+    """Returns a page of batches, sorted by number."""
     query = ListQuery("batches", _filters(operator=operator and operator.lower()), "id", order is ListOrder.NEWEST, limit, cursor)
     return listing(scene, BatchFact, query, parties.batches)
 
 
 def batch(scene: Scene, number: int) -> BatchSummary:
-    """One batch."""
+    """Returns one batch. Raises `Refused` if the index does not have it."""
     row = scene.index.find(BatchFact, number)
     if row is None:
         raise not_found(f"batch {number}")
@@ -101,7 +101,7 @@ def demand_list(
     scene: Scene, limit: int, cursor: str | None, order: ListOrder = ListOrder.NEWEST, state: DemandStateName | None = None,
     operator: str | None = None,
 ) -> Listing[DemandSummary]:  # fmt: skip
-    """Demands by the block in which they were made."""
+    """Returns a page of demands, sorted by the block in which they were made."""
     where = _filters(state=None if state is None else _DEMANDS[state], operator=operator and operator.lower())
     query = ListQuery("demands", where, "opened_block", order is ListOrder.NEWEST, limit, cursor)
     return listing(scene, DemandFact, query, parties.demands)
@@ -111,7 +111,7 @@ def audit_list(
     scene: Scene, limit: int, cursor: str | None, order: ListOrder = ListOrder.NEWEST, result: AuditResultName | None = None,
     verifier: str | None = None, receipt: str | None = None,
 ) -> Listing[AuditSummary]:  # fmt: skip
-    """Light audits by the block in which they were posted."""
+    """Returns a page of light audits, sorted by the block in which they were posted."""
     where = _filters(
         result=None if result is None else _AUDITS[result], verifier=verifier and verifier.lower(),
         receipt_id=receipt and digest_of(receipt),
@@ -121,12 +121,12 @@ def audit_list(
 
 
 def operator_list(scene: Scene, limit: int, cursor: str | None) -> Listing[OperatorSummary]:
-    """Operators by account."""
+    """Returns a page of operators, sorted by account."""
     return listing(scene, OperatorFact, ListQuery("operators", {}, "account", False, limit, cursor), parties.operators)
 
 
 def operator(scene: Scene, account: str) -> OperatorSummary:
-    """One operator."""
+    """Returns one operator. Raises `Refused` if the account is not a registered operator."""
     row = scene.index.find(OperatorFact, account.lower())
     if row is None:
         raise not_found(f"operator {account}")
@@ -134,12 +134,12 @@ def operator(scene: Scene, account: str) -> OperatorSummary:
 
 
 def verifier_list(scene: Scene, limit: int, cursor: str | None) -> Listing[VerifierSummary]:
-    """Verifiers by account."""
+    """Returns a page of verifiers, sorted by account."""
     return listing(scene, VerifierFact, ListQuery("verifiers", {}, "account", False, limit, cursor), parties.verifiers)
 
 
 def verifier(scene: Scene, account: str) -> VerifierSummary:
-    """One verifier."""
+    """Returns one verifier. Raises `Refused` if the account never joined as verifier."""
     row = scene.index.find(VerifierFact, account.lower())
     if row is None:
         raise not_found(f"verifier {account}")
@@ -149,14 +149,15 @@ def verifier(scene: Scene, account: str) -> VerifierSummary:
 def member_list(
     scene: Scene, limit: int, cursor: str | None, dispute: str | None = None, voter: str | None = None
 ) -> Listing[MemberSeat]:
-    """Seats by dispute. A page counts seats, and shows those of one member in one round together."""
+    """Returns a page of seats, sorted by dispute. `limit` counts seats, and seats of one member in one round are shown
+    together."""
     where = _filters(dispute=dispute and digest_of(dispute), voter=voter and voter.lower())
     query = ListQuery("members", where, "dispute", False, limit, cursor)
     return listing(scene, SeatFact, query, disputes.member_seats)
 
 
 def item_list(scene: Scene, limit: int, cursor: str | None, is_model: bool) -> Listing[ItemSummary]:
-    """Models, or environments."""
+    """Returns a page of models if `is_model` is true, otherwise of environments."""
     pools = () if is_model else tuple({row["pool"] for row in scene.index.all(ItemFact)} - {None})
     where = {"pool": None} if is_model else {"pool": pools}
     query = ListQuery("models" if is_model else "environments", where, "digest", False, limit, cursor)
@@ -164,20 +165,20 @@ def item_list(scene: Scene, limit: int, cursor: str | None, is_model: bool) -> L
 
 
 def statistics_page(scene: Scene, since: int | None, until: int | None, logs: LogsSeen | None) -> StatisticsPage:
-    """Statistics of a period, also as lines of one table."""
+    """Returns the statistics of a period, as records and as lines of one table."""
     told = period.period_statistics(scene, since, until, logs)
     return StatisticsPage(meta=scene.meta(), statistics=told, items=tuple(period.measures(told)))
 
 
 def key_epoch_list(scene: Scene) -> Listing[KeyEpochSummary]:
-    """All key epochs."""
+    """Returns all key epochs as one page."""
     return Listing(meta=scene.meta(), items=tuple(network.key_epochs(scene)), next_cursor=None)
 
 
 def event_list(
     scene: Scene, limit: int, after: str | None, subject: str | None = None, newest: bool = False
 ) -> Listing[EventLine]:
-    """Events in chain order, or newest first; `after` is the id of an event."""
+    """Returns a page of events in chain order, or newest first. The page begins after the event with the id `after`."""
     place = event_place(after) if after else None
     found = scene.index.events((place[0], place[1]) if place else None, limit + 1, newest, (subject or "").lower())
     shown = tuple(scene.event(each) for each in found[:limit])
@@ -185,6 +186,7 @@ def event_list(
 
 
 def event_place(event_id: str) -> tuple[int, int, str]:
-    """Block, place and start of the block's hash of an event id (its form is checked by the parameter)."""
+    """Splits an event id into block, place and the first digits of the block's hash. The type of the request parameter has
+    checked its form."""
     block, place, start = event_id.split(".")
     return int(block), int(place), start

@@ -1,4 +1,5 @@
-"""The pages: server-rendered, and whole without scripts. Each has the same content as `.json`, and lists also as `.csv`."""
+"""The pages: rendered on the server, and complete without scripts. Each has the same content as `.json`, and lists also as
+`.csv`."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -58,7 +59,7 @@ Build = Callable[[Scene], BaseModel]
 
 
 class _Pages:
-    """Routes of pages, each in its forms."""
+    """Router of the pages, each in its forms: HTML, JSON and, for lists, CSV."""
 
     def __init__(self, site: DashboardSite, renderer: Renderer) -> None:
         self.router = APIRouter(include_in_schema=False)
@@ -67,11 +68,12 @@ class _Pages:
 
     @property
     def logs(self) -> LogsSeen | None:
-        """What the shards' logs say."""
+        """Decisions in the shards' release logs, as `DashboardSite.logs`."""
         return self._site.logs
 
     def show(self, request: Request, template: str, block: int | None, build: Build, **rest: Any) -> Response:
-        """The content as the path's ending asks: JSON, CSV or HTML."""
+        """Returns the content in the form that the ending of the path asks for: JSON, CSV or HTML. `rest` are further values for
+        the template."""
         if request.url.path.endswith(".json"):
             return answer(self._site, request, block, build)
         if request.url.path.endswith(".csv"):
@@ -86,7 +88,7 @@ class _Pages:
         return HTMLResponse(text, headers=headers)
 
     def get(self, path: str, *forms: str) -> Callable[[Callable[..., Response]], Callable[..., Response]]:
-        """Decorator: the function answers the path, and the path with each ending."""
+        """Returns a decorator. The decorated function answers the path, and the path with each ending in `forms`."""
 
         def register(function: Callable[..., Response]) -> Callable[..., Response]:
             for form in (*forms, ""):
@@ -98,13 +100,14 @@ class _Pages:
 
 
 def _watched(scene: Scene) -> EventLine | None:
-    """The newest event that a page may rest on, if its block can still be replaced."""
+    """Returns the newest event of the index if its block can still be replaced, because the page may rest on it. Otherwise
+    returns None."""
     newest = scene.index.events(limit=1, descending=True)
     return scene.event(newest[0]) if newest and newest[0].block > scene.state.finalized else None
 
 
 def page_routes(site: DashboardSite, renderer: Renderer) -> APIRouter:
-    """All pages."""
+    """Returns a router with all pages."""
     pages = _Pages(site, renderer)
     _add_overview(pages, site)
     _add_disputes(pages, site)
@@ -120,12 +123,12 @@ def page_routes(site: DashboardSite, renderer: Renderer) -> APIRouter:
 def _add_overview(pages: _Pages, site: DashboardSite) -> None:
     @pages.get("/", ".json")
     def overview(request: Request, block: BlockQuery = None) -> Response:
-        """Is anything wrong, is anything waiting?"""
+        """Shows what is wrong now and what is waiting."""
         return pages.show(request, "overview.html", block, _overview)
 
     @pages.get("/about", ".json")
     def about(request: Request) -> Response:
-        """What these pages rest on."""
+        """Shows the state of the index, the addresses of the contracts and the meanings of error codes."""
         return pages.show(request, "about.html", None, lambda scene: scene.meta(), addresses=site.addresses, codes=CODES)
 
 
@@ -148,7 +151,7 @@ def _add_disputes(pages: _Pages, site: DashboardSite) -> None:
         state: DisputeState | None = None, verdict: VerdictName | None = None, operator: AccountQuery = None,
         challenger: AccountQuery = None, receipt: IdQuery = None, block: BlockQuery = None,
     ) -> Response:  # fmt: skip
-        """Disputes."""
+        """Shows a list of disputes."""
         given = (limit, cursor, order, state, verdict, operator, challenger, receipt)
         choices = {"states": list(DisputeState), "verdicts": list(VerdictName)}
         chosen = {"state": state, "verdict": verdict, "operator": operator or ""}
@@ -158,7 +161,7 @@ def _add_disputes(pages: _Pages, site: DashboardSite) -> None:
 
     @pages.get("/disputes/{id}", ".json")
     def one_dispute(request: Request, id: IdPath, block: BlockQuery = None) -> Response:  # noqa: A002  the URL's name
-        """One dispute."""
+        """Shows one dispute with its events."""
 
         def build(scene: Scene) -> DisputePage:
             found = lists.dispute(scene, site, id)
@@ -169,7 +172,7 @@ def _add_disputes(pages: _Pages, site: DashboardSite) -> None:
 
     @pages.router.get("/disputes/{id}/capsule")
     def capsule(id: IdPath) -> Response:  # noqa: A002  the URL's name
-        """The file that proves how it ended."""
+        """Returns the capsule file that proves how a dispute ended."""
         data = site.capsules.read(digest_of(id))
         if data is None:
             raise not_found(f"a capsule of dispute {id}")
@@ -180,7 +183,7 @@ def _add_disputes(pages: _Pages, site: DashboardSite) -> None:
 def _add_receipts(pages: _Pages, site: DashboardSite) -> None:
     @pages.get("/receipts/{id}", ".json")
     def one_receipt(request: Request, id: IdPath, block: BlockQuery = None) -> Response:  # noqa: A002  the URL's name
-        """One receipt."""
+        """Shows one receipt."""
         return pages.show(
             request, "receipt.html", block, lambda scene: FoundObject(meta=scene.meta(), data=lists.receipt(scene, site, id))
         )
@@ -190,12 +193,12 @@ def _add_receipts(pages: _Pages, site: DashboardSite) -> None:
         request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, order: ListOrder = ListOrder.NEWEST,
         operator: AccountQuery = None, block: BlockQuery = None,
     ) -> Response:  # fmt: skip
-        """Batches."""
+        """Shows a list of batches."""
         return pages.show(request, "batches.html", block, lambda scene: lists.batch_list(scene, limit, cursor, order, operator))
 
     @pages.get("/batches/{number}", ".json")
     def one_batch(request: Request, number: NumberPath, block: BlockQuery = None) -> Response:
-        """One batch."""
+        """Shows one batch."""
         return pages.show(
             request, "batch.html", block, lambda scene: FoundObject(meta=scene.meta(), data=lists.batch(scene, number))
         )
@@ -205,7 +208,7 @@ def _add_receipts(pages: _Pages, site: DashboardSite) -> None:
         request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, order: ListOrder = ListOrder.NEWEST,
         state: DemandStateName | None = None, operator: AccountQuery = None, block: BlockQuery = None,
     ) -> Response:  # fmt: skip
-        """Demands."""
+        """Shows a list of demands."""
         given = (limit, cursor, order, state, operator)
         return pages.show(request, "demands.html", block, lambda scene: lists.demand_list(scene, *given))
 
@@ -214,7 +217,7 @@ def _add_receipts(pages: _Pages, site: DashboardSite) -> None:
         request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, order: ListOrder = ListOrder.NEWEST,
         result: AuditResultName | None = None, verifier: AccountQuery = None, receipt: IdQuery = None, block: BlockQuery = None,
     ) -> Response:  # fmt: skip
-        """Light audits."""
+        """Shows a list of light audits."""
         given = (limit, cursor, order, result, verifier, receipt)
         return pages.show(request, "audits.html", block, lambda scene: lists.audit_list(scene, *given))
 
@@ -222,12 +225,12 @@ def _add_receipts(pages: _Pages, site: DashboardSite) -> None:
 def _add_parties(pages: _Pages) -> None:
     @pages.get("/operators", ".json", ".csv")
     def operator_list(request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, block: BlockQuery = None) -> Response:
-        """Operators."""
+        """Shows a list of operators."""
         return pages.show(request, "operators.html", block, lambda scene: lists.operator_list(scene, limit, cursor))
 
     @pages.get("/operators/{account}", ".json")
     def one_operator(request: Request, account: AccountPath, block: BlockQuery = None) -> Response:
-        """One operator."""
+        """Shows one operator with its newest disputes and batches."""
 
         def build(scene: Scene) -> OperatorPage:
             return OperatorPage(
@@ -240,12 +243,12 @@ def _add_parties(pages: _Pages) -> None:
 
     @pages.get("/verifiers", ".json", ".csv")
     def verifier_list(request: Request, limit: LimitQuery = 50, cursor: CursorQuery = None, block: BlockQuery = None) -> Response:
-        """Verifiers."""
+        """Shows a list of verifiers."""
         return pages.show(request, "verifiers.html", block, lambda scene: lists.verifier_list(scene, limit, cursor))
 
     @pages.get("/verifiers/{account}", ".json")
     def one_verifier(request: Request, account: AccountPath, block: BlockQuery = None) -> Response:
-        """One verifier."""
+        """Shows one verifier with its seats and newest audits."""
 
         def build(scene: Scene) -> VerifierPage:
             return VerifierPage(
@@ -260,7 +263,7 @@ def _add_parties(pages: _Pages) -> None:
 def _add_network(pages: _Pages) -> None:
     @pages.get("/models", ".json")
     def item_list(request: Request, block: BlockQuery = None) -> Response:
-        """Environments and models."""
+        """Shows environments and models."""
 
         def build(scene: Scene) -> ItemsPage:
             found = [lists.item_list(scene, 200, None, is_model).items for is_model in (False, True)]
@@ -270,24 +273,24 @@ def _add_network(pages: _Pages) -> None:
 
     @pages.get("/keys", ".json", ".csv")
     def key_epoch_list(request: Request, block: BlockQuery = None) -> Response:
-        """Key epochs."""
+        """Shows all key epochs."""
         return pages.show(request, "keys.html", block, lists.key_epoch_list)
 
     @pages.get("/params", ".json")
     def parameters(request: Request, block: BlockQuery = None) -> Response:
-        """Rules in force, and proposals."""
+        """Shows the rules in force, and proposals."""
         return pages.show(
             request, "params.html", block, lambda scene: FoundObject(meta=scene.meta(), data=network.parameters(scene))
         )
 
     @pages.get("/money", ".json")
     def money(request: Request, block: BlockQuery = None) -> Response:
-        """Where every wei is."""
+        """Shows where every wei of the network is."""
         return pages.show(request, "money.html", block, lambda scene: FoundObject(meta=scene.meta(), data=network.money(scene)))
 
     @pages.get("/log", ".json")
     def event_log(request: Request, limit: LimitQuery = 50, after: IdEvent = None, block: BlockQuery = None) -> Response:
-        """Events, newest first."""
+        """Shows events, newest first."""
 
         def build(scene: Scene) -> Listing[Any]:
             return lists.event_list(scene, limit, after, newest=True)
@@ -298,7 +301,7 @@ def _add_network(pages: _Pages) -> None:
 def _add_statistics(pages: _Pages) -> None:
     @pages.get("/statistics", ".json", ".csv")
     def statistics(request: Request, since: SinceQuery = None, until: UntilQuery = None, block: BlockQuery = None) -> Response:
-        """Audits, operators, availability and openings in a period."""
+        """Shows audits, operators, availability and openings in a period."""
         span = span_of(since, until)
         chosen = {"since": since or "", "until": until or ""}
         return pages.show(
@@ -309,7 +312,7 @@ def _add_statistics(pages: _Pages) -> None:
 def _add_console(pages: _Pages) -> None:
     @pages.get("/console", ".json", ".csv")
     def console(request: Request, block: BlockQuery = None) -> Response:
-        """What the parameters are worth, under the reader's assumptions."""
+        """Shows what follows from the parameters under the assumptions of the reader."""
         query = {name: text.strip() for name, text in request.query_params.items() if name != "block"}
 
         def build(scene: Scene) -> ConsolePage:
@@ -322,7 +325,7 @@ def _add_console(pages: _Pages) -> None:
 
     @pages.get("/console/replay", ".json", ".csv")
     def replay(request: Request, block: BlockQuery = None) -> Response:
-        """What past disputes had been under other parameters."""
+        """Shows how past disputes would have ended under other parameters."""
         query = {name: text.strip() for name, text in request.query_params.items() if name != "block"}
 
         def build(scene: Scene) -> ReplayPage:
@@ -340,7 +343,7 @@ IdEvent = Annotated[str | None, Query(pattern=r"^[0-9]{1,18}\.[0-9]{1,9}\.[0-9a-
 def _add_search(pages: _Pages, site: DashboardSite) -> None:
     @pages.router.get("/search")
     def search(q: Annotated[str, Query(max_length=80)] = "") -> Response:
-        """Goes to what has this id, account or batch number."""
+        """Redirects to the page of the dispute, receipt, account or batch that the text names."""
         with site.scene() as scene:
             where = _place_of(scene, q.strip().lower())
         if where is None:

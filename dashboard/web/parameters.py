@@ -1,4 +1,4 @@
-"""Parameters of requests. Each type accepts one form, so that no text of a visitor reaches a query as anything else."""
+"""Types of request parameters. Each accepts exactly one form, so that no other text of a visitor reaches a query."""
 
 import enum
 from datetime import UTC, datetime
@@ -38,21 +38,21 @@ DAY_S = 86_400
 
 
 class ListOrder(enum.StrEnum):
-    """Newest or oldest first."""
+    """Order of a list: newest or oldest first."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
 
 
 class DisputeState(enum.StrEnum):
-    """Disputes that can still change, or not."""
+    """Filter of disputes: open disputes can still change, final disputes cannot."""
 
     OPEN = "open"
     FINAL = "final"
 
 
 class VerdictName(enum.StrEnum):
-    """Verdicts."""
+    """Names of verdicts."""
 
     NONE = "none"
     UPHELD = "upheld"
@@ -64,7 +64,7 @@ class VerdictName(enum.StrEnum):
 
 
 class DemandStateName(enum.StrEnum):
-    """States of a demand."""
+    """States of an availability demand."""
 
     OPEN = "open"
     ANSWERED = "answered"
@@ -80,13 +80,13 @@ class AuditResultName(enum.StrEnum):
 
 
 def verdict_code(name: VerdictName) -> int:
-    """The contract's number of a verdict."""
+    """Returns the contract's number of a verdict."""
     return int(Verdict[name.name])
 
 
 def span_of(since: str | None, until: str | None) -> tuple[int | None, int | None]:
-    """Unix seconds of a period: the first moment, and the first one outside. `Refused` for days that no calendar has, or no time
-    between the two."""
+    """Returns the first moment of a period and the first moment after it, in Unix seconds. A day without a time in `until`
+    belongs to the period. Raises `Refused` for a day that no calendar has, or if the period ends before it begins."""
     first, last = _moment("since", since), _moment("until", until)
     if until and last is not None and "T" not in until:
         last += DAY_S
@@ -105,5 +105,5 @@ def _moment(name: str, text: str | None) -> int | None:
 
 
 def digest_of(text: str) -> bytes:
-    """The 32 bytes of an id."""
+    """Returns the 32 bytes of an id that is written as 0x-hex."""
     return unhex(text.lower())

@@ -9,7 +9,7 @@ from dashboard.views.records import Problem
 
 
 class Refused(Exception):
-    """A request that is answered with a problem."""
+    """Error that the visitor gets as a problem (RFC 9457)."""
 
     def __init__(self, status: HTTPStatus, code: str, detail: str, retryable: bool = False) -> None:
         """`code` is a fixed word for programs, `detail` says what is wrong and what to do."""
@@ -18,7 +18,7 @@ class Refused(Exception):
 
 
 def not_found(what: str) -> Refused:
-    """Nothing has this name."""
+    """Returns the error for an object that the index does not have. `what` names the object."""
     return Refused(
         HTTPStatus.NOT_FOUND,
         "not_found",
@@ -27,12 +27,12 @@ def not_found(what: str) -> Refused:
 
 
 def bad_request(detail: str, code: str = "bad_request") -> Refused:
-    """The request cannot be answered as it is."""
+    """Returns the error for a request that cannot be answered as it is."""
     return Refused(HTTPStatus.BAD_REQUEST, code, detail)
 
 
 def refused(error: BaseException) -> Refused:
-    """What a visitor is told of an error. An unforeseen one is named by nothing but its request id."""
+    """Converts any exception to the error that the visitor sees. An unforeseen exception shows nothing but the request id."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, Unavailable):
@@ -45,7 +45,8 @@ def refused(error: BaseException) -> Refused:
 
 
 def wrong_parameters(errors: Sequence[Mapping[str, object]]) -> Refused:
-    """Parameters outside their types, as FastAPI's validation lists them. Values are not repeated."""
+    """Returns the error for parameters outside their types. `errors` comes from FastAPI's validation, and the wrong values are
+    not repeated."""
     told = []
     for each in errors[:5]:
         place = each.get("loc", ())
@@ -55,7 +56,7 @@ def wrong_parameters(errors: Sequence[Mapping[str, object]]) -> Refused:
 
 
 def problem_of(error: Refused, request_id: str) -> Problem:
-    """The problem's record."""
+    """Returns the problem record of an error."""
     return Problem(
         type=f"/about#problem-{error.code}", title=error.status.phrase, status=int(error.status), detail=error.detail,
         code=error.code, retryable=error.retryable, request_id=request_id,
@@ -63,7 +64,7 @@ def problem_of(error: Refused, request_id: str) -> Problem:
 
 
 def new_request_id() -> str:
-    """A random name for one request, which answer and log share."""
+    """Returns a random name for one request, which the answer and the log share."""
     return uuid.uuid4().hex
 
 

@@ -1,4 +1,4 @@
-"""Templates: Jinja2 with escaping of everything, and the few filters that pages need."""
+"""Renders Jinja2 templates in which everything is escaped, with the few filters that pages need."""
 
 import base64
 from collections.abc import Sequence
@@ -20,17 +20,17 @@ SCRIPT = FOLDER / "static" / "live.js"
 """The only script of the pages."""
 DECIMALS = 6
 FIRST = ("id", "subject", "receiptId", "batchId", "operator", "account", "verdict", "round", "amount")
-"""Arguments of events that are shown before the others."""
+"""Arguments that pages show before all other arguments of an event."""
 SECTIONS = (
     ("/", "Overview"), ("/disputes", "Disputes"), ("/batches", "Batches"), ("/demands", "Demands"), ("/audits", "Audits"),
     ("/operators", "Operators"), ("/verifiers", "Verifiers"), ("/models", "Models"), ("/keys", "Keys"), ("/params", "Rules"),
     ("/money", "Money"), ("/statistics", "Statistics"), ("/console", "Console"), ("/log", "Log"), ("/about", "About"),
 )  # fmt: skip
-"""Navigation: path and title."""
+"""Entries of the navigation: path and title."""
 
 
 class Renderer:
-    """Makes pages of templates."""
+    """Renderer of pages from templates."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self._names = names
@@ -46,13 +46,13 @@ class Renderer:
         }  # fmt: skip
 
     def page(self, template: str, request: Request, **values: Any) -> str:
-        """A page of the section that the request's path is in."""
+        """Returns a page as HTML. The navigation marks the section to which the path of the request belongs."""
         path = request.url.path
         section = "/" if path == "/" else "/" + path.strip("/").partition("/")[0]
         query = [(name, value) for name, value in request.query_params.multi_items() if name not in ("cursor", "after")]
 
         def link(**changes: Any) -> str:
-            """The path with the request's parameters and these."""
+            """Returns the path with the query parameters of the request, replaced by `changes`."""
             kept = {name: value for name, value in query if name not in changes}
             text = urlencode(kept | {name: str(value) for name, value in changes.items() if value is not None})
             return f"{path}?{text}" if text else path
@@ -62,13 +62,14 @@ class Renderer:
         )
 
     def error(self, request: Request, error: Refused, request_id: str) -> str:
-        """The page of an error."""
+        """Returns the page of an error as HTML."""
         return self.page(
             "error.html", request, error=error, request_id=request_id, meta=None, block=None, page=None, watched=None
         )
 
     def party(self, party: Party | None, kind: str = "") -> Markup:
-        """An account: its name if it has one, and a link to its page if it has a kind (`operators`, `verifiers`)."""
+        """Returns an account as markup: with its name if it has one, and with a link to its page if `kind` is `operators` or
+        `verifiers`."""
         if party is None:
             return Markup('<span class="none">nobody</span>')
         account = short(party.account)
@@ -77,7 +78,7 @@ class Renderer:
 
 
 def short(text: str | None, start: int = 10, end: int = 4) -> Markup:
-    """A hash or account with its middle left out. The whole text is its title."""
+    """Returns a hash or account as markup with its middle left out. The tooltip has the whole text."""
     if not text:
         return Markup('<span class="none">none</span>')
     if len(text) <= start + end + 2:
@@ -86,7 +87,7 @@ def short(text: str | None, start: int = 10, end: int = 4) -> Markup:
 
 
 def grouped(text: str | None) -> Markup:
-    """A whole hash in groups of eight digits, which wrap between groups."""
+    """Returns a whole hash as markup in groups of eight digits, so that a line can break between groups."""
     if not text:
         return Markup('<span class="none">none</span>')
     groups = [text[:2], *(text[place : place + 8] for place in range(2, len(text), 8))]
@@ -94,13 +95,14 @@ def grouped(text: str | None) -> Markup:
 
 
 def exact(amount: Amount) -> Markup:
-    """An amount in ether with all its digits."""
+    """Returns an amount in ether as markup, with all its digits."""
     whole, dot, part = amount.eth.partition(".")
     return Markup('<span class="amount">{}{}{} <abbr title="ether">ETH</abbr></span>').format(f"{int(whole):,}", dot, part)
 
 
 def eth(amount: Amount) -> Markup:
-    """An amount in ether with at most six decimals; an ellipsis says that there are more, and the title has all wei."""
+    """Returns an amount in ether as markup, with at most six decimals. An ellipsis says that there are more, and the tooltip has
+    the amount in wei."""
     whole, dot, part = amount.eth.partition(".")
     shown = part if len(part) <= DECIMALS else f"{part[:DECIMALS]}…"
     return Markup('<span class="amount" title="{} wei">{}{}{} <abbr title="ether">ETH</abbr></span>').format(
@@ -109,7 +111,7 @@ def eth(amount: Amount) -> Markup:
 
 
 def when(time: Time | None) -> Markup:
-    """A time in UTC, for people and machines."""
+    """Returns a time in UTC as markup that people and programs can read."""
     if time is None:
         return Markup('<span class="none">none</span>')
     text = time.utc.replace("T", " ").replace("Z", "")
@@ -117,7 +119,7 @@ def when(time: Time | None) -> Markup:
 
 
 def seconds(count: int) -> str:
-    """A duration for people."""
+    """Returns a duration as text in its largest fitting unit, rounded down."""
     for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if count >= 2 * size:
             return f"{count // size} {unit}s"
@@ -125,12 +127,12 @@ def seconds(count: int) -> str:
 
 
 def percent(bps: int | None) -> str:
-    """A share in 1/10,000, cut to a tenth of a percent."""
+    """Converts a share in 1/10,000 to text in percent, cut to a tenth of a percent. Returns `none` for None."""
     return "none" if bps is None else f"{bps // 100}.{bps % 100 // 10} %"
 
 
 def shown_arguments(arguments: dict[str, Any], most: int = 4) -> Sequence[tuple[str, str]]:
-    """The first arguments of an event, each cut to a line."""
+    """Returns the first arguments of an event as (name, text), each cut to a line."""
     pairs = []
     order = sorted(arguments, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
     for name in order[:most]:

@@ -1,9 +1,10 @@
-"""Server-sent events: every event of the contracts as it is indexed, with resume, and a `reorg` event where blocks were replaced.
+"""Server-sent events: every event of the contracts as it is indexed, with resume, and `reorg` where blocks were replaced.
 
-An event's id is `block.place.start of the block's hash`. A client that comes again with `Last-Event-ID` goes on behind that
-event. If its block was replaced, the stream says to which block the client has to go back, and sends what follows that block.
+An event's id is `block.place.start of the block's hash`. A client that comes again with `Last-Event-ID` goes on after that event.
+If its block was replaced, the stream says to which block the client has to go back, and sends what follows that block.
 
-A client that asks for `reorg` alone, as pages do, hears of nothing but its own block: that it was replaced, or is final.
+A client that asks for `reorg` alone, as pages do, learns only about the block of its last event: that it was replaced, or that it
+is final.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ POLL_S = 1.0
 KEEP_ALIVE_S = 15.0
 PER_READ = 100
 REMEMBERED = 256
-"""Blocks whose hashes a stream remembers. Beyond them it goes back to the finalized block."""
+"""Most blocks whose hashes a stream remembers. If all of these were replaced, the stream goes back to the finalized block."""
 
 TYPES = {
     "BatchAnchored": "receipt.posted", "AuditPosted": "audit.finished", "DisputeOpened": "dispute.opened",
@@ -29,19 +30,19 @@ TYPES = {
     "Settled": "round.settled", "Decided": "verdict.decided", "Finalized": "verdict.final", "Slashed": "slash.executed",
     "ParamsSet": "params.changed", "Demanded": "demand.opened", "Answered": "demand.answered", "Expired": "demand.expired",
 }  # fmt: skip
-"""Names of events of contracts in the stream; all others are `chain.event`."""
+"""Names in the stream for events of contracts. All other events are named `chain.event`."""
 
 
 class _StreamBatch(NamedTuple):
     reorg_to: int | None
-    """Block to go back to."""
+    """Block to which the client has to go back; None without a reorganisation."""
     events: list[EventLine]
     is_final: bool = False
-    """Whether nothing that the client waits for can happen any more."""
+    """True if nothing for which the client waits can happen any more."""
 
 
 class EventStream:
-    """One client's stream."""
+    """Stream of events for one client."""
 
     def __init__(self, site: DashboardSite, last_id: str | None, only_reorg: bool = False) -> None:
         self._site = site
@@ -53,11 +54,11 @@ class EventStream:
             self._after, self._marks[block] = (block, place), start
 
     def read(self) -> _StreamBatch:
-        """What is new. It works in a thread."""
+        """Returns what is new since the last call. It blocks while it reads the index, so it must run in a thread."""
         with self._site.scene() as scene:
             reorg_to = None
             if self._after is None:
-                # A new client begins with what comes.
+                # A new client gets only events that come from now on.
                 newest = scene.index.events(limit=1, descending=True)
                 self._after = (newest[0].block, newest[0].place) if newest else (0, 0)
                 if newest:
@@ -83,7 +84,7 @@ def _start(block_hash: bytes | None) -> str:
 
 
 async def frames(stream: EventStream) -> AsyncIterator[bytes]:
-    """The stream's bytes, until the client goes or waits for nothing."""
+    """Asynchronous generator of the bytes of a stream. It ends when the client disconnects or has nothing left to wait for."""
     silent_s = 0.0
     yield b"retry: 3000\n\n"
     while True:

@@ -1,8 +1,9 @@
-"""Which ceremonies a shard joins: which account may ask, and what the chain and the shard's operator must have approved.
+"""Decides which ceremonies a shard joins.
 
-A ceremony for a new key endangers no existing key. A reshare to other shards gives them an existing key. A shard therefore deals
-again to the same shards, or helps to repair a share, only if the chain names these shards and the threshold stays. For any other
-plan, the operator of each dealer must approve it.
+The decision depends on the account that asks, and on what the chain and the shard's operator have approved. A ceremony for a new
+key endangers no existing key, but a reshare to other shards gives them an existing key. A shard therefore deals again to the same
+shards, or helps to repair a share, only if the chain names these shards and the threshold stays the same. For any other plan, the
+operator of each dealer must approve it.
 """
 
 from collections.abc import Sequence
@@ -21,24 +22,26 @@ class CeremonyView(Protocol):
     """The part of the chain that a shard reads before a ceremony."""
 
     def key_epoch(self, epoch: int) -> EpochOnChain:
-        """The epoch at the newest block of the configured finality; `Unavailable` if the chain cannot be read."""
+        """Returns the key epoch at the newest block of the configured finality. Raises `Unavailable` if the chain cannot be
+        read."""
         ...
 
     def is_open_for_disputes(self, epoch: int) -> bool:
-        """Whether a dispute may still need the key of the epoch, at that block; `Unavailable` if the chain cannot be read."""
+        """Returns whether a dispute may still need the key of the epoch, at the newest block of the configured finality. Raises
+        `Unavailable` if the chain cannot be read."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TrustSettings:
-    """The operator's settings about ceremonies."""
+    """Settings of a shard that say which ceremonies it may join."""
 
     chain_id: int
     key_epochs: Address
     coordinator: Address
-    """The only account whose plans the shard considers."""
+    """Account of the coordinator. The shard considers plans of no other account."""
     approved_plans: frozenset[Digest]
-    """Digests of plans that may give shares of an existing key to other shards."""
+    """Digests of the plans that may give shares of an existing key to other shards."""
     simulated: bool
     """Whether this shard joins ceremonies for keys that simulated enclaves may use."""
     release_shares: bool = False
@@ -46,7 +49,7 @@ class TrustSettings:
 
 
 def verify_authority(plan: CeremonyPlan, trust: TrustSettings, own: Address, view: CeremonyView) -> CeremonyPlan:
-    """Returns the plan if this shard may take part in it; else raises `CeremonyRefused`."""
+    """Returns the plan if this shard, with account `own`, may take part in it. Raises `CeremonyRefused` otherwise."""
     seats = (*plan.dealers, *plan.receivers, *((plan.repair_target,) if plan.repair_target else ()))
     for wrong, why in (
         ((plan.chain_id, plan.key_epochs) != (trust.chain_id, trust.key_epochs), "is of another network"),
@@ -84,9 +87,10 @@ def _verify_chain(plan: CeremonyPlan, trust: TrustSettings, epoch: EpochOnChain)
 
 
 def is_wanted(plan: CeremonyPlan, commitments: Sequence[Blob], epoch: EpochOnChain) -> bool:
-    """Whether the chain uses, or may use later, the shares with these commitments, which the plan's ceremony made.
+    """Returns whether the chain uses, or may use later, the shares with these commitments, which the plan's ceremony made.
 
-    False for a retired epoch, and once the chain names other shares: a shard that erased its share must not make it again.
+    Returns False for a retired epoch, and once the chain names other shares. A shard that erased its share must not make it
+    again.
     """
     if epoch.state is EpochState.NONE:
         return plan.source is None
@@ -97,8 +101,8 @@ def is_wanted(plan: CeremonyPlan, commitments: Sequence[Blob], epoch: EpochOnCha
 
 
 def is_epoch_over(view: CeremonyView, epoch: int, on_chain: EpochOnChain) -> bool:
-    """Whether no shard needs its share of the epoch any more: the epoch is retired, or it is compromised and no dispute needs
-    it."""
+    """Returns whether no shard needs its share of the epoch any more. That is so if the epoch is retired, or if it is compromised
+    and no dispute needs it."""
     if on_chain.state is EpochState.COMPROMISED:
         return not view.is_open_for_disputes(epoch)
     return on_chain.state is EpochState.RETIRED
@@ -109,7 +113,7 @@ def _are_holders(plan: CeremonyPlan, epoch: EpochOnChain) -> bool:
 
 
 def _changes_nothing(plan: CeremonyPlan, epoch: EpochOnChain) -> bool:
-    """Whether the plan keeps the threshold and the shards that the chain names."""
+    """Returns whether the plan keeps the threshold and the shards that the chain names."""
     if plan.threshold != epoch.threshold:
         return False
     if plan.purpose is CeremonyPurpose.REPAIR and plan.repair_target is not None:

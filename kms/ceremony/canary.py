@@ -1,8 +1,8 @@
-"""The canary: a message sealed to the new key. The shares must open it before clients seal envelopes to the key.
+"""The canary: a message sealed to the new key, which the shares must open before clients seal envelopes to that key.
 
-Every shard derives the same canary from the transcript, so nobody sends it. Each receiver proves its share on it (Chaum-Pedersen,
-against the share's verification key). Subsets of the shares must open it, and together the subsets contain every share. This
-shows that the key and all shares belong together.
+Every shard derives the same canary from the transcript, so nobody sends it. Each receiver proves on it that it has its share
+(Chaum-Pedersen, against the share's verification key). Subsets that together contain every proven share must open the canary.
+This shows that the key and all these shares belong together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,16 +21,16 @@ MESSAGE = b"bytewise canary"
 
 
 def canary_point(transcript: Digest) -> EccPoint:
-    """The canary's ephemeral point."""
+    """Returns the canary's ephemeral point."""
     return GENERATOR * _ephemeral(transcript)
 
 
 def verify_canary(
     transcript: Digest, public_key: Blob, threshold: int, partials: Mapping[int, EccPoint]
 ) -> Mapping[int, EccPoint]:
-    """Returns the partials if subsets of `threshold` of them, which together contain each of them, open the canary.
+    """Returns the partials if they open the canary. Raises `CeremonyFailed` otherwise.
 
-    Raises `CeremonyFailed` otherwise.
+    Subsets of `threshold` partials, which together contain every partial, must each open it.
     """
     enc = encode_point(canary_point(transcript))
     secret = hpke.shared_secret(decode_point(public_key) * _ephemeral(transcript), enc, public_key)
@@ -43,7 +43,8 @@ def verify_canary(
 
 
 def covering_subsets(indices: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
-    """Subsets of `size` that together contain every index: consecutive windows, the last moved back so that it is full."""
+    """Yields subsets of `size` that together contain every index. They are consecutive groups; the last group overlaps the one
+    before it if it would be too short. Raises `CeremonyFailed` if there are fewer indices than `size`."""
     if len(indices) < size:
         raise CeremonyFailed("canary", f"{len(indices)} shares, threshold {size}")
     for start in range(0, len(indices), size):

@@ -1,7 +1,7 @@
-"""The coordinator of a ceremony: sends the log to every shard, appends their messages and closes phases until the end.
+"""The coordinator of a ceremony: sends the log to every shard, appends the shards' messages and closes phases until the end.
 
-It holds no secret of the key, and everything that it stores is public. A coordinator that crashed continues from its stored log.
-It signs the head of every log that it sends. It stores the log before it signs, so it never signs two heads of one length.
+The coordinator has no secret of the key, and everything that it stores is public. After a crash it continues from its stored log.
+It signs the head of every log that it sends. It stores the log before it signs, so it never signs two heads of the same length.
 """
 
 import math
@@ -37,22 +37,23 @@ from kms.ceremony.state_machine import apply, awaited_addresses, is_complete, re
 END_PHASES = (CeremonyPhase.DONE, CeremonyPhase.FAILED)
 
 MAX_EXCHANGE_S = 20.0
-"""Longest exchange with one shard, in seconds. The shard may verify and answer for some seconds."""
+"""Most seconds for one exchange with one shard, which may need some seconds to verify and answer."""
 MIN_EXCHANGE_S = 5.0
-"""Seconds that each shard gets for an exchange even if less of the phase is left, so that a slow shard does not exclude the
-others."""
+"""Fewest seconds that each shard gets for an exchange, even if less of the phase is left, so that a slow shard does not exclude
+other shards."""
 
 
 class ShardLink(Protocol):
-    """How the coordinator reaches one shard."""
+    """Connection of the coordinator to one shard."""
 
     def exchange(self, asked: Exchange, timeout_s: float) -> ExchangeAnswer:
-        """One exchange, which ends after `timeout_s`; a `BytewiseError` if it fails."""
+        """Sends the log to the shard and returns its answer, within `timeout_s` seconds. Raises a `BytewiseError` if that
+        fails."""
         ...
 
 
 class Coordinator:
-    """Keeps the log of one ceremony."""
+    """The coordinator of one ceremony, which keeps its log."""
 
     def __init__(self, plan: CeremonyPlan, signer: LocalSigner, records: Ceremonies, links: Mapping[Address, ShardLink]) -> None:
         self.signed: SignedPlan = sign_plan(signer, plan)
@@ -66,10 +67,10 @@ class Coordinator:
         self.state: CeremonyState = replay(plan, tuple(self._log))
 
     def run(self, phase_s: float, pause_s: float, clock: Callable[[], float], wait: Callable[[float], object]) -> CeremonyState:
-        """Runs all phases. A phase closes when every shard has sent its messages, or after `phase_s` seconds.
+        """Runs all phases and returns the final state.
 
-        The last exchange tells every shard that answers how the ceremony ended. A shard that delays its answers extends a phase
-        by at most `MIN_EXCHANGE_S`.
+        A phase closes when every shard has sent its messages, or after `phase_s` seconds. The last exchange tells every shard
+        that answers how the ceremony ended. A shard that delays its answers extends a phase by at most `MIN_EXCHANGE_S`.
         """
         while self.state.phase not in END_PHASES:
             until, phase = clock() + phase_s, self.state.phase
@@ -89,10 +90,10 @@ class Coordinator:
         return self.state
 
     def exchange_round(self, until: float = math.inf, clock: Callable[[], float] = monotonic_s) -> bool:
-        """Exchanges once with every shard. Returns whether one of them sent a new message. `until`: end of the phase, in seconds
-        of the clock.
+        """Exchanges once with every shard. Returns whether any shard sent a new message. `until` is the end of the phase, in
+        seconds of the clock.
 
-        The time left is divided equally between the shards that were not asked yet.
+        The time that is left is divided equally between the shards that were not asked yet.
         """
         spoken = False
         for after, (address, link) in zip(range(len(self._links), 0, -1), self._links.items(), strict=True):
@@ -114,7 +115,8 @@ class Coordinator:
         return any([self._receive(address, message) for message in answer.messages])
 
     def _log_failure(self, address: Address, error: BytewiseError) -> None:
-        """Logs why an exchange failed, once for each different reason: exchanges repeat several times a second, for minutes."""
+        """Logs why an exchange failed, once for each different reason, because exchanges repeat several times a second for
+        minutes."""
         if self._failed.get(address) != str(error):
             self._failed[address] = str(error)
             telemetry.log_error("ceremony.exchange_failed", error, shard=address)
@@ -139,7 +141,8 @@ class Coordinator:
         return answer
 
     def _receive(self, address: Address, message: Message) -> bool:
-        """Appends a shard's messages to the log if the rules allow them; else logs the shard's name and the error."""
+        """Appends a shard's message to the log if the rules allow it, and returns whether it did. Logs the error of a refused
+        message."""
         try:
             if message.sender != address:
                 raise LogForked(self.state.id.hex()[:16], f"shard {address} sent a message of {message.sender}")
@@ -160,40 +163,41 @@ class Coordinator:
 
 
 def seats_by_address(plan: CeremonyPlan) -> dict[Address, CeremonySeat]:
-    """Every seat of a ceremony, by account."""
+    """Returns every seat of a ceremony, by account."""
     return {seat.address: seat for seat in (*plan.dealers, *joining_seats(plan))}
 
 
 def share_signatures(state: CeremonyState) -> tuple[Blob, ...]:
-    """Signatures for the contract `KeyEpochs`: one for each receiver in order, empty for a receiver that did not confirm."""
+    """Returns the signatures for the contract `KeyEpochs`: one for each receiver in order, empty for a receiver that did not
+    confirm."""
     return tuple(state.signatures.get(seat.index, Blob(b"")) for seat in state.plan.receivers)
 
 
 def share_consents(state: CeremonyState) -> tuple[Blob, ...]:
-    """Consents for the contract `KeyEpochs`: one signature for each index of the old shares, empty for a holder that did not
-    sign. A new key needs none."""
+    """Returns the consents for the contract `KeyEpochs`: one signature for each index of the old shares, empty for a holder that
+    did not sign. A new key needs none."""
     last = max(state.consents, default=0)
     return tuple(state.consents.get(index, Blob(b"")) for index in range(1, last + 1))
 
 
 def transcript_of(state: CeremonyState) -> Digest:
-    """Digest of the transcript that the shards signed. `CeremonyRefused` before there is a result."""
+    """Returns the digest of the transcript that the shards signed. Raises `CeremonyRefused` before there is a result."""
     if state.result is None:
         raise CeremonyRefused(state.id.hex()[:16], f"no transcript in phase {state.phase.name}")
     return state.result.transcript
 
 
 def unproven_shares(state: CeremonyState) -> dict[int, str]:
-    """Receivers that did not prove their share before the log closed, by index, with the reason. The canary did not test their
-    shares."""
+    """Returns the receivers that did not prove their share before the log closed, by index, with the reason. The canary did not
+    test their shares."""
     missing = [seat for seat in receiving_seats(state.plan) if seat.index not in state.partials]
     return {seat.index: _why_unproven(state, seat) for seat in missing}
 
 
 def verify_shares_proven(state: CeremonyState, without: Collection[int] = ()) -> CeremonyState:
-    """Returns the ceremony if every receiver outside `without` proved its share; else raises `SharesUnproven`.
+    """Returns the ceremony if every receiver outside `without` proved its share. Raises `SharesUnproven` otherwise.
 
-    `ConfigurationError` if a shard in `without` proved its share, or receives none.
+    Raises `ConfigurationError` if `without` has a shard that proved its share, or that receives none.
     """
     missing = unproven_shares(state)
     for index in sorted(set(without) - missing.keys()):
@@ -215,7 +219,8 @@ def _why_unproven(state: CeremonyState, seat: CeremonySeat) -> str:
 
 
 def epoch_document(state: CeremonyState) -> EpochDocument:
-    """The epoch document for clients, after a ceremony that made shares for its receivers; `CeremonyRefused` before its end."""
+    """Returns the epoch document for clients, after a ceremony that made shares for its receivers. Raises `CeremonyRefused`
+    before the end of the ceremony, and for a repair."""
     plan, result = state.plan, state.result
     if state.phase is not CeremonyPhase.DONE or result is None or plan.repair_target is not None:
         raise CeremonyRefused(state.id.hex()[:16], f"no document in phase {state.phase.name}")

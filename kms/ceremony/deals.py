@@ -1,9 +1,11 @@
-"""One deal: Feldman commitments of a polynomial, a proof that the dealer knows f(0), and a sealed value for each receiver.
+"""One deal: commitments of a polynomial f, a proof that the dealer knows f(0), and a sealed value for each receiver.
 
-Without the proof, a dealer could commit to a function of the others' commitments and so choose the sum (a rogue key). Dealers
-also post a hash of their commitments first. Without it, the last dealer could choose the sum by trial (Gennaro, Jarecki,
-Krawczyk, Rabin). A value is sealed under HPKE with a proof that its sealer chose the ephemeral key. A receiver complains by
-publishing the point that opens a deal, with a proof that it is that point. Anybody can then judge the complaint.
+The commitments are Feldman's. Without the proof, a dealer could commit to a function of the others' commitments and so choose the
+sum (a rogue key). Dealers also post a hash of their commitments first. Without that hash, the last dealer could choose the sum by
+trial (Gennaro, Jarecki, Krawczyk, Rabin).
+
+A value is sealed under HPKE with a proof that its sealer chose the ephemeral key. To complain, a receiver publishes the point
+that opens a deal, with a proof that it is that point. Anybody can then judge the complaint.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,18 +26,18 @@ from bytewise.protocol.keys.epochs import Partial
 from bytewise.protocol.units import Blob, Digest
 
 SEALED_BYTES = 48
-"""A scalar and the tag of AES-256-GCM."""
+"""Bytes of a sealed value: a scalar and the tag of AES-256-GCM."""
 
 
 def repair_context(ceremony: Digest, transcript: Digest) -> Digest:
-    """The context under which helpers of a repair seal to the repair target. It differs from the ceremony's own, so that no deal
-    with the same indices counts as a repair value."""
+    """Returns the context under which helpers of a repair seal values to the repair target. It differs from the ceremony's own
+    context, so that no deal with the same indices counts as a repair value."""
     return digests.labelled(Label.CEREMONY_HAND, ceremony, transcript)
 
 
 def seal_value(ceremony: Digest, dealer: int, receiver: int, value: int, key: Blob, rng: Rng) -> SealedDeal:
-    """Seals one scalar under HPKE. It uses this project's own KEM code, so that the receiver can prove later what the ciphertext
-    contained."""
+    """Seals one scalar to a receiver's deal key under HPKE. It uses this project's own KEM code, so that the receiver can prove
+    later what the ciphertext contained."""
     ephemeral = random_scalar(rng)
     enc = encode_point(GENERATOR * ephemeral)
     secret = hpke.shared_secret(decode_point(key) * ephemeral, enc, key)
@@ -46,7 +48,7 @@ def seal_value(ceremony: Digest, dealer: int, receiver: int, value: int, key: Bl
 
 
 def verify_sealed(ceremony: Digest, dealer: int, sealed: SealedDeal) -> SealedDeal:
-    """Returns the sealed value if its public parts are valid; else raises `DealerLied`. Only the receiver can check the
+    """Returns the sealed value if its public parts are valid. Raises `DealerLied` otherwise. Only the receiver can check the
     content."""
     place = f"what it sealed to {sealed.receiver}"
     if len(sealed.ciphertext) != SEALED_BYTES:
@@ -62,7 +64,8 @@ def verify_sealed(ceremony: Digest, dealer: int, sealed: SealedDeal) -> SealedDe
 
 
 def open_value(ceremony: Digest, dealer: int, sealed: SealedDeal, point: EccPoint, key: Blob) -> int:
-    """Returns the scalar, given the deal key times `enc`; `DealerLied` if the ciphertext contains none."""
+    """Opens a sealed value and returns its scalar. `point` is the receiver's secret deal key times `enc`. Raises `DealerLied` if
+    the ciphertext contains no scalar."""
     info = _info(ceremony, dealer, sealed.receiver)
     raw = hpke.key_schedule(hpke.shared_secret(point, sealed.enc, key), info).open(sealed.ciphertext)
     if raw is None:
@@ -80,8 +83,8 @@ def _info(ceremony: Digest, dealer: int, receiver: int) -> Digest:
 def open_deal(
     ceremony: Digest, dealer: int, sealed: SealedDeal, point: EccPoint, key: Blob, commitments: Sequence[EccPoint]
 ) -> int:
-    """Returns the receiver's value if it is on the dealer's polynomial; else raises `DealerLied`. `point` is the deal key times
-    `enc`."""
+    """Opens a deal and returns the receiver's value if it is on the dealer's polynomial. Raises `DealerLied` otherwise. `point`
+    is the receiver's secret deal key times `enc`."""
     value = open_value(ceremony, dealer, sealed, point, key)
     # The value 0 has no valid point. A random polynomial has this value with probability 2^-256; an honest dealer would then be
     # blamed.
@@ -91,7 +94,7 @@ def open_deal(
 
 
 def make_complaint(ceremony: Digest, dealer: int, sealed: SealedDeal, secret: int, rng: Rng) -> Complaint:
-    """Makes a complaint: the point that opens a deal, with its proof. `secret` is the receiver's deal key."""
+    """Makes a complaint: the point that opens a deal, with its proof. `secret` is the receiver's secret deal key."""
     context = _context(ceremony, dealer, sealed.receiver)
     shown = prove_partial(sealed.receiver, secret, decode_point(sealed.enc), context, rng)
     return Complaint(dealer, shown.point, shown.e, shown.f)
@@ -100,8 +103,8 @@ def make_complaint(ceremony: Digest, dealer: int, sealed: SealedDeal, secret: in
 def judge_complaint(
     ceremony: Digest, complaint: Complaint, sealed: SealedDeal, key: Blob, commitments: Sequence[EccPoint]
 ) -> DealerLied | ShardLied | None:
-    """Judges a complaint. Returns the dealer's lie, the receiver's bad proof, or None if the deal is good (the complaint made it
-    public)."""
+    """Judges a complaint. Returns `DealerLied` if the dealer lied, `ShardLied` if the receiver's proof is bad, or None if the
+    deal is good. The complaint then made the good value public."""
     receiver, base = sealed.receiver, decode_point(sealed.enc)
     shown = Partial(receiver, complaint.point, complaint.e, complaint.f)
     try:
@@ -124,15 +127,15 @@ class DealerPolynomial:
     coefficients: tuple[int, ...] = field(repr=False)
     """The secret coefficients, in ascending order of degree."""
     commitments: tuple[Blob, ...]
-    """Coefficients times G, 65 bytes each."""
+    """Coefficients times the base point G, 65 bytes each."""
     e: Blob
-    """Challenge of the proof of f(0)."""
+    """Challenge of the proof that the dealer knows f(0)."""
     f: Blob
-    """Response."""
+    """Response of that proof."""
 
 
 def draw_polynomial(ceremony: Digest, dealer: int, constant: int, threshold: int, rng: Rng) -> DealerPolynomial:
-    """Draws a polynomial of degree `threshold` - 1 with f(0) = `constant`, with its commitments and proof."""
+    """Draws a polynomial of degree `threshold` - 1 with f(0) = `constant`, and makes its commitments and its proof."""
     coefficients = (constant, *(random_scalar(rng) for _ in range(threshold - 1)))
     commitments = tuple(encode_point(GENERATOR * coefficient) for coefficient in coefficients)
     e, f = prove_log(Label.CEREMONY_KNOWLEDGE, constant, rng, ceremony, dealer, threshold, *commitments)
@@ -140,15 +143,15 @@ def draw_polynomial(ceremony: Digest, dealer: int, constant: int, threshold: int
 
 
 def commitment_digest(ceremony: Digest, dealer: int, commitments: Sequence[Blob], e: Blob, f: Blob) -> Digest:
-    """The hash that a dealer posts before any dealer deals."""
+    """Returns the hash that a dealer posts before any dealer deals."""
     return digests.labelled(Label.CEREMONY_COMMIT, ceremony, dealer, len(commitments), *commitments, e, f)
 
 
 def make_deal(
     ceremony: Digest, phase_head: Digest, dealer: int, opening: DealerPolynomial, keys: Mapping[int, Blob], rng: Rng
 ) -> Deal:
-    """The deal to every receiver in `keys`, which maps receiver indices to deal keys. `phase_head`: head of the log with which
-    dealing began."""
+    """Makes the deal to every receiver in `keys`, which maps receiver indices to deal keys. `phase_head` is the head of the log
+    with which the phase DEALING began."""
     values = {receiver: evaluate(opening.coefficients, receiver) for receiver in keys}
     sealed = tuple(seal_value(ceremony, dealer, receiver, values[receiver], keys[receiver], rng) for receiver in sorted(keys))
     return Deal(phase_head, opening.commitments, opening.e, opening.f, sealed)
@@ -157,7 +160,7 @@ def make_deal(
 def verify_deal(
     ceremony: Digest, dealer: int, found: Deal, committed: Digest, threshold: int, receivers: Sequence[int]
 ) -> tuple[EccPoint, ...]:
-    """Returns the commitments if the public parts of the deal are valid; else raises `DealerLied`. It does not open sealed
+    """Returns the commitments if the public parts of the deal are valid. Raises `DealerLied` otherwise. It opens no sealed
     values."""
     if commitment_digest(ceremony, dealer, found.commitments, found.e, found.f) != committed:
         raise DealerLied(dealer, "deals commitments that differ from its posted hash")
@@ -178,7 +181,8 @@ def verify_deal(
 
 
 def weighted_sum(weights: Mapping[int, int], rows: Mapping[int, Sequence[EccPoint]]) -> tuple[Blob, ...]:
-    """Commitments of the sum of polynomials, each times its weight; `MalformedValue` if one of them is the identity."""
+    """Returns the commitments of the sum of polynomials, each times its weight. Raises `MalformedValue` if one of the commitments
+    is the identity."""
     first = next(iter(weights))
     columns = range(len(rows[first]))
     total = [rows[first][k].point_at_infinity() for k in columns]
@@ -188,5 +192,5 @@ def weighted_sum(weights: Mapping[int, int], rows: Mapping[int, Sequence[EccPoin
 
 
 def weighted_value(weights: Mapping[int, int], values: Mapping[int, int]) -> int:
-    """The sum of the polynomials' values at one point, each times its weight."""
+    """Returns the sum of the polynomials' values at one point, each times its weight."""
     return sum(weight * values[index] for index, weight in weights.items()) % ORDER

@@ -1,7 +1,7 @@
-"""Erasure of shares that the chain replaced, or whose epoch no dispute can need any more, with a signed statement of the shard.
+"""Erases shares that the chain replaced, or whose epoch no dispute can need any more, and signs a statement about it.
 
-Seeds of the ceremonies that made the shares are erased first: with a seed and the log, a shard could make its share again.
-`judge_statement` and `count_statements` evaluate the statements of several shards; their caller has read the chain.
+The seeds of the ceremonies that made the shares are erased first, because with a seed and the log a shard could make its share
+again. `judge_statement` and `count_statements` evaluate the statements of several shards; their caller has read the chain.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,50 +31,51 @@ class SharesToErase:
     """One version of an epoch's shares that must be erased."""
 
     contracts: Contracts
-    """The network."""
+    """Contracts of the network."""
     epoch: int
     """The key epoch."""
     on_chain: EpochOnChain
-    """The epoch as the chain has it now."""
+    """State of the epoch on the chain now."""
     version: int
     """Version of these shares."""
     holders: tuple[Address, ...]
-    """Accounts that held these shares, by index from 1."""
+    """Accounts of the shards that had these shares, by index from 1."""
     threshold: int
-    """Number of these shares that open an envelope."""
+    """Number of these shares that together open an envelope."""
     disputable: bool = False
-    """Whether a dispute may still need the epoch's key. Then a shard keeps its share in force, also in a compromised epoch."""
+    """Whether a dispute may still need the epoch's key. Then a shard keeps its share in force, even in a compromised epoch."""
 
     @property
     def ended(self) -> bool:
-        """Whether the epoch has ended, so that a shard may keep no share of it."""
+        """True if the epoch is retired or compromised. A shard may then keep no share of it, unless `disputable` is set."""
         return self.on_chain.state in (EpochState.RETIRED, EpochState.COMPROMISED)
 
     @property
     def needed(self) -> int:
-        """Fewest statements that show that the shares left cannot open an envelope."""
+        """Fewest statements that show that the remaining shares cannot open an envelope."""
         return len(self.holders) - self.threshold + 1
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedStatement:
-    """One statement with its judgement."""
+    """One statement of erasure with its judgement."""
 
     signed: SignedErasure
-    """The statement."""
+    """The signed statement."""
     invalid: str
-    """Why the statement is invalid; empty if it is valid."""
+    """Reason why the statement is invalid, or an empty text if it is valid."""
     irrelevant: str
-    """Why a valid statement does not count for these shares; empty if it counts."""
+    """Reason why a valid statement does not count for these shares, or an empty text if it counts."""
 
 
 def shares_to_erase(
     contracts: Contracts, epoch: int, on_chain: EpochOnChain, dealt: Sequence[DealtShares], disputable: bool = False
 ) -> tuple[SharesToErase, ...]:
-    """Each version of the shares that must be erased: every version before the one in force, and in an ended epoch also that one.
+    """Returns each version of the shares that must be erased.
 
-    `dealt`: every version, as the chain recorded it. `disputable`: as of `SharesToErase`. `ConfigurationError` if the chain has
-    no such epoch, or if no version of it must be erased; `TryAgain` if a version is missing.
+    These are all versions before the one in force, and in an ended epoch also the last one. `dealt` has every version as the
+    chain recorded it. `disputable` is as in `SharesToErase`. Raises `ConfigurationError` if the chain has no such epoch, or if no
+    version of it must be erased. Raises `TryAgain` if a version is missing.
     """
     name = f"key epoch {epoch}"
     if on_chain.state is EpochState.NONE:
@@ -95,7 +96,7 @@ def shares_to_erase(
 
 
 def judge_statement(signed: SignedErasure, wanted: SharesToErase) -> JudgedStatement:
-    """Judges whether the shard signed the statement, for this network, and whether it counts for these shares."""
+    """Judges whether the shard signed the statement for this network, and whether the statement counts for these shares."""
     said = signed.statement
     try:
         verify_erasure(signed)
@@ -107,7 +108,7 @@ def judge_statement(signed: SignedErasure, wanted: SharesToErase) -> JudgedState
 
 
 def count_statements(counted: Sequence[JudgedStatement], wanted: SharesToErase) -> Mapping[int, Erasure]:
-    """The statements that count, one for each shard, by the shard's index."""
+    """Returns the statements that count, one for each shard, by the shard's index."""
     true = {each.signed.shard: each.signed.statement for each in counted if not (each.invalid or each.irrelevant)}
     return {index: true[who] for index, who in enumerate(wanted.holders, start=1) if who in true}
 
@@ -130,7 +131,7 @@ _NOT_MEANT = (
 )
 
 ENDED_BY_ERASURE = "erased"
-"""Recorded outcome of a ceremony whose shares are not needed any more."""
+"""Recorded outcome of a ceremony whose shares are no longer needed."""
 
 
 def erase_shares(
@@ -141,9 +142,9 @@ def erase_shares(
     it.
 
     It erases all shares if no dispute can need the epoch's key any more, or if the key was dealt to other shards. It writes the
-    statement to `statement_file`. It erases nothing and raises `ConfigurationError` if the chain names other shares, if the
-    folder has none of them, if the shard's account does not open, or if a process that serves from the folder may have other
-    shares in memory.
+    statement to `statement_file`. Raises `ConfigurationError` and erases nothing if the chain names other shares, if the folder
+    has none of them, or if the shard's account does not open. It also does so if a process that serves from the folder may have
+    other shares in memory.
     """
     epoch = document.record.epoch
     on_chain = view.key_epoch(epoch)
@@ -166,13 +167,14 @@ def erase_shares(
 
 
 def statement_file(statement: Erasure) -> str:
-    """Name of the statement's file in the shard's folder. There is one for each version of which a share was kept, and one for no
-    share."""
+    """Returns the name of the statement's file in the shard's folder. There is one file for each version of which a share was
+    kept, and one for a statement that no share was kept."""
     return f"erasure-{statement.epoch}-v{statement.version}{'-none' if statement.kept == ZERO_DIGEST else ''}.json"
 
 
 def _verify_unserved(folder: Path, kept: Digest, served: Digest | None) -> Path:
-    """Returns the folder, unless a process that serves from it may still hold a share that the statement calls erased."""
+    """Returns the folder. Raises `ConfigurationError` if a process that serves from it may still have a share in memory that the
+    statement calls erased."""
     if served is not None and (kept == ZERO_DIGEST or served != kept):
         do = "stop it" if kept == ZERO_DIGEST else "stop it, or start it again on the new epoch file"
         why = f"a process serves from it that may have a share in memory which is to be erased: {do}; nothing was erased"
@@ -181,8 +183,8 @@ def _verify_unserved(folder: Path, kept: Digest, served: Digest | None) -> Path:
 
 
 def erase_files(folder: Path, said: Erasure, meant: Sequence[Blob], records: Ceremonies, sealer: Sealer) -> int:
-    """Erases the files that the statement covers, and returns their number. `meant`: commitments of the shares in force, if
-    any."""
+    """Erases the files that the statement covers, and returns their number. `meant` has the commitments of the shares in force,
+    if there are any."""
     if said.kept == ZERO_DIGEST:
         end_ceremonies(records, said.epoch, meant)
         return keyring.erase_all(folder, said.epoch)
@@ -200,7 +202,8 @@ def end_ceremonies(records: Ceremonies, epoch: U64, meant: Sequence[Blob]) -> No
 
 
 def _earlier_statement(folder: Path, said: Erasure) -> SignedErasure | None:
-    """The shard's earlier statement about the same epoch and shares. It is read before anything is erased."""
+    """Returns the shard's earlier statement about the same epoch and shares, or None. The caller reads it before it erases
+    anything."""
     path = folder / statement_file(said)
     if not path.exists():
         return None
@@ -214,7 +217,8 @@ def _earlier_statement(folder: Path, said: Erasure) -> SignedErasure | None:
 
 
 def write_statement(folder: Path, said: Erasure, before: SignedErasure | None, erased: int, signer: LocalSigner) -> SignedErasure:
-    """Signs and writes the statement, with the number of files erased. An earlier statement with the same content stays."""
+    """Signs and writes the statement, with the number of files that were erased. If nothing was erased, an earlier statement with
+    the same content stays."""
     if before is not None and not erased:
         return before
     statement = replace(said, erased=erased + (before.statement.erased if before is not None else 0))

@@ -1,7 +1,8 @@
-"""A shard's side of ceremonies: takes the log from the coordinator, stores it, answers with its messages, makes its new share.
+"""A shard's side of ceremonies: it stores the coordinator's log, answers with its messages and makes its new share.
 
-It stores in this order: the sealed seed before anything depends on it, the log before it sends a message about it, the new share
-before it signs for it, each message before it sends it. After a crash between any two steps the next exchange continues.
+The shard stores the sealed seed before anything depends on it, and the log before it sends a message about it. It stores the new
+share before it signs for it, and each message before it sends it. After a crash between any two steps the next exchange
+continues.
 """
 
 import threading
@@ -46,17 +47,17 @@ class ParticipantConfig:
     """Folder, account and settings of a participant."""
 
     folder: Path
-    """Keys and shares (`kms.storage.keyring`)."""
+    """Folder with keys and shares (`kms.storage.keyring`)."""
     signer: LocalSigner
     """The shard's account."""
     trust: TrustSettings
-    """The operator's settings."""
+    """Settings that say which ceremonies the shard may join."""
     sealer: Sealer
-    """Seals shares and seeds."""
+    """Sealer of shares and seeds."""
 
 
 class ParticipantKeys:
-    """Seeds and shares of one shard, as far as a ceremony uses them, and the new share that the ceremony makes."""
+    """Access to the seeds and shares of one shard that a ceremony needs, and to the new share that the ceremony makes."""
 
     def __init__(self, config: ParticipantConfig, view: CeremonyView, rng: Rng) -> None:
         self._config = config
@@ -64,18 +65,19 @@ class ParticipantKeys:
         self._rng = rng
 
     def new_seed(self, ceremony: Digest) -> bytes:
-        """A fresh sealed seed for a ceremony."""
+        """Draws a seed for a ceremony and returns it sealed."""
         return self._config.sealer.seal(self._rng(SEED_BYTES), seed_context(ceremony))
 
     def secrets(self, state: CeremonyState, kept: StoredCeremony) -> ParticipantSecrets:
-        """The shard's secrets in a ceremony, with the stored seed."""
+        """Returns the shard's secrets in a ceremony, with the stored seed."""
         seed = self._config.sealer.open(kept.seed, seed_context(state.id))
         return ParticipantSecrets(self._config.signer, seed, self._old_share(state.plan, state.phase))
 
     def store(self, state: CeremonyState, kept: StoredCeremony) -> None:
         """Stores the new share, and its ML-KEM key, beside the old one. A second call changes nothing.
 
-        `ShareMissing` if the ceremony gave this shard none, `CeremonyRefused` if the chain needs no such share any more.
+        Raises `ShareMissing` if the ceremony gave this shard no share, and `CeremonyRefused` if the chain no longer needs that
+        share.
         """
         plan, result, folder, own = state.plan, state.result, self._config.folder, self._config.signer.address
         secrets = self.secrets(state, kept)
@@ -117,12 +119,12 @@ class ParticipantKeys:
 
 
 def seed_context(ceremony: Digest) -> Digest:
-    """Associated data of a sealed seed: it binds the seed to its ceremony."""
+    """Returns the associated data of a sealed seed, which binds the seed to its ceremony."""
     return digests.labelled(Label.CEREMONY_SEED, ceremony)
 
 
 class Participant:
-    """All ceremonies of one shard. It handles one exchange at a time."""
+    """The part of a shard that takes part in all its ceremonies. It handles one exchange at a time."""
 
     def __init__(self, config: ParticipantConfig, records: Ceremonies, view: CeremonyView, rng: Rng) -> None:
         self._config = config
@@ -133,8 +135,8 @@ class Participant:
         self._lock = threading.Lock()
 
     def exchange(self, body: bytes) -> ExchangeAnswer:
-        """Answers one request of the coordinator: stores the log in it, and returns this shard's next messages. A `Fault` or
-        `Unavailable` names why there is no answer."""
+        """Answers one request of the coordinator: stores the log in it, and returns this shard's next messages. Raises a `Fault`
+        or `Unavailable` that says why there is no answer."""
         if len(body) > MAX_EXCHANGE_BYTES:
             raise TooLarge(f"{len(body)} bytes, at most {MAX_EXCHANGE_BYTES}")
         asked = decode(Exchange, body, MAX_EXCHANGE_MARKS)
@@ -169,7 +171,8 @@ class Participant:
         return plan
 
     def _extended(self, plan: CeremonyPlan, kept: StoredCeremony, asked: Exchange) -> CeremonyState:
-        """The state after the request's log. The shard does not store a message that its rules refuse, or one after a gap."""
+        """Returns the state after the request's log. The shard stores no message that its rules refuse, and no message after a
+        gap."""
         state, first = self._replayed(plan, kept.log), asked.before.length
         if first > state.length:
             return state
@@ -183,8 +186,8 @@ class Participant:
         return state
 
     def _verify_same_log(self, state: CeremonyState, kept: StoredCeremony, asked: Exchange) -> Exchange:
-        """Returns the request if its log continues the stored one; else stores the evidence against the coordinator and raises
-        `LogForked`."""
+        """Returns the request if its log continues the stored log. Otherwise stores the evidence against the coordinator and
+        raises `LogForked`."""
         first, last = asked.before.length, asked.after.length
         begun = state.head if first == state.length else head_after(state.id, kept.log[:first])
         if asked.before.head == begun and asked.messages[: state.length - first] == kept.log[first:last]:
@@ -216,7 +219,8 @@ class Participant:
         return tuple(self._records.keep(sign_message(self._config.signer, state.id, body)) for body in bodies)
 
     def _end(self, state: CeremonyState, kept: StoredCeremony) -> None:
-        """Erases the seed. A receiver that could not sign for its new share stores it now, if the ceremony made one."""
+        """Erases the seed. If this shard is a receiver that could not sign for its new share, it stores that share now, if the
+        ceremony made one."""
         plan, own = state.plan, self._config.signer.address
         how = state.phase.name.lower()
         if state.phase is CeremonyPhase.DONE and any(each.address == own for each in receiving_seats(plan)):

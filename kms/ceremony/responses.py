@@ -1,4 +1,4 @@
-"""The messages that one shard sends next in a ceremony: a pure function of its seed, its old share and the log.
+"""The messages that one shard sends next in a ceremony. They are a pure function of its seed, its old share and the log.
 
 The function keeps no state between two calls, so a shard that crashed sends the same messages again. `kms.ceremony.participant`
 stores each message before it signs it, so that a shard never signs two different messages.
@@ -50,7 +50,7 @@ SEED_BYTES = 32
 
 
 def seeded_rng(seed: Secret, *name: bytes | int) -> Rng:
-    """A generator of bytes that depends on the seed and the name only."""
+    """Returns a generator of bytes that depends only on the seed and the name."""
     key = digests.labelled(Label.CEREMONY_STREAM, seed.reveal(), *name)
     blocks = 0
 
@@ -69,15 +69,15 @@ class ParticipantSecrets(NamedTuple):
     """The account and secrets of one shard in one ceremony."""
 
     signer: LocalSigner
-    """Its account."""
+    """Account of the shard."""
     seed: Secret
-    """Drawn for this ceremony, 32 bytes; erased when the ceremony ends."""
+    """Seed of 32 bytes that was drawn for this ceremony. It is erased when the ceremony ends."""
     old_share: Secret | None
-    """The shard's share of the plan's source, 32 bytes, if the shard deals an existing share again."""
+    """The shard's share of the plan's source, 32 bytes, if the shard deals an existing share again. Otherwise None."""
 
 
 def due_messages(state: CeremonyState, secrets: ParticipantSecrets) -> tuple[Body, ...]:
-    """The messages that the shard must send in this phase and that are not in the log yet."""
+    """Returns the messages that the shard must send in this phase and that are not in the log yet."""
     if secrets.signer.address in state.faults:
         return ()
     responses = _RESPONSES.get(state.phase, {})
@@ -86,7 +86,8 @@ def due_messages(state: CeremonyState, secrets: ParticipantSecrets) -> tuple[Bod
 
 
 def new_share(state: CeremonyState, secrets: ParticipantSecrets) -> Secret:
-    """The share that the ceremony gave this shard, 32 bytes. `ShareMissing` if the dealt values do not make a valid share."""
+    """Returns the share that the ceremony gave this shard, 32 bytes. Raises `ShareMissing` if the dealt values do not make a
+    valid share."""
     plan, result = state.plan, state.result
     seat = _seat(plan.receivers if plan.repair_target is None else (plan.repair_target,), secrets)
     if result is None or seat is None:
@@ -103,7 +104,7 @@ def _join(state: CeremonyState, secrets: ParticipantSecrets) -> Iterator[Body]:
 
 
 def kem_seed(state: CeremonyState, secrets: ParticipantSecrets) -> Secret:
-    """The shard's ML-KEM-768 key for a hybrid epoch."""
+    """Derives the seed of the shard's ML-KEM-768 key for a hybrid epoch."""
     return Secret(_rng(state, secrets, b"kem key")(hpke.KEM_SEED_BYTES))
 
 
@@ -182,7 +183,8 @@ def _consent(state: CeremonyState, secrets: ParticipantSecrets) -> Iterator[Body
 
 
 def dealt_value(state: CeremonyState, secrets: ParticipantSecrets, receiver: int) -> int:
-    """The sum of what the qualified dealers sealed for this receiver; `ShareMissing` if one of their deals does not open."""
+    """Returns the weighted sum of the values that the qualified dealers sealed for this receiver. Raises `ShareMissing` if one of
+    their deals does not open."""
     result = state.result
     if result is None or receiver not in state.keys:
         raise ShareMissing(receiver, "was not dealt")
@@ -194,7 +196,7 @@ def dealt_value(state: CeremonyState, secrets: ParticipantSecrets, receiver: int
 
 
 def _repaired_share(state: CeremonyState, secrets: ParticipantSecrets, result: CeremonyResult) -> int:
-    """The repair target's share: the repair values that are on the dealt polynomial, interpolated at 0."""
+    """Returns the repair target's share: the repair values that are on the dealt polynomial, interpolated at 0."""
     dealt, key = [decode_point(each) for each in result.dealt], state.repair_key
     place = repair_context(state.id, result.transcript)
     values = {}
@@ -253,4 +255,4 @@ _RESPONSES: Mapping[CeremonyPhase, Mapping[str, Callable[[CeremonyState, Partici
     CeremonyPhase.REPAIRING: {"hand": _repair_value},
     CeremonyPhase.CONFIRMING: {"confirm": _confirm, "consent": _consent},
 }
-"""The function that makes each kind of message, by phase."""
+"""Functions that make each kind of message, by phase."""

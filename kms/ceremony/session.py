@@ -1,5 +1,5 @@
-"""The coordinator's program: one ceremony from settings to result. It makes or loads the plan, keeps the log and reaches the
-shards."""
+"""The coordinator's program, which runs one ceremony from settings to result. It makes or loads the plan, keeps the log and
+reaches the shards."""
 
 import contextlib
 import threading
@@ -41,7 +41,7 @@ from kms.storage.keyring import load_document
 
 
 class HttpsLink:
-    """HTTPS to one shard of a plan, with the certificate pinned that the plan names; a context manager."""
+    """HTTPS connection to one shard of a plan, with the certificate that the plan names. It is a context manager."""
 
     def __init__(self, seat: CeremonySeat) -> None:
         record = ShardRecord(seat.index, seat.address, seat.url, seat.channel, seat.certificate, Blob(b""))
@@ -54,8 +54,8 @@ class HttpsLink:
         self._client.__exit__(kind, error, trace)
 
     def exchange(self, asked: Exchange, timeout_s: float) -> ExchangeAnswer:
-        """Sends the log and returns the shard's answer. `TryAgain` if the shard cannot be reached or is too slow; `ShardRefused`
-        with the shard's rule if it refuses."""
+        """Sends the log and returns the shard's answer. Raises `TryAgain` if the shard cannot be reached or is too slow, or
+        `ShardRefused` with the shard's rule if it refuses."""
         answer = self._client.call("POST", "/v1/ceremony", encode(asked), timeout_s)
         return decode(ExchangeAnswer, answer, MAX_EXCHANGE_MARKS)
 
@@ -63,14 +63,14 @@ class HttpsLink:
 T = TypeVar("T")
 
 PAUSE_S = 0.25
-"""Seconds between two rounds in which no shard had anything to say."""
+"""Seconds to wait after a round in which no shard sent a message."""
 
 
 def make_plan(
     settings: CeremonySettings, purpose: CeremonyPurpose, contracts: Contracts, coordinator: Address, rng: Rng
 ) -> CeremonyPlan:
-    """Makes the plan from these settings and the files that they name; `ConfigurationError` or `CeremonyRefused` if it is
-    wrong."""
+    """Makes the plan from these settings and the files that they name. Raises `ConfigurationError` or `CeremonyRefused` if the
+    plan would be wrong."""
     receivers = _numbered(settings.entries)
     dealers, source, heir = receivers, None, None
     if purpose is not CeremonyPurpose.GENERATE:
@@ -93,9 +93,9 @@ def make_plan(
 def load_or_make_plan(
     settings: CeremonySettings, purpose: CeremonyPurpose, contracts: Contracts, signer: LocalSigner, rng: Rng
 ) -> SignedPlan:
-    """Loads the plan from `plan_file`. If the file does not exist, makes the plan and writes it. Operators approve its digest.
+    """Loads the plan from `plan_file`, or makes the plan and writes it if the file does not exist.
 
-    `ConfigurationError` if the settings ask for anything other than the plan in the file.
+    Operators approve the plan's digest. Raises `ConfigurationError` if the settings ask for another plan than the file has.
     """
     for name in ("plan_file", "out_file"):
         folder = getattr(settings, name).parent
@@ -127,8 +127,8 @@ def _differ(plan: CeremonyPlan, wanted: CeremonyPlan, name: str) -> bool:
 
 
 def run_ceremony(settings: CeremonySettings, signed: SignedPlan, signer: LocalSigner) -> CeremonyState:
-    """Runs a ceremony to its end, or continues one. Writes the epoch document if the ceremony made shares for all its
-    receivers."""
+    """Runs a ceremony to its end, or continues one that was interrupted. Writes the epoch document if the ceremony made shares
+    for all its receivers. Returns the final state."""
     plan, records = signed.plan, _records(settings)
     with _links(plan) as links:
         coordinator = Coordinator(plan, signer, records, links)
@@ -141,8 +141,8 @@ def run_ceremony(settings: CeremonySettings, signed: SignedPlan, signer: LocalSi
 def finished_ceremony(settings: CeremonySettings) -> CeremonyState:
     """Recomputes an ended ceremony from its plan and the stored log.
 
-    `CeremonyFailed` if it failed or is not at its end; `ConfigurationError` for a repair, because a repair puts no new shares in
-    force.
+    Raises `CeremonyFailed` if the ceremony failed or has not ended. Raises `ConfigurationError` for a repair, because a repair
+    puts no new shares in force.
     """
     plan = verify_plan(_read(SignedPlan, settings.plan_file))
     kept = _records(settings).find(plan.digest)

@@ -1,4 +1,4 @@
-"""The state of a ceremony, computed from its log, and how a seat is excluded from it."""
+"""The state of a ceremony, computed from its log, and the rule by which a shard is excluded from it."""
 
 import enum
 from collections.abc import Mapping
@@ -24,18 +24,20 @@ from kms.ceremony.deals import weighted_sum
 
 
 class CeremonyResult(NamedTuple):
-    """The result, fixed at the end of phase JUDGING: the commitments of the new shares, and the transcript that shards sign."""
+    """The result of a ceremony, which is fixed at the end of phase JUDGING: the commitments of the new shares, and the transcript
+    that shards sign."""
 
     qualified: tuple[int, ...]
-    """Indices of the dealers whose polynomials are in the sum, ascending."""
+    """Indices of the dealers whose polynomials are in the sum, in ascending order."""
     dealt: tuple[Blob, ...]
     """Commitments of the polynomial that was dealt. In a repair, its value at 0 is the lost share."""
     commitments: tuple[Blob, ...]
-    """Commitments of the epoch's shares afterwards; the first is the public key."""
+    """Commitments of the epoch's shares after the ceremony. The first one is the public key."""
     transcript: Digest
-    """Digest that the shards sign. It covers the plan, the log so far, these commitments, and in a hybrid epoch its keys."""
+    """Digest that the shards sign. It covers the plan, the log so far and these commitments, and in a hybrid epoch also its
+    ML-KEM keys."""
     hybrid: HybridKeys | None
-    """The keys of a hybrid epoch."""
+    """ML-KEM keys of a hybrid epoch, or None for other epochs."""
 
     @property
     def public_key(self) -> Blob:
@@ -43,12 +45,13 @@ class CeremonyResult(NamedTuple):
         return self.commitments[0]
 
     def verification_key(self, index: int) -> EccPoint:
-        """Share `index` of the epoch times G."""
+        """Returns the verification key of share `index`: the share times the base point G."""
         return verification_key(index, [decode_point(each) for each in self.commitments])
 
 
 def shares_digest(plan: CeremonyPlan, result: CeremonyResult) -> Digest:
-    """Digest that old and new holders sign for the new shares: EIP-712 `Shares` under the plan's contract `KeyEpochs`."""
+    """Returns the digest that old and new holders sign for the new shares: EIP-712 `Shares` under the plan's contract
+    `KeyEpochs`."""
     commitments = digests.keccak256(b"".join(result.commitments))
     holders = holders_digest(seat.address for seat in plan.receivers)
     shares = Shares(plan.epoch, U32(plan.version), commitments, holders, result.transcript)
@@ -56,8 +59,8 @@ def shares_digest(plan: CeremonyPlan, result: CeremonyResult) -> Digest:
 
 
 def dealer_weights(plan: CeremonyPlan, qualified: tuple[int, ...]) -> Mapping[int, int]:
-    """Each dealer's weight in the sum: 1 for a new key, else the coefficient that interpolates the old shares at 0, or at the
-    repair target."""
+    """Returns each dealer's weight in the sum. For a new key it is 1. Otherwise it is the coefficient that interpolates the old
+    shares at 0, or in a repair at the repair target."""
     if plan.source is None:
         return dict.fromkeys(qualified, 1)
     at = 0 if plan.repair_target is None else plan.repair_target.index
@@ -67,7 +70,7 @@ def dealer_weights(plan: CeremonyPlan, qualified: tuple[int, ...]) -> Mapping[in
 def result_of(
     plan: CeremonyPlan, head: Digest, polynomials: Mapping[int, tuple[EccPoint, ...]], kem_keys: Mapping[int, Blob]
 ) -> CeremonyResult:
-    """The result of these polynomials; `CeremonyFailed` if they make none."""
+    """Returns the result of these polynomials. `head` is the head of the log. Raises `CeremonyFailed` if they make no result."""
     qualified = tuple(sorted(polynomials))
     try:
         dealt = weighted_sum(dealer_weights(plan, qualified), polynomials)
@@ -109,19 +112,19 @@ def _empty() -> Mapping[int, Any]:
 
 @dataclass(frozen=True, slots=True)
 class CeremonyState:
-    """The state after a log. Maps are by seat index unless their name says otherwise."""
+    """The state of a ceremony after a log. Maps are by seat index unless their description says otherwise."""
 
     plan: CeremonyPlan
     id: Digest
     head: Digest
     phase_head: Digest
-    """Head of the log with which the phase began."""
+    """Head of the log with which the present phase began."""
     length: int = 0
     phase: CeremonyPhase = CeremonyPhase.JOINING
     keys: Mapping[int, Blob] = field(default_factory=_empty)
-    """Deal keys of receivers that joined and are not excluded."""
+    """Deal keys of the receivers that joined and are not excluded."""
     repair_key: Blob | None = None
-    """Deal key of the repair target."""
+    """Deal key of the repair target, or None before it joined."""
     kem_keys: Mapping[int, Blob] = field(default_factory=_empty)
     """ML-KEM-768 keys of the receivers of a hybrid epoch."""
     commits: Mapping[int, Digest] = field(default_factory=_empty)
@@ -129,26 +132,26 @@ class CeremonyState:
     polynomials: Mapping[int, tuple[EccPoint, ...]] = field(default_factory=_empty)
     """Commitments of the deals that are good so far, by dealer."""
     bodies: Mapping[tuple[str, str], Blob] = field(default_factory=lambda: MappingProxyType({}))
-    """Body of each message by (sender, kind)."""
+    """Body of each message, by sender and kind."""
     faults: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Reason for each excluded shard, by address."""
+    """Reason why a shard was excluded, by its address."""
     revealed: frozenset[int] = frozenset()
     """Receivers that complained about a good deal and so published its value."""
     repair_values: Mapping[int, RepairValue] = field(default_factory=_empty)
-    """In a repair, the helpers' values for the repair target."""
+    """Values of the helpers for the repair target, in a repair."""
     partials: Mapping[int, EccPoint] = field(default_factory=_empty)
     """Proven partials of the canary, by index of the new share."""
     signatures: Mapping[int, Blob] = field(default_factory=_empty)
-    """Signatures of the same seats for the new shares, for the chain."""
+    """Signatures of the same seats for the new shares, which the chain requires."""
     consents: Mapping[int, Blob] = field(default_factory=_empty)
-    """Signatures of the old holders for the new shares, for the chain, by index of the old share."""
+    """Signatures of the old holders for the new shares, which the chain requires, by index of the old share."""
     result: CeremonyResult | None = None
     reason: str = ""
-    """Why the ceremony failed."""
+    """Reason why the ceremony failed, or an empty text."""
 
 
 def seat_of(state: CeremonyState, seats: tuple[CeremonySeat, ...], message: Message) -> CeremonySeat:
-    """The sender's seat among these seats. `CeremonyRefused` if the sender has none or is excluded."""
+    """Returns the sender's seat among these seats. Raises `CeremonyRefused` if the sender has no such seat or is excluded."""
     seat = next((each for each in seats if each.address == message.sender), None)
     if seat is None or message.sender in state.faults:
         raise CeremonyRefused(state.id.hex()[:16], f"{message.kind} of {message.sender}, which has no seat for it")
@@ -156,9 +159,9 @@ def seat_of(state: CeremonyState, seats: tuple[CeremonySeat, ...], message: Mess
 
 
 def verify_phase_head(state: CeremonyState, message: Message, phase_head: Digest) -> Digest:
-    """Returns the head that a message of this phase names if it is the head of this log; else raises `CeremonyRefused`.
+    """Returns the head that a message of this phase names if it is the head of this log. Raises `CeremonyRefused` otherwise.
 
-    The coordinator may have shown the author another log, for which the message was true. The message then is no lie, and no seat
+    The coordinator may have shown the author another log, for which the message was true. Then the message is no lie, and no seat
     is excluded.
     """
     if phase_head != state.phase_head:
@@ -167,7 +170,8 @@ def verify_phase_head(state: CeremonyState, message: Message, phase_head: Digest
 
 
 def repeat_of(state: CeremonyState, message: Message) -> CeremonyState | None:
-    """The state after a second message of one kind: a lie if it differs from the first. None for a first message."""
+    """Returns None if this is the sender's first message of its kind. Otherwise returns the state in which the sender is
+    excluded, because its second message differs from the first. Raises `NoProgress` if both messages are the same."""
     before = state.bodies.get((message.sender, message.kind))
     if before is None:
         return None
@@ -177,7 +181,7 @@ def repeat_of(state: CeremonyState, message: Message) -> CeremonyState | None:
 
 
 def exclude(state: CeremonyState, address: str, why: str) -> CeremonyState:
-    """Excludes a seat that lied from every role. Its contributions no longer count."""
+    """Excludes a shard that lied from all its roles, and returns the new state. The shard's contributions no longer count."""
     dealers = {seat.index for seat in state.plan.dealers if seat.address == address}
     receivers = {seat.index for seat in joining_seats(state.plan) if seat.address == address}
     fixed = state.phase > CeremonyPhase.JUDGING
@@ -201,15 +205,15 @@ def _drop_entries(entries: Mapping[int, Any], indices: set[int]) -> dict[int, An
 
 
 def joining_seats(plan: CeremonyPlan) -> tuple[CeremonySeat, ...]:
-    """Seats that join with a deal key."""
+    """Returns the seats that join with a deal key."""
     return plan.receivers if plan.repair_target is None else (*plan.receivers, plan.repair_target)
 
 
 def receiving_seats(plan: CeremonyPlan) -> tuple[CeremonySeat, ...]:
-    """Seats that get a share to keep."""
+    """Returns the seats that get a share to keep."""
     return plan.receivers if plan.repair_target is None else (plan.repair_target,)
 
 
 def fail_ceremony(state: CeremonyState, reason: str) -> CeremonyState:
-    """The failed ceremony, without a result."""
+    """Returns the state of a ceremony that failed for this reason, without a result."""
     return replace(state, phase=CeremonyPhase.FAILED, reason=reason, result=None)

@@ -64,7 +64,8 @@ from kms.ceremony.state import (
 
 
 def _close(state: CeremonyState, message: Message, body: Close) -> CeremonyState:
-    """The coordinator ends the phase: the next one begins, or the ceremony ends if too few seats are left."""
+    """Handles the message with which the coordinator ends the phase: the next phase begins, or the ceremony ends if too few seats
+    are left."""
     if message.sender != state.plan.coordinator or body.phase != state.phase or body.head != state.head:
         raise CeremonyRefused(state.id.hex()[:16], f"{message.sender} closes phase {body.phase} while {state.phase.name}")
     try:
@@ -91,11 +92,11 @@ def _close_dealing(state: CeremonyState) -> CeremonyState:
 
 
 def verify_all_opened(state: CeremonyState) -> CeremonyState:
-    """Returns the ceremony if every dealer of a new key that committed also dealt or was excluded; else fails the ceremony and
-    names the silent dealers.
+    """Returns the ceremony if every dealer of a new key that committed also dealt or was excluded. Otherwise raises
+    `CeremonyFailed` with the silent dealers.
 
-    The last dealer has seen the others' commitments, and the coordinator sees all of them. If a committed deal could stay out,
-    one of them could choose the key (ADR-034).
+    The last dealer has seen the others' commitments, and the coordinator sees all of them. If a dealer could commit and then not
+    deal, one of them could choose the key (ADR-034).
     """
     unopened = [seat for seat in _committed_seats(state) if seat.index not in state.deals]
     if unopened:
@@ -143,7 +144,7 @@ _CLOSINGS: Mapping[CeremonyPhase, Callable[[CeremonyState], CeremonyState]] = {
     CeremonyPhase.REPAIRING: _close_handing,
     CeremonyPhase.CONFIRMING: _close_confirming,
 }
-"""The function that ends each phase."""
+"""Functions that end each phase."""
 
 
 def _joined_seats(state: CeremonyState) -> tuple[CeremonySeat, ...]:
@@ -159,7 +160,7 @@ def _confirming_seats(state: CeremonyState) -> tuple[CeremonySeat, ...]:
 
 
 def _consenting_seats(state: CeremonyState) -> tuple[CeremonySeat, ...]:
-    # A dealer was reachable a moment ago.
+    # Dealers are awaited here because they were reachable a moment ago.
     return _committed_seats(state) if state.plan.purpose is CeremonyPurpose.RESHARE else ()
 
 
@@ -178,7 +179,7 @@ AWAITED_KINDS: Mapping[CeremonyPhase, tuple[tuple[str, Callable[[CeremonyState],
 
 
 def _apply_join(state: CeremonyState, message: Message, body: Join) -> CeremonyState:
-    """A receiver's deal key."""
+    """Takes a receiver's deal key."""
     seat = seat_of(state, joining_seats(state.plan), message)
     if (again := repeat_of(state, message)) is not None:
         return again
@@ -192,7 +193,7 @@ def _apply_join(state: CeremonyState, message: Message, body: Join) -> CeremonyS
 
 
 def _apply_kem_key(state: CeremonyState, message: Message, body: KemKey) -> CeremonyState:
-    """A receiver's ML-KEM-768 key, in a hybrid epoch."""
+    """Takes a receiver's ML-KEM-768 key, in a hybrid epoch."""
     seat = seat_of(state, state.plan.receivers if state.plan.hybrid else (), message)
     if (again := repeat_of(state, message)) is not None:
         return again
@@ -204,13 +205,13 @@ def _apply_kem_key(state: CeremonyState, message: Message, body: KemKey) -> Cere
 
 
 def _apply_commit(state: CeremonyState, message: Message, body: DealCommit) -> CeremonyState:
-    """A dealer's hash of its commitments."""
+    """Takes a dealer's hash of its commitments."""
     seat = seat_of(state, state.plan.dealers, message)
     return repeat_of(state, message) or replace(state, commits={**state.commits, seat.index: body.digest})
 
 
 def _apply_deal(state: CeremonyState, message: Message, body: Deal) -> CeremonyState:
-    """A dealer's commitments and sealed values. Everything public about them is checked here."""
+    """Takes a dealer's commitments and sealed values, and checks everything public about them."""
     seat = seat_of(state, state.plan.dealers, message)
     verify_phase_head(state, message, body.begun)
     if (again := repeat_of(state, message)) is not None:
@@ -229,7 +230,7 @@ def _apply_deal(state: CeremonyState, message: Message, body: Deal) -> CeremonyS
 
 
 def _apply_judgement(state: CeremonyState, message: Message, body: DealReview) -> CeremonyState:
-    """A receiver's complaints, each judged at once."""
+    """Takes a receiver's complaints and judges each at once."""
     seat = seat_of(state, state.plan.receivers, message)
     verify_phase_head(state, message, body.begun)
     if (again := repeat_of(state, message)) is not None:
@@ -257,7 +258,7 @@ def _apply_complaint(state: CeremonyState, seat: CeremonySeat, complaint: Compla
 
 
 def _apply_repair_value(state: CeremonyState, message: Message, body: RepairValue) -> CeremonyState:
-    """A helper's value for the repair target."""
+    """Takes a helper's value for the repair target."""
     seat, target = seat_of(state, state.plan.receivers, message), state.plan.repair_target
     verify_phase_head(state, message, body.begun)
     if (again := repeat_of(state, message)) is not None:
@@ -273,7 +274,7 @@ def _apply_repair_value(state: CeremonyState, message: Message, body: RepairValu
 
 
 def _apply_confirm(state: CeremonyState, message: Message, body: Confirm) -> CeremonyState:
-    """A receiver's signature of the transcript, with the proof of its share."""
+    """Takes a receiver's signature of the transcript, with the proof of its share."""
     target, result = state.plan.repair_target, state.result
     seat = seat_of(state, state.plan.receivers if target is None else (target,), message)
     if result is None or body.transcript != result.transcript:
@@ -291,7 +292,7 @@ def _apply_confirm(state: CeremonyState, message: Message, body: Confirm) -> Cer
 
 
 def _apply_consent(state: CeremonyState, message: Message, body: Consent) -> CeremonyState:
-    """An old holder's consent: its signature for the new shares."""
+    """Takes an old holder's consent: its signature for the new shares."""
     plan, result = state.plan, state.result
     seat = seat_of(state, plan.dealers if plan.purpose is CeremonyPurpose.RESHARE else (), message)
     if result is None or body.transcript != result.transcript:
@@ -315,7 +316,7 @@ def _verify_constant(plan: CeremonyPlan, dealer: int, points: tuple[EccPoint, ..
 
 
 def initial_state(plan: CeremonyPlan) -> CeremonyState:
-    """The state before the first message; `CeremonyRefused` if the source's commitments are no points."""
+    """Returns the state before the first message. Raises `CeremonyRefused` if the source's commitments are no points."""
     try:
         for each in plan.source.commitments if plan.source else ():
             decode_point(each)
@@ -325,7 +326,7 @@ def initial_state(plan: CeremonyPlan) -> CeremonyState:
 
 
 def apply(state: CeremonyState, message: Message) -> CeremonyState:
-    """The state after one more message. A `Fault` if the log may not contain the message at this place."""
+    """Returns the state after one more message. Raises a `Fault` if the log may not contain the message at this place."""
     if message.ceremony != state.id:
         raise CeremonyRefused(state.id.hex()[:16], "message of another ceremony")
     body = read_message(message)
@@ -340,7 +341,7 @@ def apply(state: CeremonyState, message: Message) -> CeremonyState:
 
 
 def replay(plan: CeremonyPlan, log: tuple[Message, ...]) -> CeremonyState:
-    """The state after a whole log."""
+    """Returns the state after a whole log."""
     state = initial_state(plan)
     for message in log:
         state = apply(state, message)
@@ -348,13 +349,13 @@ def replay(plan: CeremonyPlan, log: tuple[Message, ...]) -> CeremonyState:
 
 
 def is_complete(state: CeremonyState) -> bool:
-    """Whether every seat that can still send in this phase has sent its messages, so that the coordinator need not wait
+    """Returns whether every seat that can still send in this phase has sent its messages, so that the coordinator need not wait
     longer."""
     return not awaited_addresses(state)
 
 
 def awaited_addresses(state: CeremonyState) -> tuple[str, ...]:
-    """Addresses of the shards that can still send in this phase and have not sent all their messages."""
+    """Returns the addresses of the shards that can still send in this phase and have not sent all their messages."""
     kinds = AWAITED_KINDS.get(state.phase, ())
     awaited = ((seat.address, kind) for kind, seats in kinds for seat in seats(state) if seat.address not in state.faults)
     return tuple(dict.fromkeys(address for address, kind in awaited if (address, kind) not in state.bodies))
@@ -371,4 +372,4 @@ _STEPS: Mapping[tuple[CeremonyPhase, type], Callable[[CeremonyState, Message, An
     (CeremonyPhase.CONFIRMING, Consent): _apply_consent,
     **{(phase, Close): _close for phase in CeremonyPhase if phase < CeremonyPhase.DONE},
 }
-"""Messages allowed in each phase."""
+"""Functions that handle a message, by phase and kind of message. A message with no entry here is refused."""

@@ -1,1 +1,2 @@
-"""Audit of release logs: copies of the logs, entitlement of each release, report of the voters that could open a receipt."""
+"""Audit of release logs: copies of the logs, the check that each release had an entitled voter, and a report which voters could
+open a receipt."""

@@ -1,4 +1,4 @@
-"""An auditor's own copies of the shards' release logs: fetched, compared with the earlier copy, stored.
+"""An auditor's copies of the shards' release logs. They are fetched, compared with the earlier copy, and stored.
 
 Only an auditor that keeps a copy notices that a shard cut off the end of its log or wrote a second log. A shard must always show
 the newest record that it showed before, and continue its log from that record.
@@ -28,8 +28,8 @@ from kms.shard_client import ShardBusy, ShardClient
 
 
 def ordering_problems(entries: Iterable[SignedRelease]) -> Iterator[str]:
-    """One line for each record that is dated long before an earlier record, or lacks a ticket or evidence although an earlier
-    record has one.
+    """Yields one line for each record with a problem of order: it is dated long before an earlier record, or it lacks a ticket or
+    evidence although an earlier record has one.
 
     A build that stores tickets and evidence stores them in every record, so a shard that omits one later hides something.
     `entries` is the whole log.
@@ -49,31 +49,31 @@ def ordering_problems(entries: Iterable[SignedRelease]) -> Iterator[str]:
 
 
 MAX_PAGE_BYTES = 2**20
-"""Largest accepted answer of a shard. A shard's own pages have at most 512 KiB, unless one record has more."""
+"""Largest accepted answer of a shard, in bytes. Pages of an honest shard have at most 512 KiB, unless one record has more."""
 MAX_PAGE_MARKS = 2**14
-"""Most brackets, commas and backslashes in an answer; a page of 512 KiB has 7,000."""
+"""Most brackets, commas and backslashes in an answer. A page of 512 KiB has 7,000."""
 MAX_PAGES = 500
-"""Most pages of one shard in one run; the next run continues."""
+"""Most pages of one shard that one run reads. The next run continues."""
 
 MAX_PROOFS = 8
-"""Most contradicting records of one shard that are stored. One is enough to convict the shard, and it can make new ones without
-end."""
+"""Most contradicting records of one shard that are stored. One is enough to convict the shard, and the shard can make new ones
+without end."""
 WAIT_S = 120.0
-"""Seconds that one run waits for one shard's pages in all; the next run continues."""
+"""Most seconds that one run waits for all pages of one shard. The next run continues."""
 
 BUSY_TRIES, BUSY_PAUSE_S = 5, 1.0
-"""How often a busy shard is asked for one page, and the seconds between two tries. These seconds count for `WAIT_S`."""
+"""Number of tries for one page of a busy shard, and the seconds between two tries. These seconds count for `WAIT_S`."""
 
 LOCK_WAIT_S = 30.0
-"""Seconds that a run waits for another run that adds to the same copy."""
+"""Most seconds that a run waits for another run that adds to the same copy."""
 
 PageReader = Callable[[int], tuple[SignedRelease, ...]]
-"""Reads some records of a log from an index on; none beyond the end of the log."""
+"""Function that reads some records of a log from an index on. It returns no records if the log ends before that index."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseLogCopy:
-    """The copy of one shard's log of one key epoch: a file with a record in each line."""
+    """The copy of one shard's log of one key epoch. It is a file with one record in each line."""
 
     folder: Path
     """Folder of all copies."""
@@ -84,16 +84,16 @@ class ReleaseLogCopy:
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """Path of the file."""
         return self.folder / f"releases-{self.epoch}-{self.shard}.jsonl"
 
     @property
     def read_time_file(self) -> Path:
-        """A file with the time when the log was last read to its end."""
+        """Path of a file with the time at which the log was last read to its end."""
         return self.path.with_suffix(".seen")
 
     def last_read_at(self) -> int:
-        """Unix seconds of this machine's clock when the log was last read to its end; 0 if it never was."""
+        """Returns the Unix second of this machine's clock at which the log was last read to its end, or 0 if it never was."""
         try:
             return int(self.read_time_file.read_bytes() or b"0")
         except FileNotFoundError:
@@ -104,7 +104,8 @@ class ReleaseLogCopy:
             ) from None
 
     def read(self, domain: Domain) -> tuple[tuple[SignedRelease, ...], LogHead]:
-        """All records and the head after them; no records if there is no copy. `ConfigurationError` if the copy was altered."""
+        """Returns all records and the head after them, or no records if there is no copy. Raises `ConfigurationError` if the copy
+        was altered."""
         try:
             entries = tuple(decode(SignedRelease, line) for line in self._lines())
             return entries, self._verified(entries, START, domain)
@@ -115,9 +116,9 @@ class ReleaseLogCopy:
         """Adds the shard's records that the copy lacks, up to a limit, and returns the new head. Stores the time if the log was
         read to its end.
 
-        `ReleaseLogBroken`, and nothing of the page is stored, if the page is wrong, contradicts the copy, or ends before it. A
-        signed record that contradicts the copy is stored beside it. `TryAgain` if the log is longer, or another process adds to
-        the copy. Records with ordering problems are stored, and `ReleaseLogBroken` names them.
+        Raises `ReleaseLogBroken` and stores nothing of a page that is wrong, contradicts the copy, or ends before it. A signed
+        record that contradicts the copy is stored beside it. Raises `TryAgain` if the log is longer than the limit, or if another
+        process adds to the copy. Records with ordering problems are stored, and `ReleaseLogBroken` names them.
         """
         with self._exclusive():
             began, (kept, head) = SystemClock().now(), self.read(domain)
@@ -171,7 +172,7 @@ class ReleaseLogCopy:
         return last
 
     def _keep(self, shown: SignedRelease) -> str:
-        # This record and the copy together prove it: the shard signed both. A record that is shown again is stored once.
+        # This record and the copy are a proof together, because the shard signed both. Each record is stored once.
         line, path = encode(shown) + b"\n", self.path.with_suffix(".contradicts")
         with path.open("a+b") as file:
             file.seek(0)
@@ -215,18 +216,18 @@ class ReleaseLogCopy:
 
 
 class LogReading(NamedTuple):
-    """What came of one attempt to read a shard's log to its end."""
+    """The outcome of one attempt to read a shard's log to its end."""
 
     entries: tuple[SignedRelease, ...]
     """The records of the copy, in order."""
     last_read_at: int
-    """Unix seconds when the log was last read to its end; 0 if never."""
+    """Unix second at which the log was last read to its end, or 0 if it never was."""
     broken: list[str]
     """Provable faults of the log."""
     silent: str
-    """Why the shard did not show its whole log; empty if it did."""
+    """Reason why the shard did not show its whole log, or an empty text if it did."""
     unusable: str
-    """Error of this machine, in a copy or setting; empty if there was none."""
+    """Error of this machine, in a copy or a setting, or an empty text if there was none."""
 
 
 def read_log(holder: ShareHolder, copy: ReleaseLogCopy, domain: Domain, timeout_s: float) -> LogReading:
@@ -260,17 +261,17 @@ def _release_evidence(signed: SignedRelease) -> ReleaseEvidence | None:
 
 
 def find_copies(folder: Path, epoch: int) -> Iterator[ReleaseLogCopy]:
-    """All copies of logs of an epoch in a folder, also of shards that the address book does not name."""
+    """Yields all copies of logs of an epoch in a folder, even of shards that the address book does not name."""
     for path in sorted(folder.glob(f"releases-{epoch}-0x*.jsonl")):
         with contextlib.suppress(MalformedValue):
             yield ReleaseLogCopy(folder, epoch, address(path.stem.rpartition("-")[2]))
 
 
 def page_reader(client: ShardClient, epoch: int, timeout_s: float) -> PageReader:
-    """Reads pages of a shard over HTTPS; `Unavailable` if it does not answer, `Fault` if it answers something else.
+    """Returns the function that reads pages of a shard's log over HTTPS.
 
-    One page may take `timeout_s` seconds and all pages `WAIT_S`; this machine's own work does not count. A busy shard is asked
-    again up to `BUSY_TRIES` times.
+    It raises `Unavailable` if the shard does not answer, and a `Fault` if the answer is no page. One page may take `timeout_s`
+    seconds and all pages `WAIT_S`; this machine's own work does not count. A busy shard is asked again up to `BUSY_TRIES` times.
     """
     left = WAIT_S
 
@@ -297,5 +298,5 @@ def page_reader(client: ShardClient, epoch: int, timeout_s: float) -> PageReader
 
 
 def log_client(holder: ShareHolder) -> ShardClient:
-    """A client of a shard that accepts answers of the size of a log page."""
+    """Returns a client of a shard that accepts answers of the size of a log page."""
     return ShardClient(holder, most=MAX_PAGE_BYTES)

@@ -1,8 +1,8 @@
-"""Whether each release of a shard had an entitled voter: compares release logs with disputes, seats and batches on the chain.
+"""Checks whether each release of a shard had an entitled voter.
 
-Each release is judged twice. The newest state of the chain shows whether such an entitlement exists at all. The block at the
-record's time shows whether it existed then, by the shard's own rules. Only archive nodes have the state of an old block. Without
-an archive node the second judgement is left out.
+It compares release logs with disputes, seats and batches on the chain. Each release is judged twice. The newest state of the
+chain shows whether such an entitlement exists at all. The block at the record's time shows whether it existed then, by the
+shard's own rules. Only archive nodes have the state of an old block. Without an archive node the second judgement is left out.
 """
 
 import enum
@@ -26,34 +26,35 @@ from kms.shard import release_policy
 from kms.shard.audit_draw import AuditDrawChain, audit_draw_at
 
 PREFETCH_ENTRIES = 200
-"""Number of entries whose reads go into one round trip."""
+"""Number of log entries whose reads of the chain go into one round trip."""
 
 
 class EntitlementChain(AuditDrawChain, Protocol):
-    """Reads of the chain that judge releases."""
+    """The reads of the chain by which releases are judged."""
 
     def dispute(self, dispute: Digest, block: int, receipt_id: Digest) -> Dispute | None:
-        """One dispute; None if there is none. Its receipt is zero if the dispute is not about this receipt."""
+        """Returns a dispute, or None if there is none with that id. Its receipt is zero if the dispute is not about this
+        receipt."""
         ...
 
     def members(self, dispute: Digest, round_number: int, block: int) -> tuple[Seat, ...]:
-        """Members of a round of a dispute."""
+        """Returns the seats of one round of a dispute."""
         ...
 
     def numbers_at(self, timestamp: int, block: int) -> Sequence[int]:
-        """The numbers of the blocks at that time, up to a block."""
+        """Returns the numbers of the blocks with that time, up to a block."""
         ...
 
     def snapshot(self, who: Address, block: int) -> Snapshot:
-        """The protocol clock."""
+        """Returns a snapshot at a block, from which the protocol clock is read."""
         ...
 
     def holdings(self, who: Address, block: int) -> Holdings:
-        """An account in its roles."""
+        """Returns an account's registrations and amounts in all its roles, at a block."""
         ...
 
     def epoch_state(self, epoch: int, block: int) -> EpochState:
-        """State of a key epoch."""
+        """Returns the state of a key epoch at a block."""
         ...
 
 
@@ -61,15 +62,15 @@ class AuditBlock(NamedTuple):
     """The block at which an auditor reads the chain."""
 
     block: int
-    """Its number."""
+    """Number of the block."""
     timestamp: int
-    """Its Unix second."""
+    """Time of the block in Unix seconds."""
     now: int
-    """Unix second of the auditor's own clock: the node may be far behind."""
+    """Time of the auditor's own clock in Unix seconds, because the chain node may be far behind."""
 
 
 class UnjudgedReason(enum.StrEnum):
-    """Why a release was not judged."""
+    """Reason why a release was not judged."""
 
     NO_TICKET = "the shard stored no ticket"
     NO_BATCH = "the shard did not store which batch was audited"
@@ -79,21 +80,21 @@ class UnjudgedReason(enum.StrEnum):
 
 
 RETRYABLE = frozenset({UnjudgedReason.TOO_NEW, UnjudgedReason.NO_ANSWER})
-"""Reasons that may not hold any more at the next run."""
+"""Reasons that may no longer apply at the next run."""
 
 
 @dataclass(slots=True)
 class LogFindings:
-    """Findings about the releases of one log, by the state of the chain."""
+    """Findings about the releases of one log, compared with the state of the chain."""
 
     wrong: list[str] = field(default_factory=list)
     """One line for each release without an entitled voter, or with an impossible date."""
     undated: list[int] = field(default_factory=list)
-    """Indices of records for which the node could not say whether the entitlement existed at their time."""
+    """Indices of the records for which the node could not say whether the entitlement existed at their time."""
     unjudged: Counter[UnjudgedReason] = field(default_factory=Counter)
-    """How many releases were not judged, by reason."""
+    """Number of releases that were not judged, by reason."""
     failure: str = ""
-    """The last error of a read that failed; empty if none failed."""
+    """Last error of a read that failed, or an empty text if none failed."""
 
 
 class _ChainState(NamedTuple):
@@ -109,7 +110,7 @@ def prefetch(entries: Sequence[SignedRelease], chain: EntitlementChain, seen: Au
     """Makes all reads that `judge_log` needs for these entries, many in one round trip (`chain.client.access`).
 
     Calls `tell` with the number of entries whose reads are complete. A read that fails here fails again in `judge_log`, which
-    counts it. Reads nothing more once the node is unreachable.
+    counts it. Nothing more is read once the node is unreachable.
     """
     for start in range(0, len(entries), PREFETCH_ENTRIES):
         waiting, is_away = entries[start : start + PREFETCH_ENTRIES], False
@@ -130,7 +131,7 @@ def _fetch(missing: Sequence[MissingRead]) -> None:
 
 
 def _missing(signed: SignedRelease, chain: EntitlementChain, seen: AuditBlock) -> MissingRead | Unavailable | None:
-    """The next missing read of an entry. None if all reads are there; the error if the node failed."""
+    """Returns the next missing read of an entry, None if no read is missing, or the error if the node could not be reached."""
     try:
         if signed.record.decision in RELEASES:
             _verdict(signed, chain, seen, False, [])
@@ -146,8 +147,8 @@ def _missing(signed: SignedRelease, chain: EntitlementChain, seen: AuditBlock) -
 def judge_log(entries: Iterable[SignedRelease], chain: EntitlementChain, seen: AuditBlock) -> LogFindings:
     """Judges each release by its ticket, at the newest block and at the block of the record's time.
 
-    A release after the newest block counts as not judged, since this node may be behind the shard's node; but it is a problem if
-    no node can have had its block yet. If the node becomes unreachable, earlier findings stay.
+    A release that is dated after the newest block counts as not judged, because this node may be behind the shard's node. But if
+    no node can have such a block yet, it is a problem. If the node becomes unreachable, earlier findings stay.
     """
     found, is_away = LogFindings(), False
     for signed in entries:
@@ -168,7 +169,7 @@ def judge_log(entries: Iterable[SignedRelease], chain: EntitlementChain, seen: A
 
 
 def unjudged_log(entries: Iterable[SignedRelease], why: UnjudgedReason) -> LogFindings:
-    """The findings without a chain: how many releases were not judged."""
+    """Returns the findings if the chain cannot be asked: the number of releases that were not judged."""
     return LogFindings(unjudged=Counter(why for each in entries if each.record.decision in RELEASES))
 
 

@@ -1,5 +1,5 @@
-"""Which voters could open a receipt, by the copies of release logs: how many partials each voter got of each version of the
-shares."""
+"""Reports which voters could open a receipt, by the copies of release logs: how many partials each voter got of each version of
+the shares."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,8 @@ from bytewise.protocol.records.statements import Release
 from bytewise.protocol.units import U64, Address, Digest
 
 LATE_S = 3600
-"""A shard dates a record with the time of the newest final block, so a record may be written this many seconds after its date."""
+"""Most seconds from a record's date to the time at which the shard wrote it. A shard dates a record with the time of the newest
+final block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class SharesHistory:
     """All versions of the shares of one key epoch."""
 
     versions: tuple[DealtShares, ...]
-    """Versions in order, at least one. The last one is in force."""
+    """Versions in order, at least one. The last version is in force."""
 
     @property
     def current(self) -> DealtShares:
@@ -30,32 +31,32 @@ class SharesHistory:
         return self.versions[-1]
 
     def holders(self) -> dict[Address, ShareHolder]:
-        """Every shard that has or had a share, as the newest version names it."""
+        """Returns every shard that has or had a share, with its address as the newest version names it."""
         return {each.address: each for shares in self.versions for each in shares.holders}
 
     def superseded_at(self, shares: DealtShares) -> int | None:
-        """Unix seconds when the next version came into force; None for the version in force."""
+        """Returns the Unix second at which the next version came into force, or None for the version in force."""
         return next((int(each.since) for each in self.versions if each.version > shares.version), None)
 
     def in_force(self, at: int) -> DealtShares:
-        """The shares that were in force at a time of the chain."""
+        """Returns the shares that were in force at a time of the chain."""
         return [each for each in self.versions if each.since <= at or each is self.versions[0]][-1]
 
     def shares_of(self, record: Release) -> DealtShares | None:
-        """The shares that the record's shard held when it decided; None if it never held any.
+        """Returns the shares that the record's shard had when it decided, or None if it never had any.
 
-        For a shard that held none any more, the result is the last version that it held: a shard that secretly keeps an old share
-        can still use it.
+        If the shard had no share in force at that time, this returns the last version of which it had a share, because a shard
+        that secretly keeps an old share can still use it.
         """
         owned = [each for each in self.versions if share_index(record.shard, each)]
         before = [each for each in owned if each.version <= self.in_force(record.decided_at).version]
         return before[-1] if before else next(iter(owned), None)
 
     def is_whole(self, shares: DealtShares, last_read_at: int, newest: int) -> bool:
-        """Whether a copy of a holder's log contains all its releases with these shares.
+        """Returns whether a copy of a holder's log contains all its releases with these shares.
 
-        `last_read_at`: Unix seconds when the log was last read to its end, 0 if never. `newest`: time of the copy's newest
-        record, 0 if it has none.
+        `last_read_at` is the Unix second at which the log was last read to its end, or 0 if it never was. `newest` is the time of
+        the copy's newest record, or 0 if it has no record.
         """
         until = self.superseded_at(shares)
         if until is None:
@@ -65,7 +66,8 @@ class SharesHistory:
 
 
 def shares_history(book: Network, record: EpochRecord) -> SharesHistory:
-    """The history that the address book gives for an epoch; `ConfigurationError` if the book contradicts itself."""
+    """Returns the history of an epoch's shares by the address book. Raises `ConfigurationError` if the address book contradicts
+    itself."""
     own = tuple(map(share_holder, record.shards))
     listed = sorted((each for each in book.dealt or () if each.epoch == record.epoch), key=lambda each: each.version)
     if not listed:
@@ -79,12 +81,12 @@ def shares_history(book: Network, record: EpochRecord) -> SharesHistory:
 
 
 def share_index(shard: Address, shares: DealtShares) -> int:
-    """The index of a shard's share; 0 if it held none."""
+    """Returns the index of a shard's share, or 0 if it had none of these shares."""
     return next((index for index, each in enumerate(shares.holders, start=1) if each.address == shard), 0)
 
 
 def releases_out_of_force(entries: Iterable[SignedRelease], history: SharesHistory) -> Iterator[str]:
-    """One line for each release by a shard that held no share in force at the record's time."""
+    """Yields one line for each release by a shard that had no share in force at the record's time."""
     for record in (each.record for each in entries if each.record.decision in RELEASES):
         if not share_index(record.shard, history.in_force(record.decided_at)):
             version = history.in_force(record.decided_at).version
@@ -97,29 +99,29 @@ class CopiedLog(NamedTuple):
     shard: Address
     """Account of the shard."""
     entries: tuple[SignedRelease, ...]
-    """The records, in order of the log."""
+    """Records in the order of the log."""
     last_read_at: int
-    """Unix seconds when it was last read to its end; 0 if never."""
+    """Unix second at which the log was last read to its end, or 0 if it never was."""
 
     @property
     def newest(self) -> int:
-        """Time of its newest record; 0 without any."""
+        """Time of the newest record, or 0 if there is none."""
         return int(self.entries[-1].record.decided_at) if self.entries else 0
 
 
 class ReportedRelease(NamedTuple):
-    """A record, and the shares under which it was made."""
+    """A release record, and the shares under which it was made."""
 
     signed: SignedRelease
-    """The record."""
+    """The signed record."""
     shares: DealtShares | None
-    """The version of the shares; None if the shard never held a share, as far as known."""
+    """The version of the shares, or None if the shard is not known to have ever had a share."""
     place: int
-    """The shard's index among the holders of that version; 0 if it is none of them."""
+    """Index of the shard among the holders of that version, or 0 if it is none of them."""
 
     @property
     def is_released(self) -> bool:
-        """Whether an enclave received something."""
+        """True if the shard released a partial or share to an enclave."""
         return self.signed.record.decision in RELEASES
 
 
@@ -128,11 +130,11 @@ class VersionReport:
     """Releases with one version of the shares, and the holders whose releases are unknown."""
 
     shares: DealtShares
-    """The version."""
+    """The version of the shares."""
     given: dict[Address, set[int]]
-    """By voter: the indices of the shards that gave it a partial or share that helps to open the receipt."""
+    """Indices, by voter, of the shards that gave the voter a partial or share with which the receipt can be opened."""
     missing_logs: tuple[int, ...]
-    """Indices of holders without a copy of their log, or without one that is long enough."""
+    """Indices of the holders without a copy of their log, or with a copy that is too short."""
 
     @property
     def openers(self) -> list[Address]:
@@ -141,51 +143,51 @@ class VersionReport:
 
     @property
     def released(self) -> list[int]:
-        """Indices of the shards that released something."""
+        """Indices of the shards that released something with which the receipt can be opened."""
         return sorted(set().union(*self.given.values()))
 
     @property
     def is_joint(self) -> bool:
-        """Whether all voters together received enough partials to open the receipt."""
+        """True if all voters together received enough partials to open the receipt."""
         return len(self.released) >= self.shares.threshold
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the shards without a known log may have given one voter the partials that it lacks."""
+        """True if the shards with missing logs may have given one voter the partials that it lacks."""
         most = max(len(each | set(self.missing_logs)) for each in (set[int](), *self.given.values()))
         return not self.openers and most >= self.shares.threshold
 
 
 @dataclass(frozen=True, slots=True)
 class OpeningReport:
-    """Report of one receipt, from the copies."""
+    """Report whether one receipt could be opened, from the copies of the logs."""
 
     records: tuple[ReportedRelease, ...]
-    """The receipt's records, oldest first."""
+    """Records about the receipt, oldest first."""
     reaches: tuple[VersionReport, ...]
-    """One for each version of the shares."""
+    """Reports for each version of the shares."""
     unknown_shards: tuple[Address, ...]
-    """Shards that released something for the receipt although they never held a share, as far as known."""
+    """Shards that released something for the receipt although they are not known to have ever had a share."""
 
     @property
     def opened(self) -> bool:
-        """Whether a voter received enough partials to open the receipt."""
+        """True if a voter received enough partials to open the receipt."""
         return any(each.openers for each in self.reaches)
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the copies leave open if the receipt was opened."""
+        """True if the copies do not show whether the receipt was opened."""
         return not self.opened and (bool(self.unknown_shards) or any(each.is_unknown for each in self.reaches))
 
     def reach(self, shares: DealtShares) -> VersionReport:
-        """The report of one version."""
+        """Returns the report of one version of the shares."""
         return next(each for each in self.reaches if each.shares == shares)
 
 
 def report_opening(receipt: Digest, history: SharesHistory, logs: Sequence[CopiedLog], rebuilt: bool) -> OpeningReport:
     """Makes the report of a receipt from these copies.
 
-    `rebuilt`: enclaves rebuild the epoch's key, so a share that was released for any receipt also opens this one.
+    If `rebuilt` is true, enclaves rebuild the epoch's key, so a share that was released for any receipt also opens this one.
     """
     entries = sorted(_entries(history, logs), key=lambda each: (each.signed.record.decided_at, each.place))
     records = tuple(each for each in entries if each.signed.record.receipt_id == receipt)

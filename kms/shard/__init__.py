@@ -1,1 +1,1 @@
-"""The shard process: attested channels, HTTPS, release policy, release (design section 8)."""
+"""The shard process: attested channels, HTTPS interface, release policy, release (design section 8)."""

@@ -1,5 +1,5 @@
-"""The shard's HTTPS interface: its public log, and ceremonies. Canonical JSON in and out; sizes are checked before anything is
-parsed.
+"""The shard's HTTPS interface: its public log, and ceremonies. Requests and answers are canonical JSON. Sizes are checked before
+anything is parsed.
 
 Releases use attested channels (`kms.shard.listener`).
 """
@@ -26,11 +26,12 @@ from kms.shard.release import Shard
 _JSON = "application/json"
 
 _RETRY_AFTER_S = 1
-"""Seconds in the `Retry-After` header of an answer that may succeed later."""
+"""Seconds in the `Retry-After` header of a refusal that may succeed later."""
 
 
 async def capped_body(request: Request) -> AsyncIterator[bytes]:
-    """The request body, within the limits of `kms.shard.http_limits`."""
+    """Yields the request body, within the limits of `kms.shard.http_limits`. It is a dependency of FastAPI, so the body counts
+    for the limits until the request is answered."""
     intake: BodyBudget = request.app.state.intake
     async with intake.body(request, MAX_EXCHANGE_BYTES) as body:
         yield body
@@ -40,7 +41,8 @@ Body = Annotated[bytes, Depends(capped_body)]
 
 
 def build_app(shard: Shard | None, desk: Participant | None = None) -> FastAPI:
-    """The application of a shard that serves an epoch, takes part in ceremonies, or both. Endpoints run in worker threads."""
+    """Builds the web application of a shard that serves an epoch, takes part in ceremonies, or both. Endpoints run in worker
+    threads."""
     app = FastAPI(title="bytewise key shard", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.intake = BodyBudget()
     if shard is not None:
@@ -74,9 +76,10 @@ def _add_records(app: FastAPI, shard: Shard) -> None:
 
 
 def serve(app: FastAPI, host: str, port: int, certificate: Path, key: Path) -> None:
-    """Serves over TLS until SIGTERM or SIGINT. The caller installs handlers for them, so that the process exits with code 0.
+    """Serves the application over TLS until SIGTERM or SIGINT.
 
-    `ConfigurationError` for an address, certificate or key that cannot be used.
+    The caller installs handlers for these signals, so that the process exits with code 0. Raises `ConfigurationError` if an
+    address, certificate or key cannot be used.
     """
     config = server_config(app, host, port, certificate, key)
     with listening_socket("port", host, port) as socket:

@@ -1,4 +1,5 @@
-"""The inputs of an audit draw as the chain has them at a block: for a shard's decision, and for auditors of its log."""
+"""Reads the inputs of an audit draw from the chain at one block. Shards use them to decide, and auditors to check a shard's
+log."""
 
 from typing import Protocol
 
@@ -11,38 +12,39 @@ from bytewise.protocol.units import Address, Digest
 
 
 class AuditDrawChain(Protocol):
-    """Reads of the chain, at named blocks, that decide an audit draw."""
+    """The reads of the chain, each at a named block, that decide an audit draw."""
 
     def block_hash(self, number: int) -> Digest:
-        """Hash of a block."""
+        """Returns the hash of a block."""
         ...
 
     def batch(self, batch_id: int, block: int) -> tuple[BatchHeader, AnchoredBatch] | None:
-        """A batch by its number, without its locator; None if there is none."""
+        """Returns a batch by its number, without its locator, or None if there is none."""
         ...
 
     def params(self, version: int, block: int) -> ParamSet:
-        """A version of all parameters."""
+        """Returns one version of the network's parameters."""
         ...
 
     def stake_at(self, account: Address, stake_block: int, block: int) -> int:
-        """Wei that counted for an account at the end of an earlier block."""
+        """Returns the stake in wei that counted for an account at the end of an earlier block."""
         ...
 
     def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:
-        """Last second (protocol clock) to dispute and audit a receipt, including the extension by a demand for its envelope."""
+        """Returns the last second of the protocol clock in which a receipt can be disputed or audited. A demand for its envelope
+        extends this time."""
         ...
 
     def pool_of(self, environment: Digest, block: int) -> Digest:
-        """Pool whose verifiers judge an environment; zero if there is no such environment."""
+        """Returns the pool whose verifiers judge an environment, or zero if there is no such environment."""
         ...
 
 
 def audit_draw_at(
     chain: AuditDrawChain, who: Address, voter: Holdings, receipt: Digest, batch_id: int, block: int
 ) -> AuditDraw | None:
-    """The inputs of a receipt's audit draw at a block, with the seats of `voter`; None if there is no such batch, or no beacon
-    yet. Whether the receipt is in the batch is not asked.
+    """Returns the inputs of a receipt's audit draw at a block, with the seats of account `who`, whose state is `voter`. Returns
+    None if there is no such batch, or no beacon yet. It does not check that the receipt is in the batch.
 
     A voter that may not audit the batch has no seats.
     """

@@ -12,80 +12,83 @@ from kms.shard.share_rotation import SharesInForce
 
 
 class KeyView(Protocol):
-    """A shard's whole view of the chain."""
+    """The reads of the chain that a shard needs to serve an epoch."""
 
     def read(self, ticket: Ticket, batch_id: int) -> ChainFacts:
-        """All facts about the ticket, at one block; `Unavailable` if the chain cannot be read."""
+        """Returns all facts about the ticket, at one block. Raises `Unavailable` if the chain cannot be read."""
         ...
 
     def shares(self, epoch: int) -> SharesInForce:
-        """The shares in force of a key epoch; `Unavailable` if the chain cannot be read."""
+        """Returns the shares in force of a key epoch. Raises `Unavailable` if the chain cannot be read."""
         ...
 
     def time(self) -> int:
-        """Time of the newest block, unix seconds; `Unavailable` if the chain cannot be read."""
+        """Returns the time of the newest block in Unix seconds. Raises `Unavailable` if the chain cannot be read."""
         ...
 
 
 class KeyChain(AuditDrawChain, Protocol):
-    """The chain client as a shard needs it: reads, each pinned to one block."""
+    """The methods of the chain client that a shard needs. Each reads at one block."""
 
     def head(self) -> int:
-        """Number of the newest block at the configured finality."""
+        """Returns the number of the newest block at the configured finality."""
         ...
 
     def snapshot(self, who: Address, block: int) -> Snapshot:
-        """One `Lens` view: protocol clock, policy."""
+        """Returns a snapshot, from which protocol clock and appraisal policy are read."""
         ...
 
     def release_view(self, voter: Address, epoch: int, dispute: Digest | None, receipt_id: Digest) -> ReleaseView:
-        """The facts about a ticket of this voter, key epoch, dispute and receipt, at the newest final block.
+        """Returns the facts about a ticket of this voter, key epoch, dispute and receipt, at the newest final block.
 
-        The dispute's receipt is zero if the dispute is not about this receipt.
+        `dispute` is None for an audit. The dispute's receipt is zero if the dispute is not about this receipt.
         """
         ...
 
     def epoch_on_chain(self, epoch: int, block: int) -> EpochOnChain:
-        """A key epoch as the chain has it; NONE if there is none."""
+        """Returns a key epoch as the chain has it. Its state is NONE if there is no such epoch."""
         ...
 
     def is_open_for_disputes(self, epoch: int, block: int) -> bool:
-        """Whether a dispute may still need the key of an epoch."""
+        """Returns whether a dispute may still need the key of an epoch."""
         ...
 
     def shares_dealt_at(self, epoch: int, block: int) -> int | None:
-        """Unix seconds of the block that put the newest shares of an ACTIVE key epoch in force; None in any other state."""
+        """Returns the time, in Unix seconds, of the block that put the newest shares of an ACTIVE key epoch in force. Returns
+        None in any other state."""
         ...
 
 
 class ChainCeremonyView:
-    """`CeremonyView` over the chain client."""
+    """The view of the chain for key ceremonies, over the chain client. Implements `CeremonyView`."""
 
     def __init__(self, chain: KeyChain) -> None:
         self._chain = chain
 
     def key_epoch(self, epoch: int) -> EpochOnChain:
-        """The epoch at the newest final block."""
+        """Returns the key epoch at the newest final block."""
         return self._chain.epoch_on_chain(epoch, self._chain.head())
 
     def is_open_for_disputes(self, epoch: int) -> bool:
-        """Whether a dispute may still need the key of the epoch, at the newest final block."""
+        """Returns whether a dispute may still need the key of the epoch, at the newest final block."""
         return self._chain.is_open_for_disputes(epoch, self._chain.head())
 
     def dealt_at(self, epoch: int) -> int | None:
-        """When the newest shares of an ACTIVE epoch came in force, as of the newest final block, unix seconds; else None."""
+        """Returns the Unix second at which the newest shares of an ACTIVE epoch came into force, by the newest final block.
+        Returns None in any other state."""
         return self._chain.shares_dealt_at(epoch, self._chain.head())
 
 
 class ChainKeyView:
-    """`KeyView` over the chain client. `own` is the account for which snapshots are read: the shard's."""
+    """The view of the chain for releases, over the chain client. Implements `KeyView`. `own` is the shard's account, for which
+    snapshots are read."""
 
     def __init__(self, chain: KeyChain, own: Address) -> None:
         self._chain = chain
         self._own = own
 
     def read(self, ticket: Ticket, batch_id: int) -> ChainFacts:
-        """All facts about the ticket, each read at the newest final block."""
+        """Returns all facts about the ticket, each read at the newest final block."""
         is_audit = ticket.kind == TicketKind.AUDIT.value
         subject = None if is_audit else ticket.subject
         block, snapshot, key, record, dispute = self._chain.release_view(
@@ -112,11 +115,11 @@ class ChainKeyView:
         )
 
     def shares(self, epoch: int) -> SharesInForce:
-        """The shares of a key epoch in force at the newest final block."""
+        """Returns the shares of a key epoch that are in force at the newest final block."""
         block = self._chain.head()
         key = self._chain.epoch_on_chain(epoch, block)
         return SharesInForce(block, key.version, key.commitments, key.shards)
 
     def time(self) -> int:
-        """Wall time of the newest final block, unix seconds."""
+        """Returns the time of the newest final block, in Unix seconds."""
         return self._chain.snapshot(self._own, self._chain.head()).timestamp

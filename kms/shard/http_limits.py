@@ -1,8 +1,8 @@
 """Limits for unknown clients of a shard's HTTPS interface: connections, time, memory for request bodies, and log pages.
 
-uvicorn sets no deadline for the next byte of a request, and accepts connections until file descriptors run out. It lets a TLS
-handshake take asyncio's 60 seconds and does not count the connection meanwhile. This module counts every connection, and limits
-its time, from before TLS begins.
+uvicorn sets no deadline for the next byte of a request, and accepts connections until file descriptors run out. It gives a TLS
+handshake asyncio's 60 seconds, and does not count the connection meanwhile. This module counts every connection and limits its
+time from before TLS begins.
 """
 
 import asyncio
@@ -26,49 +26,49 @@ from bytewise.service import liveness
 from bytewise.service.peers import AddressSlots
 
 HANDSHAKE_S = 10.0
-"""Seconds for a TLS handshake, from the connection to its end."""
+"""Seconds for a TLS handshake, counted from the start of the connection."""
 
 REQUEST_S = 30.0
-"""Seconds for a whole request, from the handshake or the answer before it to the end of its own answer. Further bytes do not
-extend it."""
+"""Seconds for a whole request. They begin with the end of the handshake or of the answer before, and end with the request's own
+answer. Further bytes do not extend them."""
 
 MAX_TLS_CONNECTIONS, MAX_TLS_CONNECTIONS_PER_ADDRESS = 128, 32
-"""Most connections, in all and from one address. A further one is closed before a byte is read."""
+"""Most connections, in all and from one address. Any further connection is closed before a byte is read."""
 
 MAX_HEADER_BYTES = 16 * 1024
-"""Longest request line and headers. It is checked after each read, so that one read may exceed it somewhat."""
+"""Most bytes of request line and headers. They are checked after each read, so that one read may exceed the limit somewhat."""
 
 MAX_BODIES_BYTES = 4 * MAX_EXCHANGE_BYTES
-"""Most bytes of all bodies that are being received or answered."""
+"""Most bytes of all bodies together that are being received or answered."""
 
 TURN_WAIT_S = 5.0
-"""Seconds that a request for a page of the log waits for its turn. It is longer than the pages for all connections of one address
-take, so that one address alone cannot exclude others."""
+"""Seconds that a request for a page of the log waits for its turn. This is longer than the pages for all connections of one
+address take, so that one address alone cannot exclude others."""
 
 KEEP_ALIVE_S = 5
 """Seconds after which an idle connection is closed."""
 
 SHUTDOWN_S = 5
-"""Seconds that a stopping shard gives running answers."""
+"""Seconds that a stopping shard waits for running answers."""
 
 
 class TimedProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 with a time limit, inside TLS."""
+    """uvicorn's HTTP/1.1 protocol with a time limit for each request, inside TLS."""
 
     _overdue: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A connection whose TLS handshake is done."""
+        """Begins the first request of a connection whose TLS handshake has ended."""
         super().connection_made(transport)
         self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """Stops the time limit, because the connection has ended."""
         self._disarm()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """The answer is sent; the time of the next request begins."""
+        """Begins the time of the next request, because the answer was sent."""
         self._arm()
         super().on_response_complete()
 
@@ -86,15 +86,15 @@ class HandshakeProtocol(asyncio.Protocol):
     """A connection from its start to the end of its TLS handshake. uvicorn counts it and closes it at shutdown."""
 
     def __init__(self, tls: ssl.SSLContext, server_state: ServerState, **arguments: Any) -> None:
-        """`arguments`: the arguments with which uvicorn makes a protocol."""
+        """`tls` has the shard's certificate. `arguments` are the arguments with which uvicorn makes a protocol."""
         self._tls, self._connections = tls, cast(set[asyncio.BaseProtocol], server_state.connections)
         self._inside = TimedProtocol(server_state=server_state, **arguments)
         self._early: list[bytes] = []
         self.transport: asyncio.Transport
-        """The connection without TLS."""
+        """Transport of the connection without TLS."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A new connection: it is counted, or closed."""
+        """Counts a new connection and begins its TLS handshake, or closes it if there are too many."""
         host = host_of(transport)
         of_one = sum(
             host_of(each.transport) == host for each in self._connections if isinstance(each, HandshakeProtocol | TimedProtocol)
@@ -107,11 +107,11 @@ class HandshakeProtocol(asyncio.Protocol):
         self._handshake = asyncio.get_running_loop().create_task(self._enter())
 
     def data_received(self, data: bytes) -> None:
-        """The beginning of a request that arrived together with the end of the handshake."""
+        """Keeps the beginning of a request that arrived together with the end of the handshake."""
         self._early.append(data)
 
     def shutdown(self) -> None:
-        """The shard stops."""
+        """Closes the connection, because the shard stops."""
         self.transport.abort()
 
     async def _enter(self) -> None:
@@ -131,19 +131,19 @@ class HandshakeProtocol(asyncio.Protocol):
 
 
 class BodyBudget:
-    """Memory for request bodies: a limit for each, and for all together. For one event loop."""
+    """The limit of memory for request bodies, for each body and for all together. All calls must come from one event loop."""
 
     def __init__(self, most: int = MAX_BODIES_BYTES) -> None:
         self._most = most
         self.used = 0
-        """Bytes of all bodies now."""
+        """Present bytes of all bodies together."""
 
     @asynccontextmanager
     async def body(self, request: Request, most: int) -> AsyncIterator[bytes]:
-        """Yields the body of a request, and counts its bytes until the request is answered.
+        """Context manager that yields the body of a request, and counts its bytes until the request is answered.
 
-        `TooLarge` as soon as the body exceeds `most` bytes; `TryAgain` as soon as all bodies together are too large, or if the
-        body does not arrive.
+        Raises `TooLarge` as soon as the body exceeds `most` bytes. Raises `TryAgain` as soon as all bodies together are too
+        large, or if the body does not arrive.
         """
         data = bytearray()
         try:
@@ -162,10 +162,10 @@ class BodyBudget:
 
 
 class TurnQueue:
-    """Runs work of unknown clients one at a time, in order of arrival. For one event loop.
+    """A queue that runs work of unknown clients one at a time, in order of arrival. All calls must come from one event loop.
 
-    A page of the log costs much processor time, which releases also need. A waiting request holds no thread. A client that
-    disconnects keeps its place in the queue, so places are counted by address, apart from connections.
+    A page of the log takes much processor time, which releases also need. A waiting request uses no thread. A client that
+    disconnects keeps its place in the queue, so places are counted by address and not by connection.
     """
 
     def __init__(self) -> None:
@@ -174,9 +174,11 @@ class TurnQueue:
 
     @asynccontextmanager
     async def turn(self, address: str) -> AsyncIterator[None]:
-        """Waits for the turn of a client at an address, and holds it while the context is open. `TryAgain` if the turn does not
-        come within `TURN_WAIT_S`, or at once if too many requests wait, in all or from this address (the limits are those of
-        connections)."""
+        """Context manager that waits for the turn of a client at an address. The turn lasts while the context is open.
+
+        Raises `TryAgain` if the turn does not come within `TURN_WAIT_S`. Also raises it at once if too many requests wait, in all
+        or from this address; the limits are those of connections.
+        """
         if not self._waiting.take(address):
             raise TryAgain("shard", "is busy with pages of its log: ask again")
         try:
@@ -192,7 +194,8 @@ class TurnQueue:
 
 
 def server_config(app: FastAPI, host: str, port: int, certificate: Path, key: Path) -> uvicorn.Config:
-    """How a shard's application is served; `ConfigurationError` for a certificate or key that cannot be right."""
+    """Returns the configuration with which uvicorn serves a shard's application. Raises `ConfigurationError` if certificate or
+    key cannot be used."""
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         tls.load_cert_chain(certificate, key)
@@ -208,5 +211,5 @@ def server_config(app: FastAPI, host: str, port: int, certificate: Path, key: Pa
 
 
 def host_of(transport: asyncio.BaseTransport) -> str:
-    """Address of the other end; one and the same value for all closed connections."""
+    """Returns the address of the other end. The value is the same for all closed connections."""
     return str((transport.get_extra_info("peername") or ("",))[0])

@@ -1,7 +1,8 @@
-"""Age of the shares in force: a look that repeats, and the check of `bytewise doctor` and `bytewise status`.
+"""Checks the age of the shares in force, repeatedly beside the server, and for `bytewise doctor` and `bytewise status`.
 
-A shard reminds and does not renew by itself. The chain takes new shares only from the curator, with a log that one coordinator
-signed (`docs/guide/key-ceremony.md`), and no shard has the key of either. Until both have acted, the shares before stay in force.
+A shard only reminds; it does not renew shares by itself. The chain accepts new shares only from the curator, with a log that one
+coordinator signed (`docs/guide/key-ceremony.md`), and no shard has the key of either. Until both have acted, the present shares
+stay in force.
 """
 
 import contextlib
@@ -18,15 +19,16 @@ from kms.settings import ShardSettings
 from kms.storage import keyring
 
 LOOK_S = 6 * 3_600.0
-"""Seconds between two looks. Each reads the events of `KeyEpochs`."""
+"""Seconds between two checks, each of which reads the events of `KeyEpochs`."""
 
 DealtAt = Callable[[int], int | None]
-"""Unix seconds of the block that put the newest shares of a key epoch in force; None unless the epoch is ACTIVE. `Unavailable` if
-the chain cannot be read."""
+"""Function that returns the Unix second of the block that put the newest shares of a key epoch in force. Returns None unless the
+epoch is ACTIVE. Raises `Unavailable` if the chain cannot be read."""
 
 
 def share_age_check(settings: ShardSettings, dealt_at: DealtAt, now: int) -> Check:
-    """Whether the shares of this shard's key epoch are at most `refresh_days` days old."""
+    """Returns a check that passes if the shares of this shard's key epoch are at most `refresh_days` days old. `now` is in Unix
+    seconds."""
     name, advice = "share_age", "Deal the shares again: `bytewise key reshare`, then `bytewise key open`."
     if not settings.refresh_days:
         return Check(name, True, "refresh_days is 0: not checked", "any age", advice)
@@ -44,14 +46,15 @@ def share_age_check(settings: ShardSettings, dealt_at: DealtAt, now: int) -> Che
 
 
 def refresh_in_s(settings: ShardSettings, since: int, now: int) -> int:
-    """Seconds until shares that came in force at `since` should be dealt again; not above zero if that is due."""
+    """Returns the seconds until shares that came into force at `since` should be dealt again. Returns 0 or less if that is
+    due."""
     return since + settings.refresh_days * DAY_S - now
 
 
 @contextlib.contextmanager
 def refresh_reminder(settings: ShardSettings, dealt_at: DealtAt, clock: Clock) -> Iterator[None]:
-    """Logs `share.refresh_due` at every look, beside the server, while the shares are too old. Nothing else happens, so several
-    shards and any number of restarts do no harm."""
+    """Context manager that checks the age of the shares in a thread while it is open. It logs `share.refresh_due` at every check
+    while the shares are too old. Nothing else happens, so several shards and any number of restarts do no harm."""
 
     def look() -> None:
         found = share_age_check(settings, dealt_at, clock.now())

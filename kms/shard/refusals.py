@@ -1,4 +1,4 @@
-"""Refusals of a shard over HTTPS and attested channels: they contain the error's class and rule only.
+"""Refusals of a shard over HTTPS and attested channels. They contain only the error's class and rule.
 
 The module also limits how many refusals a shard records in its release log.
 """
@@ -12,21 +12,21 @@ from bytewise.protocol.units import Address
 from bytewise.service import metrics, telemetry
 
 REFUSALS_A_DAY = 50
-"""Most refusals of one verifier that a shard records in a day of the chain. Further refusals appear only in the log of its
+"""Most refusals of one verifier that a shard records in one day of the chain. Further refusals appear only in the log of its
 process."""
 
 _DAY_S = 86_400
 
 
 def refusal(error: BytewiseError) -> ShardRefusal:
-    """The refusal for an error, which is also logged and counted."""
+    """Returns the refusal for an error, and logs and counts the error."""
     telemetry.log_error("request.refused", error)
     metrics.KMS_REFUSALS.labels(rule=error.rule).inc()
     return ShardRefusal(type(error).__name__, error.rule, isinstance(error, Unavailable))
 
 
 class RefusalQuota:
-    """Counts recorded refusals by verifier and day. Thread-safe. A restart begins at zero."""
+    """A count of recorded refusals by verifier and day. It is thread-safe, and a restart begins at zero."""
 
     def __init__(self) -> None:
         self._day = 0
@@ -34,7 +34,8 @@ class RefusalQuota:
         self._lock = threading.Lock()
 
     def take(self, voter: Address, now: int) -> bool:
-        """Whether one more refusal of this verifier may be recorded at unix second `now`; then it is counted."""
+        """Counts one more refusal of this verifier at Unix second `now` if it may be recorded. Returns whether it may be
+        recorded."""
         with self._lock:
             if now // _DAY_S != self._day:
                 self._day, self._taken = now // _DAY_S, Counter()

@@ -1,4 +1,4 @@
-"""The shard: checks a request in the order of design section 8, records the release, and only then answers.
+"""The shard, which checks a request in the order of design section 8, records the release, and only then answers.
 
 "No log, no partial": the signed record is committed to the database before the partial is computed. A crash in between leaves a
 record without an answer, never an answer without a record.
@@ -64,9 +64,9 @@ from kms.storage.keyring import OpenedShare
 def release_evidence_of(
     request: ReleaseRequest, shown: AppraisalResult, policy_serial: int, refused: Fault | None
 ) -> ReleaseEvidence:
-    """The evidence on which a request was decided. `refused`: why the shard released nothing.
+    """Returns the evidence on which a request was decided. `refused` is the reason why the shard released nothing, or None.
 
-    For a refused audit request the evidence omits the anchored receipt: the shard did not verify it, and it can be long.
+    For a refused audit request the evidence omits the anchored receipt, because the shard did not verify it and it can be long.
     """
     is_audit = refused is None and request.ticket.kind == TicketKind.AUDIT.value
     return ReleaseEvidence(
@@ -82,22 +82,22 @@ def release_evidence_of(
 
 
 ADMISSIONS = 4
-"""Most requests that are parsed and checked at the same time; they may be large. Reads of the chain come later and are not
-counted, so that a slow node does not delay other requests."""
+"""Most requests that are parsed and checked at the same time, because they may be large. Reads of the chain come later and are
+not counted, so that a slow node does not delay other requests."""
 
 REFRESH_S = 5.0
-"""Seconds between two reads of the chain for requests of `info`."""
+"""Seconds between two reads of the chain for requests of `info`, which anybody may send."""
 
 ADMISSION_WAIT_S = 2.0
-"""Seconds that a request waits for admission before it is told to try again. An admission takes some 10 to 200 ms."""
+"""Seconds that a request waits for admission before it is refused with `TryAgain`. An admission takes some 10 to 200 ms."""
 
 
 _NEEDS_RELEASE_SHARES = "is rebuilt by enclaves from shares, and release_shares is not set: set it, or serve another epoch"
 
 
 class Shard:
-    """One key holder of one epoch. Methods are thread-safe: transactions of the database serialise what must not run at the same
-    time."""
+    """The shard of one key epoch. Methods are thread-safe, because transactions of the database serialise work that must not run
+    at the same time."""
 
     def __init__(
         self,
@@ -115,9 +115,9 @@ class Shard:
         release_shares: bool = False,
         report_share: ShareReporter = ignore_share,
     ) -> None:
-        """`find`: finds the new share in the folder after the key was dealt again. `report_share`: called with the commitments of
-        the only share in memory. `clock`: the machine's clock; no block may be dated far ahead of it. `release_shares`: must be
-        true for an epoch whose key enclaves rebuild, else `ConfigurationError`."""
+        """`find` finds the new share in the folder after the key was dealt again. The shard calls `report_share` with the
+        commitments of the only share in memory. `clock` is the machine's clock; no block may be dated far ahead of it. For an
+        epoch whose key enclaves rebuild, `release_shares` must be true; otherwise this raises `ConfigurationError`."""
         if is_rebuilt(document.record.epoch) and not release_shares:
             raise ConfigurationError(f"key epoch {document.record.epoch}", _NEEDS_RELEASE_SHARES)
         listed = next((each for each in document.record.shards if each.index == share.index), None)
@@ -145,14 +145,15 @@ class Shard:
         return self._signer
 
     def terms(self) -> PeerRequirements:
-        """Requirements for a peer that asks for a release: an enclave that the policy accepts, for this network and epoch."""
+        """Returns the requirements for a peer that asks for a release: an enclave that the policy accepts, for this network and
+        epoch."""
         epoch = self._document.record.epoch
         return PeerRequirements(
             MeasurementRole.KEY_SHARD, MeasurementRole.VERIFIER_ENCLAVE, self._contracts, epoch, self._appraisal, None
         )
 
     def info(self) -> ShardInfo:
-        """The epoch that this shard serves, and whether its share is in force."""
+        """Returns the epoch that this shard serves, and whether its share is in force."""
         self._refresh()
         record, status = self._document.record, self._rotation.status()
         return ShardInfo(
@@ -161,7 +162,7 @@ class Shard:
         )  # fmt: skip
 
     def _refresh(self) -> None:
-        """Reads the chain as for a request, but at most once in `REFRESH_S`, since anybody may ask for `info`."""
+        """Follows the chain as for a request, but reads it at most once in `REFRESH_S`, because anybody may ask for `info`."""
         now = time.monotonic()
         with self._refreshing:
             if now < self._refresh_after:
@@ -180,12 +181,12 @@ class Shard:
             raise
 
     def log(self, first: int, epoch: int | None = None) -> ReleaseLog:
-        """A bounded page of release records from index `first` on, of the served epoch or of an earlier one."""
+        """Returns a bounded page of release records from index `first` on, of the served epoch or of another one."""
         return ReleaseLog(self._records.page(self._document.record.epoch if epoch is None else epoch, first))
 
     def release(self, body: bytes, peer: AttestedPeer) -> ReleaseAnswer:
-        """Returns the sealed partial and the record of its release, or raises the error of the broken rule. `peer` is the
-        attested enclave that asks; it satisfied `terms`."""
+        """Checks a request, records the release, and returns the sealed partial with the record. Raises the error of the broken
+        rule. `peer` is the attested enclave that asks; it satisfied `terms`."""
         if not self._admissions.acquire(timeout=ADMISSION_WAIT_S):
             raise TryAgain("shard", "is busy with other requests: ask again")
         try:

@@ -1,9 +1,9 @@
-"""Decides whether a request may have a partial. The functions are pure. They check gathered facts, the cheapest and most public
-first (design section 8).
+"""Decides whether a request may have a partial. The functions are pure. They check facts that were gathered before, the cheapest
+and most public first (design section 8).
 
 The peer was attested before (`bytewise.tee.channel`). `verify_request` needs only the request, `verify_entitlement` the chain at
-one block, `verify_limits` the earlier releases of this shard. Each returns its input or raises the error of the broken rule. A
-request that may be valid one block later raises `TryAgain`, not a refusal.
+one block, `verify_limits` the earlier releases of this shard. A broken rule raises its error. A request that may become valid at
+a later block raises `TryAgain`, which is no refusal.
 """
 
 from collections.abc import Callable
@@ -39,27 +39,27 @@ from bytewise.tee.appraisal import AppraisalResult
 from bytewise.tee.binding import AttestedPeer
 
 INSTANCES_PER_SEAT = 2
-"""Distinct enclave instances of one voter for each seat and round: one restart is allowed. They are counted for each voter, so
-that no voter can use up the limit of another. A committee of s seats has at most 2s per receipt."""
+"""Most distinct enclave instances of one voter for each seat and round: one restart is allowed. They are counted for each voter,
+so that no voter can use up the limit of another. A committee of s seats has at most 2s instances for one receipt."""
 
 RECORDS_PER_INSTANCE = 1000
 """Most records of releases to one instance under one ticket. A seat that repeats its job because other shards are unreachable
-stays far below it."""
+stays far below this limit."""
 
 AHEAD_S = LAG_S // 2
-"""Most seconds by which a block may be dated after the shard's own clock. It is below `LAG_S`, so that after a record with such a
-date blocks with true dates are still accepted. An honest final block is a quarter of an hour old."""
+"""Most seconds by which a block may be dated after the shard's own clock. This is below `LAG_S`, so that blocks with true dates
+are still accepted after a record with such a date. An honest final block is a quarter of an hour old."""
 
 AUDIT_SEATS = 1
-"""A drawn audit counts as one seat."""
+"""Number of seats that a drawn audit counts as."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdmittedRequest:
-    """A request after every check that needs no chain."""
+    """A request that passed every check for which the chain is not needed."""
 
     envelope: Envelope
-    """The envelope; its proof holds under the recomputed context."""
+    """The envelope, whose proof is valid for the recomputed seal context."""
     peer: AttestedPeer
     """The enclave that asks."""
     ticket_hash: Digest
@@ -67,7 +67,8 @@ class AdmittedRequest:
 
 
 def verify_request(request: ReleaseRequest, contracts: Contracts, peer: AttestedPeer) -> AdmittedRequest:
-    """Verifies the envelope's proof, then the ticket's signature, then that the ticket names the peer's transport key."""
+    """Verifies the envelope's proof, then the ticket's signature, then that the ticket names the peer's transport key. Returns
+    the verified request."""
     ticket, receipt = request.ticket, request.receipt
     if receipt.chain_id != contracts.chain_id:
         raise ForeignChain(receipt.chain_id, contracts.chain_id)
@@ -79,7 +80,8 @@ def verify_request(request: ReleaseRequest, contracts: Contracts, peer: Attested
 
 
 def verify_entitlement(request: ReleaseRequest, admitted: AdmittedRequest, contracts: Contracts, facts: ChainFacts) -> int:
-    """Returns the seats to which the ticket is entitled at the block of `facts` (1 for an audit)."""
+    """Returns the number of seats to which the ticket is entitled at the block of `facts`, which is 1 for an audit. Raises the
+    error of the first rule that the request breaks."""
     ticket = request.ticket
     if admitted.peer.hello.policy != facts.policy:
         raise TryAgain("appraisal policy", "the chain names another policy than this shard has")
@@ -92,14 +94,14 @@ def verify_entitlement(request: ReleaseRequest, admitted: AdmittedRequest, contr
 
 
 def verify_unexpired(ticket: Ticket, clock: int) -> Ticket:
-    """Returns the ticket unless it has expired by the protocol clock."""
+    """Returns the ticket. Raises `TicketRefused` if it has expired by the protocol clock."""
     if clock >= ticket.expires_at:
         raise TicketRefused(f"expired at {ticket.expires_at}, protocol time {clock}", TicketFlaw.EXPIRED)
     return ticket
 
 
 def verify_epoch(ticket: Ticket, state: EpochState) -> EpochState:
-    """Returns the state of the ticket's key epoch if the epoch is open for such a ticket."""
+    """Returns the state of the ticket's key epoch if the epoch is open for such a ticket. Raises `EpochClosed` otherwise."""
     open_states = {EpochState.ACTIVE, EpochState.DRAINING}
     if ticket.kind == TicketKind.DISPUTE.value:
         open_states.add(EpochState.COMPROMISED)
@@ -109,8 +111,9 @@ def verify_epoch(ticket: Ticket, state: EpochState) -> EpochState:
 
 
 def dispute_seats(ticket: Ticket, case: Dispute | None, block: int) -> int:
-    """Seats of the ticket's voter in the current round, which is in commit or reveal. `case` is the ticket's dispute at a
-    block."""
+    """Returns the number of seats of the ticket's voter in the present round, which must be in commit or reveal. `case` is the
+    ticket's dispute at a block. Raises `TicketRefused` if the voter has no seat or the round is over, and `TryAgain` if the round
+    may still begin."""
     if case is None:
         raise TryAgain("chain view", f"no dispute {ticket.subject.hex()} at block {block}")
     if case.id != ticket.subject or case.receipt_id != ticket.receipt_id:
@@ -125,15 +128,16 @@ def dispute_seats(ticket: Ticket, case: Dispute | None, block: int) -> int:
 
 
 def verify_audit(ticket: Ticket) -> Ticket:
-    """Returns the ticket if its subject and round are those of an audit."""
+    """Returns the ticket if its subject and round are those of an audit. Raises `TicketRefused` otherwise."""
     if ticket.subject != ticket.receipt_id or ticket.round != 0:
         raise TicketRefused("the subject of an audit must be its receipt and its round 0", TicketFlaw.NO_AUDIT)
     return ticket
 
 
 def audit_seats(ticket: Ticket, drawing: AuditDraw, clock: int, block: int) -> int:
-    """Seats of an audit whose window is open and whose voter the batch's beacon drew, at a block of that protocol time. Refused
-    once the chain has lost the beacon: the contract would not accept the audit's result any more."""
+    """Returns the number of seats of an audit whose window is open and whose voter the beacon drew. `clock` is the protocol clock
+    at `block`. Raises `TicketRefused` otherwise. It also does so once the chain has lost the beacon, because the contract would
+    not accept the result any more."""
     if clock > drawing.window_end:
         raise TicketRefused(f"window of batch {drawing.batch.batch_id} is over", TicketFlaw.WINDOW_OVER)
     if not sortition.beacon_is_known(int(drawing.batch.block), block):
@@ -145,18 +149,19 @@ def audit_seats(ticket: Ticket, drawing: AuditDraw, clock: int, block: int) -> i
 
 
 def verify_acceptance_in_force(standing: PolicyState, evidence: AppraisalResult, facts: ChainFacts) -> AppraisalResult:
-    """Returns the evidence unless the policy entries that accept it are not in force yet by the chain's time. The chain's time is
-    used because a local clock may have jumped ahead."""
+    """Returns the evidence if the policy entries that accept it are in force by the chain's time. Raises `TryAgain` if one of
+    them still waits. The chain's time is used because a local clock may have jumped ahead."""
     if {entry_digest(evidence.program), entry_digest(evidence.rule)} & standing.waiting(facts.timestamp):
         raise TryAgain("appraisal policy", f"what was added to it does not count yet at block {facts.number}")
     return evidence
 
 
 def verify_limits(ticket: Ticket, seats: int, instances: frozenset[Digest], audits: int, budget: int) -> Ticket:
-    """Returns the ticket; `BudgetSpent` if a limit is used up.
+    """Returns the ticket. Raises `BudgetSpent` if a limit is used up.
 
     `instances` are the enclave instances that already got a partial for this seat or audit. `audits` is the number of audits that
-    were released in this epoch; a new audit is refused if it has reached `budget`. The budget does not apply to dispute seats.
+    were released in this epoch. A new audit is refused once that number has reached `budget`, which does not apply to dispute
+    seats.
     """
     allowed = INSTANCES_PER_SEAT * seats
     if len(instances | {ticket.instance}) > allowed:
@@ -167,14 +172,14 @@ def verify_limits(ticket: Ticket, seats: int, instances: frozenset[Digest], audi
 
 
 def verify_records(of_receipt: int, given: Callable[[], int]) -> None:
-    """`BudgetSpent` if one instance has too many release records under one ticket. `given` counts them. Counting many records is
-    slow, so it is called only if the receipt has that many records in all."""
+    """Raises `BudgetSpent` if one instance has too many release records under one ticket. `given` counts these records. That is
+    slow, so it is called only if the receipt has as many records (`of_receipt`) in all."""
     if of_receipt >= RECORDS_PER_INSTANCE and given() >= RECORDS_PER_INSTANCE:
         raise BudgetSpent("records", RECORDS_PER_INSTANCE)
 
 
 def verify_not_ahead(facts: ChainFacts, now: int) -> ChainFacts:
-    """Returns the facts; `TryAgain` if their block is dated long after `now`, a unix second of the shard's own clock.
+    """Returns the facts. Raises `TryAgain` if their block is dated long after `now`, a Unix second of the shard's own clock.
 
     A record with such a date would stop the shard until that time (`verify_date`), and auditors would reject its log.
     """
@@ -187,9 +192,10 @@ def verify_not_ahead(facts: ChainFacts, now: int) -> ChainFacts:
 
 
 def verify_date(newest: int, facts: ChainFacts) -> int:
-    """Returns the block's time; `TryAgain` if it is so long before the `newest` recorded date that auditors would reject the log.
+    """Returns the block's time.
 
-    The node then is behind the node that answered before.
+    Raises `TryAgain` if that time is so long before the `newest` recorded date that auditors would reject the log. The present
+    chain node is then behind the node that answered before.
     """
     if facts.timestamp + LAG_S < newest:
         raise TryAgain("chain view", f"block {facts.number} is {newest - facts.timestamp} s older than the newest date on record")

@@ -1,4 +1,5 @@
-"""Starts one shard: reads its keys, refuses what a production process must refuse, serves until it is stopped."""
+"""Starts one shard. It reads the shard's keys, refuses everything that a production process must refuse, and serves until it is
+stopped."""
 
 import contextlib
 import functools
@@ -43,18 +44,18 @@ from kms.storage.log_position import LogPositionFile
 from kms.storage.sealing import open_sealer
 
 Simulator = Callable[[Path], Quoter]
-"""Makes a quoter from the file of a simulated platform."""
+"""Function that makes a quoter from the file of a simulated platform."""
 
 
 def build_shard(
     settings: ShardSettings, contracts: Contracts, view: KeyView, report_share: ShareReporter = ignore_share,
     clock: Clock | None = None,
 ) -> Shard:  # fmt: skip
-    """The shard of these settings. `report_share` is called with the commitments of the share in memory. `clock`: by default the
-    machine's.
+    """Builds the shard of these settings. The shard calls `report_share` with the commitments of the share in memory. `clock` is
+    by default the machine's clock.
 
-    `ConfigurationError` for an invalid file, key, policy or epoch; `StaleBackup` for a release log that lacks records which the
-    shard signed.
+    Raises `ConfigurationError` if a file, key, policy or epoch is invalid, and `StaleBackup` if the release log lacks records
+    that the shard signed.
     """
     if settings.production:
         mode.enter_production()
@@ -89,7 +90,7 @@ def build_shard(
 
 
 def build_participant(settings: ShardSettings, contracts: Contracts, view: CeremonyView) -> Participant:
-    """The shard's side of key ceremonies; `ConfigurationError` for an invalid folder or database."""
+    """Builds the shard's side of key ceremonies. Raises `ConfigurationError` if folder or database is invalid."""
     engine = open_database(settings.database_url)
     check_revision(engine)
     trust = TrustSettings(
@@ -109,8 +110,8 @@ def serve_shard(
     settings: ShardSettings, contracts: Contracts, view: KeyView, simulator: Simulator, ceremonies: CeremonyView | None = None,
     dealt_at: DealtAt | None = None,
 ) -> int:  # fmt: skip
-    """Hardens the process, however it was started, and serves until SIGTERM or SIGINT; returns the exit code. `simulator`: makes
-    the quoter of a simulated run. `dealt_at`: when the shares in force were dealt, for a reminder to deal them again."""
+    """Protects the process (`harden_process`) and serves until SIGTERM or SIGINT. Returns the exit code. `simulator` makes the
+    quoter of a simulated run. `dealt_at` returns when the shares in force were dealt, for a reminder to deal them again."""
     harden_process()
     # uvicorn raises the signal again after its shutdown. With this handler the process then exits with code 0.
     stop_on_signals()
@@ -155,8 +156,8 @@ def _add_checks(readiness: ReadinessRegistry, settings: ShardSettings, shard: Sh
 
 
 def share_check(info: ShardInfo | None) -> Check:
-    """Checks whether the shard holds a share that is in force on the chain; so it also checks whether the shard can read the
-    chain. `info`: what the shard says of itself; None if it serves no key epoch."""
+    """Returns a check that passes if the shard has a share that is in force on the chain, which the shard must be able to read.
+    `info` is the shard's own statement, or None if it serves no key epoch."""
     threshold, do = "in force", "See the log: the chain does not answer, or the folder lacks the newest share."
     if info is None:
         do = "Put the epoch document there after the ceremony, then restart."
@@ -166,7 +167,8 @@ def share_check(info: ShardInfo | None) -> Check:
 
 
 def open_channels(settings: ShardSettings, shard: Shard, chain_id: int, simulator: Simulator, clock: Clock) -> ChannelServer:
-    """The shard's attested channels, served until closed; `ConfigurationError` for evidence or a port that cannot be used."""
+    """Starts the shard's attested channels, which serve until they are closed. Raises `ConfigurationError` if evidence or port
+    cannot be used."""
     if settings.evidence is None:
         raise ConfigurationError(
             "evidence", "missing: name the kind of evidence that attests this shard to enclaves (tdx, snp or simulated)"
@@ -180,9 +182,10 @@ def open_channels(settings: ShardSettings, shard: Shard, chain_id: int, simulato
 
 
 def verify_epoch_document(document: EpochDocument, view: CeremonyView) -> EpochDocument:
-    """Returns the document. `StaleBackup` if the chain has other shares of its epoch: the document then is from before a reshare.
+    """Returns the document.
 
-    An epoch that the chain does not have yet is accepted.
+    Raises `StaleBackup` if the chain has other shares of its epoch, because the document is then from before a reshare. An epoch
+    that the chain does not have yet is accepted.
     """
     epoch = document.record.epoch
     on_chain = view.key_epoch(epoch)
@@ -192,8 +195,8 @@ def verify_epoch_document(document: EpochDocument, view: CeremonyView) -> EpochD
 
 
 def _verify_own_log(records: ReleaseRecords, epoch: int, shard: Address) -> None:
-    """Verifies that the release log is complete and that this shard signed all its records: a log that continues the log of
-    another shard is invalid."""
+    """Verifies that the release log is complete and that this shard signed all its records. Raises `ConfigurationError` if
+    another shard signed records of the log."""
     records.verify_chain(epoch)
     for each in records.epochs():
         for whose in {signed.record.shard for signed in records.page(each, records.head(each).next_index - 1)}:
@@ -215,8 +218,8 @@ def _policy_in_force(settings: ShardSettings, chain_id: int, view: KeyView) -> P
 
 
 def _verify_governed(settings: ShardSettings, record: EpochRecord, chain_id: int) -> EpochRecord:
-    """Returns the epoch's record. `ConfigurationError` if the shard has no governors where only a simulated run may have none
-    (ADR-044)."""
+    """Returns the epoch's record. Raises `ConfigurationError` if the shard has no governors, which only a shard of a simulated
+    run may lack (ADR-044)."""
     simulated, evidence = EvidenceType.SIMULATED, settings.evidence
     for real, why in (
         (record.assurance != simulated.value, f"key epoch {record.epoch} is of assurance {record.assurance}"),

@@ -1,7 +1,7 @@
-"""Follows a key whose shares are dealt again while processes run: the share with which a shard answers, and the keys that verify
-partials.
+"""Follows a key whose shares are dealt again while processes run. It chooses the share with which a shard answers, and the keys
+that verify partials.
 
-Both are those that the chain has in force, so that no process must restart for new shares.
+Both are those that are in force on the chain, so that no process must restart for new shares.
 """
 
 import contextlib
@@ -25,28 +25,29 @@ from kms.storage import folder_lock
 from kms.storage.keyring import OpenedShare, split_commitments
 
 ShareFinder = Callable[[Sequence[Blob]], OpenedShare]
-"""The share that fits commitments; `ConfigurationError` if there is none (`kms.storage.keyring.find_share`)."""
+"""Function that returns the share that fits commitments. Raises `ConfigurationError` if there is none
+(`kms.storage.keyring.find_share`)."""
 
 SETTLE_S = 120.0
-"""Seconds after which a version that is not above the version before is accepted, if the chain still shows it at a later
-block."""
+"""Seconds after which shares are accepted whose version is not above the known version, if a later block of the chain still shows
+them."""
 
 
 class SharesInForce(NamedTuple):
     """The shares of a key epoch that are in force at one block."""
 
     number: int
-    """The block."""
+    """Number of the block."""
     version: int
-    """How often the key was dealt again."""
+    """Version of the shares: how often the key was dealt again."""
     commitments: Blob
-    """Feldman commitments, one after the other."""
+    """Feldman commitments of the shares, one after the other."""
     holders: tuple[Address, ...]
-    """Accounts of the shards that hold the shares, by index, from 1."""
+    """Accounts of the shards that have the shares, by index from 1."""
 
 
 def shares_in_force(facts: ChainFacts) -> SharesInForce:
-    """The shares in force according to the facts of a request."""
+    """Returns the shares in force according to the facts about a ticket."""
     return SharesInForce(facts.number, facts.version, facts.commitments, facts.holders)
 
 
@@ -54,26 +55,26 @@ class ShareStatus(NamedTuple):
     """The share with which a running shard answers."""
 
     shares: Digest
-    """keccak256 of the commitments that its share fits, one after the other."""
+    """keccak256 of the commitments that the share fits, one after the other."""
     version: int | None
-    """Their version, as the chain said; None before the first read of the chain."""
+    """Version of these shares by the chain, or None before the first read of the chain."""
     in_force: bool | None
-    """Whether they were in force at the last read of the chain; None if there was no read, or it failed."""
+    """Whether these shares were in force at the last read of the chain, or None if there was no read or it failed."""
 
 
 class _Contradiction(NamedTuple):
-    """Shares that contradict an earlier answer of the chain: both cannot be true."""
+    """Shares that contradict an earlier answer of the chain, because versions never go back."""
 
     version: int
     commitments: bytes
     number: int
-    """The first block that showed these shares since the chain last showed others."""
+    """First block that showed these shares since the chain last showed others."""
     since: float
-    """When the chain showed that block, in monotonic seconds."""
+    """Monotonic time, in seconds, at which the chain showed that block."""
 
 
 class ShareRotation:
-    """The share that a running shard answers with: the one in force. Methods are thread-safe."""
+    """The share with which a running shard answers: the share in force. Methods are thread-safe."""
 
     def __init__(
         self,
@@ -82,8 +83,8 @@ class ShareRotation:
         find: ShareFinder,
         report: folder_lock.ShareReporter = folder_lock.ignore_share,
     ) -> None:
-        """`report`: called, now and after each change, with the commitments of the only share in memory, or b"" where there are
-        several."""
+        """The object calls `report` now and after each change. The argument is the commitments of the only share in memory, or
+        b"" if there are several."""
         self._record = document.record
         self._share = share
         self._find = find
@@ -98,12 +99,12 @@ class ShareRotation:
         report(self._commitments)
 
     def share(self) -> OpenedShare:
-        """The share as of the last read of the chain."""
+        """Returns the share that was in force at the last read of the chain."""
         with self._lock:
             return self._share
 
     def status(self) -> ShareStatus:
-        """Which share that is."""
+        """Returns the status of the share with which the shard answers."""
         with self._lock:
             return ShareStatus(digests.keccak256(self._commitments), self._version, self._in_force)
 
@@ -115,8 +116,8 @@ class ShareRotation:
 
     @contextlib.contextmanager
     def borrow(self, current: SharesInForce) -> Iterator[OpenedShare]:
-        """Lends the share, after `follow_chain`, to one request. Until the request is answered, no other share is reported as the
-        only one."""
+        """Context manager that follows the chain and lends the share to one request. While the request uses the share, no other
+        share is reported as the only one in memory."""
         with self._lock:
             share, fits = self._follow(current), self._commitments
             self._users[fits] += 1
@@ -131,10 +132,10 @@ class ShareRotation:
                         self._report()
 
     def follow_chain(self, current: SharesInForce) -> OpenedShare:
-        """The share in force. It is read from the folder if it is not the share from before.
+        """Returns the share in force. It is read from the folder if it is another share than before.
 
-        `TryAgain` while the folder lacks the share, or while the chain contradicts an earlier answer (`SETTLE_S`); `StaleBackup`
-        if other shards hold the shares in force, or this shard has another index.
+        Raises `TryAgain` while the folder lacks the share, or while the chain contradicts an earlier answer (`SETTLE_S`). Raises
+        `StaleBackup` if other shards have the shares in force, or if this shard has another index.
         """
         with self._lock:
             return self._follow(current)
@@ -176,10 +177,10 @@ class ShareRotation:
         return found
 
     def _verify_settled(self, current: SharesInForce, version: int) -> SharesInForce:
-        """Refuses a version that is not above the version before until it has lasted `SETTLE_S`. Versions only grow, so the node
-        is behind or one of its answers was false; which one cannot be known."""
+        """Raises `TryAgain` for a version that is not above the known version, until the chain has shown it for `SETTLE_S`.
+        Versions only grow, so either the node is behind or one of its answers was false, and the shard cannot know which."""
         first, now = self._contradiction, time.monotonic()
-        # This block is earlier than the first one: either may be the false one, so the wait begins again.
+        # If this block is earlier than the first block, either answer may be false, so the wait begins again.
         is_other = first is None or (first.version, first.commitments) != (current.version, current.commitments)
         if first is None or is_other or current.number < first.number:
             first = self._contradiction = _Contradiction(current.version, current.commitments, current.number, now)
@@ -194,8 +195,8 @@ class ShareRotation:
 
 @lru_cache(maxsize=16)
 def with_verification_keys(record: EpochRecord, commitments: bytes) -> EpochRecord:
-    """The key epoch with the verification keys of these commitments, which are those of the chain. The keys in the address book
-    are ignored."""
+    """Returns the key epoch with the verification keys that follow from these commitments. The caller takes the commitments from
+    the chain. The keys that `record` has are ignored."""
     points = [decode_point(each) for each in split_commitments(commitments)]
     shards = (replace(each, verification_key=encode_point(verification_key(each.index, points))) for each in record.shards)
     return replace(record, shards=tuple(shards))

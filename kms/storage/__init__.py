@@ -1,1 +1,1 @@
-"""The folder of a shard: sealed keys and shares, files, the lock, and the position of the release log."""
+"""The folder of a shard: sealed keys and shares, files, locks, and the position of the release log."""

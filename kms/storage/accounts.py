@@ -1,7 +1,7 @@
-"""A shard's account at rest: the signing key, sealed under the folder's storage key as shares are (ADR-040).
+"""A shard's account at rest: the signing key, which is sealed under the folder's storage key like shares (ADR-040).
 
-A copy of the folder without its storage key must not be enough to sign for the shard: a repair gives a share to the holder of the
-shard's signing key. The address is public and stands beside the sealed key, so reading it opens nothing.
+A copy of the folder without its storage key must not be enough to sign for the shard, because a repair gives a share to whoever
+can sign with the shard's key. The address is public and is stored beside the sealed key, so reading it opens nothing.
 """
 
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ from kms.storage.files import KEY_BYTES, is_wiped, read_key, wipe, write_whole
 from kms.storage.sealing import Sealer, open_sealer
 
 SEALED_KEY, PLAIN_KEY = "signing.sealed", "signing.key"
-"""Names of the file with the sealed key, and of the file with the plain key as hex. The plain one exists in folders from before
-ADR-040 and in their backups."""
+"""Names of the file with the sealed key, and of the file with the plain key as hex. The plain key exists only in folders from
+before ADR-040 and in their backups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +29,21 @@ class SealedAccount:
     """Content of `signing.sealed`."""
 
     address: Address
-    """Account of the key; the key opens for this address only."""
+    """Account of the key. The key opens for this address only."""
     sealed: Blob
-    """The key, 32 bytes, sealed by the folder's sealer."""
+    """The key of 32 bytes, sealed by the folder's sealer."""
 
 
 def draw_account(folder: Path, sealer: Sealer, rng: Rng) -> None:
-    """Draws the folder's signing key. An existing key is kept, even a plain one, which every tool refuses."""
+    """Draws the folder's signing key if there is none. An existing key is kept, even a plain one, which `open_account`
+    refuses."""
     if not (folder / SEALED_KEY).exists() and not (folder / PLAIN_KEY).exists():
         _store(folder, Secret(rng(KEY_BYTES)), sealer)
 
 
 def address_of(folder: Path) -> Address:
-    """The account of a folder, as its file names it. Only `open_account` proves that the folder can sign for it. Errors as
-    there."""
+    """Returns the account that a folder's file names. Only `open_account` proves that the folder can sign for it. Raises
+    `ConfigurationError` if the account is missing, malformed or stored in plain."""
     if (folder / PLAIN_KEY).exists():
         do = "is not sealed, so that any copy of the folder can sign for this shard: stop the shard and run `bytewise shard wrap`"
         raise ConfigurationError(PLAIN_KEY, f"{do}, which seals it")
@@ -50,18 +51,18 @@ def address_of(folder: Path) -> Address:
 
 
 def open_account(folder: Path, sealer: Sealer | None = None) -> LocalSigner:
-    """The account that signs for this shard; by default under the folder's own `storage.key`.
+    """Opens the account that signs for this shard, by default with the storage key in the folder's `storage.key`.
 
-    `ConfigurationError` if it is missing, stored in plain, altered, or sealed under another storage key.
+    Raises `ConfigurationError` if the account is missing, stored in plain, altered, or sealed under another storage key.
     """
     address_of(folder)
     return _opened(folder, sealer or open_sealer(folder))
 
 
 def seal_account(folder: Path, sealer: Sealer) -> bool:
-    """Seals a plain signing key and wipes its file; returns whether there was one.
+    """Seals a plain signing key and wipes its file. Returns whether there was a plain key.
 
-    The same call continues after a crash. `ConfigurationError`, and nothing changes, if the folder has another sealed key.
+    The same call continues after a crash. Raises `ConfigurationError` and changes nothing if the folder has another sealed key.
     """
     path = folder / PLAIN_KEY
     if not path.exists() or ((folder / SEALED_KEY).exists() and is_wiped(path)):
@@ -110,5 +111,5 @@ def _read(folder: Path) -> SealedAccount:
 
 
 def account_context(address: Address) -> Digest:
-    """Associated data of a sealed account key: it binds the key to its account."""
+    """Returns the associated data of a sealed account key, which binds the key to its account."""
     return digests.labelled(Label.ACCOUNT_AT_REST, bytes.fromhex(address[2:]))

@@ -1,4 +1,5 @@
-"""Files of a shard's folder: readable by their owner only, written completely or not at all, wiped before they are removed."""
+"""Functions for the files of a shard's folder: readable by their owner only, written completely or not at all, wiped before they
+are removed."""
 
 import os
 from pathlib import Path
@@ -9,11 +10,12 @@ from bytewise.service.secret import read_secret
 
 KEY_BYTES = 32
 DRAFT = ".draft"
-"""Suffix of a file that is being written."""
+"""Suffix of a draft: a file that is being written."""
 
 
 def read_key(path: Path) -> bytes:
-    """Reads a key of 32 bytes from a file of hex that only its owner can read; else raises `ConfigurationError`."""
+    """Reads a key of 32 bytes from a file of hex that only its owner can read. Raises `ConfigurationError` if the file is not of
+    this kind."""
     text = read_secret(path).reveal()
     try:
         value = bytes.fromhex(text.decode("ascii"))
@@ -27,7 +29,7 @@ def read_key(path: Path) -> bytes:
 def write_whole(path: Path, data: bytes) -> None:
     """Writes a file that only its owner can read. The file appears with all its bytes, or not at all.
 
-    `ConfigurationError` if it exists, `TryAgain` if its draft was wiped meanwhile (`wipe_draft`).
+    Raises `ConfigurationError` if the file exists, and `TryAgain` if another process wiped its draft meanwhile (`wipe_draft`).
     """
     draft = _draft(path, data)
     try:
@@ -43,10 +45,10 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def create_file(path: Path, data: bytes) -> None:
-    """Writes a file that only its owner can read, under a new name, also outside the shard's folder.
+    """Writes a file that only its owner can read, under a new name, even outside the shard's folder.
 
-    `ConfigurationError` if the name exists or the file cannot be written; then nothing of it is left. A crash may leave a part of
-    it.
+    Raises `ConfigurationError` if the name exists or the file cannot be written; then nothing of it is left. A crash may leave a
+    part of the file.
     """
     try:
         file = _open_new(path)
@@ -65,25 +67,26 @@ def create_file(path: Path, data: bytes) -> None:
 
 
 def replace_whole(path: Path, data: bytes) -> None:
-    """As `write_whole`, in place of an existing file: after a crash at any moment the file is the old one or the new one."""
+    """Writes a file like `write_whole`, but in place of an existing file. After a crash at any moment the file is the old one or
+    the new one."""
     _draft(path, data).replace(path)
     _sync_folder(path.parent)
 
 
 def wipe(path: Path) -> None:
-    """Overwrites and removes a file. Copies that the file system keeps elsewhere stay."""
+    """Overwrites a file with zeros and removes it. Copies that the file system keeps elsewhere stay."""
     with path.open("r+b") as file:
         _overwrite(file)
     path.unlink()
 
 
 def is_wiped(path: Path) -> bool:
-    """Whether the file was wiped: it is gone, or a crash left it with zeros only."""
+    """Returns whether the file was wiped: it does not exist, or a crash left it with zeros only."""
     return not path.exists() or not any(path.read_bytes())
 
 
 def wipe_draft(draft: Path) -> bool:
-    """Overwrites and removes the draft of an interrupted `write_whole`; returns whether there was one. Safe while another
+    """Overwrites and removes the draft of an interrupted `write_whole`. Returns whether there was one. It is safe while another
     `write_whole` runs.
 
     The running `write_whole` either has its file already, which stays untouched, or raises `TryAgain`.

@@ -1,7 +1,7 @@
 """Locks of a shard's folder: one for the process that serves from it, one for a process that erases, restores or wraps in it.
 
-A statement that shares are erased is true only if no process holds them any more. The serving process therefore writes which
-share it holds in memory into its lock file. The locks are kernel locks: they end with their process, however it ends.
+A statement that shares are erased is true only if no process has them in memory any more. The serving process therefore writes
+into its lock file which share it has in memory. The locks are kernel locks: they end with their process, however it ends.
 """
 
 import contextlib
@@ -16,26 +16,27 @@ from bytewise.protocol.units import ZERO_DIGEST, Digest
 from bytewise.service import telemetry
 
 LOCK = "serving.lock"
-"""File in the folder that the serving process locks. It contains the digest of the share that this process holds, as hex."""
+"""Name of the file in the folder that the serving process locks. It contains the digest of the share that this process has in
+memory, as hex."""
 
 CHANGING = "changing.lock"
-"""File in the folder that a process locks while it erases, restores or wraps."""
+"""Name of the file in the folder that a process locks while it erases, restores or wraps."""
 
 ShareReporter = Callable[[bytes], None]
-"""Function that a process calls with the concatenated commitments of the share in its memory as soon as it holds no other share,
-and with b"" while it also holds others."""
+"""Function that a process calls with the concatenated commitments of the share in its memory once it has no other share there.
+The process calls it with b"" while it has several shares."""
 
 
 def ignore_share(_commitments: bytes) -> None:
-    """A `ShareReporter` for processes without a lock."""
+    """Does nothing. It is the `ShareReporter` of processes without a lock."""
 
 
 @contextlib.contextmanager
 def lock_for_serving(folder: Path) -> Iterator[ShareReporter]:
-    """Locks the folder for a serving process, from before it reads a share until it holds none. Yields the function that reports
-    its share.
+    """Context manager that locks the folder for a serving process, from before it reads a share until it has none. Yields the
+    function that reports its share.
 
-    `ConfigurationError` if another process serves from the folder, or erases, restores or wraps in it.
+    Raises `ConfigurationError` if another process serves from the folder, or erases, restores or wraps in it.
     """
     with _opened(folder / LOCK) as lock:
         _acquire(folder, lock)
@@ -52,8 +53,8 @@ def lock_for_serving(folder: Path) -> Iterator[ShareReporter]:
 
 
 def _acquire(folder: Path, lock: int) -> None:
-    """Takes the lock and reports no share yet. It fails while another process changes the folder, since that process may have
-    found no serving process."""
+    """Takes the lock and writes that no share is reported yet. Raises `ConfigurationError` while another process changes the
+    folder, because that process may have found no serving process."""
     with _opened(folder / CHANGING) as changing:
         if not (_locked(changing, folder / CHANGING) and _locked(lock, folder / LOCK)):
             who = "another process serves from it, or erases, restores or wraps in it"
@@ -66,11 +67,12 @@ def _acquire(folder: Path, lock: int) -> None:
 
 @contextlib.contextmanager
 def lock_for_change(folder: Path) -> Iterator[Digest | None]:
-    """Locks the folder for a process that erases, restores or wraps; no other process may do so or start to serve. Yields None if
-    no process serves.
+    """Context manager that locks the folder for a process that erases, restores or wraps. No other process may do so or start to
+    serve meanwhile.
 
-    While a process serves, yields keccak256 of the commitments of the one share that the process holds; zero if it holds others
-    or did not report. `ConfigurationError` if another process erases, restores or wraps in the folder.
+    Yields None if no process serves. Otherwise yields keccak256 of the commitments of the one share that the serving process has
+    in memory, or zero if it has several or did not report. Raises `ConfigurationError` if another process erases, restores or
+    wraps in the folder.
     """
     # While a process serves, the lock of that process does not exclude a second change.
     with _opened(folder / CHANGING) as changing:

@@ -1,8 +1,9 @@
 """A shard's keys at rest: a folder with a storage key, a signing key, a TLS key and certificate, and sealed shares.
 
-`signing.sealed` holds the account (`kms.storage.accounts`), `tls.key` and `tls.pem` PEM. `share-<epoch>.json` holds the share,
-sealed (`kms.storage.sealing`) and bound to epoch and index; `share-<epoch>-<ceremony>.json` is a share that a ceremony made. In a
-hybrid epoch, `kem-<epoch>-<ceremony>.sealed` holds the ML-KEM-768 key of that share, sealed the same way.
+`signing.sealed` contains the account (`kms.storage.accounts`), `tls.key` and `tls.pem` contain PEM. `share-<epoch>.json` contains
+the share, sealed (`kms.storage.sealing`) and bound to epoch and index. A ceremony stores its share as
+`share-<epoch>-<ceremony>.json`. In a hybrid epoch, `kem-<epoch>-<ceremony>.sealed` contains the ML-KEM-768 key of that share,
+sealed in the same way.
 
 Functions without a `sealer` argument use the folder's own `storage.key`.
 """
@@ -33,15 +34,16 @@ _NO_SHARE = (
     "move epoch_file away, start the shard, have the others repair it (`bytewise key repair`), and put epoch_file back"
 )
 _HEAD_BYTES = 12
-"""Bytes of a sealed share that are stored separately: the nonce of the first kind of sealer."""
+"""Bytes of a sealed share that are stored in a field of their own: the nonce."""
 TLS_KEY, TLS_CERTIFICATE = "tls.key", "tls.pem"
 ENTRY = "entry.json"
-"""Public description of the shard, as `bytewise shard init` wrote it."""
+"""Name of the file with the public description of the shard, which `bytewise shard init` wrote."""
 SHARE_SUFFIX, KEM_SUFFIX = ".json", ".sealed"
 RESTORING = ".restoring"
-"""Folder inside the shard's folder where a restore keeps its files until it knows which of them are in force."""
+"""Name of the folder inside the shard's folder where a restore keeps its files until it knows which of them are in force."""
 POLICY_HISTORY = "policy-history.json"
-"""The newest appraisal policy that the shard accepted, and since when. It is kept, backed up and restored with the share."""
+"""Name of the file with the newest appraisal policy that the shard accepted, and the time since then. It is kept, backed up and
+restored with the share."""
 
 
 def create_keys(folder: Path, url: str, rng: Rng, sealing: StorageKeySource = IN_FOLDER) -> None:
@@ -55,18 +57,19 @@ def create_keys(folder: Path, url: str, rng: Rng, sealing: StorageKeySource = IN
 
 
 def certificate(folder: Path) -> str:
-    """The TLS certificate that clients pin, PEM."""
+    """Returns the TLS certificate that clients pin, as PEM."""
     return _text(folder / TLS_CERTIFICATE)
 
 
 def shard_entry(folder: Path, url: str, channel: str) -> ShardContact:
-    """The shard's public entry, which other participants need before a ceremony: its HTTPS address, and `host:port` of its
-    attested channels."""
+    """Returns the shard's public entry, which other participants need before a ceremony. `url` is its HTTPS address, `channel`
+    the `host:port` of its attested channels."""
     return ShardContact(address_of(folder), url, channel, certificate(folder))
 
 
 def seal_share(folder: Path, epoch: int, index: int, share: int, suffix: str = "", sealer: Sealer | None = None) -> Path:
-    """Seals and writes a share; `ConfigurationError` if the epoch has one with that suffix."""
+    """Seals and writes a share, and returns the path of its file. Raises `ConfigurationError` if the epoch has a share with that
+    suffix."""
     path = folder / f"share-{epoch}{suffix}{SHARE_SUFFIX}"
     sealed = (sealer or open_sealer(folder)).seal(encode_scalar(share), share_context(epoch, index))
     write_whole(path, encode(SealedShare(U64(epoch), index, Blob(sealed[:_HEAD_BYTES]), Blob(sealed[_HEAD_BYTES:]))))
@@ -74,14 +77,16 @@ def seal_share(folder: Path, epoch: int, index: int, share: int, suffix: str = "
 
 
 def seal_kem(folder: Path, epoch: int, index: int, seed: bytes, suffix: str = "", sealer: Sealer | None = None) -> Path:
-    """Seals and writes an ML-KEM-768 key beside the share of that suffix; `ConfigurationError` if there is one."""
+    """Seals and writes an ML-KEM-768 key beside the share of that suffix, and returns the path of its file. Raises
+    `ConfigurationError` if there is one."""
     path = folder / f"kem-{epoch}{suffix}{KEM_SUFFIX}"
     write_whole(path, (sealer or open_sealer(folder)).seal(seed, kem_context(epoch, index)))
     return path
 
 
 def find_kem(folder: Path, epoch: int, index: int, key: Blob, sealer: Sealer | None = None) -> Secret:
-    """The folder's ML-KEM-768 key, a seed, with this public key; else `ConfigurationError`."""
+    """Returns the seed of the folder's ML-KEM-768 key that has this public key. Raises `ConfigurationError` if the folder has no
+    such key."""
     sealer = sealer or open_sealer(folder)
     for path in _named(folder, "kem", epoch, KEM_SUFFIX):
         try:
@@ -94,7 +99,8 @@ def find_kem(folder: Path, epoch: int, index: int, key: Blob, sealer: Sealer | N
 
 
 def open_share(folder: Path, document: EpochDocument, sealer: Sealer | None = None) -> "OpenedShare":
-    """This folder's share of an epoch, checked against the public commitments; else `ConfigurationError`."""
+    """Opens this folder's share of an epoch and checks it against the public commitments. Raises `ConfigurationError` if there is
+    no such share."""
     record, what = document.record, f"share-{document.record.epoch}.json"
     if not document.commitments or document.commitments[0] != record.public_key:
         raise ConfigurationError(what, "commitments are not of the epoch's public key")
@@ -108,9 +114,9 @@ def open_share(folder: Path, document: EpochDocument, sealer: Sealer | None = No
 
 
 def find_share(folder: Path, epoch: int, commitments: Sequence[Blob], sealer: Sealer | None = None) -> "OpenedShare":
-    """The share in the folder that fits these commitments; else `ConfigurationError`.
+    """Returns the share in the folder that fits these commitments. Raises `ConfigurationError` if there is none.
 
-    A share from before a resharing, for example from a backup, fits its own commitments only.
+    A share from before a resharing, for example from a backup, fits only its own commitments.
     """
     erased = [path.name for path in folder.glob(f"erasure-{epoch}-v*-none.json")]
     why = f"it was erased ({erased[0]}) and cannot be restored" if erased else _NO_SHARE
@@ -127,14 +133,16 @@ def find_share(folder: Path, epoch: int, commitments: Sequence[Blob], sealer: Se
 
 
 def unopened_shares(folder: Path, epoch: int, sealer: Sealer) -> tuple[str, ...]:
-    """Names of the share files of an epoch that the sealer does not open: sealed under another key, or altered."""
+    """Returns the names of the share files of an epoch that the sealer does not open, because they were altered or sealed under
+    another key."""
     return tuple(path.name for path in _share_files(folder, epoch) if _is_locked(sealer, epoch, path))
 
 
 def erase_others(folder: Path, epoch: int, commitments: Sequence[Blob], sealer: Sealer | None = None) -> int:
-    """Overwrites and removes every share of an epoch that does not fit these commitments; returns how many.
+    """Overwrites and removes every share of an epoch that does not fit these commitments. Returns the number of erased shares.
 
-    `ConfigurationError`, and nothing is erased, if none fits. Copies that a file system or a backup keeps elsewhere stay, sealed.
+    Raises `ConfigurationError` and erases nothing if no share fits. Copies that a file system or a backup keeps elsewhere stay,
+    sealed.
     """
     sealer = sealer or open_sealer(folder)
     find_share(folder, epoch, commitments, sealer)
@@ -142,12 +150,13 @@ def erase_others(folder: Path, epoch: int, commitments: Sequence[Blob], sealer: 
 
 
 def erase_all(folder: Path, epoch: int) -> int:
-    """Overwrites and removes every share of an epoch; returns how many."""
+    """Overwrites and removes every share of an epoch. Returns the number of erased shares."""
     return _erase(folder, epoch, set())
 
 
 def _erase(folder: Path, epoch: int, kept: set[Path]) -> int:
-    """Removes every share of the epoch, every draft of one and every ML-KEM key, except the shares in `kept` with their keys."""
+    """Removes every share of the epoch, every draft of a share and every ML-KEM key, except the shares in `kept` with their keys.
+    Returns the number of erased shares."""
     erased = 0
     # Left-overs of a crash may contain any share: a renamed draft opens, and so does the copy of a restore.
     for kind, suffix in (("kem", KEM_SUFFIX), ("share", SHARE_SUFFIX)):
@@ -173,12 +182,12 @@ def _kem_of(share: Path) -> Path:
 
 
 def split_commitments(commitments: bytes) -> tuple[Blob, ...]:
-    """Commitments one by one, from bytes that contain them one after the other."""
+    """Splits bytes that contain commitments one after the other."""
     return tuple(Blob(commitments[at : at + POINT_BYTES]) for at in range(0, len(commitments), POINT_BYTES))
 
 
 def load_document(path: Path) -> EpochDocument:
-    """Reads a public epoch document."""
+    """Reads a public epoch document. Raises `ConfigurationError` if the file cannot be read or is malformed."""
     try:
         return decode(EpochDocument, path.read_bytes())
     except (OSError, Fault) as error:
@@ -186,7 +195,8 @@ def load_document(path: Path) -> EpochDocument:
 
 
 class OpenedShare:
-    """An opened share. Its scalar and its ML-KEM-768 key, if it has one, are returned only to the call that uses them."""
+    """An opened share of one epoch. Its scalar and its ML-KEM-768 key, if it has one, are returned only to the call that uses
+    them."""
 
     __slots__ = ("_kem", "_secret", "index")
 
@@ -196,11 +206,11 @@ class OpenedShare:
         self._kem = kem
 
     def scalar(self) -> int:
-        """The scalar f(index)."""
+        """Returns the scalar f(index) of the share."""
         return decode_scalar(self._secret.reveal())
 
     def kem_seed(self) -> bytes:
-        """The ML-KEM-768 key; `ConfigurationError` if the epoch has none."""
+        """Returns the seed of the ML-KEM-768 key. Raises `ConfigurationError` if the share has no such key."""
         if self._kem is None:
             raise ConfigurationError(f"share {self.index}", "has no ML-KEM-768 key")
         return self._kem.reveal()
@@ -211,7 +221,7 @@ def _share_files(folder: Path, epoch: int) -> list[Path]:
 
 
 def _named(folder: Path, kind: str, epoch: int, suffix: str) -> list[Path]:
-    """Files of an epoch: the one without a ceremony, then those of ceremonies."""
+    """Returns the files of an epoch and kind: first the file without a ceremony in its name, then the files of ceremonies."""
     return [path for of in (f"{kind}-{epoch}", f"{kind}-{epoch}-*") for path in sorted(folder.glob(of + suffix))]
 
 
@@ -249,12 +259,12 @@ def _opened(sealer: Sealer, epoch: int, path: Path) -> OpenedShare:
 
 
 def share_context(epoch: int, index: int) -> Digest:
-    """Associated data of a sealed share: it binds the share to its epoch and index."""
+    """Returns the associated data of a sealed share, which binds the share to its epoch and index."""
     return digests.labelled(Label.SHARE_AT_REST, epoch, index)
 
 
 def kem_context(epoch: int, index: int) -> Digest:
-    """Associated data of a sealed ML-KEM key: it binds the key to its epoch and index."""
+    """Returns the associated data of a sealed ML-KEM key, which binds the key to its epoch and index."""
     return digests.labelled(Label.KEM_AT_REST, epoch, index)
 
 

@@ -1,7 +1,7 @@
 """The position of a shard's release logs, stored beside its keys (ADR-041).
 
-A shard whose database is lost or replaced by an older copy would sign a second log under the same account, and would be
-convicted. With the stored position it refuses to start instead.
+A shard whose database is lost or replaced by an older copy would sign a second log under the same account, and would be convicted
+for that. With the stored position it refuses to start instead.
 """
 
 import threading
@@ -21,11 +21,12 @@ from bytewise.storage.releases import ReleaseRecords
 from kms.storage.files import replace_whole
 
 FILE = "release-log.json"
-"""Name in the shard's folder."""
+"""Name of the file in the shard's folder."""
 
 MAX_RECORDS_BEHIND, MIN_INTERVAL_S = 32, 1.0
-"""The position is written when it is this many records or seconds behind the newest record. Writing it for each record would add
-a disk write before each answer. A copy of the database that lacks only the records after the stored position is not detected."""
+"""Number of records, and number of seconds, after which the stored position is written again. Writing it for each record would
+add a disk write before each answer. If the database is replaced by a copy that lacks only records after the stored position, that
+is not detected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +43,28 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class LogPositions:
-    """Content of the file."""
+    """Content of the file `release-log.json`."""
 
     logs: tuple[LogPosition, ...]
-    """One for every key epoch with a record."""
+    """Positions of every key epoch with a record."""
 
 
 class LogPositionFile:
     """The file with the positions of a shard's release logs, while the shard serves."""
 
     def __init__(self, folder: Path, domain: Domain) -> None:
-        """`domain`: the EIP-712 domain of the records."""
+        """`domain` is the EIP-712 domain of the release records."""
         self._folder, self._domain = folder, domain
         self._marks: dict[int, LogPosition] = {}
         self._written_at, self._fails = -MIN_INTERVAL_S, False
         self._marking = threading.Lock()
 
     def begin(self, records: ReleaseRecords) -> None:
-        """Checks the stored positions before the first release, and updates those that are old or missing. `records`: all records
-        of this shard.
+        """Checks the stored positions before the first release, and updates positions that are old or missing. `records` has all
+        records of this shard.
 
-        `StaleBackup` if the records lack a stored position; `ConfigurationError` if the positions cannot be read or written.
+        Raises `StaleBackup` if the records lack a stored position, and `ConfigurationError` if the positions cannot be read or
+        written.
         """
         self._marks = {each.epoch: each for each in verify_positions(read_positions(self._folder), records)}
         behind = {}
@@ -79,7 +81,8 @@ class LogPositionFile:
             raise ConfigurationError(str(self._folder / FILE), error.strerror) from None
 
     def recorded(self, signed: SignedRelease) -> None:
-        """Stores the position of a committed record if it is due, before the record is answered. Other threads wait meanwhile."""
+        """Stores the position of a committed record if that is due. The shard calls it before it answers with the record. Other
+        threads wait meanwhile."""
         record = signed.record
         mark = LogPosition(record.key_epoch, record.index, typed_digest(self._domain, record))
         with self._marking:
@@ -96,7 +99,7 @@ class LogPositionFile:
                 self._fails = True
 
     def _behind(self, mark: LogPosition) -> int:
-        """How many records the stored position of the epoch is behind."""
+        """Returns the number of records by which the stored position of the epoch is behind."""
         before = self._marks.get(mark.epoch)
         return MAX_RECORDS_BEHIND if before is None else mark.index - before.index
 
@@ -107,7 +110,8 @@ class LogPositionFile:
 
 
 def read_positions(folder: Path) -> tuple[LogPosition, ...]:
-    """The positions in a shard's folder; none before the first start. `ConfigurationError` for a file that no shard wrote."""
+    """Reads the positions in a shard's folder. Returns none before the first start. Raises `ConfigurationError` if the file
+    cannot be read or is not as a shard writes it."""
     try:
         return decode(LogPositions, (folder / FILE).read_bytes()).logs
     except FileNotFoundError:
@@ -120,7 +124,7 @@ def read_positions(folder: Path) -> tuple[LogPosition, ...]:
 
 
 def verify_positions(marks: Iterable[LogPosition], records: ReleaseRecords) -> tuple[LogPosition, ...]:
-    """Returns the positions if the records contain all of them; else raises `StaleBackup`."""
+    """Returns the positions if the records contain all of them. Raises `StaleBackup` otherwise."""
     found = tuple(marks)
     for mark in found:
         have = records.digest_of(mark.epoch, mark.index)

@@ -1,7 +1,7 @@
-"""Sealing of a shard's secrets at rest: AES-256-GCM under the folder's storage key.
+"""Seals a shard's secrets at rest with AES-256-GCM under the folder's storage key.
 
-The storage key is in a file, or is wrapped (`storage.wrapped`) so that only a command of the operator returns it: a key service,
-a PKCS#11 token or a TPM (ADR-040). The command reads bytes from stdin and prints bytes to stdout.
+The storage key is in a file, or it is wrapped (`storage.wrapped`), so that only a command of the operator returns it. Such a
+command may use a key service, a PKCS#11 token or a TPM (ADR-040). It reads bytes from stdin and prints bytes to stdout.
 """
 
 import base64
@@ -29,15 +29,15 @@ from bytewise.service.settings import child_environment
 from kms.storage.files import KEY_BYTES, create_file, is_wiped, read_key, wipe, write_whole
 
 MAX_OUTPUT_BYTES = 16_384
-"""Most bytes of a command's output: far above the size of 32 wrapped bytes from any key service."""
+"""Most bytes of a command's output: far more than any key service returns for 32 wrapped bytes."""
 _BY_HAND = "run it by hand to see why (its stderr is dropped here, because it may contain the key)"
 
 
 def run_key_command(setting: str, command: Sequence[str], given: bytes, limit_s: float) -> bytes:
     """Runs a command with these bytes as stdin and returns its output. `setting` names the command in errors.
 
-    `TryAgain` if it fails, or has not ended after `limit_s` seconds (it is then killed, with the processes that it started);
-    `ConfigurationError` if it cannot be started, or prints nothing or too much.
+    Raises `TryAgain` if the command fails, or has not ended after `limit_s` seconds; it is then killed with the processes that it
+    started. Raises `ConfigurationError` if the command cannot be started, or prints nothing or too much.
     """
     out, code = _run(setting, command, given, limit_s)
     if code:
@@ -79,24 +79,26 @@ def _named(setting: str, command: Sequence[str]) -> str:
 
 STORAGE_KEY, WRAPPED_KEY = "storage.key", "storage.wrapped"
 LIMIT_S, MAX_LIMIT_S = 30.0, 600.0
-"""Longest wait for the command in seconds: the default, and the highest value of the setting."""
+"""Seconds that a command may take: the default, and the highest value of the setting."""
 _NONCE_BYTES = 12
 
 
 class Sealer(Protocol):
-    """Seals short secrets, each for one purpose."""
+    """An object that seals short secrets. Each sealed secret is bound to a context, which names its purpose."""
 
     def seal(self, plain: bytes, context: Digest) -> bytes:
-        """The sealed secret, which opens for the same context only."""
+        """Seals a secret and returns the sealed form, which opens for the same context only."""
         ...
 
     def open(self, sealed: bytes, context: Digest) -> Secret:
-        """Opens the secret. `ConfigurationError` if it was altered, or sealed under another key or for another context."""
+        """Opens a sealed secret. Raises `ConfigurationError` if it was altered, or sealed under another key or for another
+        context."""
         ...
 
 
 class StorageKey:
-    """AES-256-GCM under one key, with the context as associated data. The sealed form is 12 bytes of nonce and the ciphertext."""
+    """A sealer that uses AES-256-GCM under one key, with the context as associated data. The sealed form is 12 bytes of nonce and
+    the ciphertext. Implements `Sealer`."""
 
     __slots__ = ("_aead", "_name")
 
@@ -105,12 +107,12 @@ class StorageKey:
         self._name = name
 
     def seal(self, plain: bytes, context: Digest) -> bytes:
-        """See `Sealer`."""
+        """Seals a secret for a context (`Sealer`)."""
         nonce = token_bytes(_NONCE_BYTES)
         return nonce + self._aead.encrypt(nonce, plain, context)
 
     def open(self, sealed: bytes, context: Digest) -> Secret:
-        """See `Sealer`."""
+        """Opens a secret for a context (`Sealer`). Raises `ConfigurationError` if it does not open."""
         try:
             return Secret(self._aead.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], context))
         except (InvalidTag, ValueError):
@@ -119,16 +121,16 @@ class StorageKey:
 
 @dataclass(frozen=True, slots=True)
 class StorageKeySource:
-    """Where a folder's storage key is; by default in the folder's `storage.key`."""
+    """Place of a folder's storage key, by default the folder's `storage.key`."""
 
     key_file: Path | None = None
-    """A file with the key: 32 bytes as hex."""
+    """File with the key: 32 bytes as hex."""
     wrap: tuple[str, ...] = ()
     """Program and arguments that read the key from stdin and print it wrapped."""
     unwrap: tuple[str, ...] = ()
     """Program and arguments that read what `wrap` printed and print the key."""
     limit_s: float = LIMIT_S
-    """Longest time in seconds that either command may take."""
+    """Most seconds that either command may take."""
 
     def __post_init__(self) -> None:
         if bool(self.wrap) != bool(self.unwrap):
@@ -149,15 +151,15 @@ class WrappedKey:
     """Content of `storage.wrapped`."""
 
     wrapped: Blob
-    """Output of the wrap command."""
+    """The wrapped key, as the wrap command printed it."""
     check: Blob
-    """An empty message sealed under the key, by which the key is recognised."""
+    """An empty message that is sealed under the key, to recognise the key."""
 
 
 def open_sealer(folder: Path, sealing: StorageKeySource = IN_FOLDER) -> Sealer:
-    """The sealer of a folder, with its key loaded. A wrap command, if set, runs once.
+    """Returns the sealer of a folder, with its key loaded. The unwrap command, if set, runs once.
 
-    `ConfigurationError` for an invalid file or command, `TryAgain` for a command that fails or is too slow.
+    Raises `ConfigurationError` if a file or command is invalid, and `TryAgain` if the command fails or is too slow.
     """
     if not sealing.wrap:
         path = sealing.key_file or folder / STORAGE_KEY
@@ -168,7 +170,7 @@ def open_sealer(folder: Path, sealing: StorageKeySource = IN_FOLDER) -> Sealer:
 
 
 def verify_same_key(folder: Path, sealing: StorageKeySource) -> None:
-    """`ConfigurationError` if the settings name a key file while the folder has its own, different storage key."""
+    """Raises `ConfigurationError` if the settings name a key file while the folder has a different storage key."""
     own = folder / STORAGE_KEY
     if sealing.key_file and own.exists() and read_key(own) != read_key(sealing.key_file):
         raise ConfigurationError(
@@ -178,9 +180,10 @@ def verify_same_key(folder: Path, sealing: StorageKeySource) -> None:
 
 
 def draw_key(folder: Path, sealing: StorageKeySource, rng: Rng) -> None:
-    """Draws the folder's storage key at the place that the settings name. An existing key is kept. Errors as of `open_sealer`.
+    """Draws the folder's storage key at the place that the settings name, unless there is one.
 
-    An existing file is kept only if `open_sealer` would accept it, so that shares are never sealed under an invalid key.
+    Raises the errors of `open_sealer`. An existing key file must be one that `open_sealer` would accept, so that shares are never
+    sealed under an invalid key.
     """
     if sealing.wrap:
         if not (folder / WRAPPED_KEY).exists():
@@ -196,7 +199,8 @@ def draw_key(folder: Path, sealing: StorageKeySource, rng: Rng) -> None:
 def wrap_folder(folder: Path, sealing: StorageKeySource) -> None:
     """Moves the storage key of a folder from its file, which is wiped, into wrapped form. Shares stay as they are.
 
-    The same call continues after a crash. Errors as of `open_sealer`. The file stays until the command returned the key.
+    The same call continues after a crash. The file stays until the command has returned the same key. Raises the errors of
+    `open_sealer`.
     """
     if not sealing.wrap:
         raise ConfigurationError("wrap_command", "missing: name the program that wraps the storage key")

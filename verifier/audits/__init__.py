@@ -1,1 +1,2 @@
-"""Light audits: draw, job, result, bounty, and hints between auditors and watchtowers (design section 10)."""
+"""Light audits of drawn verifiers: draw, enclave job, signed result, bounty, and hints from auditors to watchtowers (design
+section 10)."""

@@ -1,8 +1,10 @@
 """Hints from auditors to watchtowers: the answer that will win a dispute, sent before the audit is published (design section 9).
 
-A challenger earns the opener's share only if it committed to the right answer, which it cannot compute itself. A drawn auditor
-sends that answer to watchtowers of its choice. A hint proves itself: it opens the commitment of a result that its verifier
-signed, and the salt of that commitment is a hash over outcome and code. So a recipient can pass a hint on but not alter it.
+A challenger earns the opener's share only if it committed to the right answer when it opened the dispute. It has no enclave and
+cannot compute that answer. So a drawn auditor sends the answer to watchtowers of its choice.
+
+A hint proves itself. It opens the commitment of a result that its verifier signed, and the salt of that commitment is a hash over
+outcome and code. A recipient can therefore pass a hint on, but not change it.
 """
 
 import queue
@@ -24,11 +26,11 @@ from bytewise.protocol.units import U8, ZERO_DIGEST, Address, Blob, Digest
 from bytewise.service import telemetry
 
 MAX_TIPS = 4096
-"""Most hints that are kept; the oldest are dropped first."""
+"""Most hints that a `HintBox` keeps. The oldest are dropped first."""
 MAX_TIPS_EACH = 64
-"""Most hints of one verifier, so that no verifier can push out the hints of others."""
+"""Most hints that a `HintBox` keeps of one verifier, so that no verifier can displace the hints of others."""
 MAX_WAITING = 256
-"""Most hints that wait to be sent. Further ones are dropped, because hints are voluntary."""
+"""Most hints that wait to be sent. Further hints are dropped, because sending hints is voluntary."""
 TIMEOUT_S = 5.0
 """Seconds for one exchange with a watchtower."""
 PATH = "/v1/tip"
@@ -39,39 +41,40 @@ class AuditHint:
     """An auditor's finding, sent before its result is opened on the chain."""
 
     result: AuditResult
-    """The result that it will publish."""
+    """The audit result that the auditor will publish."""
     signature: Blob
     """The auditor's signature over the result."""
     outcome: U8
-    """Value of `Outcome`."""
+    """Outcome of the audit, a value of `Outcome`."""
     code: U8
-    """Defect code; 0 if EXECUTED."""
+    """Defect code of the outcome, or 0 if the outcome is EXECUTED."""
     tokens_hash: Digest
-    """Recomputed hash, or zero."""
+    """Tokens hash that the auditor computed, or zero if it computed none."""
     trace_root: Digest
-    """Recomputed hash, or zero."""
+    """Trace root that the auditor computed, or zero if it computed none."""
     nonce: Digest
-    """Random number of the auditor, from which the salt of the result's commitment follows."""
+    """Random number of the auditor. `audit_salt` computes the salt of the commitment from it."""
 
     @property
     def salt(self) -> Digest:
-        """Opens the result's commitment."""
+        """The salt that opens the result's commitment."""
         return audit_salt(self.nonce, self.outcome, self.code)
 
     @property
     def key(self) -> Digest:
-        """Identifies the verdict that would agree with this hint (`court.count.key_of`)."""
+        """Key of the verdict that would agree with this hint (`court.tally.key_of`)."""
         executed = self.outcome == Outcome.EXECUTED.value
         return key_of(self.outcome, self.code, out_hash(self.tokens_hash, self.trace_root) if executed else ZERO_DIGEST)
 
 
 def audit_salt(nonce: Digest, outcome: int, code: int) -> Digest:
-    """The salt of an audit's commitment. It binds outcome and code, which the commitment itself does not name."""
+    """Returns the salt of an audit's commitment. The commitment names neither outcome nor code, so the salt binds them."""
     return keccak256_abi(("bytes32", "uint8", "uint8"), (nonce, outcome, code))
 
 
 class HintBox:
-    """Hints of verifiers, by receipt. Thread-safe. Any thread may test membership in `verifiers`."""
+    """A store of hints, by receipt and verifier. It accepts only hints of `verifiers`. It is thread-safe, and may ask `verifiers`
+    from any thread."""
 
     def __init__(self, domain: Domain, verifiers: Container[Address]) -> None:
         self._domain = domain
@@ -80,7 +83,8 @@ class HintBox:
         self._lock = threading.Lock()
 
     def put(self, hint: AuditHint) -> None:
-        """Keeps a hint as its verifier made it; a named `Fault` otherwise. Cheap checks come before the signature."""
+        """Stores a hint. Raises a `Fault` if its verifier is unknown, or if its commitment or signature does not fit. The cheap
+        checks come first."""
         result = hint.result
         if result.verifier not in self._verifiers:
             raise NotAMember(result.verifier, "any pool", 0)
@@ -97,7 +101,7 @@ class HintBox:
                 del self._hints[next(iter(self._hints))]
 
     def key(self, posted: Iterable[AuditResult]) -> Digest | None:
-        """The answer that most hints for these published results name; None if there is no hint for them."""
+        """Returns the answer that most hints about these published results name. Returns None if there is no hint about them."""
         with self._lock:
             told = [(result, self._hints.get((result.receipt_id, result.verifier))) for result in posted]
         keys = [hint.key for result, hint in told if hint is not None and hint.result == result]
@@ -105,8 +109,8 @@ class HintBox:
 
 
 class HintSender:
-    """Sends hints to watchtowers in a separate thread, because a watchtower may be slow and votes have deadlines. A watchtower
-    that does not answer gets no second try, because hints are voluntary."""
+    """A sender of hints that works in a separate thread, because a watchtower may be slow and votes have deadlines. If a
+    watchtower does not answer, the sender does not try again, because hints are voluntary."""
 
     def __init__(self, urls: tuple[str, ...], certificate: Path) -> None:
         self._urls = urls
@@ -115,7 +119,7 @@ class HintSender:
         threading.Thread(target=self._loop, name="hints out", daemon=True).start()
 
     def __call__(self, hint: AuditHint) -> None:
-        """Queues a hint for all watchtowers. Never waits."""
+        """Queues a hint for all watchtowers. Never waits. If the queue is full, the hint is dropped and logged."""
         try:
             self._waiting.put_nowait(hint)
         except queue.Full:

@@ -1,8 +1,8 @@
 """Light audits of this verifier: draw, job and signed result (design sections 10 and 11). `bounties` takes results to the chain.
 
-The draw is public: anyone can repeat it from the hash of a block that nobody knew when the batch was posted. `attribute` and
-`conclude` are pure: they say what a job's result means for the operator. `AuditSortition` says whether anybody was drawn to
-audit a receipt: a demander needs that, because nobody can audit missing bytes.
+The draw is public: anyone can repeat it from the hash of a block that nobody knew when the batch was posted. The pure functions
+`attribute` and `conclude` decide what a job's result means for the operator. `AuditSortition` finds out whether any verifier was
+drawn to audit a receipt. A demander needs to know that, because nobody can audit missing bytes.
 """
 
 import enum
@@ -41,7 +41,8 @@ class AuditChain(BlockView, TermsView, AuditView, Protocol):
 
 
 class Cause(enum.StrEnum):
-    """The cause of a result that is no match. It is found before any action follows from the result."""
+    """The cause of a result that differs from the receipt, or `NOTHING` for a match. It is known before any action follows from
+    the result."""
 
     NOTHING = "match"
     OPERATOR = "operator"
@@ -51,7 +52,7 @@ class Cause(enum.StrEnum):
 
 
 class AuditConclusion(NamedTuple):
-    """The public result of a light audit, its cause, and the salt that later opens its commitment."""
+    """The public result of a light audit, the cause of that result, and the salt that later opens its commitment."""
 
     result: AuditResult
     cause: Cause
@@ -59,7 +60,8 @@ class AuditConclusion(NamedTuple):
 
 
 def attribute(job: JobResult, receipt: Receipt, checklist: Preflight, profile: str) -> Cause:
-    """The cause of a result. A second backend inside the enclave has already reproduced any difference."""
+    """Returns the cause of a job's result. The enclave has already reproduced any difference with a second backend. `checklist`
+    is the preflight of the receipt."""
     match Outcome(job.outcome):
         case Outcome.EXECUTED:
             if not differing_fields(receipt, job.tokens_hash, job.trace_root):
@@ -77,7 +79,8 @@ def attribute(job: JobResult, receipt: Receipt, checklist: Preflight, profile: s
 def conclude(
     job: JobResult, receipt: Receipt, checklist: Preflight, profile: str, salt: Digest, audited_at: int
 ) -> AuditConclusion:
-    """The unsigned audit result of a job. `audited_at`: time of the block that was read."""
+    """Returns the unsigned audit result of a job, with its cause. `salt` is the salt of its commitment, `audited_at` the time of
+    the block that was read."""
     cause = attribute(job, receipt, checklist, profile)
     words = {Cause.NOTHING: AuditOutcome.MATCH, Cause.OPERATOR: AuditOutcome.MISMATCH}
     word = words.get(cause, AuditOutcome.NONE)
@@ -91,19 +94,22 @@ class _Batch(NamedTuple):
 
 
 class AuditSortition:
-    """Computes whether receipts in open windows were drawn for an audit."""
+    """The public audit draw over all verifiers. It finds out whether any verifier was drawn to audit a receipt whose window is
+    open."""
 
     def __init__(self, chain: AuditChain) -> None:
         self._chain = chain
         self._stakes: dict[_Batch, tuple[tuple[Address, int], ...]] = {}
         self._drawn: dict[_Batch, dict[tuple[Digest, Digest], bool]] = {}
-        """Result of each draw, by receipt and beacon, so that a draw is computed only once."""
+        """Results of draws by batch, then by receipt and beacon. True means that a verifier was drawn. Each draw is computed only
+        once."""
         self._beacons: dict[tuple[int, Digest], Digest] = {}
-        """Beacons, by number of the beacon's block and hash of the snapshot's block. The snapshot's hash fixes all its ancestors,
+        """Beacons by the number of the beacon's block and the hash of the snapshot's block. That hash fixes all earlier blocks,
         so an entry is never wrong."""
 
     def has(self, receipt_id: Digest, header: BatchHeader, snapshot: Snapshot) -> bool:
-        """Whether any verifier was drawn to audit the receipt. False before its beacon exists."""
+        """Returns whether any verifier was drawn to audit the receipt. Returns False while the beacon of its batch does not
+        exist."""
         batch, at = snapshot.batch(header.batch_id), header.block + BEACON_DELAY_BLOCKS
         if batch is None or at > snapshot.number:
             return False
@@ -140,16 +146,16 @@ class AuditSortition:
 
 
 MAX_ATTEMPTS = 3
-"""Most jobs for one audit that fail. A third failure is no longer chance."""
+"""Number of failed jobs after which an audit ends as failed. A third failure is no longer chance."""
 RETRY_PAUSE_S = 5
-"""Chain time between two jobs for one audit, in seconds: enough for an enclave to restart."""
+"""Seconds of chain time between two jobs for one audit: enough for an enclave to restart."""
 LONGEST_KEY_PAUSE_S = 120
-"""Longest chain time until shards that gave no key are asked again: each time twice the last, because they wait until the draw
-is in a final block, which takes seconds on one chain and a quarter of an hour on another."""
+"""Most seconds of chain time until a new job asks again for a key that shards refused. The pause doubles each time. Shards wait
+until the draw is in a final block, which takes seconds on one chain and a quarter of an hour on another."""
 
 
 class Auditor:
-    """Runs the audits for which this verifier was drawn."""
+    """The part of a node that runs the audits for which this verifier was drawn."""
 
     def __init__(
         self, chain: AuditChain, network: Network, records: Records, audits: LightAudits, journal: Journal, signer: Signer,
@@ -177,7 +183,7 @@ class Auditor:
         self._not_before: dict[Digest, int] = {}
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Looks for new draws, then decides the next step of every audit."""
+        """Computes the draws of new receipts, then returns the next action of each audit."""
         self._forget_another_branch(snapshot)
         self._forget_closed()
         for live in self._records.live:
@@ -187,7 +193,8 @@ class Auditor:
         return decide_auditor(snapshot, self._bounties.duties(snapshot), running, self._margin_s)
 
     def start(self, action: RunAudit, snapshot: Snapshot) -> None:
-        """Queues the enclave job of one audit, unless the enclave is away. `Unavailable` while data for the job are missing."""
+        """Queues the enclave job of one audit. Does nothing while the enclave is away. Raises `Unavailable` while data for the
+        job are missing."""
         self._not_before[action.receipt_id] = snapshot.timestamp + RETRY_PAUSE_S
         if self._pool.away():
             return
@@ -202,9 +209,11 @@ class Auditor:
         self._pool.submit(JobOrder(AUDIT, key, action.receipt_id, left, job))
 
     def finish(self, finished: FinishedJob, snapshot: Snapshot) -> None:
-        """Signs the result of a job, or counts a failed attempt. A job that found no enclave, or no signer for its ticket,
-        counts as no attempt. Without a key it is tried again as long as the window allows, because shards answer once the draw
-        is in a final block."""
+        """Signs the result of a finished job, or counts a failed attempt.
+
+        A job that found no enclave, or no signer for its ticket, is not an attempt. A job that got no key is repeated while the
+        window allows it, because shards answer once the draw is in a final block.
+        """
         receipt_id = finished.key[1]
         if isinstance(finished.outcome, EnclaveAway | SignerAway):
             self._not_before[receipt_id] = snapshot.timestamp + RETRY_PAUSE_S
@@ -220,7 +229,7 @@ class Auditor:
             telemetry.log("audit.failed", receipt=receipt_id, error=type(outcome).__name__)
 
     def _is_tried_again(self, receipt_id: Digest, outcome: object, snapshot: Snapshot) -> bool:
-        """Counts a job that failed or had no key, and sets the pause until the next one; False if there is none."""
+        """Counts a job that failed or got no key, and sets the pause before the next job. Returns whether another job follows."""
         keyless = isinstance(outcome, JobResult) and outcome.outcome == Outcome.NO_KEY.value
         live = self._records.find(receipt_id)
         if live is None or (isinstance(outcome, JobResult) and not keyless):
@@ -239,11 +248,11 @@ class Auditor:
         return True
 
     def post(self, action: PostAudit, sender: AuditSender) -> None:
-        """Publishes the stored result."""
+        """Plans the transaction that publishes the stored result."""
         self._bounties.post(action, sender)
 
     def collect(self, action: OpenAudit | ClaimBounty, sender: AuditSender) -> None:
-        """Opens the commitment of a published result, or claims its bounty."""
+        """Plans the transaction that opens the commitment of a published result, or that claims its bounty."""
         self._bounties.collect(action, sender)
 
     def _time_left_s(self, case: JobCase, snapshot: Snapshot) -> float:
@@ -269,7 +278,8 @@ class Auditor:
         self._not_before = {receipt: kept for receipt, kept in self._not_before.items() if receipt in live}
 
     def _draw(self, live: LiveReceipt, snapshot: Snapshot) -> None:
-        """Draws for a receipt, whatever its check found. Without an audit, a receipt with a small fault would become final."""
+        """Computes this verifier's draw for a receipt, whatever the check of the receipt found. Without an audit, a receipt with
+        a small fault would become final."""
         receipt_id, header = live.seen.receipt_id, live.header
         at = header.block + BEACON_DELAY_BLOCKS
         if receipt_id in self._drawn or not beacon_is_known(int(header.block), snapshot.number):
@@ -290,12 +300,12 @@ class Auditor:
         self._drawn.add(receipt_id)
 
     def _may_audit(self, header: BatchHeader, snapshot: Snapshot) -> bool:
-        """Whether shards and contract take this account as an auditor of the batch."""
+        """Returns whether shards and contract accept this account as an auditor of the batch."""
         judging = self._chain.pool_of(header.environment, snapshot.number)
         return may_audit(snapshot.me.pool, snapshot.me.joined_at, judging, header.block)
 
     def _stake(self, header: BatchHeader, snapshot: Snapshot) -> int:
-        """Own stake at the block of a batch, which one call reads for all of its receipts."""
+        """Returns this account's stake in wei at the block of a batch. One call reads it for all receipts of the batch."""
         key = header.batch_id, header.block
         if key not in self._stakes:
             self._stakes[key] = self._chain.stake_at(self._signer.address, header.block, snapshot.number)

@@ -1,4 +1,4 @@
-"""Audit hints over gossip: the same record, the same check and the same box as hints over HTTPS (`hint_server`)."""
+"""Audit hints over gossip. Record, check and `HintBox` are the same as for hints over HTTPS (`hint_server`)."""
 
 from collections.abc import Callable
 
@@ -11,18 +11,19 @@ from bytewise.service import metrics, telemetry
 from verifier.audits.audit_hints import AuditHint, HintBox
 
 TOPIC = "hint"
-"""Topic of audit hints."""
+"""Gossip topic of audit hints."""
 
 
 class GossipHints:
-    """Puts the hints that arrive over gossip into the box. Implements `node.NodePart`; decides nothing."""
+    """The part of a node that puts the hints from gossip into the box. Implements `node.NodePart`, but decides no action."""
 
     def __init__(self, gossip: GossipPort, box: HintBox) -> None:
         self._gossip = gossip
         self._box = box
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Takes the hints since the last block. A wrong one is counted. Without its gossip process a node goes on."""
+        """Takes the hints that arrived since the last block, and returns no action. A wrong hint is counted and logged. If the
+        gossip process is away, nothing happens."""
         try:
             bodies = self._gossip.take(TOPIC)
         except Unavailable:
@@ -37,7 +38,8 @@ class GossipHints:
 
 
 def sent_over(gossip: GossipPort, also: Callable[[AuditHint], None] | None) -> Callable[[AuditHint], None]:
-    """A function that publishes a hint, and hands it to another sender too. A hint that cannot be published is only logged."""
+    """Returns a function that publishes a hint over gossip, and also gives it to the sender `also` if there is one. If the hint
+    cannot be published, that is only logged."""
 
     def send(hint: AuditHint) -> None:
         try:

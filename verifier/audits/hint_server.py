@@ -1,8 +1,8 @@
 """The HTTPS server on which a watchtower receives hints. Anybody may connect, so every resource of a connection is bounded.
 
-A connection has one thread, one request and `EXCHANGE_S` in all. At most `MAX_CONNECTIONS` are open at a time, and at most
-`MAX_FROM_ONE` from one address. For an unknown sender the server only looks into `KnownVerifiers`, so no sender can make it read
-the chain.
+A connection has one thread, one request and `EXCHANGE_S` seconds. At most `MAX_CONNECTIONS` are open at a time, and at most
+`MAX_FROM_ONE` of them from one address. The server looks up a sender only in `KnownVerifiers`, so no sender can make it read the
+chain.
 """
 
 import io
@@ -29,11 +29,12 @@ from verifier.audits.audit_hints import PATH, AuditHint, HintBox
 from verifier.watch.records import Records
 
 REFRESH_BLOCKS = 32
-"""Blocks after which the pools are read again. A new member has no weight before the next stake epoch, which is longer."""
+"""Blocks after which the pools are read again. A new verifier has no weight before the next stake epoch, and a stake epoch is
+longer than this."""
 
 
 class StakedAccount(Protocol):
-    """An account of a pool."""
+    """An account that joined a pool, with its stake."""
 
     @property
     def account(self) -> Address:
@@ -50,17 +51,17 @@ class PoolReader(Protocol):
     """The part of the chain from which pool members are read."""
 
     def pool_of(self, environment: Digest, block: int) -> Digest:
-        """Pool that judges an environment."""
+        """Returns the pool that judges an environment."""
         ...
 
     def verifiers(self, pool: Digest, block: int) -> Sequence[StakedAccount]:
-        """All accounts that ever joined the pool."""
+        """Returns all accounts that ever joined the pool, with their stake."""
         ...
 
 
 class KnownVerifiers:
-    """Verifiers with stake in the pools that judge receipts which can still be disputed. Implements `node.NodePart`; decides
-    nothing."""
+    """The set of verifiers whose hints are accepted: those with stake in a pool that judges a receipt which can still be
+    disputed. Implements `node.NodePart`, but decides no action."""
 
     def __init__(self, chain: PoolReader, records: Records) -> None:
         self._chain = chain
@@ -73,7 +74,8 @@ class KnownVerifiers:
         return who in self._known
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Reads the pools every `REFRESH_BLOCKS` blocks, and when receipts of a new environment can be disputed."""
+        """Reads the pools again every `REFRESH_BLOCKS` blocks, and when receipts of a new environment can be disputed. Returns no
+        action."""
         environments = frozenset(live.header.environment for live in self._records.live)
         aged = snapshot.number - self._read_at >= REFRESH_BLOCKS or snapshot.number < self._read_at
         if aged or not environments <= self._environments:
@@ -85,17 +87,17 @@ class KnownVerifiers:
 
 
 MAX_HINT_BYTES = 4096
-"""Largest hint. A usual one has about 700 bytes."""
+"""Largest accepted hint in bytes. A usual hint has about 700 bytes."""
 MAX_CONNECTIONS = 32
 """Most connections that are open at one time."""
 MAX_FROM_ONE = 4
-"""Most open connections from one address. An auditor uses one, and several auditors may share an address."""
+"""Most open connections from one address. An auditor uses one connection, and several auditors may share an address."""
 EXCHANGE_S = 5.0
-"""Seconds for a whole connection, handshake included."""
+"""Seconds for a whole connection, including the TLS handshake."""
 
 
 class HintServer:
-    """Receives hints in separate threads until `close`."""
+    """An HTTPS server that receives hints in threads of its own, from its construction until `close`."""
 
     def __init__(self, box: HintBox, host: str, port: int, certificate: Path, key: Path, exchange_s: float = EXCHANGE_S) -> None:
         verify_server_certificate(certificate, key)
@@ -114,7 +116,7 @@ class HintServer:
 
     @property
     def port(self) -> int:
-        """TCP port."""
+        """TCP port on which the server listens."""
         return int(self._server.server_address[1])
 
     @property
@@ -123,7 +125,7 @@ class HintServer:
         return self._server.slots.in_use
 
     def close(self) -> None:
-        """Stops listening."""
+        """Stops the server. Open connections end within their time limit."""
         self._server.shutdown()
         self._server.server_close()
 
@@ -138,7 +140,7 @@ class _Server(ThreadingHTTPServer):
         self.slots = AddressSlots(MAX_CONNECTIONS, MAX_FROM_ONE)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Starts a thread for the connection if there is room."""
+        """Starts a thread for the connection if the limits of connections allow it. Closes the connection otherwise."""
         who = str(client_address[0])
         if not self.slots.take(who):
             metrics.HINTS_REFUSED.labels(reason="connections").inc()
@@ -158,12 +160,12 @@ class _Server(ThreadingHTTPServer):
             self.slots.leave(str(client_address[0]))
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Counts a broken connection. The library would print a trace for it, although only its client is affected."""
+        """Counts a connection that failed. The library would print a stack trace, although only the client is affected."""
         metrics.HINTS_REFUSED.labels(reason="broken").inc()
 
 
 class _Until(io.RawIOBase):
-    """A socket that can be read until a fixed moment, so that a client that sends single bytes gets no extra time."""
+    """A reader of a socket that stops at a fixed moment, so that a client that sends single bytes gets no extra time."""
 
     def __init__(self, connection: socket.socket, until: float) -> None:
         super().__init__()
@@ -188,7 +190,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile = io.BufferedReader(_Until(self.connection, until))
 
     def do_POST(self) -> None:
-        """Receives one hint."""
+        """Receives one hint and puts it into the box. Answers 204 for an accepted hint, 403 for a refused one, and 400 for a
+        request that is too large or has another form."""
         length = self.headers.get("Content-Length", "")
         if self.path != PATH or not re.fullmatch("[0-9]{1,4}", length) or int(length) > MAX_HINT_BYTES:
             self._answer(400)
@@ -202,7 +205,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(403)
 
     def log_message(self, *args: object) -> None:
-        """Logs nothing: the log of the process has the events that matter."""
+        """Logs nothing, because the process itself logs the events that matter."""
 
     def _answer(self, status: int) -> None:
         self.send_response(status)

@@ -16,7 +16,7 @@ from verifier.cluster.settings import BridgeSettings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the bridge until SIGTERM; the exit code."""
+    """Runs the bridge until SIGTERM. Returns the exit code of the process."""
     config = Parser("verifier.cluster", __doc__).parse_args(arguments).config
 
     def work() -> int:

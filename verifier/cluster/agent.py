@@ -1,7 +1,8 @@
-"""An agent beside one enclave of a cluster: it passes conversations between the bridge and the enclave's job socket.
+"""An agent on the machine of one cluster enclave. It passes messages between the bridge and the enclave's job socket.
 
-Ray runs it as an actor. Every argument and every answer is bytes or a number: canonical JSON goes in and out, and envelopes stay
-sealed. The agent dials the shards of the job's own key epoch, as a duty process does for its own enclave. It has no key.
+Ray runs the agent as an actor. Every argument and every answer is bytes or a number: the bytes are canonical JSON, and envelopes
+stay sealed. The agent connects to the shards of the job's key epoch, as a duty process does for an enclave of its own machine.
+The agent has no key.
 """
 
 import fcntl
@@ -20,24 +21,25 @@ from verifier.jobs.enclave_client import EnclaveClient
 
 FENCE_BYTES = 8
 MODEL_IN_PATTERN = "{model}"
-"""Place in the pattern of job sockets for the first 8 hexadecimal digits of the model id."""
+"""Placeholder in the pattern of job sockets. The first 8 hexadecimal digits of the model id replace it."""
 
 
 class Agent:
-    """One conversation at a time, each under its fence: a number that grows with each lease of this agent."""
+    """The agent of one enclave, which has one conversation at a time. Each conversation has a fence: a number that grows with
+    each lease of the agent."""
 
     def __init__(self, pattern: str, model_id: bytes, prepare_timeout_s: float) -> None:
-        """`pattern`: job sockets of this machine, for example `/run/bytewise/{model}-*.sock`."""
+        """`pattern` matches the job sockets of enclaves on this machine, for example `/run/bytewise/{model}-*.sock`."""
         self._pattern = pattern.replace(MODEL_IN_PATTERN, model_id[:4].hex())
         self._model_id = model_id
         self._timeout_s = prepare_timeout_s
         self._lock: int | None = None
         self._client: EnclaveClient | None = None
         self._fence = 0
-        self.open()  # an agent that Ray started again is not asked to
+        self.open()  # the bridge does not ask an agent that Ray started again to open
 
     def open(self) -> bytes:
-        """Takes an enclave of this machine that no other agent has. Empty bytes, or what is missing, as text."""
+        """Takes an enclave of this machine that no other agent uses. Returns empty bytes, or a text that says what is missing."""
         if self._client is not None:
             return b""
         problems: list[str] = []
@@ -49,7 +51,7 @@ class Agent:
         return "; ".join(problems or [f"no job socket fits {self._pattern}"]).encode()
 
     def claim(self, fence: int, receipt_id: bytes) -> bytes:
-        """Begins a conversation: the fence, then `Prepared` or `JobFailed`."""
+        """Begins a conversation about a receipt. Returns the fence, followed by `Prepared` or `JobFailed`."""
         self.release(self._fence)
         self._fence = fence
         problem = self.open()
@@ -58,13 +60,13 @@ class Agent:
         return self._answered(fence, lambda client: client.prepare(Digest(receipt_id)))
 
     def run(self, fence: int, job: bytes) -> bytes:
-        """Ends the conversation: the fence, then `JobResult` or `JobFailed`."""
+        """Runs the job, which ends the conversation. Returns the fence, followed by `JobResult` or `JobFailed`."""
         if fence != self._fence:
             return _framed(self._fence, JobFailed("the lease of this agent is over", True))
         return self._answered(fence, lambda client: client.run(frames.parse_message(job, RunJob)))
 
     def release(self, fence: int) -> None:
-        """Ends the conversation without a job. No effect under another fence."""
+        """Ends the conversation without a job. Does nothing if another lease has begun since then."""
         if fence == self._fence and self._client is not None:
             self._client.close()
 
@@ -77,7 +79,7 @@ class Agent:
             return _framed(fence, JobFailed(str(error)[:500], isinstance(error, Unavailable)))
 
     def _take(self, path: Path) -> str:
-        """Locks a job socket and checks the model of its enclave; the problem, if there is one."""
+        """Locks a job socket and checks the model of its enclave. Returns the problem, or an empty text."""
         lock = os.open(f"{path}.agent", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

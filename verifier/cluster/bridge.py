@@ -1,6 +1,7 @@
-"""The bridge's socket: each connection is one conversation of the duty process with one agent.
+"""The bridge's socket. Each connection is one conversation between the duty process and one agent.
 
-The bridge reads `ClaimAgent` and passes everything else on as bytes. When the duty process goes away, its lease ends.
+The bridge reads `ClaimAgent` and `AskCluster`. It passes job and result on as bytes. If the duty process closes its connection,
+its lease of the agent ends.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 def serve(settings: BridgeSettings, agents: RayAgents, stop: threading.Event) -> None:
-    """Serves conversations until `stop`, each in a thread. `TryAgain` once the cluster is lost."""
+    """Serves conversations until `stop`, each in a thread. Raises `TryAgain` if the cluster is lost."""
     with _listen(settings.socket, settings.client_uid) as listening:
         telemetry.log("bridge.started", models=len(settings.models), agents=settings.agents)
         while not stop.is_set():
@@ -43,7 +44,7 @@ def _listen(path: Path, client_uid: int) -> socket.socket:
     if path.is_socket():
         path.unlink()
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # The user is checked at each connection; the mode of the file alone cannot name another one.
+    # The user is checked at each connection, because the mode of the file alone cannot admit one other user.
     before = os.umask(0o177 if client_uid < 0 else 0o111)
     try:
         server.bind(str(path))
@@ -96,7 +97,7 @@ def _run_job(peer: socket.socket, claim: ClaimAgent, settings: BridgeSettings, a
 
 
 def _is_taken(peer: socket.socket) -> bool:
-    """Whether the duty process accepted the result. Only it can check the quote."""
+    """Returns whether the duty process accepted the result. Only the duty process can check the quote of the result."""
     try:
         frames.receive(peer, ResultTaken)
     except BytewiseError:

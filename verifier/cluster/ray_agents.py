@@ -1,7 +1,7 @@
-"""The agents of a cluster, as the Ray driver sees them. The only module that imports Ray.
+"""The agents of a cluster, as the Ray driver sees them. Only this module imports Ray.
 
-A call of an agent runs at most once: Ray restarts an agent that died, and never repeats a call. A lease that is over leaves its
-call behind; the answer of such a call is dropped, and the agent takes no job before it has come.
+A call of an agent runs at most once: Ray restarts an agent that died, and never repeats a call. A lease may end while its call
+still runs. The late answer of that call is dropped, and the agent takes no other job before the answer has come.
 """
 
 import itertools
@@ -23,19 +23,19 @@ from verifier.cluster.settings import BridgeSettings, resource_of
 from verifier.jobs.cluster_messages import ClaimRefused, ClusterState
 
 POLL_S = 0.2
-"""Seconds between two looks at a call that runs, and at agents that start."""
+"""Seconds between two checks of calls that run and of agents that start."""
 LOOK_S = 2.0
-"""Seconds between two questions whether a free agent still has its enclave: Ray may have started it again."""
+"""Seconds between two questions to a free agent whether it still has its enclave. Ray may have restarted the agent."""
 LOST_S = 10.0
-"""Seconds without an answer of the head node after which the cluster is lost: another head knows neither this driver nor its
-agents."""
+"""Seconds without an answer of the head node after which the bridge takes the cluster for lost. A new head node would know
+neither this driver nor its agents."""
 NAMESPACE = "bytewise"
 REMEMBERED = 100
-"""Receipts that the bridge remembers of each agent."""
+"""Number of receipts that the bridge remembers for each agent."""
 
 
 class AgentRefused(Exception):
-    """No agent takes the job; the message says why."""
+    """Raised when no agent takes the job. `message` says why."""
 
     def __init__(self, message: ClaimRefused) -> None:
         super().__init__(message.problem)
@@ -43,7 +43,7 @@ class AgentRefused(Exception):
 
 
 class _Agent:
-    """One agent. `call` is the call that it still works on, of this lease or an earlier one."""
+    """One agent. `call` is the call that it still works on, from the present lease or an earlier one."""
 
     def __init__(self, model_id: Digest, start: Callable[[], Any]) -> None:
         self.model_id = model_id
@@ -54,26 +54,29 @@ class _Agent:
         self.call: Any = None
         self.look_at = 0.0
         self.answered: list[Digest] = []
-        """Receipts about which it gave a result that was accepted, the newest ones."""
+        """The newest receipts for which the duty process accepted a result of this agent."""
         self.failed: list[Digest] = []
-        """Receipts of leases that ended without one, or that go on, the newest ones."""
+        """The newest receipts of leases that go on, or that ended without an accepted result."""
 
     def preference(self, receipt_id: Digest) -> tuple[bool, bool]:
-        """The lowest of all agents gets the job. Shards count instances, so the agent that gave a result about the receipt comes
-        first. An agent that failed it comes last: its machine may be hostile."""
+        """Returns the rank of the agent for a job; the agent with the lowest rank gets the job.
+
+        An agent that gave a result about the receipt comes first, because shards count instances. An agent that failed the
+        receipt comes last, because its machine may be hostile.
+        """
         return receipt_id in self.failed, receipt_id not in self.answered
 
 
 class Lease(NamedTuple):
-    """The right to use one agent for one job."""
+    """The right to use one agent for one job, under one fence."""
 
     agents: "RayAgents"
     agent: _Agent
     fence: int
 
     def call(self, name: str, argument: bytes, limit_s: float, is_wanted: Callable[[], bool]) -> bytes:
-        """The answer of the agent's method. `TryAgain` if the agent died, gave no answer in time or something else than an
-        answer, or if the job is not wanted any more."""
+        """Calls a method of the agent and returns its answer. `is_wanted` says whether the duty process still waits. Raises
+        `TryAgain` if the agent died, if its answer is late or malformed, or if the job is not wanted any more."""
         return self.agents.ask(self, name, argument, limit_s, is_wanted)
 
     def note_result(self, receipt_id: Digest) -> None:
@@ -83,10 +86,10 @@ class Lease(NamedTuple):
 
 
 class RayAgents:
-    """Starts the agents of all models, and leases them."""
+    """The agents of all models, which this object starts and leases to conversations."""
 
     def __init__(self, settings: BridgeSettings) -> None:
-        """Joins the cluster. `TryAgain` if it is not there."""
+        """Joins the cluster and starts the agents. Raises `TryAgain` if the cluster cannot be reached."""
         self._settings = settings
         self._changed = threading.Condition()
         self._fences = itertools.count(1)
@@ -109,7 +112,8 @@ class RayAgents:
 
     @contextmanager
     def lease(self, model_id: Digest, receipt_id: Digest) -> Iterator[Lease]:
-        """A free agent beside an enclave with the model, by its preference. `AgentRefused` if none is free in time."""
+        """Context manager that leases a free agent whose enclave runs the model: the one with the lowest rank. Raises
+        `AgentRefused` if no agent becomes free in time."""
         agent = self._take(model_id, receipt_id)
         agent.failed = [*agent.failed[1 - REMEMBERED :], receipt_id]
         fence = next(self._fences)
@@ -122,7 +126,7 @@ class RayAgents:
                 self._changed.notify_all()
 
     def ask(self, lease: Lease, name: str, argument: bytes, limit_s: float, is_wanted: Callable[[], bool]) -> bytes:
-        """Calls a method of a leased agent (`Lease.call`)."""
+        """Calls a method of a leased agent and returns its answer, as `Lease.call` describes."""
         agent, until = lease.agent, monotonic_s() + limit_s
         call = agent.call = getattr(agent.handle, name).remote(lease.fence, argument)
         while not ray.wait([call], timeout=POLL_S)[0]:
@@ -137,7 +141,8 @@ class RayAgents:
         return answer[FENCE_BYTES:]
 
     def state(self, models: bool) -> ClusterState:
-        """What the cluster can do now."""
+        """Returns how many agents are wanted, ready and free. With `models`, the answer also has a line for each model that lacks
+        agents."""
         with self._changed:
             ready = [each for each in self._agents if each.is_open]
             free = [each for each in ready if not each.is_leased and each.call is None]
@@ -145,7 +150,7 @@ class RayAgents:
             return ClusterState(len(self._agents), len(ready), len(free), problems)
 
     def check_head(self) -> None:
-        """Asks now and then whether the head node is there. `TryAgain` once the cluster is lost."""
+        """Checks every `LOOK_S` seconds whether the head node answers. Raises `TryAgain` once the cluster is lost."""
         now = monotonic_s()
         if now < self._head_asked + LOOK_S:
             return
@@ -162,7 +167,7 @@ class RayAgents:
             raise TryAgain(f"Ray at {self._settings.address}", do)
 
     def close(self) -> None:
-        """Leaves the cluster, which ends the agents."""
+        """Leaves the cluster, which ends its agents."""
         self._stopped = True
         self._keeper.join()
         ray.shutdown()
@@ -192,7 +197,7 @@ class RayAgents:
                     raise AgentRefused(ClaimRefused(self._problem(model_id), True))
                 if monotonic_s() >= until:
                     raise AgentRefused(ClaimRefused(f"all {len(fitting)} agents are busy: raise `agents` and add enclaves", True))
-                self._changed.wait(min(POLL_S, max(0.0, until - monotonic_s())))  # whoever ends a lease wakes it
+                self._changed.wait(min(POLL_S, max(0.0, until - monotonic_s())))  # the end of a lease wakes this thread
 
     def _problem(self, model_id: Digest) -> str:
         missing = [each for each in self._agents if each.model_id == model_id and not each.is_open]
@@ -203,7 +208,7 @@ class RayAgents:
         return f"{what}: start enclaves on a Ray node with --resources='{{\"{resource_of(model_id)}\": {len(missing)}}}'"
 
     def _keep(self) -> None:
-        """Opens agents that started, and takes back agents whose old call has ended."""
+        """Runs in a thread until `close`. Gives enclaves to agents that started, and frees agents whose late call has ended."""
         opening: dict[int, Any] = {}
         pause = threading.Event()
         while not self._stopped:
@@ -221,7 +226,8 @@ class RayAgents:
             pause.wait(POLL_S)
 
     def _open(self, agent: _Agent, asked: Any) -> Any:
-        """Asks an agent to take an enclave, or whether it still has it; the pending question, if there is one."""
+        """Asks an agent to take an enclave, or to confirm that it still has one. Returns the pending question, or None once it is
+        answered."""
         if asked is None:
             return agent.handle.open.remote()
         if not ray.wait([asked], timeout=0)[0]:
@@ -239,7 +245,8 @@ class RayAgents:
         return None
 
     def _value(self, agent: _Agent, call: Any) -> object:
-        """What a call gave. Its bytes are unpickled here, in a process without keys."""
+        """Returns the value of a call. Its bytes are unpickled here, in a process without keys. Raises `TryAgain` if the agent
+        died or the call failed."""
         try:
             return ray.get(call)
         except ray.exceptions.ActorDiedError as error:

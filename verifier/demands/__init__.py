@@ -1,1 +1,1 @@
-"""Availability demands: made, followed and ended (design section 9)."""
+"""Availability demands: the node makes them, follows them and ends them (design section 9)."""

@@ -1,11 +1,12 @@
 """Demands data that operators withhold, ends unanswered demands, and disputes receipts whose envelope stayed missing (design
 section 9).
 
-An `Unavailable` error accuses nobody. The node demands bytes, with a small bond, only if DA failed to give them several times
-past the fetch deadline while it gave other bytes. The chain's state of the demand then shows whether the operator answered.
-`DemandFollower` fetches demanded envelopes from the place that the answer names.
-`UnpaidPenalties` takes the rest of a penalty once the operator has stake again. `OwnDisputes` reads own disputes from the
-chain, so that their cost still counts after a restart.
+An `Unavailable` error accuses nobody. The node demands bytes, with a small bond, only after the fetch deadline, and only if DA
+failed several times to give them while it gave other bytes. The chain then shows whether the operator answered the demand.
+
+`DemandFollower` fetches demanded envelopes from the place that the answer names. `UnpaidPenalties` takes the unpaid part of a
+penalty once the operator has stake again. `OwnDisputes` reads this account's disputes from the chain, so that their cost still
+counts after a restart.
 """
 
 import time
@@ -45,8 +46,8 @@ from verifier.watch.receipt_inbox import ReceiptInbox
 from verifier.watch.records import FETCH_BUDGET_S, Records
 
 OTHERS_PAUSE_S = 60
-"""Seconds of the protocol clock after the end of a demand in which only the demander disputes. If less of the window is left, it
-is half of the rest."""
+"""Seconds of the protocol clock after the end of a demand in which only the demander opens a dispute. The pause is at most half
+of the time until the window ends."""
 
 
 class DemanderChain(BlockView, SnapshotView, TermsView, AuditView, DemandView, AccountView, Protocol):
@@ -54,7 +55,8 @@ class DemanderChain(BlockView, SnapshotView, TermsView, AuditView, DemandView, A
 
 
 class DemandFollower:
-    """Fetches envelopes whose demand has ended, until they are here or their receipt can no longer be disputed."""
+    """A part of the demander that fetches the envelopes whose demand has ended. It tries again until it has the envelope, or
+    until the receipt can no longer be disputed."""
 
     def __init__(self, chain: DemanderChain, records: Records, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._chain = chain
@@ -63,10 +65,11 @@ class DemandFollower:
         self._waiting: Backlog[Digest] = Backlog()
         self._settled: set[Digest] = set()
         self._ended_at: dict[Digest, int] = {}
-        """Protocol clock when this process first saw that a demand had ended."""
+        """Time of the protocol clock at which this process first saw that a demand had ended."""
 
     def step(self, snapshot: Snapshot, known: Mapping[Digest, DemandRecord]) -> None:
-        """Fetches the envelopes that are due, within the time budget of a tick. `known` are all demands."""
+        """Fetches the envelopes whose next attempt is due, within the time budget of a tick. `known` has all demands by
+        subject."""
         self._settled &= known.keys()
         self._ended_at = {subject: since for subject, since in self._ended_at.items() if subject in known}
         for subject, demand in known.items():
@@ -82,10 +85,10 @@ class DemandFollower:
             self._try(subject, known.get(subject), snapshot)
 
     def unserved(self, snapshot: Snapshot, known: Mapping[Digest, DemandRecord], me: Address, tries: int) -> tuple[Digest, ...]:
-        """Undisputed receipts whose demand has ended and whose envelope DA has failed to give at least `tries` times.
+        """Returns the undisputed receipts whose demand has ended and whose envelope DA has failed to give at least `tries` times.
 
-        Own demands come first. Another demander has a pause in which only it disputes. After the pause anybody may, because an
-        operator that demands its own envelope would never dispute it.
+        Demands of account `me` come first. After the demand of another account, only that account disputes until a pause is over
+        (`OTHERS_PAUSE_S`). After the pause anybody may, because an operator that demands its own envelope would never dispute it.
         """
         disputed = {case.receipt_id for case in snapshot.disputes}
         found = [name for name in known if name not in disputed and self._waiting.failures(name) >= tries]
@@ -117,11 +120,12 @@ class DemandFollower:
 
 
 PAID = "AlreadyPunished"
-"""Name of the contract's error after a penalty was taken in full."""
+"""Name of the error with which the contract refuses once a penalty was taken in full."""
 
 
 class UnpaidPenalties:
-    """Ends expired demands again until their penalty is paid in full. It asks the chain now and then whether that would work."""
+    """A part of the demander that ends expired demands again until their penalty is paid in full. It first asks the chain whether
+    that would take anything."""
 
     def __init__(self, chain: DemanderChain, book: DemandIndex, first_block: int, me: Address, moves: MovePolicy) -> None:
         self._chain = chain
@@ -132,8 +136,9 @@ class UnpaidPenalties:
         self._refusals = Refusals()
 
     def step(self, snapshot: Snapshot) -> tuple[Expire, ...]:
-        """Demands that the chain would let this account end now: own ones, because they bring a share, and in turns those of
-        other accounts, which may not want the penalty taken."""
+        """Returns the actions that end demands, as far as the chain would accept them now. This account's own demands bring it a
+        share of the penalty. Demands of other accounts are ended in turns, because their demander may not want the penalty
+        taken."""
         self._refusals.begin()
         if snapshot.paused:
             return ()
@@ -162,24 +167,25 @@ class UnpaidPenalties:
 
 
 NO_END = 2**63
-"""End of the time in which an anchor can be demanded: there is none until the receipt's number is anchored."""
+"""A time that never comes. An anchor can be demanded as long as the receipt's number is not anchored."""
 
 
 class DemandOptions(NamedTuple):
-    """The account whose bonds are used, their limits, and the purposes of demands."""
+    """The account that pays the bonds of demands, the limits of the bonds, and the uses of demands."""
 
     me: Address
     policy: DemandPolicy
     moves: MovePolicy
     disputes: bool
-    """Whether to dispute a receipt whose demand brought no envelope."""
+    """Whether the node disputes a receipt whose demand brought no envelope."""
     fetches: bool = True
-    """Whether to fetch demanded envelopes, for audits and before a dispute. Seats fetch their envelopes themselves."""
+    """Whether the node fetches demanded envelopes, for audits and before a dispute. The part that votes fetches the envelopes of
+    its seats itself."""
 
 
 class Demander:
-    """The part of a node that makes, follows and ends demands. With a budget of 0 it makes none, but still follows and ends
-    them."""
+    """The part of a node that makes, follows and ends demands. With a budget of 0 it makes no demands, but still follows and ends
+    demands of others."""
 
     def __init__(
         self, chain: DemanderChain, network: Network, records: Records, control: DaHealth, means: DemandOptions,
@@ -202,11 +208,11 @@ class Demander:
         self._ordered: set[Digest] = set()
         """Receipts that this process decided to dispute, until the chain shows the dispute."""
         self._handed_over: Mapping[Digest, SignedReceipt] = {}
-        """Receipts that clients handed over, at this step."""
+        """Receipts that clients handed over, as the inbox showed them at the last step."""
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Decides which demands to make and to end, and which receipts to dispute. Unpaid penalties come last: they have no
-        deadline."""
+        """Decides which demands to make and to end, and which receipts to dispute. Unpaid penalties come last, because they have
+        no deadline."""
         self._book.follow(snapshot)
         me, known = self._means.me, self._book.known
         if self._means.fetches:
@@ -232,7 +238,7 @@ class Demander:
         return [*demands, *self._disputes(unserved, snapshot)]
 
     def ask(self, action: Demand, sender: DemandSender) -> None:
-        """Sends a demand with the records that it must show."""
+        """Plans the transaction of a demand, with the records that the demand must show."""
         match action:
             case DemandList():
                 sender.demand_list(action.batch_id, action.bond_wei, HAND_IN_S)
@@ -273,8 +279,8 @@ class Demander:
         yield MissingItem(receipt_id, demand, batch.window_end - self._means.policy.margin_s)
 
     def _is_needed(self, missing: MissingItem, snapshot: Snapshot) -> bool:
-        """Whether anybody needs the missing item. An envelope is needed if an auditor was drawn for it or a client asked about
-        it. An anchor is needed unless it was demanded or anchored meanwhile."""
+        """Returns whether anybody needs the missing item. An envelope is needed if an auditor was drawn for the receipt or a
+        client handed the receipt over. An anchor is needed unless it was demanded or anchored meanwhile."""
         match missing.demand:
             case DemandEnvelope(receipt_id):
                 return self._is_wanted(receipt_id, snapshot)
@@ -307,8 +313,8 @@ class Demander:
         return self._chain.params(version, snapshot.number).money.demand_bond
 
     def _tell_beyond(self, beyond: tuple[MissingItem, ...], snapshot: Snapshot) -> None:
-        """Logs once for each subject that its bond is too high. Envelopes are left out, because the draw that says whether they
-        are needed was not computed."""
+        """Logs once for each subject that its bond is too high. Envelopes are not logged, because it was not computed whether
+        anybody needs them."""
         lost = {each.subject: each for each in beyond if not isinstance(each.demand, DemandEnvelope)}
         self._beyond.intersection_update(lost)
         for subject in lost.keys() - self._beyond:
@@ -320,8 +326,8 @@ class Demander:
     # --- how sure we are ---
 
     def _is_certain(self, missing: MissingItem, overdue: dict[int | Digest, BatchHeader], snapshot: Snapshot) -> bool:
-        """Whether the item is certainly missing. The chain itself shows that a list does not fit or that a number is not
-        anchored. For bytes that DA does not give, DA is asked once more."""
+        """Returns whether the item is certainly missing. The chain itself shows that a list does not fit its batch, or that a
+        number is not anchored. If DA does not give bytes, the node asks DA once more."""
         match missing.demand:
             case DemandList(batch_id) if batch_id in overdue:
                 ask = partial(self._records.read_list, overdue[batch_id], snapshot)
@@ -332,14 +338,14 @@ class Demander:
                 return True
 
     def _unserved(self, snapshot: Snapshot) -> tuple[Digest, ...]:
-        """Receipts whose demand brought no envelope: own demands, and those of others for envelopes that this node would
-        demand."""
+        """Returns the receipts whose demand brought no envelope: those that this account demanded, and those that others demanded
+        and this node needs, too."""
         found = self._follow_up.unserved(snapshot, self._book.known, self._means.me, self._means.policy.tries)
         return tuple(each for each in found if self._book.known[each].by == self._means.me or self._is_wanted(each, snapshot))
 
     def _disputes(self, unserved: tuple[Digest, ...], snapshot: Snapshot) -> Iterator[OpenDispute]:
-        """Disputes about receipts whose envelope stayed missing. The committee finds out whether the bytes exist, and slashes an
-        operator that withholds them from the committee, too."""
+        """Yields disputes about receipts whose envelope stayed missing. The committee finds out whether the bytes exist, and
+        slashes an operator that withholds them from the committee, too."""
         left = min(snapshot.me.balance_wei, self._means.policy.dispute_budget_wei - self._risked(snapshot))
         self._ordered.intersection_update(unserved)
         # Disputes that were already decided come first. Otherwise another one could take their place in the budget.
@@ -357,7 +363,8 @@ class Demander:
                 yield OpenDispute(receipt_id, bond)
 
     def _risked(self, snapshot: Snapshot) -> int:
-        """Sum of the bonds of own disputes about envelopes that were demanded within the budget's period."""
+        """Returns the sum of the bonds, in wei, of this account's disputes about envelopes that were demanded within the budget's
+        period."""
         since = snapshot.clock - self._means.policy.budget_s
         found = [each for name, each in self._book.known.items() if each.opened_at > since and self._own.has(name)]
         return sum(self._required_bond(each, snapshot) for each in found)

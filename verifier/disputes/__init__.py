@@ -1,1 +1,1 @@
-"""Disputes that a watchtower opens, and reports of equivocation."""
+"""Disputes that a watchtower opens by its strategy, and its reports of equivocation."""

@@ -1,7 +1,7 @@
-"""Reports operators that signed two receipts with one number, or a receipt with a number that they anchored as an empty leaf.
+"""Reports operators that signed a receipt number twice: in two receipts, or in a receipt and an anchored empty leaf.
 
 The two signed records are the proof, and the reporter gets a share of the penalty. The reporter compares receipts from clients
-with anchored receipts, and lists that do not fit their batch with the answers to demands for them.
+with anchored receipts. If a list does not fit its batch, it compares the list with the operator's answer to the demand for it.
 """
 
 import functools
@@ -54,8 +54,8 @@ class EquivocationReporter:
         self._refusals = Refusals()
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Reports that the chain would accept now. The chain refuses a report about a punished fault, so such faults are asked
-        about rarely."""
+        """Returns the reports that the chain would accept now. The chain refuses a report about a fault that was punished, so the
+        reporter asks about such a fault rarely."""
         self._refusals.begin()
         self._compare(() if self._inbox is None else tuple(self._inbox.receipts().values()))
         kinds = (ReportEquivocation, self._leaves.doubles.found), (ReportSkipped, self._leaves.skips.found)
@@ -64,7 +64,7 @@ class EquivocationReporter:
         return tuple(each for each in found if each is not None)
 
     def report(self, action: Report, sender: ReportSender) -> None:
-        """Sends a report with its proof."""
+        """Plans the transaction of a report, with its proof."""
         number = LeafNumber(action.operator, action.seq)
         match action:
             case ReportEquivocation():

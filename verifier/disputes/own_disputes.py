@@ -1,4 +1,4 @@
-"""Disputes that this account opened, read from the chain, so that their cost still counts after a restart."""
+"""The disputes that this account opened. They are read from the chain, so that their cost still counts after a restart."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -15,15 +15,15 @@ from verifier.watch.event_follower import EventFollower
 
 
 class OwnDisputesChain(BlockView, AccountView, SnapshotView, Protocol):
-    """The part of the chain that is read."""
+    """The part of the chain that `OwnDisputes` reads."""
 
 
 class UnwonChain(AccountView, SnapshotView, TermsView, Protocol):
-    """The part of the chain from which bonds of own disputes are read."""
+    """The part of the chain that `unwon_wei` reads."""
 
 
 class OwnDisputes:
-    """Own disputes with the block of each opening, and which of them are won."""
+    """The disputes that this account opened: the block of each opening, and which of them are won."""
 
     def __init__(self, chain: OwnDisputesChain, network: Network, me: Address) -> None:
         self._chain = chain
@@ -34,12 +34,15 @@ class OwnDisputes:
         self._won: set[Digest] = set()
         """Disputes of all accounts that ended with a conviction."""
         self._final: set[Digest] = set()
-        """Own disputes whose final verdict was seen."""
+        """Disputes of this account whose final verdict was seen."""
         self._has_begun = False
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Reads the disputes opened since the last snapshot. After a reorganisation it reads all openings again. It keeps which
-        disputes are won, because a dispute that is over is in no later snapshot."""
+        """Reads the disputes that this account opened since the last snapshot, and notes which disputes are won.
+
+        After a reorganisation it reads all openings again. It keeps the notes about won disputes, because a dispute that is over
+        is in no later snapshot.
+        """
         for case in snapshot.disputes:
             (self._won.add if is_won(case) else self._won.discard)(case.id)
         if self._events.is_reset():
@@ -55,7 +58,8 @@ class OwnDisputes:
         self._count_final(snapshot)
 
     def _count_final(self, snapshot: Snapshot) -> None:
-        """Counts verdicts that become final while this process runs. The first snapshot also has those of before its start."""
+        """Counts verdicts of this account's disputes that become final while this process runs. Verdicts in the first snapshot
+        are not counted, because they are older than the start."""
         for case in snapshot.disputes:
             if case.phase is Phase.FINAL and case.id in self._opened and case.id not in self._final:
                 self._final.add(case.id)
@@ -64,7 +68,8 @@ class OwnDisputes:
         self._has_begun = True
 
     def _note_ended(self, snapshot: Snapshot, found: Mapping[Digest, DisputeOpening]) -> None:
-        """Reads own disputes that the snapshot leaves out because they are over: after a start only the first one has them."""
+        """Reads the new disputes of this account that the snapshot lacks because they are over. Only the first snapshot after a
+        start has such disputes."""
         shown = {case.id for case in snapshot.disputes}
         missing = [opening for each, opening in found.items() if each not in shown]
         if missing:
@@ -72,26 +77,27 @@ class OwnDisputes:
             self._won |= {case.id for case in ended if is_won(case)}
 
     def has(self, receipt_id: Digest) -> bool:
-        """Whether this account opened a dispute about a receipt."""
+        """Returns whether this account opened a dispute about a receipt."""
         return dispute_id(self._domain, receipt_id) in self._opened
 
     def is_unwon(self, receipt_id: Digest) -> bool:
-        """Whether this account opened a dispute about a receipt and has not seen it won."""
+        """Returns whether this account opened a dispute about a receipt and has not seen that dispute won."""
         dispute = dispute_id(self._domain, receipt_id)
         return dispute in self._opened and dispute not in self._won
 
     def unwon_since(self, block: int) -> tuple[Digest, ...]:
-        """Ids of own disputes that were opened in or after a block and were not seen to be won."""
+        """Returns the ids of this account's disputes that were opened in or after a block and were not seen to be won."""
         return tuple(each for each, opened in self._opened.items() if opened >= block and each not in self._won)
 
 
 def is_won(case: Dispute) -> bool:
-    """Whether a dispute ended with a conviction."""
+    """Returns whether a dispute ended with a conviction of the operator."""
     return case.ended and case.verdict in CONVICTIONS
 
 
 def unwon_wei(chain: UnwonChain, me: Address, first_block: int, block: int) -> int:
-    """Bonds in wei of the disputes that an account opened in these blocks and has not won, read at the last block."""
+    """Returns the sum of the bonds, in wei, of the disputes that account `me` opened from `first_block` to `block` and has not
+    won. The state is read at `block`."""
     ours = chain.alt_commits(me, first_block, block)
     openings = [each for each in chain.opened(first_block, block) if each.id in ours] if ours else []
     cases = chain.snapshot(me, block, openings).disputes if openings else ()

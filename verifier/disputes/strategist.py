@@ -1,7 +1,8 @@
-"""Asks a strategy about each event and keeps its answers: proposals that stand until the same subject's next event.
+"""Asks a strategy about each event and keeps its proposals.
 
-An answer that fails is asked for again at the next ticks. An event that failed `TRIES` times is skipped, so that it cannot
-keep the strategy from all others. Duties of the node that need no strategy go on meanwhile.
+A proposal counts until the next event about the same receipt or dispute. If an answer fails, the strategy is asked again at the
+next ticks. An event that failed `TRIES` times is skipped, so that the strategy gets all other events. Duties of the node that
+need no strategy go on meanwhile.
 """
 
 import time
@@ -25,37 +26,39 @@ from bytewise.service import metrics, telemetry
 from bytewise.service.readiness import Check
 
 TICK_BUDGET_S = 2.0
-"""Seconds of wall time in one tick after which no further event is sent; the rest waits for the next block."""
+"""Seconds of wall time in one tick after which the strategy gets no further event. The remaining events wait for the next
+block."""
 TRIES = 3
-"""How often an event is tried whose answer fails."""
+"""Number of failures after which an event is skipped."""
 
 EventKey = tuple[type[WatchEvent], Digest]
 """Kind of an event, and the receipt or dispute that it is about."""
 
 
 class StrategyRunner(Protocol):
-    """What runs a strategy."""
+    """An object that runs a strategy, in this process or in another one."""
 
     @property
     def generation(self) -> int:
-        """Number of the present start. A strategy that was started again gets every event again."""
+        """Number of the strategy's present start. After another start it gets every event again."""
         ...
 
     def methods(self) -> frozenset[str]:
-        """Methods that the strategy overrides. `Unavailable` while it cannot be asked."""
+        """Returns the names of the methods that the strategy overrides. Raises `Unavailable` while the strategy cannot be
+        asked."""
         ...
 
     def ask(self, event: WatchEvent) -> tuple[DisputeProposal, ...]:
-        """The proposals for an event. `Fault` or `Unavailable` if the answer fails."""
+        """Shows the strategy an event, and returns its proposals. Raises `Fault` or `Unavailable` if the answer fails."""
         ...
 
     def close(self) -> None:
-        """Ends what runs the strategy."""
+        """Ends the process or object that runs the strategy."""
         ...
 
 
 class LocalStrategy:
-    """Runs a strategy of this program in this process."""
+    """A built-in strategy, which runs in this process."""
 
     generation = 1
 
@@ -64,15 +67,15 @@ class LocalStrategy:
         self._methods = frozenset(overridden(strategy))
 
     def methods(self) -> frozenset[str]:
-        """Methods that the strategy overrides."""
+        """Returns the names of the methods that the strategy overrides."""
         return self._methods
 
     def ask(self, event: WatchEvent) -> tuple[DisputeProposal, ...]:
-        """The proposals for an event."""
+        """Shows the strategy an event, and returns its proposals."""
         return ask(self._strategy, event)
 
     def close(self) -> None:
-        """Ends nothing: there is no process."""
+        """Does nothing, because the strategy has no process of its own."""
 
 
 class _StandingAnswer(NamedTuple):
@@ -87,7 +90,7 @@ class _Failures(NamedTuple):
 
 
 class Strategist:
-    """Shows events to a strategy and keeps what it proposes."""
+    """The link between the node and its strategy: it shows events to the strategy and keeps the strategy's proposals."""
 
     def __init__(self, runner: StrategyRunner, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._runner = runner
@@ -96,24 +99,25 @@ class Strategist:
         self._failed: dict[EventKey, _Failures] = {}
         self._wanted: frozenset[str] = frozenset(METHODS.values())
         self._problem = ""
-        """Why the strategy could not be asked at the last tick. It is logged once."""
+        """Reason why the strategy could not be asked at the last tick, or an empty text. Each reason is logged once."""
 
     @property
     def proposals(self) -> tuple[DisputeProposal, ...]:
-        """All proposals that stand."""
+        """All present proposals of the strategy."""
         return tuple(proposal for answer in self._answers.values() for proposal in answer.proposals)
 
     def wants(self, kind: type[WatchEvent]) -> bool:
-        """Whether the strategy gets events of a kind. All kinds until the strategy was started."""
+        """Returns whether the strategy gets events of a kind. Returns True for all kinds until the strategy was started."""
         return METHODS[kind] in self._wanted
 
     def show(self, events: Iterable[WatchEvent]) -> None:
-        """Asks about each event that is new or changed. `events` is the whole present state: answers to others are forgotten."""
+        """Asks the strategy about each event that is new or changed. `events` is the whole present state: proposals for events
+        that are not in it are dropped."""
         current = {key_of(each): each for each in events}
         for kept in (self._answers, self._failed):
             for key in kept.keys() - current.keys():
                 kept.pop(key, None)
-        # What the strategy said about an earlier state may be wrong now, also while nobody can ask it again.
+        # An answer of the strategy about an earlier state may be wrong now, even while nobody can ask the strategy again.
         for key in [key for key, answer in self._answers.items() if answer.event != current[key]]:
             del self._answers[key]
         try:
@@ -134,17 +138,17 @@ class Strategist:
                 return
 
     def check(self) -> Check:
-        """Whether the strategy answers: it can be asked, and no present event was skipped."""
+        """Returns a check that passes if the strategy can be asked and no present event was skipped."""
         skipped = sum(each.tries >= TRIES for each in tuple(self._failed.values()))
         value = self._problem or (f"{skipped} events skipped after {TRIES} failures each" if skipped else "answers")
         return Check("strategy", value == "answers", value, "answers to every event", ADVICE)
 
     def close(self) -> None:
-        """Ends what runs the strategy."""
+        """Ends the process or object that runs the strategy."""
         self._runner.close()
 
     def _due(self, current: dict[EventKey, WatchEvent]) -> Sequence[EventKey]:
-        """Keys of events to ask about: those that failed before come last."""
+        """Returns the keys of the events to ask about. Events that failed before come last."""
         due = [key for key, event in current.items() if self.wants(type(event)) and self._is_due(key, event)]
         return sorted(due, key=self._failures)
 
@@ -159,7 +163,7 @@ class Strategist:
         return 0 if failed is None else failed.tries
 
     def _ask(self, key: EventKey, event: WatchEvent) -> bool:
-        """Asks about one event. Returns whether the strategy can be asked about the next one."""
+        """Asks the strategy about one event. Returns whether it can be asked about the next event."""
         generation = self._runner.generation
         try:
             self._answers[key] = _StandingAnswer(event, generation, self._runner.ask(event))
@@ -180,7 +184,7 @@ ADVICE = 'Repair the strategy, or set policy.strategy = "defend", and start the 
 
 
 def key_of(event: WatchEvent) -> EventKey:
-    """Kind and subject of an event."""
+    """Returns the kind and the subject of an event."""
     match event:
         case ReceiptEvent() | AuditEvent():
             return type(event), event.receipt_id

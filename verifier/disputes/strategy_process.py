@@ -1,7 +1,8 @@
-"""Runs a strategy that an operator wrote, in a process of its own (ADR-072).
+"""Runs a strategy that the user of the node wrote, in a process of its own (ADR-072).
 
-The process has no key, no variable of the environment and no descriptor of the node but one socket. It may raise, hang or end:
-the node waits at most one deadline for an answer, kills the process, and starts it again after a pause that grows.
+The process gets no key, none of the node's environment variables, and no file descriptor except one socket. It may raise errors,
+hang or end. The node waits at most one deadline for an answer. After a failure it kills the process, and starts it again after a
+pause that grows.
 """
 
 import os
@@ -29,11 +30,11 @@ from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import child_environment
 
 START_LIMIT_S = 30.0
-"""Most seconds from the start of the process until the strategy is loaded."""
+"""Most seconds from the start of the process until it has loaded the strategy."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
-"""Pause before the process is started again: doubled after each failure in a row."""
+"""First and longest pause, in seconds, before the process is started again. The pause doubles after each failure in a row."""
 MAX_ANSWER_BYTES = 2**16
-"""Longest message of the process."""
+"""Longest message in bytes that the node accepts from the process."""
 
 M = TypeVar("M", StrategyReady, StrategyAnswer)
 
@@ -42,7 +43,8 @@ class StrategyProcess:
     """One strategy and the process that runs it. Implements `strategist.StrategyRunner`."""
 
     def __init__(self, name: str, folder: Path | None, deadline_s: float, monotonic: Callable[[], float] = monotonic_s) -> None:
-        """`name` is `module:Class`; `folder` has the module, unless it is installed. `deadline_s` bounds each answer."""
+        """`name` is `module:Class`. `folder` contains the module, or is None if the module is installed. `deadline_s` bounds each
+        answer."""
         self._name = name
         self._folder = folder
         self._deadline_s = deadline_s
@@ -57,7 +59,8 @@ class StrategyProcess:
         self.generation = 0
 
     def methods(self) -> frozenset[str]:
-        """Methods that the strategy overrides. `TryAgain` while the process starts or waits for its next start."""
+        """Returns the names of the methods that the strategy overrides, and starts the process if needed. Raises `TryAgain` while
+        the process starts or waits for its next start."""
         if self._methods is not None:
             return self._methods
         now = self._monotonic()
@@ -80,8 +83,8 @@ class StrategyProcess:
         return self._methods
 
     def ask(self, event: WatchEvent) -> tuple[DisputeProposal, ...]:
-        """The proposals for an event. `MalformedValue` for an error of the strategy, which stays alive; `TryAgain` if it gave no
-        answer in time or ended, and is started again."""
+        """Shows the strategy an event, and returns its proposals. Raises `MalformedValue` if the strategy raised an error; its
+        process goes on. Raises `TryAgain` if the process ended or did not answer in time; it is then started again."""
         if self._peer is None or self._methods is None:
             raise TryAgain("strategy", f"{self._name} is not running")
         raw = encoding.encode(event)
@@ -102,12 +105,12 @@ class StrategyProcess:
         return tuple(answer.proposals)
 
     def close(self) -> None:
-        """Kills the process."""
+        """Kills the process with everything that it started."""
         if self._peer is not None:
             self._peer.close()
         if self._process is not None:
-            # The group has whatever the strategy started. The process is its leader and was not waited for, so the id is not
-            # another's.
+            # The process group has everything that the strategy started. Its leader was not waited for, so no other process can
+            # have its id.
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._process = self._peer = self._methods = None
@@ -138,7 +141,8 @@ class StrategyProcess:
         self._not_before = self._monotonic() + pause
 
     def _receive(self, expected: type[M], until: float) -> M:
-        """The next message. A part that arrived before `until` is kept for the next call."""
+        """Returns the next message of the process. Bytes that arrive before `until` are kept for the next call if the message is
+        not complete."""
         length = int.from_bytes(self._read(4, until), "big")
         if not 0 < length <= MAX_ANSWER_BYTES:
             raise MalformedValue("message", f"{length} bytes, at most {MAX_ANSWER_BYTES}")
@@ -150,7 +154,8 @@ class StrategyProcess:
         return encoding.from_json(expected, value)
 
     def _read(self, size: int, until: float) -> bytes:
-        """The first bytes that were received and not taken yet."""
+        """Returns the next `size` bytes of the process, and keeps them until the whole message was read. Raises `TryAgain` if
+        they do not arrive before `until`."""
         assert self._peer is not None
         while len(self._received) < size:
             left = until - self._monotonic()
@@ -168,4 +173,4 @@ class StrategyProcess:
 
 
 class _Reported(Exception):
-    """The process reported a problem of the strategy."""
+    """Raised when the process reported a problem of the strategy."""

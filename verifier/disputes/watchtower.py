@@ -1,6 +1,7 @@
-"""The watchtower: shows a strategy what it sees, checks what the strategy proposes, and disputes receipts (design section 3).
+"""The watchtower, which disputes receipts (design section 3).
 
-It has no key share and runs no model. It judges receipts by the posted results of publicly drawn auditors.
+It shows its strategy the present state and checks the strategy's proposals. It has no key share and runs no model. It judges
+receipts by the posted results of publicly drawn auditors.
 """
 
 from collections.abc import Iterator
@@ -45,7 +46,8 @@ from verifier.watch.event_follower import EventFollower
 from verifier.watch.records import LiveReceipt, Records
 
 DISPUTE = "dispute"
-"""Kind of the duty that `bytewise dispute open` writes; the subject is the receipt, the deadline the end of its window."""
+"""Kind of the duty that `bytewise dispute open` stores. Its subject is the receipt, its deadline the end of the receipt's
+window."""
 
 
 class WatchtowerChain(BlockView, SnapshotView, TermsView, AuditView, AccountView, Protocol):
@@ -53,17 +55,17 @@ class WatchtowerChain(BlockView, SnapshotView, TermsView, AuditView, AccountView
 
 
 class SeenPost(NamedTuple):
-    """A posted result."""
+    """A posted audit result, with the time of its audit."""
 
     post: PostedAudit
     made_at: int
-    """Chain time at which the verifier says that it audited, but not later than the block at which this process read the
+    """Chain time at which the verifier says that it audited. It is at most the time of the block at which this process read the
     result."""
 
 
 class Watchtower:
-    """Collects posted audits, opens disputes, and opens its committed answers. After a restart it reads everything but the hints
-    from the chain again."""
+    """The part of a node that collects posted audit results, opens disputes, and opens the answers to which it committed. After a
+    restart it reads everything but the hints from the chain again."""
 
     def __init__(
         self,
@@ -76,7 +78,7 @@ class Watchtower:
         strategist: Strategist | None = None,
         orders: Duties | None = None,
     ) -> None:
-        """Without a strategist the strategy is `defend`. `orders` has the disputes that a person ordered."""
+        """Without a strategist the strategy is `defend`. `orders` stores the disputes that a person ordered."""
         self._orders = orders
         self._chain = chain
         self._network = network
@@ -89,9 +91,9 @@ class Watchtower:
         self._strategist = strategist or Strategist(LocalStrategy(built_in(DEFEND, policy.mismatches)))
         self._own = OwnDisputes(chain, network, signer.address)
         self._ordered: dict[Digest, int] = {}
-        """Bonds of disputes that were decided and are not on the chain yet."""
+        """Bonds in wei, by receipt, of disputes that were decided and are not on the chain yet."""
         self._refused: set[tuple[Digest, Refusal]] = set()
-        """Refusals that were logged."""
+        """Refused proposals that were logged and are still refused, by receipt and reason."""
         self._posted: dict[Digest, list[SeenPost]] = {}
         self._beacons: dict[int, Digest] = {}
         self._seats: dict[tuple[int, Address], int] = {}
@@ -99,7 +101,7 @@ class Watchtower:
         self._committed: dict[Digest, Digest] = {}
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Reads new audit results, asks the strategy, then decides which receipts to challenge and which committed answers to
+        """Reads new audit results and asks the strategy. Then decides which receipts to challenge and which committed answers to
         open."""
         self._read(snapshot)
         self._forget_closed(snapshot)
@@ -129,7 +131,8 @@ class Watchtower:
         return decision.actions
 
     def _ordered_by_hand(self, snapshot: Snapshot) -> tuple[DisputeProposal, ...]:
-        """Disputes that a person ordered and that are not on the chain yet. Policy and budget apply to them, too."""
+        """Returns proposals for the disputes that a person ordered and that are not on the chain yet. Policy and budget apply to
+        them, too."""
         if self._orders is None:
             return ()
         disputed = {case.receipt_id for case in snapshot.disputes}
@@ -148,7 +151,8 @@ class Watchtower:
         return tuple(found)
 
     def _report(self, refused: tuple[RefusedProposal, ...]) -> None:
-        """Logs each refusal once, while it lasts. A proposal that was acted on is no longer reported as disputed."""
+        """Logs each refusal once, while it lasts. The refusal that a receipt is disputed already is not logged if this account
+        opened that dispute."""
         current = {(each.proposal.receipt_id, each.refusal): each.proposal for each in refused}
         for key in current.keys() - self._refused:
             receipt, refusal = key
@@ -168,8 +172,8 @@ class Watchtower:
         return ReceiptTerms(batch.batch_id, self._chain.params(batch.params_version, snapshot.number).required_bond)
 
     def _opened_wei(self, snapshot: Snapshot) -> int:
-        """Bonds of own disputes within the budget's period that are not won. A dispute that is over and was not seen before has
-        today's bond."""
+        """Returns the sum of the bonds, in wei, of this account's disputes within the budget's period that are not won. For a
+        dispute that the snapshot lacks, it takes the bond of today."""
         versions = {case.id: case.params_version for case in snapshot.disputes}
         since = snapshot.number - self._policy.budget_blocks
         return sum(
@@ -178,7 +182,7 @@ class Watchtower:
         )
 
     def _events_at(self, snapshot: Snapshot) -> Iterator[WatchEvent]:
-        """The present state as events, the most urgent first. Disputes come before them: they say what happened earlier."""
+        """Yields the present state as events: disputes first, then audited receipts with the most urgent first, then receipts."""
         if self._strategist.wants(DisputeEvent):
             me = self._signer.address
             for case in snapshot.disputes:
@@ -203,7 +207,7 @@ class Watchtower:
                     )  # fmt: skip
 
     def open(self, action: OpenDispute, sender: CourtSender) -> None:
-        """Sends the challenge with the receipt and its path to the root."""
+        """Plans the transaction that opens a dispute, with the receipt and its path to the root."""
         live = self._records.find(action.receipt_id)
         if live is None:
             raise TryAgain("archive", f"receipt {action.receipt_id.hex()} was not seen yet")
@@ -212,8 +216,8 @@ class Watchtower:
         sender.open_dispute(signed.receipt, signed.signature, batch, live.seen.proof, commitment, action.bond_wei, HAND_IN_S)
 
     def _commitment(self, receipt_id: Digest, batch_id: int) -> Digest:
-        """Commitment to the answer that the auditors' hints name. Without a hint it commits to an answer that cannot win, and the
-        dispute then brings no opener's share."""
+        """Returns the commitment to the answer that the auditors' hints name. Without a hint it commits to an answer that cannot
+        win, and the dispute then brings no opener's share."""
         domain, against = self._network.disputes_domain, self._against(receipt_id, batch_id)
         dispute = dispute_id(domain, receipt_id)
         key = None if self._hints is None else self._hints.key(against)
@@ -226,7 +230,8 @@ class Watchtower:
         return Digest(keccak256(self._signer.sign_preimage(labelled_preimage(ALTERNATIVE, dispute))))
 
     def _alternatives(self, snapshot: Snapshot) -> dict[Digest, Alternative]:
-        """Answers of verdicts in own disputes, where this watchtower committed to that answer."""
+        """Returns, by dispute, the verdict's answer that this watchtower can open, because it is the challenger and committed to
+        that answer."""
         me, domain = self._signer.address, self._network.disputes_domain
         known: dict[Digest, Alternative] = {}
         for case in snapshot.disputes:
@@ -262,8 +267,8 @@ class Watchtower:
         self._events.mark_read(snapshot.number, snapshot.block_hash)
 
     def _forget_closed(self, snapshot: Snapshot) -> None:
-        """Forgets results whose receipts can no longer be challenged. Age decides, because a result is always younger than its
-        batch, even if that batch was not fetched yet."""
+        """Forgets audit results whose receipts can no longer be challenged. Age decides, because a result is always younger than
+        its batch, even if that batch was not fetched yet."""
         oldest = min(
             (each.anchored_at for each in snapshot.batches if snapshot.has_open(each.batch_id)), default=snapshot.timestamp
         )

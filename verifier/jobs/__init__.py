@@ -1,1 +1,1 @@
-"""Jobs for the enclave: tickets, the worker thread, the client of the job socket."""
+"""Jobs for the enclave: tickets, the pool of threads that run jobs, and the clients of job sockets."""

@@ -1,8 +1,8 @@
-"""The duty process's end of the bridge to a cluster. Implements `bytewise.ports.EnclaveJobs`.
+"""The duty process's client of the bridge to a cluster. Implements `bytewise.ports.EnclaveJobs`.
 
-Bridge, agents and machines of the cluster are untrusted. The ticket and the sealed envelope go there, and a result comes back.
-The client accepts a result only if its quote shows that an approved enclave judged exactly this job. So a cluster can cost time,
-and change no vote.
+The bridge, the agents and the machines of the cluster are untrusted. The client sends them the ticket and the sealed envelope,
+and gets a result. It accepts a result only if the quote shows that an approved enclave judged exactly this job. So a cluster can
+waste time, but cannot change a vote.
 """
 
 import contextlib
@@ -28,13 +28,13 @@ from verifier.jobs.enclave_client import ENDING_S, verify_result
 from verifier.jobs.enclave_presence import EnclaveAway, EnclaveUnsuited
 
 STATE_TIMEOUT_S = 5.0
-"""Seconds for the answer about the state of the cluster."""
+"""Seconds to wait for the state of the cluster."""
 MAX_LIMIT_S = 3600
 """Longest time that an agent may claim for a job, in seconds."""
 
 
 class ClusterClient:
-    """One job at a time: `prepare` opens a conversation, `run` ends it."""
+    """A client that has one conversation at a time: `prepare` begins it, and `run` ends it with the result of one job."""
 
     def __init__(self, path: Path, prepare_timeout_s: float) -> None:
         self._path = path
@@ -44,12 +44,13 @@ class ClusterClient:
         self._peer: socket.socket | None = None
 
     def end_within(self, seconds: float) -> None:
-        """Ends the next conversation after so many seconds, whatever time its agent asks for. Its job then is `EnclaveAway`."""
+        """Limits the next conversation to `seconds`, whatever time its agent asks for. When they are over, the job fails with
+        `EnclaveAway`."""
         self._until = monotonic_s() + seconds
 
     def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
-        """A fresh transport key of an enclave of the cluster. `EnclaveAway` if the bridge or the cluster is away,
-        `EnclaveUnsuited` if it lacks only this model or a free agent."""
+        """Returns a fresh transport key of an enclave of the cluster. Raises `EnclaveAway` if the bridge or the cluster is away.
+        Raises `EnclaveUnsuited` if the cluster lacks only this model or a free agent."""
         until = self._end(4 * self._prepare_timeout_s)
         peer = self._connected(until)
         try:
@@ -68,8 +69,8 @@ class ClusterClient:
         raise EnclaveAway("cluster", answer.error[:500] if isinstance(answer, JobFailed) else "asks for too much time")
 
     def run(self, job: RunJob) -> JobResult:
-        """The result of an approved enclave. `TryAgain` if the agent or its machine died. `EnclaveAway` if the answer is not the
-        result of this job, or did not come in time (`end_within`): then another enclave must judge."""
+        """Returns the result of an approved enclave. Raises `TryAgain` if the agent or its machine died. Raises `EnclaveAway` if
+        the answer is no valid result of this job or came too late (`end_within`), so that another enclave must judge."""
         peer = self._peer
         if peer is None:
             raise TryAgain("cluster", "no prepared job")
@@ -96,7 +97,7 @@ class ClusterClient:
         raise TryAgain("cluster", answer.error[:500])
 
     def state(self) -> ClusterState:
-        """What the cluster can do now. `TryAgain` if the bridge is away."""
+        """Asks the bridge for the state of the cluster. Raises `TryAgain` if the bridge is away."""
         until = monotonic_s() + STATE_TIMEOUT_S
         peer = self._connected(until)
         try:
@@ -139,7 +140,8 @@ def _left_s(until: float) -> float:
 
 
 def verify_quoted_result(job: RunJob, result: JobResult) -> JobResult:
-    """Returns the result if an enclave that the job's policy approves has quoted it for this job; else a `Fault`."""
+    """Returns the result if its quote shows that an enclave judged exactly this job, and that the job's policy approves that
+    enclave. Raises a `Fault` otherwise."""
     policy = decode(AppraisalPolicy, job.policy)
     quoted = verify_result_quote(policy, result.quote, int(job.contracts.chain_id)).statement
     expected = ResultStatement(
@@ -154,7 +156,7 @@ def verify_quoted_result(job: RunJob, result: JobResult) -> JobResult:
 
 
 def cluster_check(path: Path) -> Check:
-    """Whether every agent of the cluster is beside an enclave that answers."""
+    """Returns a check that passes if every agent of the cluster has an enclave that answers."""
     advice = (
         "Start the bridge (`python -m verifier.cluster --config FILE`) and the Ray nodes; read docs/guide/run-many-enclaves.md."
     )

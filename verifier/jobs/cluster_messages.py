@@ -1,7 +1,7 @@
 """Messages between the duty process and the bridge: canonical JSON after a 4-byte length, as on a job socket.
 
-A conversation is `ClaimAgent` → `Prepared`, then `RunJob` → `JobResult` → `ResultTaken`. The bridge passes job and result on
-without reading them.
+In a conversation the duty process sends `ClaimAgent` and gets `Prepared`. Then it sends `RunJob`, gets `JobResult`, and confirms
+it with `ResultTaken`. The bridge passes job and result on without reading them.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from bytewise.protocol.units import Digest
 
 @dataclass(frozen=True, slots=True)
 class ClaimAgent:
-    """Asks for an agent, and for a fresh transport key of its enclave."""
+    """Request of the duty process for an agent, and for a fresh transport key of the agent's enclave."""
 
     receipt_id: Digest
     """Receipt that the job will be about."""
@@ -21,17 +21,18 @@ class ClaimAgent:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRefused:
-    """No agent takes the job."""
+    """Answer of the bridge that no agent takes the job."""
 
     problem: str
-    """What is missing, and what to do."""
+    """Text that says what is missing and what to do."""
     unsuited: bool
-    """Whether the cluster takes other jobs: the model is unknown, or all agents of this model are busy."""
+    """Whether the cluster still takes other jobs. It does if only this model is unknown, or all agents of this model are busy."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultTaken:
-    """Says that the duty process accepted the result. Without it, the bridge prefers another agent for this receipt."""
+    """Message of the duty process that it accepted the result. Without this message, the bridge prefers another agent for this
+    receipt."""
 
     receipt_id: Digest
     """Receipt that the job was about."""
@@ -39,7 +40,7 @@ class ResultTaken:
 
 @dataclass(frozen=True, slots=True)
 class AskCluster:
-    """Asks for the state of the cluster, in a conversation of its own."""
+    """Request of the duty process for the state of the cluster, in a conversation of its own."""
 
     models: bool
     """Whether the answer has a line for each model."""
@@ -47,13 +48,13 @@ class AskCluster:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """What the cluster can do now."""
+    """Answer of the bridge about the agents of the cluster."""
 
     wanted: int
-    """Agents that the settings of the bridge ask for."""
+    """Number of agents that the settings of the bridge ask for."""
     ready: int
-    """Agents beside an enclave that answers."""
+    """Number of agents whose enclave answers."""
     free: int
-    """Agents without a job."""
+    """Number of these agents that have no job."""
     problems: tuple[str, ...]
     """One line for each model that lacks agents, with what to do."""

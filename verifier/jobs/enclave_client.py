@@ -1,7 +1,7 @@
-"""The duty process's end of the job socket. Implements `bytewise.ports.EnclaveJobs`.
+"""The duty process's client of one enclave's job socket. Implements `bytewise.ports.EnclaveJobs`.
 
-While a job runs, this client also opens the enclave's streams to shards. The enclave names a shard by its index in the epoch
-record of the job, so it cannot make this process connect to anything else.
+While a job runs, this client also opens the enclave's connections to shards. The enclave names a shard by its index in the epoch
+record of the job, so it cannot make this process connect to any other address.
 """
 
 import socket
@@ -27,15 +27,15 @@ from bytewise.service.clock import monotonic_s
 from bytewise.service.peers import seconds_left
 
 DIAL_TIMEOUT_S = 5.0
-"""Seconds for a connection to one shard."""
+"""Seconds to wait for a connection to one shard."""
 
 ENDING_S = 5.0
-"""Seconds that this client waits beyond the enclave's own limit. The enclave ends a job that takes too long and closes the
-connection."""
+"""Seconds that this client waits beyond the enclave's own time limit. The enclave normally ends a job that takes too long itself,
+and closes the connection."""
 
 
 class EnclaveClient:
-    """One job at a time: `prepare` opens a conversation, `run` ends it."""
+    """A client that has one conversation at a time: `prepare` begins it, and `run` ends it with the result of one job."""
 
     def __init__(self, path: Path, prepare_timeout_s: float) -> None:
         self._path = path
@@ -44,9 +44,9 @@ class EnclaveClient:
         self._peer: socket.socket | None = None
 
     def prepare(self, receipt_id: Digest, model_id: Digest = ZERO_DIGEST) -> Prepared:
-        """Gets a fresh transport key for one job. `TryAgain` if the enclave is not there or stays busy.
+        """Gets a fresh transport key for one job. Raises `TryAgain` if the enclave is not there or stays busy.
 
-        An enclave has one model, so `model_id` changes nothing here; `EnclaveChoice` chooses by it.
+        This client ignores `model_id`, because its enclave has one model. `EnclaveChoice` uses it to choose between enclaves.
         """
         peer = self._connected()
         frames.send(peer, Prepare(receipt_id))
@@ -58,8 +58,8 @@ class EnclaveClient:
         return prepared
 
     def status(self, nonce: Digest) -> EnclaveStatus:
-        """Gets the state of the enclave, with evidence that binds the nonce. `TryAgain` if the enclave is not there or stays
-        busy."""
+        """Gets the state of the enclave, with evidence that binds the nonce. Raises `TryAgain` if the enclave is not there or
+        stays busy."""
         try:
             peer = self._connected()
             frames.send(peer, AskStatus(nonce))
@@ -69,7 +69,8 @@ class EnclaveClient:
             self.close()
 
     def run(self, job: RunJob) -> JobResult:
-        """Runs the job and returns its result. `TryAgain` if the enclave died, took too long, or says that a retry may help."""
+        """Runs the job and returns its result. Raises `TryAgain` if the enclave died, took too long, or said that a retry may
+        help."""
         peer = self._peer
         if peer is None:
             raise TryAgain("enclave", "no prepared job")
@@ -80,7 +81,7 @@ class EnclaveClient:
         return verify_result(job, result)
 
     def close(self) -> None:
-        """Ends the conversation; the enclave then forgets the prepared key."""
+        """Ends the conversation. The enclave then forgets the prepared key."""
         if self._peer is not None:
             self._peer.close()
             self._peer = None
@@ -134,7 +135,7 @@ def _dial(peer: socket.socket, job: RunJob, asked: Dial) -> None:
 
 
 def verify_result(job: RunJob, result: JobResult) -> JobResult:
-    """Returns the result if it belongs to this job; otherwise `MalformedValue`."""
+    """Returns the result if it belongs to this job. Raises `MalformedValue` otherwise."""
     for what, have, want in (
         ("subject", result.subject, job.ticket.subject),
         ("round", result.round, job.ticket.round),

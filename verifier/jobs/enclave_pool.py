@@ -1,11 +1,12 @@
 """Runs enclave jobs in threads, votes before audits, so that a tick never waits for a job (design section 2).
 
-Each thread serves one enclave: one beside this process, or one of a cluster. Each own enclave is a group, and the cluster is one.
-Groups fail independently: while one accepts no job, the others go on, and a job that one group refuses goes to another. A pool
-sheds an audit that would begin too late, so that votes and other audits get the time. It never sheds a vote.
+Each thread serves one enclave: one beside this process, or one of a cluster. Enclaves that fail together form a group. Each
+enclave beside this process is a group of its own, and the whole cluster is one group. While a group accepts no job, other groups
+go on, and a job that one group refuses goes to another. The pool drops an audit that would begin too late ("shedding"), so that
+votes and other audits get the time. It never drops a vote.
 
-Machines of the cluster are untrusted. Where an own enclave suits a job, a conversation with the cluster ends when half of the
-time is over, so that the own enclave gets the job. A job that the cluster failed goes to an own enclave that is idle.
+Machines of the cluster are untrusted. If an enclave beside this process suits a job, the cluster gets half of the job's time, so
+that this enclave can still run it. A job that failed in the cluster goes to an idle enclave beside this process.
 """
 
 import bisect
@@ -33,39 +34,40 @@ from verifier.jobs.enclave_presence import EnclaveAway, EnclavePresence, Enclave
 from verifier.jobs.job_pool import AUDIT, Capacity, FinishedJob, JobKey, JobOrder
 
 REMEMBERED = 4096
-"""Jobs of which results, instances with a ticket and shedding are remembered, the newest ones."""
+"""Number of newest jobs for which the pool remembers the result, the instances with a ticket, and whether the job was dropped or
+failed in the cluster."""
 MEASURED = 64
-"""Jobs whose duration says how long the next one takes."""
+"""Number of last jobs whose durations are used to estimate the next one."""
 RESTART_S = 60.0
-"""Longest time in which an enclave restarts."""
+"""Most seconds that an enclave takes to restart."""
 CLUSTER = "cluster"
-"""Group of all enclaves that are reached over the bridge."""
+"""Name of the group of all enclaves that are reached over the bridge."""
 _JOIN_S = 2.0
 _IDLE_S = 60.0
 _POLL_S = 0.25
-"""Seconds until a thread looks again whether the pause of its group is over."""
+"""Seconds after which a waiting thread checks again whether its group may take a job."""
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class ClusterJobs(EnclaveJobs, Protocol):
-    """One conversation at a time with an enclave of a cluster."""
+    """Client of a cluster that holds one conversation at a time with one of its enclaves."""
 
     def end_within(self, seconds: float) -> None:
-        """Ends the next conversation after so many seconds, whatever time its machine asks for."""
+        """Limits the next conversation to `seconds`, whatever time its machine asks for."""
         ...
 
 
 class EnclavePool:
-    """A queue of jobs, and a thread for each enclave. Implements `JobPool`."""
+    """A queue of jobs, and one thread for each enclave. Implements `JobPool`."""
 
     def __init__(
         self, own: Sequence[EnclaveJobs], cluster: Sequence[ClusterJobs] = (), monotonic: Callable[[], float] = monotonic_s,
         own_has: Callable[[Digest], bool] = lambda _: True,
     ) -> None:  # fmt: skip
-        """`own`: enclaves beside this process. `cluster`: one client for each job that may run in the cluster at once. `own_has`:
-        whether an own enclave may take jobs about a model."""
+        """`own` has the enclaves beside this process. `cluster` has one client for each job that may run in the cluster at once.
+        `own_has` returns whether an enclave of `own` may take jobs about a model."""
         self._monotonic = monotonic
         self._own_has = own_has
         self._condition = threading.Condition()
@@ -78,15 +80,15 @@ class EnclavePool:
         self._seconds: deque[float] = deque(maxlen=MEASURED)
         self._tickets: _Recent[JobKey, set[Digest]] = _Recent()
         self._failed: _Recent[JobKey, bool] = _Recent()
-        """Jobs that the cluster failed."""
+        """Jobs that failed in the cluster."""
         self._idle: Counter[str] = Counter()
-        """Threads that wait for a job, by group."""
+        """Number of threads of each group that wait for a job."""
         self._shed: _Recent[JobKey, bool] = _Recent()
         self._unsuited: _Recent[JobKey, bool] = _Recent()
         self._results = ResultComparison()
         alone = [self._group(f"own {number}", metrics.ENCLAVE_UP) for number in range(1, len(own) + 1)]
         whole = self._group(CLUSTER, metrics.CLUSTER_UP)
-        # Until a first job has found it; a node without a cluster misses none.
+        # 0 until a first job has found the cluster; 1 for a node without a cluster, because it lacks none.
         metrics.CLUSTER_UP.set(not cluster)
         self._groups = [*alone, *([whole] if cluster else [])]
         lanes: list[tuple[_Group, _LimitFor]] = [
@@ -101,24 +103,24 @@ class EnclavePool:
             thread.start()
 
     def busy(self) -> frozenset[JobKey]:
-        """Keys of the jobs that wait, run, or have a result that was not collected yet."""
+        """Returns the keys of the jobs that wait, run, or have a result that was not collected yet."""
         with self._condition:
             return frozenset(self._jobs)
 
     def away(self) -> bool:
-        """Whether a new job would find no enclave: the last job of each group found none, and either the pause is not over or
-        another job is trying."""
+        """Returns whether a new job would find no enclave. That is so if the last job of each group found none, and if the
+        group's pause is not over or the pool has another job that tries."""
         with self._condition:
             return all(each.presence.down and (each.presence.pausing or bool(self._jobs)) for each in self._groups)
 
     def capacity(self) -> Capacity:
-        """What the pool can do now."""
+        """Returns how many jobs the pool can run, how many it has, and how long a new one would wait."""
         with self._condition:
             longest = max(self._seconds, default=0.0)
             return Capacity(len(self._threads), len(self._jobs), self._queued_s(), longest)
 
     def submit(self, order: JobOrder) -> None:
-        """Queues a job, unless its key is busy or it is an audit that would begin too late."""
+        """Queues a job. Does nothing if a job with this key waits or runs. Drops an audit that would begin too late."""
         with self._condition:
             if order.key in self._jobs:
                 return
@@ -133,7 +135,7 @@ class EnclavePool:
             self._condition.notify_all()
 
     def collect(self) -> tuple[FinishedJob, ...]:
-        """Results since the last call. Raises the `Bug` that ended a thread, if there was one."""
+        """Returns the results since the last call. If a thread ended with an unexpected error, raises that error."""
         with self._condition:
             if self._broken is not None:
                 raise self._broken
@@ -144,7 +146,7 @@ class EnclavePool:
             return finished
 
     def stop(self) -> None:
-        """Accepts no further job. A running job is abandoned when the process ends."""
+        """Stops the threads. No further job begins, and the end of the process abandons a job that still runs."""
         with self._condition:
             self._stopped = True
             self._condition.notify_all()
@@ -165,8 +167,9 @@ class EnclavePool:
             return self._tickets.setdefault(queued.order.key, set())
 
     def _share_s(self, queued: "_Queued", model_id: Digest) -> float:
-        """Seconds that the cluster may take for a job: without a bound of ours where nobody else could do it. An own enclave that
-        has just gone away may restart in time."""
+        """Returns the seconds that the cluster may take for a job: half of the time that is left if an enclave beside this
+        process could run it, too. Otherwise the pool sets no limit. An enclave that has just gone away counts, because it may
+        restart in time."""
         others = any(
             each.is_own and each.name not in queued.refused and each.presence.away_s <= RESTART_S for each in self._groups
         )
@@ -183,7 +186,7 @@ class EnclavePool:
             self._finish(queued, outcome, seconds, group)
 
     def _take(self, group: "_Group") -> "_Queued | None":
-        """The next job for this group; None when the pool stops."""
+        """Waits for the next job for this group and returns it. Returns None when the pool stops."""
         with self._condition:
             self._idle[group.name] += 1
             try:
@@ -211,7 +214,7 @@ class EnclavePool:
         return None
 
     def _waits_for_own(self, queued: "_Queued") -> bool:
-        """Whether the cluster failed this job and an own enclave can take it now."""
+        """Returns whether this job failed in the cluster and an enclave beside this process can take it now."""
         return queued.order.key in self._failed and any(
             each.is_own and self._idle[each.name] > 0 and not each.presence.pausing and each.name not in queued.refused
             for each in self._groups
@@ -220,7 +223,7 @@ class EnclavePool:
     def _run(self, queued: "_Queued", limit: "_LimitFor", group: "_Group") -> JobResult | BytewiseError | None:
         presence, order = group.presence, queued.order
         if presence.pausing:
-            return EnclaveAway("enclave", "took no job a moment ago")  # this one waited behind the one that found out
+            return EnclaveAway("enclave", "took no job a moment ago")  # this job waited behind the job that found no enclave
         try:
             result = order.run(limit(queued))
             presence.found()
@@ -289,35 +292,35 @@ class EnclavePool:
 
 
 class _Group(NamedTuple):
-    """Enclaves that fail together."""
+    """A group of enclaves that fail together."""
 
     name: str
     presence: EnclavePresence
 
     @property
     def is_own(self) -> bool:
-        """Whether they are beside this process."""
+        """True if the enclaves of the group are beside this process, and not in a cluster."""
         return self.name != CLUSTER
 
 
 @dataclass(order=True)
 class _Queued:
-    """A job of the queue. The order is the order of execution."""
+    """A job in the queue. Jobs compare by priority, then by their number, which is the order of execution."""
 
     priority: int
     number: int
     order: JobOrder = field(compare=False)
     until: float = field(compare=False)
     refused: set[str] = field(default_factory=set, compare=False)
-    """Groups that refused it."""
+    """Names of the groups that refused this job."""
 
 
 _LimitFor = Callable[[_Queued], EnclaveJobs]
-"""The enclave of a thread, within the limits of one job."""
+"""Function that returns the enclave of a thread, wrapped so that it keeps the limits of one job."""
 
 
 class _Recent(OrderedDict[K, V]):
-    """A map that forgets its oldest entries."""
+    """A map that keeps at most `REMEMBERED` entries and forgets the oldest."""
 
     def __setitem__(self, key: K, value: V) -> None:
         super().__setitem__(key, value)
@@ -326,15 +329,15 @@ class _Recent(OrderedDict[K, V]):
 
 
 class _LimitedEnclave:
-    """An own enclave that gets the tickets of one job. Shards release a key to few instances of one seat, so a job that many
-    enclaves fail may not spend a ticket on each."""
+    """A wrapper of an enclave beside this process that limits how many enclave instances get a ticket for one job. Shards release
+    a key to few instances of one seat, so a job that many enclaves fail must not use up that number."""
 
     def __init__(self, enclave: EnclaveJobs, instances: set[Digest]) -> None:
         self._enclave = enclave
         self._instances = instances
 
     def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
-        """As the enclave. `EnclaveUnsuited` if it is one instance too many for this job."""
+        """Prepares a key in the enclave. Raises `EnclaveUnsuited` if this would be one instance too many for the job."""
         prepared = self._enclave.prepare(receipt_id, model_id)
         if prepared.instance not in self._instances and len(self._instances) >= INSTANCES_PER_SEAT:
             self._enclave.close()
@@ -342,18 +345,18 @@ class _LimitedEnclave:
         return prepared
 
     def run(self, job: RunJob) -> JobResult:
-        """As the enclave, which has a ticket from now on."""
+        """Runs the job in the enclave, whose instance has a ticket from now on."""
         self._instances.add(job.ticket.instance)
         return self._enclave.run(job)
 
     def close(self) -> None:
-        """As the enclave."""
+        """Ends the conversation with the enclave."""
         self._enclave.close()
 
 
 class _LimitedCluster(_LimitedEnclave):
-    """An enclave of the cluster. Its machine may name any instance, so an instance counts once a result of it was accepted. The
-    limit of shards holds in any case."""
+    """A wrapper of an enclave of the cluster. Its machine may name any instance, so an instance counts only once its result was
+    accepted. Shards enforce their own limit in any case."""
 
     def __init__(self, enclave: ClusterJobs, instances: set[Digest], share_s: Callable[[Digest], float]) -> None:
         super().__init__(enclave, instances)
@@ -361,26 +364,28 @@ class _LimitedCluster(_LimitedEnclave):
         self._share_s = share_s
 
     def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
-        """As an own enclave, within the cluster's share of the time."""
+        """Prepares a key in an enclave of the cluster, within the cluster's part of the job's time."""
         self._cluster.end_within(self._share_s(model_id))
         return super().prepare(receipt_id, model_id)
 
     def run(self, job: RunJob) -> JobResult:
-        """As the enclave, whose instance counts from now on."""
+        """Runs the job in the enclave, and counts its instance once the result was accepted."""
         result = self._enclave.run(job)
         self._instances.add(job.ticket.instance)
         return result
 
 
 class ResultComparison:
-    """Compares the results of jobs about one receipt: the engine is deterministic, so two of them agree in every bit."""
+    """A comparison of the results of jobs about one receipt. The engine is deterministic, so all of them must agree in every
+    bit."""
 
     def __init__(self) -> None:
         self._known: _Recent[Digest, JobResult] = _Recent()
         self._lock = threading.Lock()
 
     def note(self, receipt_id: Digest, result: JobResult) -> None:
-        """Remembers a result. `ResultsDiffer`, after both were logged, if an earlier one says something else."""
+        """Remembers a result. If an earlier result about the receipt says something else, logs both and raises
+        `ResultsDiffer`."""
         if result.outcome not in (Outcome.EXECUTED.value, Outcome.INVALID.value):
             return  # a missing key or a small machine says nothing about the receipt
         with self._lock:

@@ -1,6 +1,6 @@
-"""Whether the enclaves of one group accept jobs: the node's own, or those of a cluster.
+"""Records whether the enclaves of one group accept jobs. A group is an enclave of this node, or all enclaves of a cluster.
 
-While they accept none, they are asked less often. The log says once that they went away and once that they returned.
+While a group accepts no job, it is asked less often. The log says once that it went away and once that it returned.
 """
 
 import threading
@@ -13,25 +13,26 @@ from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 5.0
-"""Seconds of wall time until an absent enclave is asked again. The pause doubles each time, but stays short beside a commit
-phase."""
+"""First and longest pause, in seconds of wall time, before an absent enclave is asked again. The pause doubles each time. It
+stays short compared with a commit phase."""
 
 
 class EnclaveAway(TryAgain):
-    """The enclave accepted no job, so no attempt was made."""
+    """Raised when an enclave accepted no job, so that no attempt was made."""
 
 
 class EnclaveUnsuited(EnclaveAway):
-    """An enclave is there, but not for this job."""
+    """Raised when an enclave answers, but cannot run this job."""
 
 
 class EnclavePresence:
-    """The outcome of the last jobs. The job threads write it, and the tick reads it."""
+    """The outcome of the last jobs of one group: its enclaves are there or away. The job threads write it, and the tick reads
+    it."""
 
     def __init__(
         self, monotonic: Callable[[], float] = monotonic_s, group: str = "own 1", up: Gauge = metrics.ENCLAVE_UP
     ) -> None:
-        """`group` names the enclaves in the log; `up` is the metric that shows them."""
+        """`group` names the enclaves in the log. `up` is the metric that shows whether they are there."""
         self._monotonic = monotonic
         self._group = group
         self._up = up
@@ -42,24 +43,24 @@ class EnclavePresence:
 
     @property
     def down(self) -> bool:
-        """Whether the last job found no enclave."""
+        """True if the last job found no enclave."""
         with self._lock:
             return self._pause_s > 0
 
     @property
     def away_s(self) -> float:
-        """Seconds since the enclave went away; 0 while it is there."""
+        """Seconds since the enclave went away, or 0 while it is there."""
         with self._lock:
             return self._monotonic() - self._lost_at if self._pause_s > 0 else 0.0
 
     @property
     def pausing(self) -> bool:
-        """Whether it is too early to ask the enclave again."""
+        """True while it is too early to ask the enclave again."""
         with self._lock:
             return self._pause_s > 0 and self._monotonic() < self._not_before
 
     def lost(self, error: EnclaveAway) -> None:
-        """Notes that the enclave accepted no job. The next pause is longer than the last one."""
+        """Notes that the enclave accepted no job. Each pause before the next question is longer than the one before."""
         with self._lock:
             now, first = self._monotonic(), self._pause_s == 0
             if first:

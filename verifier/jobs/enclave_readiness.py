@@ -1,11 +1,11 @@
-"""Whether the node's own enclave answers, and whether the network's appraisal policy accepts its evidence.
+"""Checks whether the node's enclaves answer, and whether the network's appraisal policy accepts their evidence.
 
 If the policy does not approve the enclave's measurement, no shard gives it a key, and nothing else shows that before the first
-job. So this module asks the enclave for evidence: at the start, after an absence, and every few minutes. A question uses up one
-process of the enclave, because each process serves one conversation.
+job. So this module asks the enclave for evidence at the start, after an absence, and every few minutes. Each question uses up one
+process of the enclave, because a process serves one conversation.
 
-A node may have two enclaves. A job goes to one that answers, runs the model of the receipt, and has evidence that the policy in
-force accepts, as far as there is one (ADR-066).
+A node may have two enclaves. A job goes to an enclave that answers, runs the model of the receipt, and has evidence that the
+active policy accepts, if there is such an enclave (ADR-066).
 """
 
 import functools
@@ -27,12 +27,12 @@ from bytewise.tee.appraisal import verify_evidence
 from verifier.jobs.enclave_presence import EnclaveAway, EnclaveUnsuited
 
 EVERY_S, AFTER_FAILURE_S = 300.0, 10.0
-"""Seconds between two questions: after good answers, and after a failure."""
+"""Seconds until an enclave is asked again: after a good answer, and after a failure."""
 
 CHECKS = ("enclave", "measurement", "collateral")
 """Names of the checks of one enclave."""
 LASTS_S = 7 * 86_400
-"""Seconds for which collateral must be valid at least: time for a person to look at a renewal that fails."""
+"""Seconds for which collateral must stay valid, so that a person has time to look at a renewal that fails."""
 
 _LASTS = f"evidence that rests on collateral valid for at least {LASTS_S // 86_400} days"
 _COLLATERAL_DO = "Renew it: `bytewise enclave collateral --once`; look at the log of the process collateral."
@@ -42,10 +42,10 @@ _MEASUREMENT_DO = "Run the release and the model that the network has approved, 
 
 
 class StatusSource(Protocol):
-    """The part of the job socket's client that is used here."""
+    """A client of a job socket that gets the state of an enclave."""
 
     def status(self, nonce: Digest) -> EnclaveStatus:
-        """Gets the state of the enclave. `TryAgain` if it is not there."""
+        """Gets the state of the enclave, with evidence that binds the nonce. Raises `TryAgain` if the enclave is not there."""
         ...
 
 
@@ -54,12 +54,13 @@ class _EnclaveChecks(NamedTuple):
     enclave: Check
     measurement: Check
     expires_at: int | None = None
-    """Unix second at which what the evidence rests on expires; None for simulated evidence, which is made anew each time."""
+    """Unix second at which the collateral of the evidence expires. None for simulated evidence, which is made anew each time."""
     model_id: Digest | None = None
 
 
 def collateral_check(expires_at: int | None, now: int) -> Check:
-    """Whether what the enclave's evidence rests on is valid for long enough; Unix seconds, None for simulated evidence."""
+    """Returns a check that passes if the collateral of the enclave's evidence is valid for long enough. `expires_at` and `now`
+    are Unix seconds; `expires_at` is None for simulated evidence, which passes."""
     if expires_at is None:
         return Check("collateral", True, "simulated evidence, nothing to renew", _LASTS, _COLLATERAL_DO)
     left_s = expires_at - now
@@ -67,13 +68,15 @@ def collateral_check(expires_at: int | None, now: int) -> Check:
 
 
 class EnclaveReadiness:
-    """The checks `enclave`, `measurement` and `collateral`. The tick sets the policy; `/readyz` reads the checks."""
+    """The checks `enclave`, `measurement` and `collateral` of one enclave. The tick sets the policy, and `/readyz` reads the
+    checks."""
 
     def __init__(
         self, source: StatusSource, is_working: Callable[[], bool], chain_id: int, clock: Clock, rng: Callable[[int], bytes],
         monotonic: Callable[[], float] = monotonic_s,
     ) -> None:  # fmt: skip
-        """`is_working` says whether a job runs. The enclave is there then, and a question would have to wait for the job."""
+        """`is_working` returns whether a job runs. Then the enclave is there, and a question would have to wait for the end of
+        the job."""
         self._source = source
         self._is_working = is_working
         self._chain_id = chain_id
@@ -84,9 +87,9 @@ class EnclaveReadiness:
         self._policy: AppraisalPolicy | None = None
         self._last: _EnclaveChecks | None = None
         self.last_model: Digest | None = None
-        """Model of the enclave when it answered last; None if it never did."""
+        """Model that the enclave named in its last answer, or None if it never answered."""
         self._accepted_at = monotonic()
-        """Monotonic time at which the policy last accepted evidence, at first that of the start."""
+        """Monotonic time at which the policy last accepted evidence. At first it is the time of the start."""
 
     @property
     def evidence_age_s(self) -> float:
@@ -94,31 +97,34 @@ class EnclaveReadiness:
         return self._monotonic() - self._accepted_at
 
     def add_checks(self, readiness: ReadinessRegistry) -> None:
-        """Adds the three checks."""
+        """Adds the three checks of this enclave to the readiness of the process."""
         for name in CHECKS:
             readiness.add(name, functools.partial(self.check, name))
 
     def check(self, name: str) -> Check:
-        """One of the three checks by its name, as new as it can be without a wait for a running job."""
+        """Returns one of the three checks by its name. While a job runs, it is the last result. Otherwise the enclave is asked if
+        that result is old."""
         seen = self._seen(self._is_working())
         return {"enclave": seen.enclave, "measurement": seen.measurement, "collateral": self._collateral(seen)}[name]
 
     def rank(self, model_id: Digest) -> tuple[bool, bool, bool]:
-        """How badly the enclave fits a job for a model: away, another model, not approved. The lowest fits best.
+        """Returns how badly the enclave fits a job about a model. The enclave with the lowest rank fits best.
 
-        For the thread that runs jobs: then none is running, so the enclave can be asked.
+        The rank says whether the enclave is away, has another model, or is not approved. Only the thread that runs jobs may call
+        this. No job is running then, so the enclave can be asked.
         """
         seen = self._seen(False)
         return not seen.enclave.ok, seen.model_id != model_id, not seen.measurement.ok
 
     def may_suit(self, model_id: Digest) -> bool:
-        """Whether the enclave has the model and was not refused by the policy, as far as its last answer says. Asks nothing."""
+        """Returns whether the enclave has the model and the policy did not refuse it, according to its last answer. Asks the
+        enclave nothing."""
         last = self._last
         is_refused = last is not None and last.enclave.ok and not last.measurement.ok
         return self.last_model == model_id and not is_refused
 
     def note_policy(self, document: bytes) -> None:
-        """Sets the appraisal policy in force, given as canonical bytes."""
+        """Sets the active appraisal policy. `document` is its canonical bytes."""
         policy = decode(AppraisalPolicy, document)
         with self._lock:
             self._policy, self._last = policy, None
@@ -177,23 +183,26 @@ class EnclaveReadiness:
 
 
 class KnownEnclave(NamedTuple):
-    """An enclave, and what is known of it."""
+    """An enclave with its readiness."""
 
     jobs: EnclaveJobs
     state: EnclaveReadiness
 
 
 class EnclaveChoice:
-    """Implements `bytewise.ports.EnclaveJobs` by the enclave that fits a job best. For the thread that runs jobs."""
+    """A choice between several enclaves, which gives each job to the enclave that fits best. Implements
+    `bytewise.ports.EnclaveJobs` for the thread that runs jobs."""
 
     def __init__(self, enclaves: Sequence[KnownEnclave]) -> None:
         self._enclaves = enclaves
         self._chosen: EnclaveJobs | None = None
 
     def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
-        """A fresh transport key of the enclave that fits best; of the next one if that takes no job. `TryAgain` if none does.
+        """Returns a fresh transport key of the enclave that fits the job best.
 
-        `EnclaveUnsuited` while the enclave that has the model is away: another one would answer that it lacks the model.
+        If that enclave takes no job, the next one is asked. Raises `TryAgain` if no enclave takes the job. Raises
+        `EnclaveUnsuited` while the only enclave with the model is away, because another enclave would answer that it lacks the
+        model.
         """
         self._chosen, last = None, TryAgain("enclave", "there is none")
         ranked = sorted(self._enclaves, key=lambda known: known.state.rank(model_id))
@@ -211,7 +220,7 @@ class EnclaveChoice:
         raise last
 
     def run(self, job: RunJob) -> JobResult:
-        """The result of the prepared job; errors of the enclave that was chosen for it."""
+        """Runs the prepared job in the chosen enclave and returns the result. Errors of the enclave pass through."""
         if self._chosen is None:
             raise TryAgain("enclave", "no prepared job")
         return self._chosen.run(job)
@@ -223,10 +232,11 @@ class EnclaveChoice:
 
 
 class SuitableEnclave:
-    """Implements `bytewise.ports.EnclaveJobs` by one or two enclaves that run jobs beside others. For a thread of the pool.
+    """One or two enclaves that run jobs beside other enclaves of the node.
 
-    They take only a job that one of them suits, because another enclave of the node may suit it. An enclave without the model
-    would answer that it lacks it, and that would be the vote.
+    Implements `bytewise.ports.EnclaveJobs` for a thread of the pool. It takes only a job that one of its enclaves suits, because
+    another enclave of the node may suit the job. An enclave without the model would answer that it lacks the model, and that
+    answer would become the vote.
     """
 
     def __init__(self, enclaves: Sequence[KnownEnclave]) -> None:
@@ -234,8 +244,8 @@ class SuitableEnclave:
         self._choice = EnclaveChoice(())
 
     def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
-        """A fresh transport key. `EnclaveAway` if no enclave answers, `EnclaveUnsuited` if each runs another model, or if the
-        policy does not approve it."""
+        """Returns a fresh transport key. Raises `EnclaveAway` if no enclave answers. Raises `EnclaveUnsuited` if all that answer
+        run another model or are not approved by the policy."""
         ranked = [(each.state.rank(model_id), each) for each in self._enclaves]
         is_away, is_other, is_refused = min(rank for rank, _ in ranked)
         if is_away:
@@ -248,7 +258,7 @@ class SuitableEnclave:
         return self._choice.prepare(receipt_id, model_id)
 
     def run(self, job: RunJob) -> JobResult:
-        """The result of the prepared job."""
+        """Runs the prepared job and returns its result."""
         return self._choice.run(job)
 
     def close(self) -> None:
@@ -257,14 +267,15 @@ class SuitableEnclave:
 
 
 def add_enclave_checks(readiness: ReadinessRegistry, states: Sequence[EnclaveReadiness]) -> None:
-    """Adds the checks of a node's enclaves. Of several it is enough that one passes a check: the others come or go."""
+    """Adds the checks of a node's enclaves to its readiness. A check passes if one enclave passes it, because other enclaves may
+    come and go."""
     for name in CHECKS:
         readiness.add(name, functools.partial(_best, name, states))
     metrics.ATTESTATION_AGE.set_function(lambda: evidence_age_s(states))
 
 
 def evidence_age_s(states: Sequence[EnclaveReadiness]) -> float:
-    """Seconds since evidence of any enclave of a node was accepted, or since the start if none was."""
+    """Returns the seconds since evidence of any enclave of the node was accepted, or since the start if none was."""
     return min(each.evidence_age_s for each in states)
 
 

@@ -1,8 +1,8 @@
-"""The port through which a node runs enclave jobs, wherever the enclaves are (ADR-073).
+"""The interface through which a node runs enclave jobs, wherever the enclaves are (ADR-073).
 
 A ticket binds one enclave instance, so a job is a conversation: the enclave prepares a key, the duty process signs a ticket for
-it, the enclave runs the job. The pool chooses the enclave and calls the job with it, in a thread. The ticket is signed in that
-call, inside the duty process.
+that key, and the enclave runs the job. The pool chooses an enclave and calls `JobOrder.run` with it in a thread. The ticket is
+signed in that call, inside the duty process.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from bytewise.protocol.jobs import JobResult
 from bytewise.protocol.units import Digest
 
 VOTE, AUDIT = 0, 1
-"""Priorities; the lower one runs first."""
+"""Priorities of jobs. The lower number runs first."""
 
 JobKey = tuple[str, Digest, int]
 """Kind (`audit` or `vote`), subject and round of a job."""
@@ -32,7 +32,7 @@ class JobOrder(NamedTuple):
     time_left_s: float
     """Seconds until the result is useless, counted from now."""
     run: Callable[[EnclaveJobs], JobResult]
-    """The conversation with the enclave that the pool chooses."""
+    """Function that holds the conversation with the enclave that the pool chooses."""
 
 
 class FinishedJob(NamedTuple):
@@ -43,41 +43,42 @@ class FinishedJob(NamedTuple):
 
 
 class Capacity(NamedTuple):
-    """What a pool can do now."""
+    """The size and the load of a pool."""
 
     enclaves: int
-    """How many jobs run at once while every enclave is there."""
+    """Number of jobs that run at once while every enclave is there."""
     waiting: int
-    """Jobs that wait or run."""
+    """Number of jobs that wait, run, or have a result that was not collected yet."""
     queued_s: float
-    """Seconds until a new audit would begin; 0 until a first job has shown how long one takes."""
+    """Estimated seconds until a new audit would begin. It is 0 until a first job has shown how long a job takes."""
     longest_s: float
-    """Duration of the longest of the last jobs, in seconds; 0 without one."""
+    """Duration in seconds of the longest of the last jobs, or 0 if there was none."""
 
 
 class JobPool(Protocol):
-    """Runs jobs in enclaves, votes before audits."""
+    """A pool that runs jobs in enclaves, votes before audits."""
 
     def submit(self, order: JobOrder) -> None:
-        """Queues a job. No effect if a job of this key waits or runs, or if the pool sheds it (`JOBS_SHED`)."""
+        """Queues a job. Does nothing if a job with this key waits or runs. A pool may also drop ("shed") a job that would begin
+        too late; it counts that in the metric `JOBS_SHED`."""
         ...
 
     def collect(self) -> tuple[FinishedJob, ...]:
-        """Results since the last call, each once. Raises the `Bug` that ended the pool, if there was one."""
+        """Returns the results since the last call, each once. Raises the error that ended the pool, if there was one."""
         ...
 
     def capacity(self) -> Capacity:
-        """What the pool can do now."""
+        """Returns the size and the load of the pool."""
         ...
 
     def busy(self) -> frozenset[JobKey]:
-        """Keys of the jobs that wait, run, or have a result that was not collected yet."""
+        """Returns the keys of the jobs that wait, run, or have a result that was not collected yet."""
         ...
 
     def away(self) -> bool:
-        """Whether a new job would find no enclave now."""
+        """Returns whether a new job would find no enclave now."""
         ...
 
     def stop(self) -> None:
-        """Accepts no further job. A running job is abandoned when the process ends."""
+        """Stops the pool. No further job begins, and the end of the process abandons a job that still runs."""
         ...

@@ -1,4 +1,4 @@
-"""How many shards of the key epoch could release a partial now. Each shard is asked whether its share is in force.
+"""Counts the shards of the key epoch that could release a partial now. It asks each shard whether its share is in force.
 
 An enclave that reaches fewer shards than the threshold gets no key, and its seat then loses money. Nothing else shows that before
 a job needs the key.
@@ -18,16 +18,16 @@ from bytewise.service.readiness import Check
 from kms.shard_client import ShardClient
 
 EVERY_S = 60.0
-"""Seconds between two questions. Shards limit the rate of callers that they do not know."""
+"""Seconds between two questions to the shards, which limit the rate of unknown callers."""
 TIMEOUT_S = 2.0
-"""Seconds for the answer of one shard."""
+"""Seconds to wait for the answer of one shard."""
 _AT_ONCE = 16
 
 _ADVICE = "Find out whether the network or the shards are down; below the threshold no receipt can be opened."
 
 
 def is_ready(shard: ShardRecord) -> bool:
-    """Whether the shard answers that its share is in force."""
+    """Returns whether the shard answers that its share is in force."""
     try:
         with ShardClient(shard, TIMEOUT_S) as client:
             return decode(ShardInfo, client.call("GET", "/v1/info", b"")).in_force is True
@@ -36,7 +36,7 @@ def is_ready(shard: ShardRecord) -> bool:
 
 
 class ShardPresence:
-    """Asks the shards of the newest key epoch. The tick sets the epoch; `/readyz` reads the check."""
+    """The check that enough shards of the newest key epoch are ready. The tick sets the epoch, and `/readyz` reads the check."""
 
     def __init__(self, ask: Callable[[ShardRecord], bool] = is_ready, monotonic: Callable[[], float] = monotonic_s) -> None:
         self._ask = ask
@@ -46,13 +46,14 @@ class ShardPresence:
         self._last: tuple[float, Check] | None = None
 
     def note(self, record: EpochRecord) -> None:
-        """Sets the key epoch in force."""
+        """Sets the active key epoch, whose shards the check asks."""
         with self._lock:
             self._record, self._last = record, None
         metrics.SHARDS_THRESHOLD.set(record.threshold)
 
     def check(self) -> Check:
-        """Whether enough shards are ready. The answer is at most `EVERY_S` old."""
+        """Returns a check that passes if at least as many shards are ready as the threshold says. The answer is at most `EVERY_S`
+        seconds old."""
         with self._lock:
             record, last = self._record, self._last
         if record is None:

@@ -1,4 +1,4 @@
-"""Builds a job for the enclave: the inputs and the ticket, which the seat's key signs for one transport key."""
+"""Builds a job for the enclave: its inputs, and the ticket, which the voter's account key signs for one transport key."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ class JobCase(NamedTuple):
 
 
 class TicketRight(NamedTuple):
-    """The right to open a receipt: a seat in a round, or a drawn audit. `expires_at` is in chain time."""
+    """The right to open a receipt, for a seat in a round or for a drawn audit. `expires_at` is in chain time."""
 
     kind: TicketKind
     subject: Digest
@@ -37,19 +37,19 @@ class TicketRight(NamedTuple):
 
 
 def audit_right(receipt_id: Digest, expires_at: int) -> TicketRight:
-    """The right of a drawn auditor."""
+    """Returns the right of a drawn auditor to open a receipt."""
     return TicketRight(TicketKind.AUDIT, receipt_id, 0, ZERO_DIGEST, expires_at)
 
 
 def vote_right(dispute: Digest, round_number: int, round_seed: Digest, expires_at: int) -> TicketRight:
-    """The right of a seat holder."""
+    """Returns the right of an account with a seat to open the disputed receipt."""
     return TicketRight(TicketKind.DISPUTE, dispute, round_number, round_seed, expires_at)
 
 
 def run_job(enclave: EnclaveJobs, signer: Signer, contracts: Contracts, case: JobCase, right: TicketRight) -> JobResult:
-    """Makes the enclave judge a receipt: gets a transport key, signs the ticket for it, sends the job.
+    """Makes the enclave judge a receipt: gets a transport key, signs the ticket for that key, and sends the job.
 
-    `EnclaveAway` if no enclave accepts a job. Every other error comes from the job itself.
+    Raises `EnclaveAway` if no enclave accepts the job. Every other error comes from the job itself.
     """
     try:
         prepared = enclave.prepare(case.receipt_id, case.signed.receipt.model_id)

@@ -1,1 +1,1 @@
-"""Upkeep of stake records and of late penalties, for networks whose stake EigenLayer holds."""
+"""Maintenance of stake records and of late penalties, for networks whose stake is in EigenLayer."""

@@ -1,7 +1,7 @@
-"""Collects slashed stake from EigenLayer once it pays, and distributes it once the contract has it (ADR-030).
+"""Collects slashed stake from EigenLayer once EigenLayer pays, and distributes it once the contract has it (ADR-030).
 
-`RefusedSlashes` retries slashes that EigenLayer refused. A vault of the network's own pays at once and refuses nothing, so both
-classes find nothing to do there. `PayOut` distributes the stake that a dispute slashed.
+`RefusedSlashes` retries slashes that EigenLayer refused. If the network keeps stake in its own vault, the vault pays at once and
+refuses nothing, so both classes find nothing to do. The stake that a dispute slashed is distributed by the action `PayOut`.
 """
 
 from collections import Counter
@@ -23,21 +23,24 @@ class RefusedSlashReader(BlockView, Protocol):
     """The part of the chain that `RefusedSlashes` reads."""
 
     def record_life(self, block: int) -> int | None:
-        """Blocks for which a record of stake counts; None if a vault of the network's own holds the stake."""
+        """Returns the number of blocks for which a record of stake counts. Returns None if the network's own vault has the
+        stake."""
         ...
 
     def refused_slashes(self, from_block: int, to_block: int) -> tuple[tuple[Address, Digest], ...]:
-        """Account and reference of each refused slash in these blocks, once for each refusal by EigenLayer."""
+        """Returns account and reference of each slash that EigenLayer refused in these blocks, once for each refusal."""
         ...
 
     def retry_refused(self, account: Address, ref: Digest, block: int) -> str | None:
-        """Why a retry of a refused slash would take nothing now; None if it would take stake."""
+        """Returns the reason why a retry of a refused slash would take nothing now, or None if it would take stake."""
         ...
 
 
 class RefusedSlashes:
-    """Retries refused slashes, which it finds by their events. It asks the chain first whether a retry would take stake.
-    Implements `node.NodePart`."""
+    """The part of a node that retries refused slashes, which it finds by their events.
+
+    It first asks the chain whether a retry would take stake. Implements `node.NodePart`.
+    """
 
     def __init__(self, chain: RefusedSlashReader, first_block: int, moves: MovePolicy) -> None:
         self._chain = chain
@@ -47,8 +50,8 @@ class RefusedSlashes:
         self._next_look = 0
 
     def step(self, snapshot: Snapshot) -> tuple[RetrySlash, ...]:
-        """Retries a few slashes at a time, starting with those asked about longest ago. A slash that is refused again waits
-        longer."""
+        """Returns the retries that would take stake now. It asks about a few slashes at a time, first about those that waited
+        longest. A slash that is refused again waits longer."""
         if snapshot.number < self._next_look or not is_my_turn(snapshot, self._moves):
             return ()
         if self._chain.record_life(snapshot.number) is None:
@@ -72,22 +75,24 @@ class DeferredPaymentReader(BlockView, Protocol):
     """The part of the chain that `DeferredPayments` reads."""
 
     def deferred_payments(self, from_block: int, to_block: int) -> tuple[tuple[int, Digest], ...]:
-        """Payments that the stake source could not make at once in these blocks: slash id, and reference of the report or dispute
-        that gets the money."""
+        """Returns the payments that the stake source could not make at once in these blocks: the slash id, and the reference of
+        the report or dispute that gets the money."""
         ...
 
     def collect_refused(self, who: Address, slash_id: int, block: int) -> str | None:
-        """Why the stake source would refuse to pay a slash to caller `who`; None if it would pay."""
+        """Returns the reason why the stake source would refuse to pay out a slash when `who` calls it, or None if it would
+        pay."""
         ...
 
     def sharing_refused(self, who: Address, ref: Digest, block: int) -> str | None:
-        """Why the contract would refuse to distribute a report's slash to caller `who`; None if it would."""
+        """Returns the reason why the contract would refuse to distribute the slash of a report when `who` calls it, or None if it
+        would distribute it."""
         ...
 
 
 class DeferredPayments:
-    """Collects and distributes deferred payments, which it finds by their events. It asks the chain first whether that would
-    work. Implements `node.NodePart`."""
+    """The part of a node that collects and distributes deferred payments, which it finds by their events. It first asks the chain
+    whether that would work. Implements `node.NodePart`."""
 
     def __init__(self, chain: DeferredPaymentReader, first_block: int, me: Address, moves: MovePolicy) -> None:
         self._chain = chain
@@ -98,7 +103,8 @@ class DeferredPayments:
         self._next_look = 0
 
     def step(self, snapshot: Snapshot) -> tuple[CollectSlash | CollectReport, ...]:
-        """Actions that the chain would accept now. They have no deadline, so events are read once in `SETTLED_BLOCKS` blocks."""
+        """Returns the actions that the chain would accept now. They have no deadline, so events are read only every
+        `SETTLED_BLOCKS` blocks."""
         if snapshot.paused or snapshot.number < self._next_look or not is_my_turn(snapshot, self._moves):
             return ()
         self._refusals.begin()
@@ -113,7 +119,8 @@ class DeferredPayments:
         return found
 
     def _due(self, snapshot: Snapshot) -> dict[Digest, tuple[CollectSlash | CollectReport, Callable[[], str | None]]]:
-        """Possible actions by name, each with the call that asks the chain about it."""
+        """Returns the possible actions by subject, each with the function that asks the chain whether it would refuse the
+        action."""
         known, who, block = self._deferred.known(snapshot), self._me, snapshot.number
         fetch, share = self._chain.collect_refused, self._chain.sharing_refused
         due: dict[Digest, tuple[CollectSlash | CollectReport, Callable[[], str | None]]] = {

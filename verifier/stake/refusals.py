@@ -1,7 +1,7 @@
-"""Asks the chain whether it would refuse a transaction, before the action is decided, and remembers the answer for a while.
+"""Asks the chain, before an action is decided, whether it would refuse the transaction, and remembers the answer for a while.
 
-A refused transaction costs no gas, because the sender simulates it, too. But without this check the action would be decided again
-at each tick, and its bond would stay reserved.
+A refused transaction costs no gas, because the sender simulates it first. But without this check the action would be decided
+again at each tick, and its bond would stay reserved.
 """
 
 from collections import OrderedDict
@@ -14,13 +14,14 @@ from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 
 QUESTIONS_PER_STEP = 8
-"""Most questions in one step. Each is a call to the chain, and clients may hand over thousands of receipts."""
+"""Most questions to the chain in one step. The number is limited because clients may hand over thousands of receipts."""
 REMEMBERED_S = 600
-"""Seconds of chain time for which a first refusal counts. A closed environment may open again."""
+"""Seconds of chain time for which a first refusal counts. Then the chain is asked again, because a closed environment may have
+opened again."""
 MAX_REMEMBERED_S = 16 * REMEMBERED_S
-"""Longest such time. It doubles with each further refusal in a row."""
+"""Longest time for which a refusal counts. The time doubles with each further refusal in a row."""
 MAX_SUBJECTS = 20_000
-"""Most answers that are remembered; the oldest are dropped first."""
+"""Most answers that are remembered. The oldest are dropped first."""
 
 
 class _Refusal(NamedTuple):
@@ -35,24 +36,26 @@ _NONE = _Refusal(0, 0)
 
 
 class Refusals:
-    """Answers of the chain about actions, by subject."""
+    """Answers of the chain whether it would refuse actions, by subject of the action."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[Digest, _Refusal] = OrderedDict()
-        """Answers, in the order in which the chain was last asked."""
+        """Answers by subject, in the order in which the chain was last asked."""
         self._left = 0
 
     def begin(self) -> None:
-        """Starts a new step, which may ask `QUESTIONS_PER_STEP` questions."""
+        """Starts a new step, in which `QUESTIONS_PER_STEP` questions are allowed."""
         self._left = QUESTIONS_PER_STEP
 
     def in_turn(self, subjects: Iterable[Digest]) -> list[Digest]:
-        """Orders subjects: first those never asked about, then those asked about longest ago, so that none waits for ever."""
+        """Returns the subjects in the order of questions: first those that were never asked about, then those that waited
+        longest. So no subject waits for ever."""
         wanted = dict.fromkeys(subjects)
         return [*(each for each in wanted if each not in self._answers), *(each for each in self._answers if each in wanted)]
 
     def is_refused(self, subject: Digest, ask: Callable[[], str | None], snapshot: Snapshot) -> bool:
-        """Whether the chain would refuse the action, or cannot be asked now. `ask` returns the reason of a refusal, or None."""
+        """Returns whether the action must wait, because the chain would refuse it or cannot be asked now. `ask` asks the chain,
+        and returns the reason of a refusal or None."""
         last = self._answers.get(subject, _NONE)
         if snapshot.timestamp < last.until or self._left == 0:
             return True

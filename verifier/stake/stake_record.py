@@ -1,7 +1,8 @@
-"""Renews the record of an account's own stake at EigenLayer in time, and takes the weight of others whose record is too old
-(ADR-030).
+"""Renews the record of this account's stake at EigenLayer in time. It also removes the weight of other verifiers whose record is
+too old (ADR-030).
 
-A vault of the network's own needs no record. The chain is then asked only now and then whether that has changed.
+Stake in the network's own vault needs no record. For such a network, the chain is only asked now and then whether the stake has
+moved to EigenLayer.
 """
 
 from functools import partial
@@ -17,33 +18,36 @@ from verifier.watch.event_counter import SETTLED_BLOCKS, EventCounter
 
 
 class StakeRecordReader(BlockView, SnapshotView, Protocol):
-    """The part of the chain that is read here."""
+    """The part of the chain that `StakeRecorder` reads."""
 
     def record_life(self, block: int) -> int | None:
-        """Blocks for which a record of stake counts; None if a vault of the network's own holds the stake."""
+        """Returns the number of blocks for which a record of stake counts. Returns None if the network's own vault has the
+        stake."""
         ...
 
     def stake_records(self, account: Address, from_block: int, to_block: int) -> tuple[tuple[int, int], ...]:
-        """Block and wei of each record of the account in these blocks."""
+        """Returns the block and the wei of each record of the account that was made in these blocks."""
         ...
 
     def recordable(self, account: Address, block: int) -> int:
-        """Wei that a record of the account would show if it were made now."""
+        """Returns the wei that a record of the account would show if it were made now."""
         ...
 
 
 class StakeRecorder:
-    """Renews the record of own stake. It finds earlier records by their events. Implements `node.NodePart`."""
+    """The part of a node that renews the record of this account's stake. It finds earlier records by their events. Implements
+    `node.NodePart`."""
 
     def __init__(self, chain: StakeRecordReader, first_block: int, me: Address) -> None:
         self._chain = chain
         self._records = EventCounter[tuple[int, int]](chain, partial(chain.stake_records, me), first_block)
         self._me = me
         self.next_look = 0
-        """Block before which nothing is read."""
+        """Block at which the chain is read next."""
 
     def step(self, snapshot: Snapshot) -> tuple[SyncStake, ...]:
-        """The record that is due now. Records are renewed in a pause, too, because they age by blocks."""
+        """Returns the action that renews the record, if that is due now. Records are renewed in a pause, too, because they age by
+        blocks."""
         number = snapshot.number
         if number < self.next_look:
             return ()
@@ -61,18 +65,22 @@ class StaleWeightReader(Protocol):
     """The part of the chain that `StaleWeights` reads."""
 
     def record_life(self, block: int) -> int | None:
-        """Blocks for which a record of stake counts; None if a vault of the network's own holds the stake."""
+        """Returns the number of blocks for which a record of stake counts. Returns None if the network's own vault has the
+        stake."""
         ...
 
     def stale_weights(self, pool: Digest, block: int) -> tuple[tuple[Address, int], ...]:
-        """Verifiers of a pool that weigh in the next stake epoch, too, although no stake of theirs counts any more. With each the
-        first block of the running epoch."""
+        """Returns the verifiers of a pool that still have weight in the next stake epoch although their record no longer counts,
+        each with the first block of the present epoch."""
         ...
 
 
 class StaleWeights:
-    """Has the registry read the stake of verifiers again whose record is too old: the tree keeps their weight until then.
-    Implements `node.NodePart`."""
+    """The part of a node that corrects the weight of other verifiers whose stake record is too old.
+
+    It makes the registry read the stake of such a verifier again. Until then, the stake tree keeps the old weight. Implements
+    `node.NodePart`.
+    """
 
     def __init__(self, chain: StaleWeightReader, me: Address, moves: MovePolicy) -> None:
         self._chain = chain
@@ -81,7 +89,8 @@ class StaleWeights:
         self._next_look = 0
 
     def step(self, snapshot: Snapshot) -> tuple[RefreshWeight, ...]:
-        """At most one verifier of the own pool at a look, another one for each place in the pool."""
+        """Returns the action for at most one verifier of this account's pool. Verifiers at different places in the pool choose
+        different ones."""
         if snapshot.number < self._next_look or not is_my_turn(snapshot, self._moves):
             return ()
         if self._chain.record_life(snapshot.number) is None:

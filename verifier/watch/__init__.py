@@ -1,1 +1,1 @@
-"""Watches batches, lists, receipts and ciphertext, and finds out whether something is missing (design section 10)."""
+"""Follows batches, lists, receipts and ciphertext, and finds out whether any of them is missing (design section 10)."""

@@ -1,8 +1,8 @@
-"""Makes sure that bytes are missing before the node risks money on that: it asks for them again, between two proofs that DA
+"""Makes sure that bytes are missing before the node risks money on that: it asks DA for them again, between two proofs that DA
 works.
 
-`ProbedStore` proves that DA serves this node, by fetching bytes that must be there. `AbsenceCheck` calls it before and after each
-question.
+`ProbedStore` proves that DA serves this node, by fetching bytes that must be there. `AbsenceCheck` demands such a proof before
+and after each question about missing bytes.
 """
 
 import time
@@ -18,10 +18,10 @@ from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 
 OWN_BLOB_BYTES = 64
-"""Size of a probe. It is random, so that no store has it by chance."""
+"""Bytes of a probe, which this node stores to test DA. A probe is random, so that no store has it by chance."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 15.0, 600.0
-"""Seconds of wall time between two probes. The pause doubles while DA gives no probe back, so that a DA which only accepts blobs
-is not filled with them."""
+"""First and longest pause, in seconds of wall time, between two probes. The pause doubles while DA does not return a probe, so
+that a DA which only accepts bytes is not filled with probes."""
 
 
 class _ServedBlob(NamedTuple):
@@ -30,7 +30,7 @@ class _ServedBlob(NamedTuple):
 
 
 class ProbedStore:
-    """A `BlobStore` that remembers the last bytes it gave and can test whether DA still works."""
+    """A `BlobStore` that remembers the last bytes that DA gave, and can test whether DA still works."""
 
     def __init__(self, da: BlobStore, rng: Callable[[int], bytes], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._da = da
@@ -42,18 +42,18 @@ class ProbedStore:
         self._not_before = 0.0
 
     def put(self, data: bytes) -> str:
-        """See `BlobStore.put`."""
+        """Stores bytes in DA, as `BlobStore.put` describes."""
         return self._da.put(data)
 
     def get(self, locator: str, accept: Callable[[bytes], bool] | None = None) -> bytes:
-        """See `BlobStore.get`."""
+        """Gets bytes from DA, as `BlobStore.get` describes, and remembers them for the next test."""
         data = self._da.get(locator, accept)
         self._last = _ServedBlob(locator, _digest(data))
         return data
 
     def works(self) -> bool:
-        """Whether DA gives the last bytes again now. If that fails, or nothing was read yet, it tries a probe that this node
-        stored."""
+        """Returns whether DA gives the last bytes again now. If DA does not, or nothing was read yet, the test uses a probe that
+        this node stored."""
         if self._last is not None and self._gives(self._last):
             return True
         if self._own is not None and self._own != self._last and self._gives(self._own):
@@ -67,8 +67,8 @@ class ProbedStore:
         return True
 
     def _put_own(self) -> _ServedBlob | None:
-        """Stores a new probe, and returns it if DA accepted it. Only an accepted probe starts a pause: a DA that accepts nothing
-        is not filled, and a seat has to vote soon after DA returns."""
+        """Stores a new probe, and returns it if DA accepted it. Only an accepted probe starts a pause. A DA that refuses probes
+        is not filled by them, and a seat must be able to vote soon after DA returns."""
         data = self._rng(OWN_BLOB_BYTES)
         try:
             self._own = _ServedBlob(self._da.put(data), _digest(data))
@@ -93,25 +93,27 @@ def _digest(data: bytes) -> Digest:
 
 
 QUESTIONS_PER_STEP = 2
-"""Most questions in one step. Each asks DA three times, and a tick must end."""
+"""Most questions in one step. Each question asks DA three times, and a tick must end."""
 PAUSE_S = 15
-"""Seconds of the protocol clock without questions after DA failed a proof."""
+"""Seconds of the protocol clock in which no question is asked after DA did not prove that it works."""
 HOLDS_S = 30
-"""Seconds of chain time for which a result is believed. A node that loses the chain for longer asks again."""
+"""Seconds of chain time for which the result that bytes are missing counts. A node that loses the chain for longer asks again."""
 HAND_IN_S = 60
-"""Seconds of wall time in which a node must have a transaction that relies on such a result. Otherwise it is decided again."""
+"""Seconds of wall time within which a transaction that relies on such a result must be sent. Otherwise the action is decided
+again."""
 
 
 class DaHealth(Protocol):
-    """Tells whether DA serves this node at all."""
+    """An object that tests whether DA serves this node at all."""
 
     def works(self) -> bool:
-        """Whether DA serves now."""
+        """Returns whether DA serves this node now."""
         ...
 
 
 class AbsenceCheck:
-    """Remembers which bytes are certainly missing, while a caller needs to know that."""
+    """The check that finds out which bytes are certainly missing. It remembers a result as long as a caller asks about these
+    bytes."""
 
     def __init__(self, control: DaHealth) -> None:
         self._control = control
@@ -121,13 +123,13 @@ class AbsenceCheck:
         self._not_before = 0
 
     def begin(self, subjects: Collection[Digest]) -> None:
-        """Starts a new step, which may ask about these subjects."""
+        """Starts a new step. Results about all other subjects are forgotten."""
         self._gone = {subject: since for subject, since in self._gone.items() if subject in subjects}
         self._left = QUESTIONS_PER_STEP
 
     def is_gone(self, subject: Digest, ask: Callable[[], object], snapshot: Snapshot) -> bool:
-        """Whether DA has no bytes that fit, although it gives other bytes. `ask` raises `NotServed` if DA has just given none
-        that fit."""
+        """Returns whether DA has no bytes that fit, although it gives other bytes. `ask` asks DA for the bytes; it must raise
+        `NotServed` if DA gave none that fit."""
         if subject in self._gone and snapshot.timestamp - self._gone[subject] <= HOLDS_S:
             return True
         if self._left == 0 or snapshot.clock < self._not_before:

@@ -1,6 +1,6 @@
-"""The CHECK tier: all checks of a batch that need no decryption (design section 10). Pure.
+"""The CHECK tier: all checks of a batch that need no decryption (design section 10). The functions are pure.
 
-A list is judged as a whole: if one of its leaves has no proof, no leaf counts as proven.
+A list is judged as a whole: if the Merkle proof of one leaf fails, no leaf counts as proven.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,34 +28,35 @@ from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 
 LOCATOR_PREFIX = "eigenda:"
-"""Prefix of every locator of version 1: each names a DA certificate."""
+"""Prefix of every locator of version 1. Each such locator names a DA certificate."""
 
 
 MAX_ENTRY_BYTES = 8 * 1024
-"""Largest share of one receipt in the list: the record and its signature take 1.5 kB, a locator up to 6 kB."""
+"""Most bytes of a list for each of its receipts. Record and signature take 1.5 kB, a locator up to 6 kB."""
 
 
 class CheckedReceipt(NamedTuple):
-    """A receipt of a batch whose list fits, with its path to the root and the receipt's own fault, if any."""
+    """A receipt of a batch whose list fits the batch, with its path to the root and its fault, if it has one."""
 
     receipt_id: Digest
     signed: SignedReceipt
     proof: tuple[Digest, ...]
     fault: Fault | None
     is_lapse: bool = False
-    """Whether the fault is no defect: the contract accepts the receipt in spite of it, and no committee convicts of it."""
+    """Whether the fault is a lapse, which is no defect: the contract accepts the receipt all the same, and no committee convicts
+    the operator for it."""
 
 
 class SkippedNumber(NamedTuple):
-    """An empty leaf of a batch whose list fits: its operator declares that no receipt has this number."""
+    """An empty leaf of a batch whose list fits the batch. With it the operator declares that no receipt has this number."""
 
     leaf: EmptyLeaf
     proof: tuple[Digest, ...]
-    """Path to the root."""
+    """Path from the leaf to the root."""
 
 
 class CheckedBatch(NamedTuple):
-    """The receipts and the skipped numbers of a batch, each in order of the numbers."""
+    """The receipts and the skipped numbers of a batch, both ordered by number."""
 
     receipts: tuple[CheckedReceipt, ...]
     skipped: tuple[SkippedNumber, ...]
@@ -64,10 +65,11 @@ class CheckedBatch(NamedTuple):
 def verify_batch(
     anchor: Domain, header: BatchHeader, data: bytes, environment: Environment, epochs: frozenset[int]
 ) -> CheckedBatch:
-    """Checks a batch by its list. Returns its receipts, each with its own fault if it has one, and the numbers that it skips.
+    """Checks a batch by its list.
 
-    Raises the named fault of the list: size, bytes, signature, sequence, header, foreign chain, epoch, root. `environment` is the
-    registered document of the header's environment; `epochs` are the key epochs that the chain knows.
+    Returns its receipts, each with its own fault if it has one, and the numbers that the batch skips. Raises the fault of the
+    list, which concerns its size, bytes, signature, sequence, header, chain, epoch or root. `environment` is the registered
+    document of the header's environment. `epochs` are the key epochs that the chain knows.
     """
     if len(data) > header.count * MAX_ENTRY_BYTES:
         raise ListMismatch(header.batch_id, "size")
@@ -87,11 +89,11 @@ def verify_batch(
 def verify_leaves(
     anchor: Domain, header: BatchHeader, leaves: Sequence[SignedLeaf], data: bytes, environment: Environment
 ) -> CheckedBatch:
-    """Checks a batch whose list does not fit, by the leaves that the answer to a demand shows. Returns its receipts, each with
-    its own fault if it has one, and the numbers that it skips.
+    """Checks a batch whose list does not fit, by the leaves that the operator showed to answer a demand. Returns its receipts,
+    each with its own fault if it has one, and the numbers that the batch skips.
 
-    The contract has checked numbers, signatures and root, so `TryAgain` if the root differs: the chain node is wrong. `data` are
-    the bytes of the list; a receipt's locator is taken from them if they contain the receipt.
+    The contract has checked numbers, signatures and root. A root that differs means that the chain node is wrong, and raises
+    `TryAgain`. `data` is the bytes of the list; a receipt's locator is taken from them if they contain the receipt.
     """
     identifiers = [receipt_id(anchor, each.record) for each in leaves]
     nodes = [merkle.batch_leaf(name, each.record.seq) for name, each in zip(identifiers, leaves, strict=True)]
@@ -125,7 +127,7 @@ def _locators(data: bytes) -> Mapping[bytes, str]:
 
 
 def _fault(header: BatchHeader, identifier: Digest, entry: SignedReceipt, environment: Environment) -> tuple[Fault | None, bool]:
-    """The first defect of a receipt, or its first lapse if it has no defect; and whether the fault is a lapse."""
+    """Returns the first defect of a receipt, or its first lapse if it has no defect, and whether that fault is a lapse."""
     defect = _defect(entry.receipt, environment)
     lapse = None if defect is not None else _lapse(header, identifier, entry)
     return defect or lapse, lapse is not None

@@ -1,6 +1,7 @@
-"""Fetches bytes from DA, or from an operator's answer to a demand: a list on the chain, or a new locator of an envelope.
+"""Fetches bytes from DA, or with the help of an operator's answer to a demand.
 
-An operator that answered in time has done its duty, even if the first locator no longer works.
+Such an answer is a list on the chain, or a new locator of an envelope. An operator that answered in time has done its duty, even
+if the first locator no longer works.
 """
 
 from bytewise.ports import BlobStore, DemandView
@@ -14,8 +15,8 @@ from bytewise.protocol.units import Digest
 
 
 class BlobFetcher:
-    """Fetches bytes whose labelled hash is known. `NotServed` if DA was just asked and gave no bytes that fit. All other errors
-    come from the chain."""
+    """A fetcher of bytes whose labelled hash is known. Its methods raise `NotServed` if DA was just asked and gave no bytes that
+    fit. All other errors come from the chain."""
 
     def __init__(self, chain: DemandView, da: BlobStore, demands: Domain) -> None:
         self._chain = chain
@@ -23,7 +24,7 @@ class BlobFetcher:
         self._subjects = demands
 
     def list_of(self, header: BatchHeader, snapshot: Snapshot) -> bytes:
-        """Gets the list of a batch, from DA or from the chain."""
+        """Gets the list of a batch from DA, or else from the operator's answer on the chain."""
         what = f"list of batch {header.batch_id}"
         try:
             return self._get(header.locator, Label.LIST, header.list_hash, what)
@@ -38,11 +39,12 @@ class BlobFetcher:
             return answer
 
     def envelope(self, locator: str, envelope_hash: Digest, receipt_id: Digest) -> bytes:
-        """Gets an envelope from the locator in the list."""
+        """Gets an envelope from DA by the locator in the list."""
         return self._get(locator, Label.ENVELOPE, envelope_hash, f"envelope of receipt {receipt_id.hex()}")
 
     def cured_envelope(self, envelope_hash: Digest, receipt_id: Digest, header: BatchHeader, snapshot: Snapshot) -> bytes | None:
-        """Gets an envelope from the locator in the operator's answer to a demand; None without such an answer."""
+        """Gets an envelope from DA by the locator in the operator's answer to a demand. Returns None if there is no such
+        answer."""
         answer = self._chain.answered(receipt_id, header.block, snapshot.number)
         # An operator may post any bytes. Bytes that are no text become a locator at which nothing is found.
         return None if answer is None else self.envelope(answer.decode("utf-8", "replace"), envelope_hash, receipt_id)

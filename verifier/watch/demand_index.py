@@ -1,6 +1,6 @@
-"""All availability demands on the chain, of any account, and the windows that they hold open (design section 9).
+"""All availability demands on the chain, of any account, and the windows that stay open because of them (design section 9).
 
-Nothing is stored: each start reads them again.
+Nothing is stored: each start reads the demands from the chain again.
 """
 
 from collections import OrderedDict
@@ -14,9 +14,9 @@ from bytewise.protocol.units import Digest
 from verifier.watch.event_follower import EventFollower
 
 SUBJECTS_PER_CALL = 256
-"""Most demands read in one call."""
+"""Most demands that one call to the chain reads."""
 MAX_UNPAID = 4096
-"""Most old demands that are kept because their penalty may be unpaid; the oldest are dropped first."""
+"""Most old demands that are kept because their penalty may be unpaid. The oldest are dropped first."""
 
 
 class DemandChain(BlockView, DemandView, Protocol):
@@ -24,8 +24,8 @@ class DemandChain(BlockView, DemandView, Protocol):
 
 
 class DemandIndex:
-    """Demands by subject: all open ones, those for envelopes of receipts that can still be disputed, and ended ones that were
-    opened within the last `keep_s` seconds of the protocol clock."""
+    """Demands by subject. It keeps open demands, demands for envelopes of receipts that can still be disputed, and ended demands
+    that were opened within the last `keep_s` seconds of the protocol clock."""
 
     def __init__(self, chain: DemandChain, first_block: int, keep_s: int) -> None:
         self._chain = chain
@@ -34,26 +34,27 @@ class DemandIndex:
         self._known: dict[Digest, DemandRecord] = {}
         self._unpaid: OrderedDict[Digest, DemandRecord] = OrderedDict()
         self._old: set[Digest] = set()
-        """Subjects that were demanded before that time, as far as a caller asked about them."""
+        """Subjects with a demand that is too old for the index, as far as a caller asked about them."""
         self._extended: dict[Digest, ExtendedWindow] = {}
         self._is_doubtful = False
-        """Whether a reorganisation may have changed what is known."""
+        """Whether a reorganisation may have changed the demands that are known."""
         self._over: set[Digest] = set()
-        """Receipts with a known demand for their envelope whose own window is over; it stays over."""
+        """Receipts whose envelope was demanded and whose own window is over. A window that is over never opens again."""
 
     @property
     def extended(self) -> Mapping[Digest, ExtendedWindow]:
-        """Receipts whose envelope was demanded and that can still be disputed, at the last snapshot that was followed."""
+        """Receipts whose envelope was demanded and that could still be disputed at the last snapshot, with the end of their
+        window."""
         return self._extended
 
     @property
     def known(self) -> Mapping[Digest, DemandRecord]:
-        """Demands at the last snapshot that was followed."""
+        """Demands by subject, as the chain had them at the last snapshot."""
         return self._known
 
     @property
     def unpaid(self) -> Mapping[Digest, DemandRecord]:
-        """Expired demands that cost a penalty, of any age, until the penalty is known to be paid in full."""
+        """Expired demands that cost the operator a penalty, of any age, until the penalty is known to be paid in full."""
         return {**self._unpaid, **{subject: each for subject, each in self._known.items() if _is_punished(each)}}
 
     def note_paid(self, subject: Digest) -> None:
@@ -61,8 +62,8 @@ class DemandIndex:
         self._unpaid.pop(subject, None)
 
     def was_demanded(self, subject: Digest, snapshot: Snapshot) -> bool:
-        """Whether the subject was ever demanded. The age does not matter: each subject can be demanded once, and the duty to
-        anchor a receipt never ends."""
+        """Returns whether the subject was ever demanded. The age does not matter: each subject can be demanded once, and the duty
+        to anchor a receipt never ends."""
         if subject in self._known or subject in self._old:
             return True
         (found,) = self._chain.demands((subject,), snapshot.number)
@@ -72,7 +73,7 @@ class DemandIndex:
         return True
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Reads the demands made since the last snapshot, and the present state of the open ones."""
+        """Reads the demands that were made since the last snapshot, and the present state of the open demands."""
         if self._events.is_rewound():
             # Another branch may lack a demand, or have another end of it.
             self._known.update(self._unpaid)
@@ -94,7 +95,8 @@ class DemandIndex:
         self._forget(snapshot)
 
     def _windows(self, snapshot: Snapshot) -> dict[Digest, ExtendedWindow]:
-        """The window of each demanded receipt that is not over. Lists of batches have one end for a whole batch."""
+        """Returns the window of each receipt whose envelope was demanded, unless it is over. A demand for a list extends the
+        window of the whole batch, which the snapshot has."""
         extended = {}
         for subject, each in self._known.items():
             if each.kind is DemandKind.ENVELOPE and subject not in self._over:

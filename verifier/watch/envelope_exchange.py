@@ -1,8 +1,8 @@
 """Passes ciphertext from seat to seat over gossip while a dispute is open, so that a DA layer that is down costs no vote.
 
-A seat that has the envelope says so on the topic `have`, and gives it to other seats piece by piece. A seat without it asks one
-of those at a time. The hash in the receipt decides whether the bytes are right, so a liar costs one attempt. Nobody waits for
-this: DA is asked as before.
+A member with a seat that has the envelope says so on the topic `have`, and gives it to other seats in parts. A member without it
+asks one of these members at a time. The hash in the receipt decides whether the bytes are right, so a liar costs one attempt.
+Nobody waits for this exchange: DA is asked as before.
 """
 
 import contextlib
@@ -24,46 +24,49 @@ from bytewise.service import telemetry
 from bytewise.storage.archive import Archive
 
 TOPIC = "have"
-"""Topic of statements that a member has the bytes of an envelope."""
+"""Gossip topic on which a member says that it has the bytes of an envelope."""
 REPEAT_BLOCKS = 10
-"""Most blocks after which a seat says again what it has: other seats may learn of the dispute, or come, some blocks later. The
-first pause is a block, each further one twice the last."""
+"""Most blocks after which a member repeats that it has an envelope, because other members may learn of the dispute or join gossip
+later. The first pause is one block, and each further pause is twice as long."""
 MAX_FAILURES = 4
-"""Failed transfers of one envelope after which a holder is not asked for it again. Wrong bytes count as so many."""
+"""Number of failed transfers after which a member is not asked for an envelope again. Wrong bytes count as this many failures."""
 _FILE = re.compile(r"[0-9a-f]{64}(?:\.new|\.given)?")
 
 
 class EnvelopeGossip(GossipPort, Protocol):
-    """Ciphertext from seat to seat, beside the messages. The bytes may be wrong: the caller checks their hash."""
+    """The gossip process as it passes ciphertext between members. The bytes may be wrong, so the caller checks their hash."""
 
     def offer(self, envelope: str, file: Path) -> None:
-        """Lets other seats of the envelope's dispute have the bytes of a file. `Unavailable` if that is not possible now."""
+        """Lets other seats of the envelope's dispute fetch the bytes of a file. Raises `Unavailable` if that is not possible
+        now."""
         ...
 
     def fetch(self, envelope: str, size: int, account: str, file: Path) -> None:
-        """Writes `size` bytes that a member gives for an envelope into a file. `Unavailable` if it gives none."""
+        """Fetches an envelope of `size` bytes from the member `account`, and writes the bytes into a file. Raises `Unavailable`
+        if the member gives nothing."""
         ...
 
 
 class EnvelopeExchange:
-    """One seat's part in it. Implements `node.NodePart`; decides nothing."""
+    """This member's part in the exchange of envelopes. Implements `node.NodePart`, but decides no action."""
 
     def __init__(self, gossip: EnvelopeGossip, archive: Archive, me: Address, folder: Path) -> None:
-        """`folder` is the gossip process's folder of envelopes."""
+        """`folder` is the folder of envelopes that this process and the gossip process share. `me` is this member's account."""
         self._gossip = gossip
         self._archive = archive
         self._me = me
         self._folder = folder.resolve()
         self._told: dict[Digest, tuple[int, int]] = {}
-        """Block at which this seat last said that it has an envelope, and blocks after which it says so again."""
+        """Block at which this member last said that it has an envelope, and the blocks after which it says so again."""
         self._holders: dict[Digest, dict[str, int]] = {}
-        """Seats that said they have an envelope, and its size."""
+        """Accounts that said they have an envelope, each with the size that it said, by envelope."""
         self._failures: dict[Digest, Counter[str]] = {}
-        """Failed transfers of each of them."""
+        """Number of failed transfers from each account, by envelope."""
         self._running: _Transfer | None = None
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Offers what is here, and asks for what is missing. Without its gossip process a node goes on."""
+        """Offers envelopes that this node has, and fetches those that it lacks. Returns no action. If the gossip process is away,
+        nothing happens."""
         passed = envelopes_of_seats(snapshot, self._archive)
         wanted = frozenset(each for each, seats in passed.items() if self._me in seats)
         try:
@@ -100,7 +103,7 @@ class EnvelopeExchange:
         last, pause = self._told.get(envelope, (block - 1, 1))
         if abs(block - last) >= pause:
             body: dict[str, Any] = {"account": self._me, "at": block, "envelope": hex0x(envelope), "size": len(data)}
-            # One that would reach nobody yet is refused, and said in the next block.
+            # The gossip process refuses a message that would reach nobody yet. The next block sends it again.
             with contextlib.suppress(Unavailable):
                 self._gossip.publish(TOPIC, body)
                 self._told[envelope] = block, min(2 * pause if envelope in self._told else 1, REPEAT_BLOCKS)
@@ -115,14 +118,15 @@ class EnvelopeExchange:
             failures = self._failures.setdefault(envelope, Counter())
             holders = {who: size for who, size in self._holders.get(envelope, {}).items() if failures[who] < MAX_FAILURES}
             if holders and self._archive.envelope(envelope) is None:
-                # Who failed least is asked first, so that a liar keeps nobody from an honest seat.
+                # The account that failed least is asked first, so that a liar keeps nobody from an honest seat.
                 account = min(holders, key=lambda who: failures[who])
                 self._folder.mkdir(parents=True, exist_ok=True)
                 self._running = _Transfer(self._gossip, envelope, holders[account], account, self._draft(envelope))
                 return
 
     def _finish(self, ended: "_Transfer") -> None:
-        """Archives right bytes, and notes a failure of the giver otherwise."""
+        """Stores the bytes of a finished transfer if their hash is right. Otherwise counts a failure of the account that gave
+        them."""
         envelope, failures = ended.envelope, self._failures.setdefault(ended.envelope, Counter())
         if ended.error is not None and not isinstance(ended.error, Unavailable):
             raise ended.error
@@ -141,7 +145,8 @@ class EnvelopeExchange:
             telemetry.log("envelope.wrong_bytes", envelope=envelope, member=ended.account)
 
     def _forget(self, wanted: frozenset[Digest]) -> None:
-        """Drops what no open dispute names, and the files of it, those of an earlier process too."""
+        """Forgets all envelopes that no open dispute of this member needs, and deletes their files, even those of an earlier
+        process."""
         for kept in (self._told, self._holders, self._failures):
             for each in kept.keys() - wanted:
                 kept.pop(each)
@@ -158,7 +163,7 @@ class EnvelopeExchange:
 
 
 class _Transfer:
-    """One transfer, in a thread that keeps no process from its end."""
+    """One transfer in a thread of its own. The thread is a daemon, so the process can end while it runs."""
 
     def __init__(self, gossip: EnvelopeGossip, envelope: Digest, size: int, account: str, file: Path) -> None:
         self.envelope, self.account, self.file = envelope, account, file
@@ -176,8 +181,8 @@ class _Transfer:
 
 
 def envelopes_of_seats(snapshot: Snapshot, archive: Archive) -> Mapping[Digest, tuple[Address, ...]]:
-    """Envelopes of receipts whose dispute waits for votes, with the accounts that have seats in its round. A receipt that this
-    node has not seen yet has none."""
+    """Returns the envelopes of disputed receipts that wait for votes, with the accounts that have seats in the present round.
+    Receipts that this node has not seen yet are left out."""
     found: dict[Digest, tuple[Address, ...]] = {}
     for each in snapshot.disputes:
         seen = archive.receipt(each.receipt_id) if each.phase is Phase.COMMIT else None

@@ -1,4 +1,4 @@
-"""Counts events of the chain by key. Each block is read once, however many parts ask."""
+"""Counts events of the chain by key. A block that is `SETTLED_BLOCKS` old is read once, however many parts of the node ask."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
@@ -12,32 +12,32 @@ from verifier.watch.event_follower import EventFollower
 K = TypeVar("K", bound=Hashable)
 
 SETTLED_BLOCKS = 64
-"""Blocks behind the head after which counts are kept. Younger blocks are read again each time. A reorganisation that is deeper
-starts the count anew."""
+"""Number of newest blocks whose events are counted again each time. Counts of older blocks are kept, until a reorganisation that
+is deeper starts the count anew."""
 BLOCKS_PER_READ = 20_000
-"""Blocks read before the progress is stored. If a first count fails, the next one continues from there."""
+"""Blocks that are read before the progress is kept. If a first count fails, the next count continues from there."""
 
 
 class EventCounter(Generic[K]):
-    """Counts the keys that `read` returns for a closed range of blocks, from `first_block` on. It reads nothing until it is
-    asked."""
+    """A counter of events by key. `read` returns the keys of the events in a range of blocks, both ends included. Counting begins
+    at `first_block`, and nothing is read before the first question."""
 
     def __init__(self, chain: BlockView, read: Callable[[int, int], Iterable[K]], first_block: int) -> None:
         self._chain = chain
         self._read = read
         self._settled = EventFollower(chain, first_block, "counter")
-        """Follows the blocks whose events are counted for good."""
+        """Progress of the count: the blocks before it are counted for good."""
         self._counted: Counter[K] = Counter()
         self._recent: Counter[K] = Counter()
         self._as_of: Digest | None = None
 
     def times(self, key: K, snapshot: Snapshot) -> int:
-        """How often the event happened up to the snapshot's block. Errors of the chain pass through."""
+        """Returns how often the event with this key happened up to the snapshot's block. Errors of the chain pass through."""
         self._follow(snapshot)
         return self._counted[key] + self._recent[key]
 
     def known(self, snapshot: Snapshot) -> tuple[K, ...]:
-        """All keys with an event up to the snapshot's block, oldest first."""
+        """Returns all keys with an event up to the snapshot's block, oldest first."""
         self._follow(snapshot)
         return tuple(dict.fromkeys((*self._counted, *self._recent)))
 

@@ -1,15 +1,17 @@
-"""The progress of a reader that keeps events of the chain in memory: which blocks are new, and when to read all of them again."""
+"""The progress of a reader that keeps events of the chain in memory. It knows which blocks are new, and when blocks must be read
+again."""
 
 from bytewise.ports import BlockView
 from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 
 MARKS = 64
-"""Most blocks that are kept to find the last common one after a reorganisation."""
+"""Most blocks that are remembered to find the last common block after a reorganisation."""
 
 
 class EventFollower:
-    """Remembers the last block that one reader of events has read, with its hash. Nothing is stored: a start reads all again."""
+    """A record of the last blocks that one reader of events has read, with their hashes. Nothing is stored, so a start reads all
+    blocks again."""
 
     def __init__(self, chain: BlockView, first_block: int, reader: str) -> None:
         """`reader` names the reader in the log."""
@@ -24,8 +26,8 @@ class EventFollower:
         return self._marks[-1][0] + 1 if self._marks else self._first_block
 
     def is_reset(self) -> bool:
-        """Whether a reorganisation replaced the last block that was read. The follower then begins again at its first block, and
-        the caller forgets the events that it has read. Errors of the chain pass through."""
+        """Returns whether a reorganisation replaced the last block that was read. If so, the follower begins again at its first
+        block, and the caller must forget the events that it has read. Errors of the chain pass through."""
         if self._is_unmoved():
             return False
         self._marks.clear()
@@ -33,8 +35,8 @@ class EventFollower:
         return True
 
     def is_rewound(self) -> bool:
-        """As `is_reset`, but the follower goes on after the last marked block that both branches have. The caller looks again at
-        what it knows of the blocks that are gone."""
+        """Returns whether a reorganisation replaced the last block that was read. If so, the follower goes on after the last
+        remembered block that both branches have. The caller must check again what it knows from later blocks."""
         if self._is_unmoved():
             return False
         while not self._is_unmoved():
@@ -46,6 +48,6 @@ class EventFollower:
         return not self._marks or self._chain.block_hash(self._marks[-1][0]) == self._marks[-1][1]
 
     def mark_read(self, number: int, block_hash: Digest) -> None:
-        """Marks all blocks up to this one as read. Read the hash before the events: if the chain reorganises in between, the next
-        check finds another hash."""
+        """Marks all blocks up to this one as read. The caller reads the hash before the events: if the chain reorganises in
+        between, the next check then finds another hash."""
         self._marks = [*self._marks[1 - MARKS :], (number, block_hash)]

@@ -1,4 +1,4 @@
-"""The records of a node that the chain can still need, from the snapshot of each block. Housekeeping deletes all others."""
+"""Computes at each block which records of a node the chain can still need. Housekeeping deletes all other records."""
 
 from typing import Protocol
 
@@ -8,22 +8,24 @@ from bytewise.storage.retention import Horizon
 
 
 class ParamsReader(Protocol):
-    """The part of the chain that is read: each version of the parameters once."""
+    """The part of the chain that `HorizonWatch` reads."""
 
     def params(self, version: int, block: int) -> ParamSet:
-        """A version of all parameters."""
+        """Returns one version of the network's parameters."""
         ...
 
 
 class HorizonWatch:
-    """The newest `Horizon`. A tick calls `note`, and another thread reads `newest`."""
+    """The newest `Horizon` of a node. A tick calls `note`, and another thread reads `newest`, which is None before the first
+    tick."""
 
     def __init__(self, chain: ParamsReader) -> None:
         self._chain = chain
         self.newest: Horizon | None = None
 
     def note(self, snapshot: Snapshot, first_locked_seq: int = 0) -> None:
-        """Computes the horizon from a snapshot. `first_locked_seq`: as in `Horizon`, for an operator."""
+        """Computes the horizon from a snapshot. An operator passes `first_locked_seq`, the number of its first receipt whose
+        collateral is not released."""
         # A batch keeps the parameters under which it was anchored, so the longest of all versions count.
         versions = [self._chain.params(version, snapshot.number) for version in range(1, snapshot.params_version + 1)]
         self.newest = Horizon(

@@ -1,8 +1,10 @@
-"""Receipts by operator and number, and the numbers that batches skip, to find records that contradict each other.
+"""Index of receipts by operator and number, and of the numbers that batches skip. It finds records that contradict each other.
 
 An operator signs its receipts and anchors its own batches. Two contradicting records are therefore a proof that needs no
-committee and no verdict (design section 5). The index is in memory. A restart reads clients' receipts again, and the lists of
-open batches that were not read before. It loses a skipped number whose list was read before the restart.
+committee and no verdict (design section 5).
+
+The index is in memory. A restart reads clients' receipts again, and the lists of open batches that were not read before. A
+skipped number whose list was read before the restart is lost.
 """
 
 from collections import OrderedDict
@@ -17,17 +19,16 @@ from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, Blob, Digest
 
 MAX_LEAVES = 20_000
-"""Most receipts, and most skipped numbers, in memory; the oldest are dropped first. Anchored receipts are in the archive
-anyway."""
+"""Most receipts, and most skipped numbers, in memory. The oldest are dropped first. Anchored receipts are in the archive, too."""
 MAX_PROOFS = 5_000
-"""Most faults of one kind. The limit is above the number of receipts that clients can hand over, because dropped faults would be
+"""Most proofs of one kind. The limit is above the number of receipts that clients can hand over, because dropped proofs would be
 found again at each step."""
 
 P = TypeVar("P")
 
 
 class LeafNumber(NamedTuple):
-    """A place in an operator's sequence."""
+    """A number in an operator's sequence of receipts."""
 
     operator: Address
     seq: int
@@ -43,14 +44,14 @@ class DoubleNumber(NamedTuple):
 
 
 class LeafLocation(NamedTuple):
-    """Where a batch has the empty leaf of a number."""
+    """The batch that contains an empty leaf, and the leaf's path to the root."""
 
     batch_id: int
     proof: tuple[Digest, ...]
 
 
 class SkippedReceipt(NamedTuple):
-    """A receipt with its operator's signature, and the empty leaf that has its number."""
+    """A signed receipt, and the place of the empty leaf that has its number."""
 
     receipt: Receipt
     signature: Blob
@@ -59,7 +60,7 @@ class SkippedReceipt(NamedTuple):
 
 
 class EquivocationProofs(Generic[P]):
-    """Faults of one kind by number. Only the first fault of a number is kept."""
+    """Proofs of one kind of fault, by number. Each number has one proof."""
 
     def __init__(self) -> None:
         self._found: dict[LeafNumber, P] = {}
@@ -72,7 +73,7 @@ class EquivocationProofs(Generic[P]):
         return self._found
 
     def add(self, number: LeafNumber, proof: P) -> None:
-        """Stores a proof. It replaces an earlier one of the same number."""
+        """Stores a proof, in place of an earlier proof for the same number."""
         self._found[number] = proof
         if len(self._found) > MAX_PROOFS:
             # Drop a refused proof first, to make room for those that were not asked about yet.
@@ -81,13 +82,15 @@ class EquivocationProofs(Generic[P]):
             del self._found[oldest]
 
     def note_refused(self, number: LeafNumber) -> None:
-        """Notes that the chain refused the report of this number. It is dropped first when there are too many."""
+        """Notes that the chain refused the report of this number. When there are too many proofs, refused ones are dropped
+        first."""
         if number in self._found:
             self._refused.setdefault(number)
 
 
 class LeafIndex:
-    """The first receipt that was seen for each number, the receipts that contradict it, and the empty leaves of its operator."""
+    """The first receipt that was seen for each number, the numbers that were anchored as empty leaves, and the contradictions
+    between these records."""
 
     def __init__(self, anchor: Domain) -> None:
         self._anchor = anchor
@@ -97,7 +100,7 @@ class LeafIndex:
         self.skips = EquivocationProofs[SkippedReceipt]()
 
     def note(self, signed: SignedReceipt) -> None:
-        """Adds a receipt whose operator's signature was verified."""
+        """Adds a receipt whose signature the caller has verified, and looks for contradictions."""
         number = LeafNumber(signed.receipt.operator, int(signed.receipt.seq))
         first = self._first.setdefault(number, signed)
         if first.receipt != signed.receipt and number not in self.doubles.found:
@@ -108,7 +111,8 @@ class LeafIndex:
             self._contradict(number, signed)
 
     def note_skipped(self, number: LeafNumber, place: LeafLocation) -> None:
-        """Adds a number that its operator anchored as an empty leaf. After a reorganisation it may be in another batch."""
+        """Adds a number that its operator anchored as an empty leaf. `place` replaces an earlier place, because after a
+        reorganisation another batch may have the leaf."""
         self._skipped[number] = place
         if len(self._skipped) > MAX_LEAVES:
             self._skipped.popitem(last=False)
@@ -116,7 +120,8 @@ class LeafIndex:
             self._contradict(number, self._first[number])
 
     def note_list(self, header: BatchHeader, data: bytes) -> None:
-        """Adds the receipts that the operator signed, from a list that does not fit its batch. Ignores all other entries."""
+        """Adds the receipts in a list that does not fit its batch, as far as the batch's operator signed them. Ignores all other
+        entries."""
         for each in islice(_own_receipts(header, data), header.count):
             try:
                 verify_receipt(self._anchor, each)
@@ -129,8 +134,8 @@ class LeafIndex:
 
 
 def _own_receipts(header: BatchHeader, data: bytes) -> Iterator[SignedReceipt]:
-    """Receipts that have the batch's operator and one of its numbers. An attacker may fill a list with entries that fresh keys
-    signed, so all others are left out."""
+    """Yields the receipts in a list that have the batch's operator and one of its numbers. All other entries are left out,
+    because an attacker may fill a list with entries that fresh keys signed."""
     try:
         entries = decode(ReceiptList, data).entries
     except Fault:

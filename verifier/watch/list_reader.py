@@ -1,6 +1,7 @@
 """Reads the list of a batch from DA or the chain, and stores the receipts that it proves (design section 5).
 
-`PolicyDocuments` reads the appraisal policy in force from the events of the chain. Enclaves and shards judge each other by it.
+`PolicyDocuments` reads the active appraisal policy from the events of the chain. Enclaves and shards appraise each other by that
+policy.
 """
 
 from typing import Protocol
@@ -26,14 +27,15 @@ class ListChain(DemandView, TermsView, Protocol):
 
 
 class PolicyDocuments:
-    """Appraisal policies by digest. Only the last one is kept, because policies change rarely."""
+    """Appraisal policies by digest. Only the last policy is kept, because policies change rarely."""
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
         self._last = ZERO_DIGEST, Blob(b"")
 
     def document(self, digest: Digest, block: int) -> Blob:
-        """Canonical bytes of the policy with this digest; `UnknownEnvironment` if the chain shows none up to the block."""
+        """Returns the canonical bytes of the policy with this digest. Raises `UnknownEnvironment` if the chain shows no such
+        policy up to the block."""
         if self._last[0] != digest:
             data = Blob(self._documents.policy_document(digest, block))
             if policy_digest(data) != digest:
@@ -45,11 +47,11 @@ class PolicyDocuments:
 NEW, CHECKED, FAULTY, WITHHELD = "NEW", "CHECKED", "FAULTY", "WITHHELD"
 """States of a batch."""
 GOOD = "Good"
-"""Finding of a receipt without fault. Otherwise the finding is the class of the fault, or `Withheld`."""
+"""Finding of a receipt without a fault. For other receipts the finding is the class of the fault, or `Withheld`."""
 
 
 class ListReader:
-    """Reads and checks the lists of batches."""
+    """The reader that fetches and checks the lists of batches."""
 
     def __init__(
         self, chain: ListChain, documents: Documents, served: BlobFetcher, archive: Archive, network: Network,
@@ -64,13 +66,13 @@ class ListReader:
         self._leaf_book = leaves
         self._environments: dict[Digest, Environment] = {}
         self.policies = PolicyDocuments(documents)
-        """Appraisal policies, from the same documents."""
+        """Appraisal policies by digest, read from the chain like the environments."""
 
     def read(self, header: BatchHeader, snapshot: Snapshot) -> bool:
         """Reads the list of a batch from DA or the chain and stores its receipts. If the list does not fit the batch, it tries
-        the leaves in the answer to a demand. Returns whether the receipts were proven.
+        the leaves in the operator's answer to a demand. Returns whether the receipts were proven.
 
-        `NotServed` if DA was just asked and has no such bytes.
+        Raises `NotServed` if DA was just asked and has no bytes that fit.
         """
         environment = self.environment(header.environment, snapshot.number)
         epochs = frozenset({int(self._chain.epoch(header.key_epoch, snapshot.number).epoch)})
@@ -88,7 +90,7 @@ class ListReader:
         return True
 
     def environment(self, digest: Digest, block: int) -> Environment:
-        """A registered environment's document; it never changes once published."""
+        """Returns the document of a registered environment, which never changes."""
         if digest not in self._environments:
             self._environments[digest] = self._documents.environment(digest, block)
         return self._environments[digest]

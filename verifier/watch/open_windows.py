@@ -1,4 +1,4 @@
-"""Snapshots with all disputes that can still change and all open windows, at one block."""
+"""Reads snapshots at one block, with all disputes that can still change and all challenge windows that may be open."""
 
 from dataclasses import replace
 from typing import Protocol
@@ -13,21 +13,21 @@ from bytewise.service import telemetry
 from verifier.watch.demand_index import DemandIndex
 
 BLOCKS_PER_STEP = 50_000
-"""Blocks whose events are read before the progress is stored. If the chain node then refuses a request, they are not read
+"""Blocks whose events are read before the progress is kept. If the chain node then refuses a request, these blocks are not read
 again."""
 
 CHECKPOINTS = 64
-"""Most block hashes that are kept, to find the last common block after a reorganisation."""
+"""Most block hashes that are remembered to find the last common block after a reorganisation."""
 
 
 class WindowChain(BlockView, SnapshotView, Protocol):
-    """The part of the chain that is read at each block."""
+    """The part of the chain that is read at each block for a snapshot."""
 
 
 class OpenDisputes:
     """The disputes that can still change. They are found by the events of their openings, from the deployment on.
 
-    A restart reads all events again. After a reorganisation it continues from the last block that both branches have.
+    A restart reads all events again. After a reorganisation, reading continues after the last block that both branches have.
     """
 
     def __init__(self, chain: WindowChain, first_block: int) -> None:
@@ -38,9 +38,10 @@ class OpenDisputes:
         self._closed: dict[Digest, int] = {}
 
     def at(self, block: int) -> tuple[DisputeOpening, ...]:
-        """Openings up to a block, oldest first, without disputes that are over. Some may belong to another branch of the chain.
+        """Returns the openings of disputes up to a block, oldest first, without disputes that are over.
 
-        `TryAgain` if the chain was reorganised meanwhile.
+        Some may belong to another branch of the chain; `accept` finds that out. Raises `TryAgain` if the chain was reorganised
+        meanwhile.
         """
         self._rewind(block)
         first = self._read[-1][0] + 1 if self._read else self._first_block
@@ -49,8 +50,8 @@ class OpenDisputes:
         return tuple(each for name, each in self._openings.items() if name not in self._closed)
 
     def accept(self, snapshot: Snapshot) -> Snapshot:
-        """Returns the snapshot if it has the block up to which events were read; otherwise `TryAgain`. Notes which disputes are
-        over."""
+        """Notes which disputes of the snapshot are over, and returns the snapshot. Raises `TryAgain` if its block is not the
+        block up to which events were read."""
         if self._read and self._read[-1] != (snapshot.number, snapshot.block_hash):
             raise TryAgain("chain", f"block {snapshot.number} changed while disputes were read")
         self._closed |= {case.id: snapshot.number for case in snapshot.disputes if is_over(case)}
@@ -68,7 +69,7 @@ class OpenDisputes:
             self._forget(self._read[0][0])
 
     def _forget(self, block: int) -> None:
-        """Forgets disputes that were over before this block, to which no reorganisation leads back."""
+        """Forgets the disputes that were over before this block, because no reorganisation can go back that far."""
         over = {name for name, seen in self._closed.items() if seen < block}
         self._closed = {name: seen for name, seen in self._closed.items() if name not in over}
         self._openings = {name: each for name, each in self._openings.items() if name not in over}
@@ -91,11 +92,11 @@ class OpenDisputes:
 
 
 class SnapshotPages:
-    """Reads snapshots with every dispute that can still change, every batch whose window may be open or whose list is owed, and
-    the receipts that demands hold open."""
+    """The reader of complete snapshots: with every dispute that can still change, every batch whose window may be open or whose
+    list is demanded, and every receipt that can be disputed longer because of a demand."""
 
     def __init__(self, chain: WindowChain, me: Address, first_block: int, demands: DemandIndex | None = None) -> None:
-        """`demands` is None for an actor that neither audits nor disputes receipts."""
+        """`demands` may be None for an actor that neither audits nor disputes receipts."""
         self._chain = chain
         self._me = me
         self._disputes = OpenDisputes(chain, first_block)
@@ -103,12 +104,14 @@ class SnapshotPages:
         self._demands = demands
 
     def read(self, block: int) -> Snapshot:
-        """The snapshot at a block, with `batches` and `extended`, and with all disputes that were not over before."""
+        """Returns the snapshot at a block, with `batches` and `extended`, and with all disputes that were not known to be
+        over."""
         found = self._with_windows(self.read_cases(block))
         return replace(found, batches=self._batches(found))
 
     def _with_windows(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with `extended`. Votes need none of it, so they do not fail with it."""
+        """Returns the snapshot with `extended`. If the demands cannot be read, it sets `has_windows` to False and does not fail,
+        because votes do not need `extended`."""
         if self._demands is None:
             return snapshot
         try:
@@ -119,7 +122,7 @@ class SnapshotPages:
         return replace(snapshot, extended=dict(self._demands.extended))
 
     def read_cases(self, block: int) -> Snapshot:
-        """The same snapshot without `batches`."""
+        """Returns the snapshot at a block, but without `batches` and `extended`."""
         return self._disputes.accept(self._chain.snapshot(self._me, block, self._disputes.at(block)))
 
     def _batches(self, snapshot: Snapshot) -> tuple[AnchoredBatch, ...]:
@@ -149,5 +152,5 @@ class SnapshotPages:
 
 
 def is_over(case: Dispute) -> bool:
-    """Whether a dispute is over for good, all its seats paid or charged."""
+    """Returns whether a dispute is over for good, with all its seats paid or charged."""
     return case.phase is Phase.FINAL and case.paid and all(each.settled == each.seats for each in case.rounds)

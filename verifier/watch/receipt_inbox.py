@@ -1,7 +1,7 @@
-"""Receipts that clients hand to a watchtower, because they are not on the chain or their envelope is missing.
+"""Receipts that clients give to a watchtower, because they are not on the chain or their envelope is missing.
 
-Each is a file in a folder of the watchtower: the `receipt.signed` member of an answer. The watchtower does not need the rest of
-the answer, which would show the client's request.
+Each receipt is a file in a folder of the watchtower: the `receipt.signed` member of an answer. The watchtower does not need the
+other members of the answer, which would show the client's request.
 """
 
 import json
@@ -19,13 +19,13 @@ from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 
 MAX_FILES = 4096
-"""Most receipts at a time. Further files wait until others are removed."""
+"""Most files that are read at a time. Further files wait until others are removed."""
 MAX_FILE_BYTES = 32 * 1024
-"""A receipt with its locator takes a few kilobytes."""
+"""Largest accepted file in bytes. A receipt with its locator takes a few kilobytes."""
 
 MAX_PROMISE_S = 7 * 86_400
-"""Most seconds from the time of a file to the `anchorBy` of its receipt. The contract does not bound `anchorBy`, and no anchor
-can be demanded before it."""
+"""Most seconds after the time of a file for which a late `anchorBy` keeps the file from `prune`. The contract does not limit
+`anchorBy`, and no anchor can be demanded before that time."""
 
 
 class _File(NamedTuple):
@@ -37,13 +37,13 @@ class _File(NamedTuple):
 
     @property
     def changed_at(self) -> int:
-        """When the file was changed, Unix seconds."""
+        """Time of the last change of the file, in Unix seconds."""
         return self.changed_ns // 10**9
 
 
 class ReceiptInbox:
-    """Reads the folder at each step. The log names a file without a receipt of this network once, and again if the file
-    changes."""
+    """The receipts in one folder, which is read at each step. A file without a receipt of this network is logged once, and again
+    if the file changes."""
 
     def __init__(self, folder: Path, anchor: Domain) -> None:
         if not folder.is_dir():
@@ -53,7 +53,7 @@ class ReceiptInbox:
         self._read: dict[_File, tuple[Digest, SignedReceipt] | None] = {}
 
     def receipts(self) -> Mapping[Digest, SignedReceipt]:
-        """All receipts in the folder, each with the operator's valid signature."""
+        """Returns all receipts in the folder by id. The operator's signature of each was verified."""
         names = sorted(path.name for path in self._folder.glob("*.json"))[:MAX_FILES]
         files = [file for file in map(self._stat, names) if file is not None]
         self._read = {file: self._read[file] if file in self._read else self._open(file) for file in files}
@@ -62,8 +62,8 @@ class ReceiptInbox:
     def prune(self, before: int) -> int:
         """Deletes the files of receipts that had to be anchored before a Unix second, and unreadable files of that age.
 
-        Returns how many. Nobody can dispute, demand or report such a receipt any more. A receipt that promises more than
-        `MAX_PROMISE_S` goes as if it promised only so much.
+        Returns the number of deleted files. Nobody can dispute, demand or report such a receipt any more. If `anchorBy` is more
+        than `MAX_PROMISE_S` after the time of the file, that limit counts instead.
         """
         gone = 0
         for file, found in list(self._read.items()):

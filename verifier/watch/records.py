@@ -1,8 +1,8 @@
-"""The public records that this node has seen. It follows batches, fetches lists and ciphertext, checks and stores them (design
-section 10).
+"""The public records that this node has seen. It follows batches, fetches lists and ciphertext, checks them and stores them
+(design section 10).
 
-After a deadline of chain time, missing bytes become the finding `Withheld`. The finding accuses nobody, and bytes that arrive
-later replace it.
+Bytes that are still missing after a deadline of chain time become the finding `Withheld`. The finding accuses nobody, and bytes
+that arrive later replace it.
 """
 
 import time
@@ -30,14 +30,15 @@ WITHHELD_FINDING = "Withheld"
 FETCH_BUDGET_S = 2.0
 """Seconds of wall time in one tick after which no further fetch begins, because a slow store must not delay votes."""
 CURSOR_STRIDE = 20
-"""Blocks after which the cursor is stored even if nothing was found. A restart reads at most these blocks again."""
+"""Blocks after which the progress is stored even if nothing was found. A restart reads at most these blocks again."""
 
 
 class RecordsChain(BlockView, BatchView, TermsView, DemandView, Protocol):
     """The part of the chain that the records read."""
 
     def final_policy(self) -> Digest | None:
-        """The appraisal policy in force at the newest final block; None if no final block has one."""
+        """Returns the digest of the appraisal policy that is active at the newest final block, or None if no final block has a
+        policy."""
         ...
 
 
@@ -49,7 +50,7 @@ class LiveReceipt(NamedTuple):
 
 
 class Records:
-    """The public records of one node."""
+    """The public records of one node: batches, checked receipts and ciphertext."""
 
     def __init__(
         self, chain: RecordsChain, documents: Documents, da: BlobStore, archive: Archive, cursor: Cursor, network: Network,
@@ -67,7 +68,7 @@ class Records:
         self._unread: dict[int, BatchHeader] = {}
         self._faulty: dict[int, BatchHeader] = {}
         self._backlog: Backlog[int | Digest] = Backlog()
-        """Batches whose list, and receipts whose ciphertext, is not here yet."""
+        """Batches whose list is missing, and receipts whose ciphertext is missing."""
         self._followed: Digest | None = None
 
     @property
@@ -76,7 +77,7 @@ class Records:
         return tuple(self._live.values())
 
     def find(self, receipt_id: Digest) -> LiveReceipt | None:
-        """A checked receipt of any age."""
+        """Returns a checked receipt of any age, or None if this node has none with that id."""
         if receipt_id in self._live:
             return self._live[receipt_id]
         seen = self._archive.receipt(receipt_id)
@@ -84,8 +85,8 @@ class Records:
         return None if seen is None or batch is None else LiveReceipt(seen, batch.header)
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Reads new batches up to the snapshot's block, from the chain alone. `TryAgain` if the chain was reorganised
-        meanwhile."""
+        """Reads the headers of new batches up to the snapshot's block, from the chain alone. Raises `TryAgain` if the chain was
+        reorganised meanwhile."""
         if self._followed == snapshot.block_hash:
             return
         seen = self._cursor.head()
@@ -105,8 +106,8 @@ class Records:
         metrics.INDEXED_BLOCK.set(snapshot.number)
 
     def step(self, snapshot: Snapshot) -> None:
-        """Follows the chain, then fetches and checks missing data within the time budget of a tick. Runs after all steps with a
-        deadline."""
+        """Follows the chain, then fetches and checks missing data within the time budget of a tick. The node calls it after all
+        steps with a deadline."""
         self.follow(snapshot)
         self._look_again(snapshot)
         self._fetch_due(snapshot)
@@ -117,10 +118,10 @@ class Records:
         metrics.FETCH_BACKLOG.set(len(self._backlog))
 
     def obtain(self, receipt_id: Digest, batch_id: int, snapshot: Snapshot) -> bytes:
-        """Gets the ciphertext of a disputed receipt: from the archive, or from DA now, independent of earlier findings. If
-        needed, it reads the list first.
+        """Gets the ciphertext of a disputed receipt from the archive, or else from DA now, whatever was found earlier. If needed,
+        it reads the list first.
 
-        `NotServed` only if DA was just asked and gave no bytes that fit. Every other error says nothing about the bytes.
+        Raises `NotServed` only if DA was just asked and gave no bytes that fit. Every other error says nothing about the bytes.
         """
         if self.find(receipt_id) is None:
             batch = self._archive.batch(batch_id)
@@ -140,7 +141,7 @@ class Records:
             return data
 
     def fetch(self, receipt_id: Digest) -> bytes:
-        """Gets the ciphertext of a checked receipt: from the archive, or else from DA. `NotServed` if DA has no bytes that
+        """Gets the ciphertext of a checked receipt from the archive, or else from DA. Raises `NotServed` if DA has no bytes that
         fit."""
         live = self._required(receipt_id)
         receipt = live.seen.signed.receipt
@@ -153,10 +154,10 @@ class Records:
         return data
 
     def case(self, receipt_id: Digest, snapshot: Snapshot) -> JobCase:
-        """Collects the inputs of a job about the receipt, with the ciphertext from the archive. `Unavailable` while one is
-        missing.
+        """Collects the inputs of a job about the receipt, with the ciphertext from the archive. Raises `Unavailable` while an
+        input is missing.
 
-        The appraisal policy is that of the newest final block, by which shards decide.
+        The appraisal policy is that of the newest final block, because shards use the same policy.
         """
         live = self._required(receipt_id)
         header = live.header
@@ -172,20 +173,20 @@ class Records:
         )  # fmt: skip
 
     def environment(self, digest: Digest, block: int) -> Environment:
-        """A registered environment's document."""
+        """Returns the document of a registered environment."""
         return self._lists.environment(digest, block)
 
     @property
     def faulty(self) -> Mapping[int, BatchHeader]:
-        """Open batches whose list has the hash that the chain names, but does not fit the batch."""
+        """Open batches whose list has the right hash but does not fit the batch."""
         return self._faulty
 
     def overdue(self, snapshot: Snapshot, tries: int) -> dict[int | Digest, BatchHeader]:
-        """Open batches whose list, and receipts whose ciphertext, is missing past the fetch deadline after at least `tries`
-        attempts."""
+        """Returns the open batches whose list is missing and the receipts whose ciphertext is missing, with the header of the
+        batch. Only those count whose fetch deadline is over and that were tried at least `tries` times."""
         wanted: dict[int | Digest, BatchHeader] = dict(self._unread.items())
         wanted.update((key, live.header) for key, live in self._live.items())
-        # A receipt that only a demand holds open was demanded already.
+        # A receipt whose window is open only because of a demand was demanded already.
         late = {key: each for key, each in wanted.items() if _is_open(each, snapshot) and self._is_late(each, snapshot)}
         return {key: header for key, header in late.items() if self._backlog.failures(key) >= tries}
 
@@ -211,8 +212,8 @@ class Records:
     def _take_back(self, block: int, snapshot: Snapshot) -> None:
         """Forgets everything after a block.
 
-        The mark is removed first, and `_store` writes it last. So the mark never claims a row that is missing. Rows beyond the
-        mark, from a process that died, are removed at the next start.
+        The stored progress is reset first, and `_store` writes it last. So the progress never covers a row that is missing. Rows
+        after it, from a process that died, are removed at the next start.
         """
         self._cursor.rewind(block)
         self._archive.rewind(block)
@@ -266,8 +267,8 @@ class Records:
             self._settled(batch_id)
 
     def read_list(self, header: BatchHeader, snapshot: Snapshot) -> bool:
-        """Reads the list of a batch and stores its receipts. Returns whether the list proves them; `NotServed` if there is
-        none."""
+        """Reads the list of a batch and stores its receipts. Returns whether the list proves them. Raises `NotServed` if DA has
+        no such list."""
         good = self._lists.read(header, snapshot)
         self._settled(header.batch_id)
         if good and snapshot.has_open(header.batch_id):
@@ -277,7 +278,8 @@ class Records:
         return good
 
     def _look_again(self, snapshot: Snapshot) -> None:
-        """Reads a list as soon as a demand brought it to the chain: without a pause, and even if the list from DA did not fit."""
+        """Makes the node read a list again without a pause once the operator's answer to a demand is on the chain, even if the
+        list from DA did not fit."""
         for batch_id, header in (*self._faulty.items(), *self._unread.items()):
             batch = snapshot.batch(batch_id)
             if batch is None or batch.list_answered:

@@ -27,10 +27,10 @@ from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.units import Digest, hex0x
 
 CONSTANTS = {"epsilon", "attention_scale", "embedding_scale"}
-"""Names of tensors of one number, by which rows are divided or multiplied."""
+"""Names of the tensors that have a single number, for example a factor for rows. Such a number must be positive and finite."""
 
 Progress = Callable[[str, int, int], None]
-"""Called with a file name, bytes done and bytes in all, from one thread at a time."""
+"""Function that is called with a file name, the number of bytes done and the number of all bytes, from one thread at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +38,19 @@ class Artifact(VerifiedArtifact[Manifest]):
     """A verified artifact of `exact-1`."""
 
     tensors: dict[str, Tensor] = field(repr=False)
-    """Tensors of the weights file by name: views on one block of read-only memory."""
+    """Tensors of the weights file by name. They are views on one block of read-only memory."""
 
 
 def model_id_of(path: Path) -> Digest:
-    """Model id that the artifact claims, from its manifest only."""
+    """Returns the model id that an `exact-1` artifact claims. Only the manifest is read, so the files are not checked."""
     return read_manifest(path).model_id
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of an artifact folder. `CannotExecute` without one, `ArtifactMismatch` for a malformed or damaged one."""
+    """Returns the manifest of an `exact-1` artifact folder, after comparing it with the model id file.
+
+    Raises `CannotExecute` if there is no manifest, and `ArtifactMismatch` if it is malformed or damaged.
+    """
     manifest = manifest_of(path, Manifest)
     if manifest.profile != PROFILE_EXACT_1:
         raise ArtifactMismatch(path.name, f"profile {manifest.profile[:40]}")
@@ -61,12 +64,13 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def model_id_line(model_id: Digest) -> bytes:
-    """Content of the model id file."""
+    """Returns the content of the model id file for this model id."""
     return hex0x(model_id).encode() + b"\n"
 
 
 def load(path: Path, progress: Progress | None = None) -> Artifact:
-    """The artifact of a folder, with every byte checked against the manifest. `ArtifactMismatch` names what differs.
+    """Returns the artifact of a folder after checking every byte against the manifest. Raises `ArtifactMismatch`, which names
+    the difference.
 
     As many threads as there are processors hash pieces of the files.
     """

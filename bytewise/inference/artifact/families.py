@@ -11,19 +11,19 @@ from bytewise.inference.manifest import Architecture
 from bytewise.protocol.errors.actors import UnsupportedModel
 
 MOST_PARTS, MOST_TOKENS = 1024, 2**20
-"""Most layers, heads or experts, and the largest vocabulary. The C engine has the same limits."""
+"""Two limits: the most layers, heads or experts, and the largest vocabulary. The C engine has the same limits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One modelling file of transformers."""
+    """Model family: one modelling file of transformers, described by how it differs from the other families."""
 
     name: str
-    """`model_type` of config.json."""
+    """Name of the family, as in `model_type` of config.json."""
     model_class: str
-    """The only accepted entry of `architectures`."""
+    """Only accepted entry of `architectures` in config.json."""
     query_bias: bool = False
-    """Whether queries, keys and values always have a bias; otherwise only where config.json says `attention_bias`."""
+    """Whether queries, keys and values always have a bias. Otherwise they have one if config.json says `attention_bias`."""
     query_key_norm: bool = False
     """Whether queries and keys are normalised per head before the rotation."""
     extra_norms: bool = False
@@ -31,19 +31,20 @@ class Family:
     norm_offset: bool = False
     """Whether a norm multiplies by 1 + its weight."""
     scaled_embedding: bool = False
-    """Whether the embedding is multiplied by the root of its width."""
+    """Whether the embedding is multiplied by the square root of its width."""
     activation_member: str = "hidden_act"
     """Member of config.json that names the activation."""
     heads_divide_width: bool = False
-    """Whether the width must be a multiple of the heads, without which transformers cannot build the graph."""
+    """Whether the width must be a multiple of the number of heads. For such a family transformers cannot build another graph."""
     window_in_every_layer: bool = False
-    """Whether `sliding_window` holds for all layers; otherwise for those that `layer_types` names."""
+    """Whether `sliding_window` of config.json holds for all layers. Otherwise it holds for the layers that `layer_types`
+    names."""
     router: str = ""
-    """Name of the router's tensor in a layer; empty for a dense model."""
+    """Name of the router's tensor in a layer; empty for a family without experts."""
     experts: tuple[str, str, str, str] = ("", "", "", "")
-    """Prefix of a layer's experts, and the names of gate, up and down in each."""
+    """Four names: the prefix of a layer's experts, then the gate, up and down projection in each expert."""
     required: tuple[tuple[str, object], ...] = ()
-    """Members of config.json with their only accepted value."""
+    """Pairs of a member of config.json and the only value that is accepted for it."""
 
 
 FAMILIES = {
@@ -68,19 +69,19 @@ FAMILIES = {
         ),
     )
 }  # fmt: skip
-"""Families by name."""
+"""Supported model families by name."""
 
 
 def family_of(name: str) -> Family:
-    """The family of that name. `UnsupportedModel` if the profile has none."""
+    """Returns the family with this name. Raises `UnsupportedModel` if the profile does not support it."""
     if name not in FAMILIES:
         raise UnsupportedModel(f"architecture {name[:40]}: supported are {', '.join(FAMILIES)}")
     return FAMILIES[name]
 
 
 def verify(shape: Architecture) -> None:
-    """Checks the sizes that a checkpoint or manifest states. `UnsupportedModel` if a sum could exceed the bounds of exact
-    arithmetic, or if two computation paths could interpret the sizes differently."""
+    """Checks the sizes that a checkpoint or manifest states. Raises `UnsupportedModel` if a sum could exceed the bounds of
+    exact arithmetic, or if two computation paths could interpret the sizes differently."""
     sizes = (shape.layers, shape.width, shape.intermediate, shape.heads, shape.key_value_heads, shape.head_width)
     if min(*sizes, shape.vocabulary, shape.max_context) < 1:
         raise UnsupportedModel("a size below 1")
@@ -107,7 +108,7 @@ def verify(shape: Architecture) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """One linear layer: its names in artifact and checkpoint, and its shape."""
+    """One linear layer: its name in the artifact, its name in the checkpoint, and its shape."""
 
     name: str
     """Name in the artifact."""
@@ -118,7 +119,7 @@ class Linear:
     columns: int
     """Number of inputs."""
     biased: bool
-    """Whether it has a bias."""
+    """Whether the layer has a bias."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ class Norm:
 
 
 def linears(shape: Architecture, layer: int) -> Iterator[Linear]:
-    """The linear layers of one decoder layer, in the order of the artifact."""
+    """Yields the linear layers of one decoder layer, in the order of the artifact."""
     name, source = f"layers.{layer}", f"model.layers.{layer}"
     inner, outer = shape.heads * shape.head_width, shape.key_value_heads * shape.head_width
     for part, rows in (("q_proj", inner), ("k_proj", outer), ("v_proj", outer)):
@@ -158,7 +159,7 @@ def _gated_unit(shape: Architecture, name: str, source: str, parts: list[str] | 
 
 
 def norms(shape: Architecture, layer: int) -> Iterator[Norm]:
-    """The norm weights of one decoder layer, in the order of the artifact."""
+    """Yields the norm weights of one decoder layer, in the order of the artifact."""
     names = ["input_layernorm", "post_attention_layernorm"]
     if shape.extra_norms:
         names += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]

@@ -1,4 +1,4 @@
-"""generation_config.json: recommended sampling parameters of a checkpoint, as exact decimals."""
+"""Reading of generation_config.json: the sampling parameters that a checkpoint recommends, as exact decimals."""
 
 import json
 from decimal import Decimal as PlainDecimal
@@ -15,14 +15,14 @@ FILE = "generation_config.json"
 RANGES: dict[str, tuple[float, float]] = {
     "temperature": (0, 100), "top_p": (1e-6, 1), "top_k": (0, 2**31), "max_new_tokens": (1, 2**31),
 }  # fmt: skip
-"""Smallest and largest value of each member."""
+"""Smallest and largest accepted value of each member of the file."""
 
 
 def read(folder: Path, vocabulary: int) -> tuple[Generation, tuple[int, ...]]:
-    """Recommended parameters and stop tokens of a checkpoint folder; greedy and none without the file.
+    """Returns the recommended parameters and the stop tokens of a checkpoint folder.
 
-    `UnsupportedModel` names a bad member. Without `do_sample` answers are greedy whatever the temperature, as `transformers`
-    reads it.
+    Without the file the parameters are greedy and there are no stop tokens. Without `do_sample` they are greedy at any
+    temperature, because `transformers` reads the file so. Raises `UnsupportedModel`, which names a bad member.
     """
     try:
         values = json.loads((folder / FILE).read_bytes())
@@ -41,7 +41,8 @@ def read(folder: Path, vocabulary: int) -> tuple[Generation, tuple[int, ...]]:
 
 
 def all_stop_tokens(*named: tuple[int, ...]) -> tuple[int, ...]:
-    """Stop tokens of several files together, ascending. `UnsupportedModel` for more than a request can carry."""
+    """Returns the stop tokens of several files together, ascending. Raises `UnsupportedModel` if a request cannot carry so
+    many."""
     tokens = tuple(sorted({token for each in named for token in each}))
     if len(tokens) > MAX_STOP_TOKENS:
         raise UnsupportedModel(f"config.json and {FILE} name {len(tokens)} stop tokens, most are {MAX_STOP_TOKENS}")
@@ -57,12 +58,13 @@ def _number(values: dict[str, Any], name: str, default: int) -> int | float:
 
 
 def _decimal(value: float) -> Decimal:
-    # The shortest decimal for the float, as its makers wrote it.
+    # The shortest decimal that reads as this float is the text that the model's makers wrote.
     return Decimal(f"{PlainDecimal(repr(value)).normalize():f}")
 
 
 def token_ids(file: str, values: dict[str, Any], name: str, vocabulary: int) -> tuple[int, ...]:
-    """The token ids of a member that is one id, a list of ids, null or missing. `UnsupportedModel` if one is no token."""
+    """Returns the token ids of a member that is one id, a list of ids, null or missing. Raises `UnsupportedModel` if a value is
+    not a token of the vocabulary, or if there are more stop tokens than a request can carry."""
     value = values.get(name)
     tokens = value if isinstance(value, list) else [] if value is None else [value]
     if len(tokens) > MAX_STOP_TOKENS:

@@ -1,4 +1,4 @@
-"""Layout of the weights file, a function of the model's shape. A header is checked by making it again."""
+"""Layout of the weights file. The model's shape determines it, so a header is checked by making it again and comparing."""
 
 import json
 from collections.abc import Iterator
@@ -15,37 +15,37 @@ DTYPES = {
     "float64": (torch.float64, "F64", 8), "float32": (torch.float32, "F32", 4), "bfloat16": (torch.bfloat16, "BF16", 2),
     "float16": (torch.float16, "F16", 2), "int8": (torch.int8, "I8", 1),
 }  # fmt: skip
-"""For each type in an artifact: torch's type, the name in a safetensors header, and bytes per element."""
+"""Maps each type in an artifact to torch's type, its name in a safetensors header, and its bytes per element."""
 
 ALIGNMENT = 64
-"""The header ends at a multiple of this."""
+"""Alignment in bytes: the header is padded so that it ends at a multiple of this number."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """One tensor of the weights file."""
+    """Description of one tensor of the weights file."""
 
     name: str
-    """Unique."""
+    """Name of the tensor, unique in the file."""
     dtype: str
-    """A key of `DTYPES`."""
+    """Type of the elements: a key of `DTYPES`."""
     shape: tuple[int, ...]
-    """One or two dimensions."""
+    """Sizes of the tensor's one or two dimensions."""
 
     @property
     def size(self) -> int:
-        """Number of bytes."""
+        """Number of bytes of the tensor."""
         return prod(self.shape) * DTYPES[self.dtype][2]
 
 
 def tensor_specs(shape: Architecture, precision: Precision) -> list[TensorSpec]:
-    """The tensors in file order. Wider element types come first, so that each tensor begins at a multiple of its element size.
-    Tensors of equal width stay in the order in which the model uses them."""
+    """Returns the tensors in file order. Wider element types come first, so that each tensor begins at a multiple of its
+    element size. Tensors of equal element size stay in the order in which the model uses them."""
     return sorted(_in_order(shape, precision), key=lambda spec: -DTYPES[spec.dtype][2])
 
 
 def header(specs: list[TensorSpec]) -> bytes:
-    """The safetensors header: 8 bytes of length, then JSON padded with spaces."""
+    """Returns the safetensors header of these tensors: 8 bytes of length, then JSON padded with spaces."""
     entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
     offset = 0
     for spec in specs:

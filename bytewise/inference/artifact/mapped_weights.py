@@ -1,8 +1,8 @@
-"""Files in private memory: they are read, hashed there piece by piece in parallel, and read-only from then on.
+"""Reading of files into private memory. Threads read and hash the pieces in parallel; afterwards the memory is read-only.
 
 The engine uses exactly the hashed bytes, so replacing or changing the file later has no effect. Memory is in huge pages where
-the system has them: decoding reads every weight once per token, and a page-table lookup for every 4 KiB would add a fifth of the
-time (ADR-008).
+the system has them: decoding reads every weight once per token, and a page-table lookup for every 4 KiB would add a fifth of
+the time (ADR-008).
 """
 
 import contextlib
@@ -27,14 +27,14 @@ from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute
 from bytewise.protocol.records.statements import CannotReason
 
 STEP = 8 * 2**20
-"""Bytes hashed between two reports of progress."""
+"""Most bytes that a thread hashes between two reports of progress."""
 
 
 def verified(folder: Path, file: ArtifactFile, progress: Callable[[str, int, int], None] | None) -> memoryview:
-    """Reads a file of the artifact and compares every piece with its digest. `ArtifactMismatch` names file and piece.
+    """Reads a file of the artifact, compares every piece with its digest, and returns the bytes as read-only memory.
 
-    `CannotExecute` if there is not enough memory. If the file is larger than the memory that this process may have at all, the
-    error is raised before anything is read.
+    Raises `ArtifactMismatch`, which names the file and the piece that differs. Raises `CannotExecute` if memory is short. If
+    the file is larger than all memory that this process can have, it raises the error before it reads anything.
     """
     try:
         with (folder / file.name).open("rb") as source:
@@ -59,7 +59,7 @@ def verified(folder: Path, file: ArtifactFile, progress: Callable[[str, int, int
 
 
 def tensor(view: memoryview, offset: int, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-    """A tensor that shares the bytes of a file from `offset` on. Writing to it kills the process."""
+    """Returns a tensor that shares the bytes of a file from `offset` on. Writing to the tensor kills the process."""
     with warnings.catch_warnings():
         # The library warns of read-only buffers, which weights are meant to be.
         warnings.simplefilter("ignore", UserWarning)
@@ -86,7 +86,7 @@ def _protect(pages: mmap.mmap | bytearray) -> None:
 
 
 class _Report:
-    """Adds up the bytes that all threads have hashed."""
+    """Progress report that adds up the bytes that all threads have hashed."""
 
     def __init__(self, file: ArtifactFile, progress: Callable[[str, int, int], None] | None) -> None:
         self._file, self._progress = file, progress

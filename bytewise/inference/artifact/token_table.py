@@ -1,7 +1,7 @@
-"""The bytes of each token, by the artifact's own tokenizer file, independent of neighbouring tokens.
+"""Table of the bytes of each token, from the artifact's own tokenizer file. A token's bytes do not depend on its neighbours.
 
-Stop strings and grammars are part of the profile, so the text of tokens must be too: it is a concatenation of these bytes.
-Supported families have two kinds of vocabulary: byte-level (a printable character for each byte, as in GPT-2), and
+Stop strings and grammars are part of the profile, so the text of tokens must be part of it too. A text is a concatenation of
+these bytes. Supported families have two kinds of vocabulary: byte-level (a printable character for each byte, as in GPT-2), and
 SentencePiece with byte fallback (U+2581 for a space, `<0x0A>` for a byte).
 """
 
@@ -20,17 +20,19 @@ _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 def byte_characters() -> list[str]:
-    """The character for each byte in byte-level vocabularies: itself if printable, else one from U+0100 on."""
+    """Returns the character that stands for each byte in byte-level vocabularies: the byte's own character if it is printable,
+    otherwise one from U+0100 on."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     spare = iter(range(0x100, 0x200))
     return [chr(byte) if byte in printable else chr(next(spare)) for byte in range(256)]
 
 
 class TokenTable:
-    """The bytes of every token. The file is read at the first use."""
+    """Bytes of every token of one tokenizer. The tokenizer file is parsed at the first use."""
 
     def __init__(self, tokenizer_json: bytes, vocabulary: int) -> None:
-        """`vocabulary` is the number of logits, at least as large as the tokenizer's vocabulary."""
+        """`tokenizer_json` is the content of the file. `vocabulary` is the number of logits, at least as large as the
+        tokenizer's vocabulary."""
         self.file = tokenizer_json
         self.vocabulary = vocabulary
 
@@ -40,18 +42,19 @@ class TokenTable:
         return self
 
     def write(self, token_ids: Iterable[int]) -> bytes:
-        """Bytes of an answer. Control tokens and unknown ids have none."""
+        """Returns the bytes of an answer. Control tokens and unknown ids add no bytes."""
         return b"".join(self.pieces[token] for token in token_ids if token < self.vocabulary)
 
     def text(self, raw: bytes) -> str:
-        """Text of an answer's bytes, with invalid UTF-8 replaced, and without the space that some tokenizers put before it."""
+        """Returns the text of an answer's bytes. Invalid UTF-8 is replaced, and the space that some tokenizers put before the
+        text is removed."""
         text = raw.decode("utf-8", "replace")
         return text.removeprefix(" ") if self._begins_with_space else text
 
     @cached_property
     def pieces(self) -> list[bytes]:
-        """Bytes of each token by id, one entry for each logit; empty for control tokens. `UnsupportedModel` for other
-        vocabularies."""
+        """Bytes of each token by id, one entry for each logit; empty for control tokens. Reading it raises `UnsupportedModel`
+        if the file has another kind of vocabulary."""
         try:
             names = self._names()
             silent = self.control

@@ -1,4 +1,4 @@
-"""Loaded artifacts of every profile: a manifest, and the bytes that were checked against it."""
+"""Common part of loaded artifacts of every profile: a manifest, and the bytes that were checked against it."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,16 +18,17 @@ AnyManifest = TypeVar("AnyManifest", bound=ModelDescription)
 
 @dataclass(frozen=True, slots=True)
 class VerifiedArtifact(Generic[AnyManifest]):
-    """A verified artifact. It keeps the hashed bytes, so replacing a file between check and use has no effect."""
+    """Verified artifact. It keeps the hashed bytes in memory, so replacing a file after the check has no effect."""
 
     path: Path
-    """Folder from which it was read."""
+    """Folder from which the artifact was read."""
     manifest: AnyManifest
     """Manifest of the artifact."""
     model_id: Digest
     """Digest of the manifest."""
     content: dict[str, bytes] = field(repr=False)
-    """Bytes of every file of the manifest that is not held as tensors."""
+    """Bytes of the manifest's files by name. An `exact-1` artifact leaves out the weights file, whose bytes are in its
+    tensors."""
 
     @property
     def name(self) -> str:
@@ -46,7 +47,8 @@ class VerifiedArtifact(Generic[AnyManifest]):
 
 
 def manifest_of(path: Path, kind: type[AnyManifest]) -> AnyManifest:
-    """The manifest of an artifact folder. `CannotExecute` without one, `ArtifactMismatch` for a malformed one."""
+    """Returns the manifest of an artifact folder. Raises `CannotExecute` if there is no manifest, and `ArtifactMismatch` if it
+    is malformed."""
     try:
         return decode(kind, (path / MANIFEST_FILE).read_bytes())
     except OSError as error:
@@ -56,15 +58,15 @@ def manifest_of(path: Path, kind: type[AnyManifest]) -> AnyManifest:
 
 
 def verify_named(path: Path, manifest: ModelDescription, *needed: str) -> None:
-    """`ArtifactMismatch` if the manifest lacks one of the files that its profile needs."""
+    """Raises `ArtifactMismatch` if the manifest lacks one of the files that its profile needs."""
     missing = sorted(set(needed) - {file.name for file in manifest.files})
     if missing:
         raise ArtifactMismatch(path.name, f"manifest lacks {', '.join(missing)}")
 
 
 def verify_texts(path: Path, manifest: ModelDescription, content: dict[str, bytes]) -> None:
-    """Checks that tokenizer and chat template have the digests in the manifest, which every request contains; else
-    `ArtifactMismatch`."""
+    """Raises `ArtifactMismatch` if the tokenizer or the chat template does not have the digest in the manifest. Every request
+    contains these digests."""
     if digests.labelled(Label.TOKENIZER, content[TOKENIZER_FILE]) != manifest.tokenizer_digest:
         raise ArtifactMismatch(path.name, "tokenizer digest")
     if digests.labelled(Label.TEMPLATE, content[TEMPLATE_FILE]) != manifest.template_digest:

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 LIMITS = {8: 127, 16: 32639}
-"""Largest weight of each precision. -128 would shorten the longest exact sum, and 32639 = 256 · 127 + 127 fits two limbs."""
+"""Largest integer of a weight for each precision in bits. -128 would shorten the longest exact sum, and 32639 = 256 · 127 + 127
+fits two limbs."""
 
 BLOCK = 2**17
-"""Elements rounded at a time. They fit a processor's cache, and the memory of a conversion does not grow with the model."""
+"""Number of elements that are rounded at a time. They fit a processor's cache, and a conversion's memory does not grow with the
+model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +24,13 @@ class Rounded:
     """Rows of a linear layer as integers."""
 
     integers: Tensor
-    """float32 [N, K], integers within the limit."""
+    """Integers within the limit, as float32 [N, K]."""
     scale: Tensor
-    """float32 [N]: weight = integer · scale."""
+    """Scale of each row, float32 [N]. A weight is its integer times the scale of its row."""
 
     def limbs(self, bits: int) -> tuple[Tensor, ...]:
-        """int8 [N, K]: the integers. With 16 bits high and low of 256 · high + low, with low in -128 to 127."""
+        """Returns the integers as int8 [N, K]. For 16 bits it returns two tensors, high and low: an integer is 256 · high +
+        low, with low from -128 to 127."""
         if bits == 8:
             return (self.integers.to(torch.int8),)
         wide = self.integers.to(torch.int32)
@@ -36,7 +39,7 @@ class Rounded:
 
 
 def round_weight(weight: Tensor, bits: int = 8) -> Rounded:
-    """float32 rows [N, K] rounded to 8 or 16 bits, each with its own scale. A zero row has scale 1."""
+    """Rounds float32 rows [N, K] to 8 or 16 bits, and gives each row its own scale. A zero row has scale 1."""
     limit = LIMITS[bits]
     largest = weight.abs().amax(-1, keepdim=True)
     scale = largest / torch.full((1, 1), float(limit))
@@ -47,5 +50,5 @@ def round_weight(weight: Tensor, bits: int = 8) -> Rounded:
 
 
 def power_of_two(exponents: Tensor) -> Tensor:
-    """float32 2^k of int32 exponents within ±126, made from the bits."""
+    """Returns 2^k as float32 for int32 exponents k within ±126. The number is made from its bits, so it is exact."""
     return ((exponents.to(torch.int32) + 127) << 23).view(torch.float32)

@@ -2,7 +2,7 @@
 
 Every sublayer begins with an RMSNorm, which bounds its output for any input: |x_j| <= sqrt(D) |g_j| and, by Cauchy and Schwarz,
 |Σ w x| <= sqrt(D) max|g| ‖w‖. The proof uses the artifact's own integers in exact sums and rationals, so every machine proves
-the same bound. Each line is in `docs/reference/exact-arithmetic.md`, 3.6; changing one changes model ids.
+the same bound. Each line is in `docs/reference/exact-arithmetic.md`, 3.6. A change of a line changes model ids.
 """
 
 from collections.abc import Iterator
@@ -21,49 +21,49 @@ from bytewise.inference.manifest import Architecture
 from bytewise.protocol.errors.actors import ArtifactMismatch, UnsupportedModel
 
 LARGEST = 2**60
-"""Bound of activations. Squares of it, times a row's length, stay below 2^128."""
+"""Bound of activations. Their squares, times a row's length, stay below 2^128."""
 
 SLACK = Fraction(9, 8)
-"""More than all roundings between two norms add: each quantiser at most 2^-4 (K = 65,536 values off by half a unit of 2^-13 of
-the largest), attention's integer weights 2^-6, each float32 operation 2^-24."""
+"""Factor that covers all roundings between two norms. Each quantiser adds at most 2^-4 (K = 65,536 values off by half a unit of
+2^-13 of the largest), attention's integer weights add 2^-6, and each float32 operation adds 2^-24."""
 
 SMALLEST = Fraction(1, 2**30)
-"""Bound of rows below the quantiser's floor."""
+"""Bound of the values of rows below the quantiser's floor."""
 
 
 @dataclass(slots=True)
 class Magnitude:
-    """Magnitudes of a linear layer that bound its output."""
+    """Magnitudes of one linear layer's weights, from which bounds of its output follow."""
 
     absolute: float = 0.0
-    """Largest Σ|w| of a row."""
+    """Largest Σ|w| of the rows."""
     square: float = 0.0
-    """Largest Σw² of a row."""
+    """Largest Σw² of the rows."""
     bias: float = 0.0
-    """Largest |bias|."""
+    """Largest |bias|; 0 without a bias."""
 
     def add(self, rounded: Rounded) -> None:
-        """Includes more rows. Sums of integers are exact in float64, and each product with a scale rounds once."""
+        """Includes more rows of the weight. Sums of integers are exact in float64, and each product with a scale rounds once."""
         integers, scale = rounded.integers.to(torch.float64), rounded.scale.to(torch.float64)
         self.absolute = max(self.absolute, float((integers.abs().sum(-1) * scale).amax()))
         self.square = max(self.square, float(((integers * integers).sum(-1) * (scale * scale)).amax()))
 
     def add_bias(self, bias: Tensor) -> None:
-        """Includes the bias."""
+        """Includes the bias of the layer."""
         self.bias = max(self.bias, float(bias.abs().amax()))
 
     def of_norm(self, gain: float, width: int) -> Fraction:
-        """Largest output if the input comes from an RMSNorm of `width` channels whose largest |weight| is `gain`."""
+        """Returns the largest output if the input comes from an RMSNorm of `width` channels whose largest |weight| is `gain`."""
         return root(width * Fraction(gain) ** 2 * Fraction(self.square)) * SLACK + Fraction(self.bias)
 
     def of(self, largest: Fraction) -> Fraction:
-        """Largest output if no input exceeds `largest`."""
+        """Returns the largest output if no input exceeds `largest`."""
         return Fraction(self.absolute) * largest * SLACK + Fraction(self.bias)
 
 
 @dataclass(slots=True)
 class LayerMagnitudes:
-    """Magnitudes of one decoder layer, by names without the layer's prefix."""
+    """Magnitudes of one decoder layer. Names of tensors are without the layer's prefix."""
 
     linears: dict[str, Magnitude] = field(default_factory=dict)
     """Magnitudes of each linear layer."""
@@ -72,17 +72,18 @@ class LayerMagnitudes:
 
 
 class Bounds:
-    """The bound of the residual stream as it grows, and the largest bound of all activations."""
+    """Bound of the residual stream, which grows with each layer, and the largest bound of any activation so far."""
 
     def __init__(self, shape: Architecture, embedding: Fraction, rope_gain: float, attention_scale: float) -> None:
-        """`embedding` is the largest value that enters the stream, `rope_gain` the largest of the rotary tables."""
+        """`embedding` is the largest value that enters the residual stream. `rope_gain` is the largest value of the rotary
+        tables."""
         self._shape = shape
         self._turn, self._scale = Fraction(3, 2) * Fraction(rope_gain), Fraction(attention_scale)
         self._largest = self._residual = Fraction(0)
         self._add("embedding", embedding)
 
     def layer(self, index: int, reach: LayerMagnitudes) -> None:
-        """Adds one decoder layer. `UnsupportedModel` names the operation that may exceed the bound."""
+        """Adds one decoder layer. Raises `UnsupportedModel`, which names the operation whose result may exceed the bound."""
         name, shape = f"layers.{index}.", self._shape
         first, second = ("post_attention_layernorm", "post_feedforward_layernorm") if shape.extra_norms else ("", "")
         mixed = self._attention(name, reach)
@@ -99,7 +100,8 @@ class Bounds:
         self._add(f"{name}down_proj", self._normed(reach.gains[second]) if second else output)
 
     def head(self, reach: Magnitude, gain: float) -> int:
-        """Adds the last norm and the head, and returns the largest E of any activation."""
+        """Adds the last norm and the head, and returns the largest exponent field E of any activation. Raises
+        `UnsupportedModel` like `layer`."""
         self._note("norm", self._normed(gain))
         self._note("head", reach.of_norm(gain, self._shape.width))
         return max(64, ceil(self._largest).bit_length() + 126)
@@ -143,7 +145,7 @@ class Bounds:
 
 
 def root(value: Fraction) -> Fraction:
-    """An upper bound of the square root, by less than 2^-40."""
+    """Returns an upper bound of the square root, which exceeds the root by at most 2^-39."""
     return Fraction(isqrt(ceil(value * 2**80)) + 1, 2**40)
 
 
@@ -151,10 +153,10 @@ def root(value: Fraction) -> Fraction:
 
 
 def verify_bound(artifact: Artifact) -> None:
-    """Proves the manifest's bound again from the weights; `ArtifactMismatch` if the bound differs.
+    """Proves the manifest's bound again from the weights. Raises `ArtifactMismatch` if the proven bound differs.
 
-    It reads every weight, which takes longer than hashing them. Loading an artifact trusts the stated bound; `bytewise model
-    check` proves it. `NotExact` where floats are not those of the profile.
+    The proof reads every weight, which takes longer than hashing them. Loading an artifact trusts the stated bound; `bytewise
+    model check` proves it. Raises `NotExact` on a machine whose float arithmetic is not that of the profile.
     """
     stated = artifact.manifest.bound
     try:
@@ -169,7 +171,8 @@ def verify_bound(artifact: Artifact) -> None:
 
 
 def bound_of(artifact: Artifact) -> int:
-    """Largest E of any activation. `UnsupportedModel` names an operation that may exceed 2^60."""
+    """Returns the largest exponent field E of any activation of the model. Raises `UnsupportedModel`, which names an operation
+    whose result may exceed 2^60."""
     shape, tensors = artifact.manifest.architecture, artifact.tensors
     embedding = Fraction(_largest(tensors["embedding"])) * Fraction(float(tensors.get("embedding_scale", torch.ones(1))))
     turn = max(_largest(tensor) for name, tensor in tensors.items() if name.startswith("rope."))
@@ -194,7 +197,7 @@ def _magnitude(artifact: Artifact, name: str) -> Magnitude:
 
 
 def _rounded(artifact: Artifact, name: str) -> Iterator[Rounded]:
-    """The integers of a linear layer, some rows at a time."""
+    """Yields the integers of a linear layer, some rows at a time."""
     high, low, scale = (artifact.tensors.get(f"{name}{suffix}") for suffix in ("", ".low", ".scale"))
     assert high is not None and scale is not None, name
     step = max(1, BLOCK // high.shape[1])

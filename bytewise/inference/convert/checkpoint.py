@@ -1,4 +1,4 @@
-"""Reading of a Hugging Face checkpoint. It refuses by name what the profile cannot run exactly (design section 6).
+"""Reading of a Hugging Face checkpoint. A feature that the profile cannot run exactly is refused by name (design section 6).
 
 transformers' own configuration classes read config.json, so defaults and older spellings mean what they mean there.
 """
@@ -19,23 +19,24 @@ from bytewise.protocol.errors.actors import ConfigurationError, UnsupportedModel
 from bytewise.protocol.units import Decimal
 
 ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
-"""Activation names in config.json and in the manifest."""
+"""Maps the name of an activation in config.json to its name in the manifest."""
 
 OLDER_MEMBERS = {
     "_name_or_path", "cache_implementation", "head_dim", "hidden_act", "model_type", "rope_scaling", "rope_theta", "torch_dtype",
     "partial_rotary_factor",
 }  # fmt: skip
-"""Members of config.json that are no fields of a configuration class: the class reads them, or they do not affect the
-computation."""
+"""Members of config.json that are not fields of a configuration class. Either the class reads them all the same, or they do not
+affect the computation."""
 
 Inert = Callable[[Any, dict[str, Any]], bool]
-"""Whether a member with this value, in this config.json, has no effect."""
+"""Function that returns whether a member of config.json has no effect. It gets the member's value and the whole config.json."""
 
 INERT_MEMBERS: dict[str, Inert] = {
     "_attn_implementation_autoset": lambda value, raw: True,  # How some releases of transformers choose their attention code.
     "transformers.js_config": lambda value, raw: True,  # For a library in browsers.
 }
-"""Members of any family that no configuration class knows, and that published checkpoints have."""
+"""Members that published checkpoints of any family have and that no configuration class knows. Each has the function that
+checks that it has no effect."""
 
 INERT_MEMBERS_OF: dict[str, dict[str, Inert]] = {
     "llama": {
@@ -54,7 +55,7 @@ INERT_MEMBERS_OF: dict[str, dict[str, Inert]] = {
         "shared_expert_intermediate_size": lambda value, raw: value == 0,
     },
 }
-"""Such members of one family."""
+"""Like `INERT_MEMBERS`, but each entry counts only for the checkpoints of one family."""
 
 ROPE_MEMBERS = {
     "default": set[str](),
@@ -65,38 +66,40 @@ ROPE_MEMBERS = {
         "truncate",
     },
 }  # fmt: skip
-"""Parameters, besides the base, of each rope type that does not depend on the running length."""
+"""Parameters, besides the base, of each supported rope type. Types that depend on the running length are not supported."""
 
 POSITIVE_ROPE_MEMBERS = {"rope_theta", "factor", "original_max_position_embeddings", "attention_factor"}
-"""Zero would give no angle, or the same for every position."""
+"""Rope parameters that must not be zero, because zero would give no angle, or the same angle for every position."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A readable checkpoint of a supported family."""
+    """Checkpoint of a supported family whose configuration was read and checked."""
 
     path: Path
-    """Folder."""
+    """Folder of the checkpoint."""
     architecture: Architecture
-    """Shape."""
+    """Shape of the decoder."""
     epsilon: float
-    """RMSNorm epsilon."""
+    """Epsilon of the RMSNorm layers."""
     score_divisor: float
-    """Scores are divided by the root of this number, which is the head width unless the checkpoint sets another."""
+    """Number by whose square root attention scores are divided: the head width, unless the checkpoint sets another."""
     rope: dict[str, Any]
     """Parameters of the rotary embedding."""
     tied: bool
     """Whether the output head is the embedding."""
     begin_token: int | None
-    """bos token."""
+    """Token with which a text begins (bos); None if the checkpoint names none."""
     stop_tokens: tuple[int, ...]
-    """eos tokens, ascending."""
+    """Tokens that end an answer (eos), ascending."""
 
 
 def read(path: Path, context: int | None = None) -> Checkpoint:
-    """The checkpoint of a folder. `UnsupportedModel` names what the profile cannot run.
+    """Reads and checks the configuration of a checkpoint folder. Raises `UnsupportedModel`, which names what the profile cannot
+    run.
 
-    `context` is the largest number of tokens, `ConfigurationError` if the checkpoint has fewer; None takes all that it has.
+    `context` is the most tokens of prompt and answer together; None takes the checkpoint's limit. Raises `ConfigurationError`
+    if the checkpoint's limit is lower.
     """
     raw = _json(path / "config.json")
     family = family_of(str(raw.get("model_type")))
@@ -198,7 +201,8 @@ def _architecture(family: Family, config: Any, context: int) -> Architecture:
 
 
 def _windows(family: Family, config: Any, context: int) -> tuple[int, ...]:
-    """Window of each layer, 0 for none; empty if no layer has a window shorter than the context."""
+    """Returns the window of each layer in tokens, 0 for none. Returns an empty tuple if no layer has a window shorter than the
+    context."""
     layers, window = config.num_hidden_layers, getattr(config, "sliding_window", None) or 0
     kinds = ["sliding_attention" if window else "full_attention"] * layers
     if not family.window_in_every_layer:
@@ -243,7 +247,7 @@ def _rope(config: Any) -> dict[str, Any]:
 
 
 def _rope_number(name: str, value: Any) -> bool:
-    """Whether a rope parameter is a number that can make frequencies: no text, no bool."""
+    """Returns whether a rope parameter has a value that can make frequencies. `truncate` must be a bool, every other a number."""
     if name == "truncate":
         return isinstance(value, bool)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:

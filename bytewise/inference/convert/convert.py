@@ -1,7 +1,8 @@
 """Converts a checkpoint to an artifact, reproducibly: every conversion gives the same model id (design section 6).
 
-It uses only IEEE operations and correctly rounded constants. The checkpoint is read once or twice, some rows at a time; the
-artifact is written as it is made. Calibration tokens go through the exact model, to measure the inputs of its linear layers.
+The conversion uses only IEEE operations and correctly rounded constants. The checkpoint is read once or twice, some rows at a
+time, and the artifact is written meanwhile. Calibration tokens go through the exact model, to measure the inputs of its linear
+layers.
 """
 
 import contextlib
@@ -63,10 +64,12 @@ from bytewise.protocol.units import Digest
 
 
 class TensorWriter:
-    """Rows of one tensor arrive in order. Tensors arrive in any order, also at the same time."""
+    """Writer of the weights file. The rows of one tensor arrive in order, but tensors may arrive in any order, also at the same
+    time."""
 
     def __init__(self, path: Path, specs: list[TensorSpec], progress: Progress | None) -> None:
-        """Creates the file at its full size, so that a full disk is noticed at once. Raises `OSError`."""
+        """Creates the file at its full size, so that a full disk is noticed at once. Raises `OSError` if the file cannot be
+        created."""
         self._specs = {spec.name: spec for spec in specs}
         self._header = header(specs)
         self._start, self._offset = {}, len(self._header)
@@ -81,7 +84,8 @@ class TensorWriter:
         _write_all(self._file.fileno(), memoryview(self._header), 0)
 
     def write(self, name: str, rows: Tensor) -> None:
-        """Appends rows, or a whole tensor. `ValueError` for other types and sizes than announced, which is a bug."""
+        """Appends rows, or a whole tensor. Raises `ValueError` if type or size differ from the tensor's specification, which is
+        a bug of the caller."""
         spec = self._specs[name]
         data = rows.contiguous().flatten().view(uint8).numpy().data
         if rows.dtype != DTYPES[spec.dtype][0] or self._written[name] + len(data) > spec.size:
@@ -94,7 +98,7 @@ class TensorWriter:
             self._progress(WEIGHTS_FILE, self._done, self._offset)
 
     def finish(self) -> tuple[FilePiece, ...]:
-        """The pieces of the file, once it is safe on disk. `ValueError` if a tensor is incomplete."""
+        """Writes the file safely to disk, closes it and returns its pieces. Raises `ValueError` if a tensor is incomplete."""
         missing = [name for name, spec in self._specs.items() if self._written[name] != spec.size]
         if missing:
             raise ValueError(f"tensors were not written: {missing[:3]}")
@@ -105,7 +109,7 @@ class TensorWriter:
         return head, *tensors
 
     def close(self) -> None:
-        """Closes the file, finished or not."""
+        """Closes the file, whether it is finished or not."""
         self._file.close()
 
 
@@ -118,20 +122,21 @@ def _write_all(descriptor: int, data: memoryview, offset: int) -> None:
 # Inputs of a model's linear layers: calibration tokens through the exact model, one layer in memory at a time.
 
 DEFAULT_TOKENS = 128
-"""Number of hashed tokens, where no text is given."""
+"""Number of calibration tokens if they come from a hash."""
 
 MOST_TOKENS = 256
-"""Largest number of tokens taken from a text."""
+"""Most calibration tokens that are taken from a text."""
 
 
 def hashed_tokens(shape: Architecture) -> tuple[int, ...]:
-    """Token ids from a hash, which anyone can compute. They have no meaning."""
+    """Returns calibration tokens from a hash, which anyone can compute. They have no meaning."""
     count = min(DEFAULT_TOKENS, shape.max_context)
     return tuple(int.from_bytes(digests.labelled(Label.CALIBRATION, i), "big") % shape.vocabulary for i in range(count))
 
 
 def text_tokens(shape: Architecture, checkpoint: Path, text: Path) -> tuple[int, ...]:
-    """The first tokens of a text file. `ConfigurationError` if it cannot be read, is empty or has unknown tokens."""
+    """Returns the first tokens of a text file, for calibration. Raises `ConfigurationError` if it cannot be read, is empty or
+    has tokens that the model does not have."""
     try:
         tokenizer = tokenizers.Tokenizer.from_str((checkpoint / TOKENIZER_FILE).read_text("utf-8"))
         # No tokenizer makes a token longer than some kilobytes, so a long text need not be tokenised whole.
@@ -145,10 +150,11 @@ def text_tokens(shape: Architecture, checkpoint: Path, text: Path) -> tuple[int,
 
 
 class Calibration:
-    """The residual stream of the calibration tokens, which moves through the model layer by layer."""
+    """Residual stream of the calibration tokens. It moves through the model layer by layer."""
 
     def __init__(self, shape: Architecture, hidden: Tensor, constants: Tensors) -> None:
-        """`hidden` are embedded tokens, float32 [T, D]; `constants` the artifact's tables, epsilon and attention scale."""
+        """`hidden` are the embedded tokens, float32 [T, D]. `constants` are the artifact's tables, epsilon and attention
+        scale."""
         self._shape, self._hidden, self._constants = shape, hidden[None], constants
         positions = torch.arange(hidden.shape[0])[None]
         tables = {name.removeprefix("rope."): table for name, table in constants.items() if name.startswith("rope.")}
@@ -156,7 +162,8 @@ class Calibration:
         self._backend = BlockBackend()
 
     def layer(self, index: int, tensors: Tensors) -> Tensors:
-        """Moves through one decoder layer. Returns the inputs [T, K] of its linear layers by name, without those of experts."""
+        """Moves the stream through one decoder layer. Returns the inputs [T, K] of the layer's linear layers by name, except
+        those of experts."""
         seen: Tensors = {}
         layer = decoder_layer(self._shape, index, tensors | self._constants, self._backend)
         for name, module in layer.named_modules():
@@ -169,7 +176,7 @@ class Calibration:
         return seen
 
     def normed(self, weight: Tensor) -> Tensor:
-        """The stream after the norm with that weight, [T, D]."""
+        """Returns the stream after the norm with this weight, [T, D]."""
         width = torch.full((1,), float(weight.shape[0]), dtype=torch.float64)
         return rms_norm(self._hidden[0], weight, self._constants["epsilon"], width)
 
@@ -182,16 +189,17 @@ def _keep(seen: Tensors, name: str) -> Any:
 
 
 class BlockBackend(Float64Backend):
-    """float64 products that widen some rows of the weights at a time, because each layer is used once and memory is scarce."""
+    """Backend of float64 products that widens some rows of the weights at a time, because each layer is used once and memory is
+    scarce."""
 
     name = "float64-blocks"
 
     def pack(self, weight: Tensor) -> Tensor:
-        """The int8 weights unchanged."""
+        """Returns the int8 weights unchanged."""
         return weight
 
     def product(self, values: Tensor, packed: Tensor) -> Tensor:
-        """Exact products, some rows at a time."""
+        """Returns exact products. Some rows of the weight are widened and multiplied at a time."""
         step = max(1, BLOCK // packed.shape[1])
         left = values.to(torch.float64)
         parts = [left @ packed[i : i + step].to(torch.float64).t() for i in range(0, packed.shape[0], step)]
@@ -201,16 +209,18 @@ class BlockBackend(Float64Backend):
 # The tensors of one artifact, in the order of computation, some rows at a time.
 
 HEAD, EMBEDDING, LAST_NORM = "lm_head", "model.embed_tokens", Norm("norm", "model.norm.weight", 0)
-"""Names in the checkpoint; linear layers without `.weight`."""
+"""Names of the output head, the embedding and the last norm in the checkpoint. Names of head and embedding are without
+`.weight`."""
 
 
 class Conversion:
-    """Writes the tensors of a checkpoint. `UnsupportedModel` names a tensor or an operation that cannot be exact."""
+    """Conversion of one checkpoint, which writes all tensors. Its methods raise `UnsupportedModel`, which names a tensor or
+    operation that cannot be exact."""
 
     def __init__(
         self, source: Checkpoint, reader: TensorReader, writer: TensorWriter, precision: Precision, tokens: tuple[int, ...]
     ) -> None:
-        """Channels are equalised on the calibration `tokens`, if there are any."""
+        """Prepares the conversion. Channels are equalised on the calibration `tokens`, if there are any."""
         self._source, self._reader, self._writer, self._precision = source, reader, writer, precision
         self._shape, self._family = source.architecture, family_of(source.architecture.family)
         self._tokens = tokens
@@ -234,11 +244,11 @@ class Conversion:
         return bound
 
     def equalisation(self) -> Equalisation | None:
-        """Record of the equalisation; None without it."""
+        """Returns the record of the equalisation, or None if channels were not equalised."""
         return self._equaliser.record() if self._equaliser else None
 
     def _constants(self) -> Tensors:
-        """Writes the tensors that do not depend on the weights."""
+        """Writes and returns the tensors that do not depend on the weights."""
         shape, source = self._shape, self._source
         # Positions 0 to max_context: one more than a context holds.
         try:
@@ -282,7 +292,7 @@ class Conversion:
         return reach
 
     def _plain(self, index: int) -> Tensors:
-        """The tensors of a layer without equalisation."""
+        """Returns the tensors of a layer without equalisation."""
         tensors = {norm.name: self._norm(norm) for norm in norms(self._shape, index)}
         for linear in linears(self._shape, index):
             parts = [(*part.limbs(self._precision.weight_bits), part.scale) for part in self._rounded(linear, Shifts())]
@@ -347,13 +357,14 @@ class ConversionOptions:
     bits: int = 8
     """Bits of the weights: 8 or 16."""
     head_bits: int | None = None
-    """Bits of the output head; None for the same."""
+    """Bits of the output head; None for the same number as `bits`."""
     equalise: bool = True
-    """Whether channels are equalised where that makes the error smaller."""
+    """Whether channels are equalised where that makes the error of the outputs smaller."""
     calibration: Path | None = None
-    """Text on which that error is measured; None for hashed tokens."""
+    """Text file whose tokens measure the error of equalised channels; None for calibration tokens from a hash."""
     context: int | None = None
-    """Most tokens of prompt and answer together; None for the checkpoint's own. It is required above 131,072."""
+    """Most tokens of prompt and answer together; None for the checkpoint's own limit. A value is required if the checkpoint's
+    limit is above 131,072."""
 
 
 def convert(
@@ -361,8 +372,9 @@ def convert(
 ) -> Digest:
     """Writes the artifact of a checkpoint folder to `out`, which must not exist, and returns its model id.
 
-    `bits` is short for options with defaults otherwise. `UnsupportedModel` names what cannot be run exactly. A failure, or
-    killing the process, leaves nothing at `out`.
+    Without `options`, `bits` is the precision of the weights and everything else has its default; with `options`, `bits` is
+    ignored. Raises `UnsupportedModel`, which names what cannot be run exactly. A failure, or killing the process, leaves
+    nothing at `out`.
     """
     options = options or ConversionOptions(bits)
     # One thread: the work on a block of rows is too short to wake other threads.
@@ -395,7 +407,8 @@ def _precision(source: Checkpoint, reader: TensorReader, options: ConversionOpti
 
 
 def _tokens(source: Checkpoint, options: ConversionOptions) -> tuple[int, ...]:
-    """Ids of the calibration tokens; none leaves channels unchanged. `NotExact` on a machine with other arithmetic."""
+    """Returns the calibration tokens. An empty tuple leaves channels unchanged. Raises `NotExact` on a machine with other
+    arithmetic."""
     if not options.equalise:
         return ()
     # The measurement runs the model, so a machine that is not exact must not make this choice, which becomes part of the

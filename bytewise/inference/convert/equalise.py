@@ -1,6 +1,6 @@
 """Channel equalisation by exact powers of two (design section 6, arithmetic review 2). It costs nothing when the model runs.
 
-Each channel j of a producer is divided by 2^k_j, and the consumers' columns are multiplied by it: k_j = round(alpha · log2
+Each channel j of a producer is divided by 2^k_j, and the consumers' columns are multiplied by 2^k_j: k_j = round(alpha · log2
 rms_j), centred on its median. alpha is the value of {0, 1/4, 1/2, 3/4, 1} with the least error of the consumers' outputs on
 calibration tokens, against 16-bit weights and 22-bit activations. All decisions use integers, so every machine decides alike.
 """
@@ -24,26 +24,28 @@ from bytewise.protocol.digests import Label
 # Powers of two that move magnitude from a producer's channels to its consumers' columns, and cancel exactly.
 
 MAX_SHIFT = 24
-"""Largest exponent. A float32 weight loses only what rounding to 8 or 16 bits would lose anyway."""
+"""Largest exponent of a factor. Up to this exponent, a float32 weight loses only what rounding to 8 or 16 bits would lose
+anyway."""
 
 
 @dataclass(slots=True)
 class Shifts:
-    """Factors by tensor name. Tensors without a factor stay unchanged."""
+    """Factors of the channels by tensor name. A tensor without a factor stays unchanged."""
 
     rows: dict[str, Tensor] = field(default_factory=dict)
-    """Factors of producers: float32 2^-k for each output channel, or each element of a norm's weight."""
+    """Factors of producers: 2^-k as float32 for each output channel, or for each element of a norm's weight."""
     columns: dict[str, Tensor] = field(default_factory=dict)
-    """Factors of consumers: float32 2^k for each input channel."""
+    """Factors of consumers: 2^k as float32 for each input channel."""
 
     def add(self, producer: str, exponents: Tensor, consumers: dict[str, Tensor]) -> None:
-        """Divides the producer's channels by 2^k, and multiplies each consumer's columns by 2^k in its own order of channels."""
+        """Records that the producer's channels are divided by 2^k (`exponents` are the k). Each consumer's columns are
+        multiplied by 2^k; `consumers` has their k in the order of the consumer's columns."""
         self.rows[producer] = power_of_two(-exponents)
         for name, columns in consumers.items():
             self.columns[name] = power_of_two(columns)
 
     def weight(self, name: str, start: int, block: Tensor) -> Tensor:
-        """Scaled rows of a linear layer's weight, from row `start` on."""
+        """Returns scaled rows of a linear layer's weight. `block` has the unscaled rows from row `start` on."""
         if name in self.columns:
             block = block * self.columns[name]
         if name in self.rows:
@@ -51,25 +53,25 @@ class Shifts:
         return block
 
     def vector(self, name: str, values: Tensor) -> Tensor:
-        """A scaled norm weight or bias."""
+        """Returns a norm weight or bias after scaling."""
         return values * self.rows[name] if name in self.rows else values
 
 
 QUARTERS = (0, 1, 2, 3, 4)
-"""Grid of alpha, in quarters. The first value leaves the channels unchanged."""
+"""Values of alpha that are tried, in quarters. The first value leaves the channels unchanged."""
 
 WORTH = Fraction(7, 8)
-"""A pair stays unchanged unless its error falls below this share of the original. A smaller gain may be chance and may increase
-the error elsewhere."""
+"""A pair is scaled only if its error falls below this share of the original error. A smaller gain may be chance and may
+increase the error elsewhere."""
 
 SAMPLE_ROWS = 128
-"""Outputs of a consumer on which the error is measured, evenly spaced."""
+"""Most outputs of a consumer on which the error is measured. They are evenly spaced."""
 
 REFERENCE_BITS = (22, 16)
-"""Bits of the reference's activations and weights: 2^22 · 2^15 · 2^16 products stay within 2^53."""
+"""Bits of activations and weights in the reference computation. Sums of 2^16 products of 2^22 · 2^15 stay within 2^53."""
 
 ERROR_BITS = 20
-"""Errors are counted in units of 2^-20 of the largest output."""
+"""Precision of errors: they are counted in units of 2^-20 of the largest output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +79,16 @@ class PairScaling:
     """Strength and factors of the equalisation of one pair."""
 
     quarters: int
-    """alpha = quarters / 4."""
+    """Strength of the equalisation: alpha = quarters / 4."""
     exponents: Tensor
-    """k of each of the producer's channels, int64."""
+    """Exponent k of each of the producer's channels, int64."""
 
 
 def choose(inputs: Tensor, consumers: list[Tensor], channel: Tensor, bits: int) -> PairScaling:
-    """The best scaling of a pair.
+    """Returns the scaling of a pair with the least error, or no scaling (`quarters` 0) if the error falls too little.
 
-    `inputs` [T, K] are the consumers' inputs, `consumers` a sample of rows [n, K] of each, `channel` [K] the producer's channel
-    of each of the K columns, `bits` the precision of the consumers.
+    `inputs` [T, K] are the consumers' inputs. `consumers` has a sample of rows [n, K] of each consumer's weight. `channel` [K]
+    has the producer's channel of each of the K columns. `bits` is the precision of the consumers.
     """
     energy = _energy(inputs, channel)
     references = [_outputs(inputs, weight, *REFERENCE_BITS) for weight in consumers]
@@ -102,12 +104,12 @@ def choose(inputs: Tensor, consumers: list[Tensor], channel: Tensor, bits: int) 
 
 
 def sampled(rows: int) -> range:
-    """Evenly spaced rows of a consumer."""
+    """Returns the evenly spaced rows of a consumer on which the error is measured."""
     return range(0, rows, -(-rows // SAMPLE_ROWS))
 
 
 def _energy(inputs: Tensor, channel: Tensor) -> list[int]:
-    """Sum of squares of each channel over the tokens, in integer units of the largest input."""
+    """Returns the sum of squares of each channel over the tokens, in integer units of the largest input."""
     rows = quantise(inputs.reshape(1, -1), ERROR_BITS)
     squares = rows.values.reshape(inputs.shape).to(torch.int64).square().sum(0)
     total = torch.zeros(int(channel.max()) + 1, dtype=torch.int64).index_add_(0, channel, squares)
@@ -115,7 +117,7 @@ def _energy(inputs: Tensor, channel: Tensor) -> list[int]:
 
 
 def _exponents(energy: list[int], quarters: int) -> Tensor:
-    """round(alpha · log2 rms) minus its median, within ±24. Channels that are never used get 0.
+    """Returns round(alpha · log2 rms) minus its median, within ±24. Channels that are never used get 0.
 
     log2 rms = log2(energy) / 2, so k = ⌊(log2(energy^quarters) + 4) / 8⌋; ⌊log2⌋ of an integer is its bit length less one.
     """
@@ -126,14 +128,14 @@ def _exponents(energy: list[int], quarters: int) -> Tensor:
 
 
 def _outputs(inputs: Tensor, weight: Tensor, activation_bits: int, weight_bits: int) -> Tensor:
-    """The linear layer in the profile's arithmetic, float32 [T, n]."""
+    """Returns the output of the linear layer in the profile's arithmetic, float32 [T, n]."""
     rows, rounded = quantise(inputs, activation_bits), round_weight(weight, weight_bits)
     sums = rows.values.to(torch.float64) @ rounded.integers.to(torch.float64).t()
     return sums.to(torch.float32) * rows.scale * rounded.scale
 
 
 def _error(found: Tensor, reference: Tensor) -> Fraction:
-    """Exact squared error over squared reference, of outputs counted in units of the largest reference."""
+    """Returns the exact squared error divided by the squared reference. Outputs are counted in units of the largest reference."""
     rows = quantise(reference.reshape(1, -1), ERROR_BITS)
     limit = 4.0 * 2**ERROR_BITS
     counted = (found.reshape(1, -1) * power_of_two(126 + ERROR_BITS - rows.exponent)).round_().clamp_(-limit, limit)
@@ -151,7 +153,7 @@ class _Pair:
     producer: str
     consumers: tuple[str, ...]
     channel: Tensor
-    """Producer's channel of each column of the consumers."""
+    """Producer's channel for each column of the consumers."""
 
     @property
     def name(self) -> str:
@@ -159,7 +161,7 @@ class _Pair:
 
 
 class Equaliser:
-    """Chooses the shifts of each layer and records them."""
+    """Choice of the shifts of each layer, and the record of these choices for the manifest."""
 
     def __init__(self, shape: Architecture, reader: TensorReader, bits: int, tokens: tuple[int, ...]) -> None:
         self._shape, self._reader, self._bits, self._tokens = shape, reader, bits, tokens
@@ -167,7 +169,8 @@ class Equaliser:
         self._skipped: list[str] = []
 
     def layer(self, index: int, inputs: Tensors) -> Shifts:
-        """The shifts of a decoder layer whose linear layers had these inputs [T, K]."""
+        """Chooses and returns the shifts of a decoder layer. `inputs` are the inputs [T, K] of its linear layers on the
+        calibration tokens."""
         shifts, prefix = Shifts(), f"layers.{index}."
         known = {linear.name.removeprefix(prefix): linear for linear in linears(self._shape, index)}
         for pair in _pairs(self._shape):
@@ -181,13 +184,13 @@ class Equaliser:
         return shifts
 
     def head(self, inputs: Tensor, head: Linear, bits: int) -> Shifts:
-        """The shifts between the last norm, with outputs [T, D], and the head."""
+        """Chooses and returns the shifts between the last norm and the head. `inputs` are the norm's outputs [T, D]."""
         shifts = Shifts()
         self._choose(shifts, "", _Pair("norm", ("head",), torch.arange(self._shape.width)), inputs, {"head": head}, bits)
         return shifts
 
     def record(self) -> Equalisation:
-        """Record for the manifest."""
+        """Returns the record of all choices for the manifest."""
         calibration = digests.labelled(Label.CALIBRATION, *self._tokens)
         return Equalisation(calibration, len(self._tokens), tuple(self._pairs), tuple(self._skipped))
 

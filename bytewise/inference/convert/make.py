@@ -1,4 +1,4 @@
-"""A small model from a seed: a Hugging Face checkpoint with the same bytes on every machine.
+"""Makes a small model from a seed: a Hugging Face checkpoint with the same bytes on every machine.
 
 Weights are integers of a counter-mode SHA-256, scaled by a power of two, without random generator or libm. The model is
 untrained. Its answers are printable nonsense that depends on all tokens before, which is enough for a network that compares
@@ -22,7 +22,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 SPECIAL_TOKENS = (
     "<|begin|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|reserved-0|>", "<|reserved-1|>",
 )  # fmt: skip
-"""Ids 256 to 263. Ids 0 to 255 are the bytes."""
+"""Control tokens, with ids 256 to 263. The ids 0 to 255 are the bytes."""
 
 BEGIN, END = 256, 257
 
@@ -37,7 +37,7 @@ Floats = NDArray[np.float32]
 def make_model(
     path: Path, seed: int, *, layers: int = 4, width: int = 256, heads: int = 8, key_value_heads: int = 2, context: int = 2048
 ) -> None:
-    """Writes a checkpoint folder at `path`, which must not exist. Another seed gives another model."""
+    """Writes a checkpoint folder at `path`. Another seed gives another model. Raises `ConfigurationError` if `path` exists."""
     if path.exists():
         raise ConfigurationError(path.name, "already exists")
     intermediate = width * 11 // 4 // 8 * 8
@@ -69,7 +69,7 @@ def _config(layers: int, width: int, heads: int, key_value_heads: int, context: 
 
 
 def tokenizer() -> dict[str, Any]:
-    """A tokenizers file: one token per byte, no merges, special tokens after them."""
+    """Returns the content of a tokenizer file: one token per byte, no merges, then the control tokens."""
     vocabulary = {character: byte for byte, character in enumerate(byte_characters())}
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     added = [{"id": 256 + i, "content": text, **flags} for i, text in enumerate(SPECIAL_TOKENS)]
@@ -107,7 +107,7 @@ def _weights(seed: int, config: dict[str, Any]) -> Iterator[tuple[str, Floats]]:
 
 
 HEAD_GAIN = 6
-"""Standard deviation of logits. The zero rows have a weight of about e^-15 against the best printable byte."""
+"""Standard deviation of logits. Rows of zeros then have a weight of about e^-15 against the best printable byte."""
 
 QUERY_GAIN = 2
 """Factor that makes attention use few keys, so that the answer varies with the whole prompt."""

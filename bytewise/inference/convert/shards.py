@@ -1,4 +1,4 @@
-"""Tensors of a Hugging Face checkpoint by name, in any shard, read some rows at a time."""
+"""Reading of a Hugging Face checkpoint's tensors by name, some rows at a time. A checkpoint has one or several files (shards)."""
 
 import json
 import os
@@ -19,26 +19,28 @@ INDEX_FILE = "model.safetensors.index.json"
 SINGLE_FILE = "model.safetensors"
 
 _DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
-"""Types in which models are published, by their safetensors names."""
+"""Types of tensors in published models, by their safetensors names."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """A tensor in its file. Rows are read on demand, because a mapped shard would count as memory of this process."""
+    """Tensor in a file of the checkpoint. Rows are read on demand, because a mapped file would count as memory of this
+    process."""
 
     name: str
     """Name in the checkpoint."""
     dtype: torch.dtype
-    """Its own type."""
+    """Type of the elements in the file."""
     shape: tuple[int, ...]
     """Shape; rows come first."""
     file: BinaryIO
-    """The open shard."""
+    """Open file (shard) of the checkpoint that contains the tensor."""
     offset: int
-    """Offset of its first byte in the shard."""
+    """Offset of the tensor's first byte in the file."""
 
     def rows(self, start: int, stop: int) -> Tensor:
-        """Some rows in the tensor's own type. `UnsupportedModel` if the file ends before."""
+        """Returns the rows from `start` to before `stop`, in the tensor's own type. Raises `UnsupportedModel` if the file ends
+        before."""
         size = self.dtype.itemsize * prod(self.shape[1:])
         data = bytearray((stop - start) * size)
         if os.preadv(self.file.fileno(), [data], self.offset + start * size) != len(data):
@@ -46,11 +48,12 @@ class StoredTensor:
         return torch.frombuffer(data, dtype=self.dtype).view(stop - start, *self.shape[1:])
 
     def pick(self, rows: Iterable[int]) -> Tensor:
-        """Selected rows as float32 (exact)."""
+        """Returns the selected rows as float32. The conversion is exact."""
         return torch.cat([self.rows(row, row + 1) for row in rows]).to(torch.float32)
 
     def blocks(self) -> Iterator[Tensor]:
-        """The whole tensor as float32 (exact), some rows at a time. `UnsupportedModel` if a value is not finite."""
+        """Yields the whole tensor as float32, some rows at a time. The conversion is exact. Raises `UnsupportedModel` if a
+        value is not finite."""
         step = max(1, BLOCK // prod(self.shape[1:]))
         for start in range(0, self.shape[0], step):
             block = self.rows(start, min(start + step, self.shape[0])).to(torch.float32)
@@ -60,10 +63,11 @@ class StoredTensor:
 
 
 class TensorReader:
-    """The tensors that a checkpoint's index, or its only file, names."""
+    """Reader of all tensors that a checkpoint's index file, or its only weights file, names."""
 
     def __init__(self, path: Path) -> None:
-        """`UnsupportedModel` for a missing, unreadable or truncated shard, and for a missing or repeated tensor."""
+        """Opens the files. Raises `UnsupportedModel` if a file is missing, unreadable or truncated, or if a tensor is missing
+        or repeated."""
         self._entries: dict[str, tuple[BinaryIO, dict[str, Any], int]] = {}
         self._files: list[BinaryIO] = []
         expected = _index(path)
@@ -75,11 +79,12 @@ class TensorReader:
         self._unread = set(self._entries)
 
     def has(self, name: str) -> bool:
-        """Whether the checkpoint has a tensor of that name."""
+        """Returns whether the checkpoint has a tensor of that name."""
         return name in self._entries
 
     def tensor(self, name: str, shape: tuple[int, ...]) -> StoredTensor:
-        """A tensor of the checkpoint. `UnsupportedModel` if it is missing, has a wrong shape or is of integers."""
+        """Returns a tensor of the checkpoint, without reading its rows. Raises `UnsupportedModel` if it is missing, has another
+        shape or is not of a float type of `_DTYPES`."""
         if name not in self._entries:
             raise UnsupportedModel(f"checkpoint lacks {name}")
         file, entry, start = self._entries[name]
@@ -89,17 +94,18 @@ class TensorReader:
         return StoredTensor(name, _DTYPES[entry["dtype"]], shape, file, start + entry["data_offsets"][0])
 
     def read(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """The whole tensor as float32 (exact), for small ones. `UnsupportedModel` also if a value is not finite."""
+        """Reads a whole small tensor and returns it as float32, which is exact. Raises the errors of `tensor`, and
+        `UnsupportedModel` if a value is not finite."""
         return torch.cat(list(self.tensor(name, shape).blocks()))
 
     def finish(self) -> None:
-        """`UnsupportedModel` if a tensor was never read: it belongs to an operation outside the profile."""
+        """Raises `UnsupportedModel` if a tensor was never asked for, because it belongs to an operation outside the profile."""
         left = sorted(name for name in self._unread if not name.endswith("rotary_emb.inv_freq"))
         if left:
             raise UnsupportedModel(f"unknown tensors {', '.join(left[:3])}")
 
     def close(self) -> None:
-        """Closes the shards."""
+        """Closes the files."""
         for file in self._files:
             file.close()
 

@@ -1,4 +1,4 @@
-"""Creates a folder completely or not at all, with one writer at a time. Remains of a killed writer are removed."""
+"""Creation of a folder completely or not at all, with one writer at a time. The next writer removes what a killed writer left."""
 
 import contextlib
 import fcntl
@@ -12,10 +12,11 @@ from bytewise.protocol.errors.actors import ConfigurationError
 
 @contextlib.contextmanager
 def staging_dir(out: Path) -> Iterator[Path]:
-    """An empty folder beside `out`. On success it becomes `out`, safe on disk; on an error it is removed.
+    """Context manager that gives an empty folder beside `out`. On success that folder becomes `out`, safe on disk; on an error
+    it is removed.
 
-    `ConfigurationError` if `out` exists or another process is writing it. The claim is a lock on the folder itself, which the
-    system releases when the process dies.
+    Raises `ConfigurationError` if `out` exists, another process is writing it, or it cannot be written. A writer locks the
+    folder itself, and the system releases the lock when the writer's process dies.
     """
     partial = out.with_name(out.name + ".partial")
     try:

@@ -1,1 +1,2 @@
-"""The torch path on a CUDA device: other ways to multiply, other memory, the same bytes. It has never run on a GPU."""
+"""The torch path on a CUDA device: other ways to multiply and other memory, but the same bytes. This code has never run on a
+GPU."""

@@ -1,4 +1,4 @@
-"""The torch path's forward loop on a CUDA device: integer products on its matrix units, and decoding in fixed shapes."""
+"""Forward loop of the torch path on a CUDA device: integer products on its matrix units, and decoding in fixed shapes."""
 
 import contextlib
 import weakref
@@ -26,25 +26,26 @@ from bytewise.service.settings import library_variables
 # Exact integer products on a CUDA device, with its units for 8-bit integers, bfloat16, TF32 and float64.
 
 LEAST_ROWS = 32
-"""Rows of the smallest int8 product. The library requires more than 16 on CUDA; 32 is the next tile height."""
+"""Number of rows of the smallest int8 product. The library requires more than 16 on CUDA; 32 is the next tile height."""
 
 UNIT = 8
-"""Sizes must be multiples of this."""
+"""Number to whose multiples the sizes of an int8 product are padded."""
 
 
 class CudaInt8Backend(Float64Backend):
-    """Two int8 limbs through the int8 tensor cores; attention in float64."""
+    """Backend that multiplies two int8 limbs of each value on the int8 tensor cores. Attention is computed in float64."""
 
     name = "cuda-int8"
 
     def pack(self, weight: Tensor) -> Tensor:
-        """[K, N] as a view of padded memory [N', K'], the order of operands for the tensor cores."""
+        """Returns the weight as [K, N], a view of memory padded to [N', K']. Tensor cores need the operands in this order."""
         padded = torch.zeros((_up(weight.shape[0]), _up(weight.shape[1])), dtype=torch.int8, device=weight.device)
         padded[: weight.shape[0], : weight.shape[1]] = weight
         return padded[: weight.shape[0], : weight.shape[1]].t()
 
     def product(self, values: Tensor, packed: Tensor) -> Tensor:
-        """hi = floor(q / 128) and lo = q - 128 hi, stacked and padded with zeros into one product."""
+        """Returns the exact products of the values q. The limbs hi = floor(q / 128) and lo = q - 128 hi are stacked and padded
+        with zeros, so that one int8 product is enough."""
         (rows, depth), columns, deep = values.shape, packed.shape[1], packed.stride(1)
         whole = packed.as_strided((deep, _up(columns)), (1, deep))
         integers = values.to(torch.int16)
@@ -56,20 +57,20 @@ class CudaInt8Backend(Float64Backend):
 
 
 class CudaFloat64Backend(Float64Backend):
-    """Float64, on the tensor cores where they have it."""
+    """Backend that multiplies in float64, on the tensor cores if they support it."""
 
     name = "cuda-float64"
 
 
 class CudaBfloat16Backend(Float32Backend):
-    """Splits integers into parts up to 256, which bfloat16 holds exactly, and sums their products in float32 in chunks below
-    2^24."""
+    """Backend that splits integers into parts up to 256, which bfloat16 holds exactly. It sums their products in float32 in
+    chunks below 2^24."""
 
     name = "cuda-bfloat16"
     kind = torch.bfloat16
 
     def multiply(self, left: Tensor, right: Tensor) -> Tensor:
-        """float32 sums. A processor has no such product, so there the operands are widened."""
+        """Returns the product with float32 sums. A processor has no such product, so there the operands are widened first."""
         if not left.is_cuda:
             return super().multiply(left.to(torch.float32), right.to(torch.float32))
         function = torch.mm if left.dim() == 2 else torch.bmm
@@ -77,12 +78,12 @@ class CudaBfloat16Backend(Float32Backend):
 
 
 class CudaTf32Backend(Float32Backend):
-    """float32 operands of 8 bits on the TF32 tensor cores, which keep 11 bits."""
+    """Backend that multiplies float32 operands of 8 bits on the TF32 tensor cores, which keep 11 bits."""
 
     name = "cuda-tf32"
 
     def multiply(self, left: Tensor, right: Tensor) -> Tensor:
-        """The product with TF32 allowed for its duration."""
+        """Returns the product. TF32 is allowed only while it is computed."""
         with _tf32():
             return super().multiply(left, right)
 
@@ -102,25 +103,27 @@ def _up(size: int) -> int:
 
 
 CUDA_BACKENDS: tuple[Backend, ...] = (CudaInt8Backend(), CudaBfloat16Backend(), CudaTf32Backend(), CudaFloat64Backend())
-"""All CUDA backends, in the order of their nominal rates."""
+"""All CUDA backends, in the order of their nominal speed, fastest first."""
 
 
 # Decoding in fixed shapes: every step is the same sequence of kernels over the same memory, so that CUDA can replay it.
 
 BUCKET = 256
-"""Attention reads a multiple of this many slots; there is one graph for each multiple in use."""
+"""Number of cache slots by which the attended part of a cache grows. There is one CUDA graph for each size in use."""
 
 WARM_UP_RUNS = 3
-"""Runs before a capture, on a separate stream, as the library requires."""
+"""Number of runs on a separate stream before a graph is captured. The library requires such runs."""
 
 
 def can_be_static(shape: Architecture) -> bool:
-    """Whether every step has the same shape. Sliding windows cut the keys by position, and experts are chosen by value."""
+    """Returns whether every decoding step of the model has the same shape. Sliding windows cut the keys by position, and
+    experts are chosen by value, so models with either are excluded."""
     return not shape.windows and not shape.experts
 
 
 class StaticCache(ExactCache):
-    """Keys and values of one sequence at fixed addresses. A tensor says which slots are filled."""
+    """Keys and values of one sequence at fixed addresses. The tensor `at` has the position of the newest token; later slots are
+    not filled."""
 
     def __init__(self, shape: Architecture, slots: int) -> None:
         super().__init__(shape.layers, 1, shape.key_value_heads, shape.head_width, slots)
@@ -128,7 +131,7 @@ class StaticCache(ExactCache):
         self._order = torch.arange(slots)
 
     def load(self, source: ExactCache) -> None:
-        """Copies all tokens of another cache of one sequence."""
+        """Copies all tokens of another cache of one sequence into this cache."""
         count = source.length
         self._values.zero_()
         self._scale.zero_()
@@ -136,14 +139,14 @@ class StaticCache(ExactCache):
         self._scale[..., :count] = source._scale[..., :count]
 
     def store_newest(self, target: ExactCache) -> None:
-        """Appends the token of the last step to the other cache."""
+        """Appends the token of the last step to the cache `target`."""
         slot = target.length
         target._values[..., slot, :] = self._values[..., slot, :]
         target._scale[..., slot] = self._scale[..., slot]
         target.advance(1)
 
     def advance(self, count: int) -> None:
-        """Does nothing: `at` holds the position of the next token."""
+        """Does nothing, because `at` is set before each step."""
 
     def _store(self, kind: int, layer: int, rows: Rows) -> CachedTensor:
         values, scale = self._values[kind, layer], self._scale[kind, layer]
@@ -154,14 +157,14 @@ class StaticCache(ExactCache):
 
 @dataclass(frozen=True, slots=True)
 class StaticNetwork:
-    """The two functions that compute one decoding step, with the model's shape. A CUDA graph can record them."""
+    """Two functions that together compute one decoding step, and the model's shape. A CUDA graph can record them."""
 
     shape: Architecture
     """Shape of the model."""
     hidden: Callable[[ExactCache, Tensor, Tensor], Tensor]
-    """Output [1, 1, D] of the final norm for tokens and positions [1, 1]. It fills the cache."""
+    """Function that returns the output [1, 1, D] of the final norm for tokens and positions [1, 1]. It also fills the cache."""
     logits: Callable[[Rows], Tensor]
-    """Logits [1, V] of the quantised row."""
+    """Function that returns the logits [1, V] for a quantised row."""
 
 
 class CapturedStep:
@@ -175,7 +178,8 @@ class CapturedStep:
         self._compute()
 
     def run(self, token: int, position: int) -> tuple[Rows, Tensor]:
-        """Quantised row and logits after a token at a position. The next step overwrites both."""
+        """Computes one step for a token at a position, and returns the quantised row and the logits. The next step overwrites
+        both."""
         self._token.fill_(token)
         self.cache.at.fill_(position)
         if self._captured and self._graph is None and _get_current_dispatch_mode() is None:
@@ -206,17 +210,18 @@ class CapturedStep:
 
 
 class StaticDecoder:
-    """Feeds tokens in fixed shapes, for one sequence after another."""
+    """Decoder that feeds tokens in fixed shapes, for one sequence after another."""
 
     def __init__(self, network: StaticNetwork, captured: bool, bucket: int = BUCKET) -> None:
-        """`captured` makes a CUDA graph of each step."""
+        """`captured` makes a CUDA graph of each step. `bucket` is the number of slots by which the shapes grow."""
         self._network, self._captured, self._bucket = network, captured, bucket
         self._steps: dict[int, CapturedStep] = {}
         self._held: tuple[weakref.ref[ExactCache], int, int] | None = None
-        """Cache whose tokens a step's memory holds, how many, and in which step."""
+        """The cache whose tokens are also in a step's memory, the number of these tokens, and the number of slots of that
+        step."""
 
     def feed(self, cache: ExactCache, token: int) -> HeadRow:
-        """Feeds one more token at the end of a cache of one sequence."""
+        """Feeds one more token at the end of a cache of one sequence, and returns the head row."""
         position = cache.length
         step = self._step(-(-(position + 1) // self._bucket) * self._bucket)
         if not self._holds(cache, step):
@@ -227,7 +232,8 @@ class StaticDecoder:
         return head_rows(rows, logits)[0]
 
     def forget(self) -> None:
-        """Call it after another writer changed the caches. The next token then copies its whole cache again."""
+        """Forgets which cache the steps have copied. Call it after another writer changed caches; the next token then copies
+        its whole cache again."""
         self._held = None
 
     def _step(self, slots: int) -> CapturedStep:
@@ -240,14 +246,15 @@ class StaticDecoder:
 
 
 WORKSPACE, WORKSPACES = "CUBLAS_WORKSPACE_CONFIG", (":4096:8", ":16:8")
-"""Environment variable that the library requires before it runs deterministic algorithms on CUDA."""
+"""Environment variable that the library requires before it runs deterministic algorithms on CUDA, and the two accepted values."""
 
 
 class DeviceRunner(Runner):
-    """The model of one artifact on one backend and device. Tensors without a stated device are made there."""
+    """Torch path of one artifact on one backend and device. Tensors that do not name a device are created on that device."""
 
     def __init__(self, artifact: Artifact, backend: Backend, device: str, bucket: int = BUCKET) -> None:
-        """Where the model allows it, decoding has fixed shapes of multiples of `bucket` slots (0: never), as graphs on CUDA."""
+        """Builds the model on the device. If the model allows it, decoding has fixed shapes of multiples of `bucket` slots, as
+        graphs on CUDA. `bucket` 0 turns that off."""
         self._device, self._bucket = torch.device(device), bucket
         with self._device:
             super().__init__(artifact, backend, device)
@@ -256,17 +263,18 @@ class DeviceRunner(Runner):
         self._decoder = StaticDecoder(network, captured, bucket) if fixed else None
 
     def cache(self, batch: int, capacity: int) -> ExactCache:
-        """An empty cache on the device."""
+        """Returns an empty cache on the device, with room for `capacity` tokens of each of `batch` sequences."""
         shape = self.shape
         with self._device:
             return ExactCache(shape.layers, batch, shape.key_value_heads, shape.head_width, capacity)
 
     def memory(self) -> int:
-        """Bytes of the card's memory, or of the machine's if the device is no card."""
+        """Returns the size in bytes of the card's memory, or of the machine's memory if the device is not a card."""
         return torch.cuda.mem_get_info(self._device)[1] if self._device.type == "cuda" else super().memory()
 
     def feed(self, cache: TokenCache, token: int, position: int, logits: bool = True) -> HeadRow:
-        """Decode: feeds one more token of one sequence, at the end of its cache. Its logits are always kept."""
+        """Decodes one step: feeds one more token of one sequence at the end of its cache, and returns the head row. The row
+        always keeps its logits."""
         with self._device:
             if self._decoder is None or not isinstance(cache, ExactCache):
                 return super().feed(cache, token, position)
@@ -275,14 +283,15 @@ class DeviceRunner(Runner):
     def teacher_force(
         self, cache: TokenCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK, logits: bool = True
     ) -> list[list[HeadRow]]:
-        """Prefill, as in `Runner` on a processor."""
+        """Appends sequences on the device (prefill), as in `Runner`."""
         if self._decoder is not None:
             self._decoder.forget()
         with self._device:
             return super().teacher_force(cache, sequences, keep, chunk)
 
     def vectors(self) -> Digest:
-        """Runs known answers, golden vectors and known models on this backend and device. `NotExact` names what differs."""
+        """Runs known-answer tests, golden vectors and known models on this backend and device, and returns the digest of the
+        vectors. Raises `NotExact`, which names the difference."""
         with self._device:
             digest = self_test.verify_profile(self.backend)
         # Whole models, whose golden rows were computed without any device, show that a card is exact.
@@ -291,9 +300,10 @@ class DeviceRunner(Runner):
 
 
 def open_cuda(artifact: Artifact, name: str | None = None) -> DeviceRunner:
-    """The path on the current CUDA device with the named backend, or the first that passes its known answers there.
+    """Returns the path on the current CUDA device with the named backend, or with the first backend that passes its
+    known-answer tests.
 
-    `CannotExecute` if there is no such device, none passes, or the process was not started with `WORKSPACE`.
+    Raises `CannotExecute` if there is no such device, no backend passes, or the process was not started with `WORKSPACE`.
     """
     if not torch.cuda.is_available():
         raise CannotExecute("no CUDA device is here", CannotReason.BACKEND)

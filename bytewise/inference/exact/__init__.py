@@ -1,1 +1,1 @@
-"""The exact operations, which every backend computes to the same bits (docs/reference/exact-arithmetic.md)."""
+"""The exact operations. Every backend computes them to the same bits (docs/reference/exact-arithmetic.md)."""

@@ -1,7 +1,8 @@
 """Attention without online softmax: exact scores, exact maximum, integer weights, integer sums (design section 6).
 
-a = q · k;  x = float32(a) · (c · s_q) · s_k;  x = cap · tanh(x / cap) where the model has one;  hidden x = -inf;
-e = exp(x - max x);  den = Σ round(e · 2^30);  w = Q(e · s_v, 22);  o = float32(Σ w · v) · s_w / (float32(den) · 2^-30).
+a = q · k; x = float32(a) · (c · s_q) · s_k; x = cap · tanh(x / cap) if the model has a cap; x = -inf for a key that the query
+does not see; e = exp(x - max x); den = Σ round(e · 2^30); w = Q(e · s_v, 22); o = float32(Σ w · v) · s_w / (float32(den) ·
+2^-30).
 """
 
 from dataclasses import dataclass
@@ -16,13 +17,13 @@ from bytewise.inference.exact.matmul import Backend
 from bytewise.inference.exact.quantise import ACTIVATION_BITS, PROBABILITY_BITS, Rows, quantise
 
 IMPLEMENTATION = "exact-1"
-"""Name under which transformers finds this function."""
+"""Name under which transformers finds `exact_attention`."""
 
 DENOMINATOR_ONE = float(2**30)
-"""Fixed point of the denominator."""
+"""Number that stands for 1 in the fixed-point denominator."""
 
 TILE_SCORES = 2**20
-"""Scores in memory at a time; queries are processed in tiles. No byte depends on it."""
+"""Most scores in memory at a time. Queries are processed in tiles for that. No byte depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +31,22 @@ class AttentionRule:
     """Parameters of exact attention in one layer."""
 
     backend: Backend
-    """Way to multiply integers."""
+    """Backend that multiplies the integers."""
     scale: Tensor
     """Factor of the scores, float32 [1]."""
     window: int = 0
-    """Positions that a query sees, including its own; 0 for all up to its own."""
+    """Number of positions that a query sees, its own included; 0 means all positions up to its own."""
     cap: Tensor | None = None
-    """Soft cap of the scores, float32 [1]."""
+    """Soft cap of the scores, float32 [1]; None if the model has none."""
 
 
 def exact_attention(module: Any, query: Tensor, key: Any, value: Any, _mask: None, **_: Any) -> tuple[Tensor, None]:
-    """transformers' attention interface: query float32 [B, H, T, d], cached keys and values, to [B, T, H, d].
+    """Computes attention for transformers: from queries, float32 [B, H, T, d], and cached keys and values it returns [B, T, H,
+    d].
 
-    Keys and values are what the cache's `update` returned: all `CachedTensor`, or the `NewKeys` of a cache that attends itself.
-    The queries are those of the last T slots. `module.rule` is the layer's `AttentionRule`. The library's other arguments
-    (mask, scaling, window) say the same in floats and are not read.
+    `key` and `value` are what the cache's `update` returned: a `CachedTensor` each, or a `NewKeys` each from a cache that
+    attends itself. The queries belong to the last T slots. `module.rule` is the layer's `AttentionRule`. The library's other
+    arguments (mask, scaling, window) say the same in floats and are not read.
     """
     rule: AttentionRule = module.rule
     if isinstance(key, NewKeys):
@@ -53,7 +55,7 @@ def exact_attention(module: Any, query: Tensor, key: Any, value: Any, _mask: Non
 
 
 def attend(rule: AttentionRule, query: Tensor, keys: CachedTensor, values: CachedTensor) -> Tensor:
-    """Mixed values [B, H, T, d] of queries [B, H, T, d] at the last T slots of the keys."""
+    """Returns the mixed values [B, H, T, d] of queries [B, H, T, d]. The queries belong to the last T slots of the keys."""
     batch, heads, length, _ = query.shape
     slots = keys.values.shape[2]
     rows = quantise(query, ACTIVATION_BITS)
@@ -70,7 +72,8 @@ def attend(rule: AttentionRule, query: Tensor, keys: CachedTensor, values: Cache
 
 
 def _tile(rule: AttentionRule, query: Rows, keys: CachedTensor, values: CachedTensor) -> Tensor:
-    """Queries at the last slots of the keys. With a window, the first query sees from the first slot on."""
+    """Returns the mixed values of queries at the last slots of the keys. With a window, the first query sees from the first
+    slot on."""
     batch, heads, length, width = query.values.shape
     shared, slots = keys.values.shape[1:3]
     grouped = query.values.reshape(batch * shared, -1, width)
@@ -99,12 +102,12 @@ def _tile(rule: AttentionRule, query: Rows, keys: CachedTensor, values: CachedTe
 
 
 def _operand(stored: CachedTensor) -> Tensor:
-    """float64 [B · heads, S, d], the operand of exact attention products."""
+    """Returns the integers as float64 [B · heads, S, d], the operand of exact attention products."""
     return stored.values.flatten(0, 1).to(torch.float64)
 
 
 def _visible(length: int, slots: int, window: int) -> Tensor:
-    """bool [length, slots]: whether a query at one of the last slots sees a key."""
+    """Returns bool [length, slots]: whether a query, which is at one of the last slots, sees a key."""
     own, other = torch.arange(slots - length, slots)[:, None], torch.arange(slots)[None, :]
     visible = other <= own
     return visible & (other > own - window) if window else visible

@@ -16,68 +16,70 @@ from bytewise.inference.exact.quantise import ACTIVATION_BITS, Rows, quantise
 
 @dataclass(frozen=True, slots=True)
 class CachedTensor:
-    """Keys or values of one layer: the filled slots, or some of them."""
+    """Keys or values of one layer, in all filled slots or in a range of them."""
 
     values: Tensor
-    """15-bit integers as int16 [B, heads, S, d], a quarter of the bytes that the float64 product reads."""
+    """Integers of 15 bits with sign, as int16 [B, heads, S, d]. That is a quarter of the bytes that the float64 product reads."""
     scale: Tensor
-    """float32 [B, heads, 1, S]."""
+    """Scale of each row of integers, float32 [B, heads, 1, S]."""
     filled: Tensor | None = None
-    """bool [S]: which slots hold a token, if some are empty (decoding in a fixed shape); None if all do."""
+    """Mask of the slots that have a token, bool [S]; None if all slots have one. Slots can be empty when decoding has a fixed
+    shape."""
 
     def slots(self, start: int, stop: int) -> "CachedTensor":
-        """Slots from `start` to `stop`, exclusive."""
+        """Returns the slots from `start` to before `stop`. It shares memory with this object."""
         filled = None if self.filled is None else self.filled[start:stop]
         return CachedTensor(self.values[:, :, start:stop], self.scale[..., start:stop], filled)
 
 
 class TokenCache(abc.ABC):
-    """`past_key_values` for transformers' models, which call `update` in each layer."""
+    """Base class of the caches that transformers' models get as `past_key_values`. The models call `update` in each layer."""
 
     length = 0
-    """Tokens of each sequence in the cache."""
+    """Number of tokens of each sequence in the cache."""
     capacity = 0
-    """Tokens of each sequence for which it has room."""
+    """Number of tokens of each sequence for which the cache has room."""
 
     def advance(self, count: int) -> None:
-        """Ends the forward pass over `count` tokens in every layer."""
+        """Adds `count` tokens to the length, after a forward pass has stored them in every layer."""
         self.length += count
 
     def crop(self, length: int) -> None:
-        """Drops the slots from `length` on. The others stay unchanged."""
+        """Drops the slots from index `length` on. Earlier slots stay unchanged."""
         self.length = min(length, self.length)
 
     @abc.abstractmethod
     def select(self, sequence: int) -> Self:
-        """The cache of one sequence of the batch. It shares memory with the batch."""
+        """Returns the cache of one sequence of the batch. It shares memory with the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewKeys:
-    """New keys or values, which the cache stores when it attends."""
+    """New keys or values that are not stored yet. The cache stores them when it attends."""
 
     cache: "AttendingCache"
-    """Cache that will store them."""
+    """Cache that will store these keys or values."""
     layer: int
-    """Layer of the model."""
+    """Index of the model's layer."""
     floats: Tensor
-    """float32 [B, heads, T, d]."""
+    """The keys or values, float32 [B, heads, T, d]."""
 
 
 class AttendingCache(TokenCache):
-    """A cache with a layout of its own, in which only it can attend."""
+    """Base class of caches that compute attention themselves, because only they know how their memory is laid out."""
 
     def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[NewKeys, NewKeys]:
-        """Stores nothing yet; `attend` stores and attends in one call."""
+        """Returns the new keys and values without storing them, because `attend` stores and attends in one call."""
         return NewKeys(self, layer, keys), NewKeys(self, layer, values)
 
     @abc.abstractmethod
     def attend(self, layer: int, window: int, scale: float, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Stores keys and values [B, heads, T, d] in the next slots; mixed values [B, T, H, d] of queries [B, H, T, d] there."""
+        """Stores keys and values [B, heads, T, d] in the next slots. Returns the mixed values [B, T, H, d] of the queries [B,
+        H, T, d] at these slots."""
 
 
 class ExactCache(TokenCache):
-    """Keys and values as tensors."""
+    """Cache that stores keys and values as tensors."""
 
     def __init__(self, layers: int, batch: int, heads: int, head_width: int, capacity: int) -> None:
         shape = (2, layers, batch, heads, capacity)
@@ -87,17 +89,18 @@ class ExactCache(TokenCache):
 
     @staticmethod
     def bytes_of(layers: int, batch: int, heads: int, head_width: int, capacity: int) -> int:
-        """Size in bytes of a cache with this shape."""
+        """Returns the size in bytes of a cache with this shape."""
         return 2 * layers * batch * heads * capacity * (2 * head_width + 4)
 
     def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[CachedTensor, CachedTensor]:
-        """Quantises new float32 keys and values [B, heads, T, d] into the next slots, and returns all of the layer."""
+        """Quantises new float32 keys and values [B, heads, T, d] into the next slots. Returns all keys and all values of the
+        layer."""
         both = quantise(torch.stack((keys, values)), ACTIVATION_BITS)
         first, second = (Rows(both.values[kind], both.scale[kind], ACTIVATION_BITS) for kind in (0, 1))
         return self._store(0, layer, first), self._store(1, layer, second)
 
     def select(self, sequence: int) -> Self:
-        """The cache of one sequence of the batch. It shares memory with the batch."""
+        """Returns the cache of one sequence of the batch. It shares memory with the batch."""
         one = object.__new__(type(self))
         one._values = self._values[:, :, sequence : sequence + 1]
         one._scale = self._scale[:, :, sequence : sequence + 1]

@@ -1,6 +1,7 @@
 """Functions between the matrix products, each a fixed sequence of single IEEE-754 float32 operations (design section 6).
 
-They use no library exp, sin, rsqrt or sigmoid, which differ between instruction sets and even between positions in one tensor.
+They use no library exp, sin, rsqrt or sigmoid, because these differ between instruction sets and even between positions in one
+tensor.
 """
 
 from fractions import Fraction
@@ -14,7 +15,7 @@ LOG2_E = float.fromhex("0x1.715476p+0")
 """1 / ln 2, rounded to float32."""
 
 LN2_HIGH = float.fromhex("0x1.63p-1")
-"""The first ten bits of ln 2: a product with an integer below 2^14 is exact."""
+"""First ten bits of ln 2. Its product with an integer below 2^14 is exact."""
 
 LN2_LOW = float.fromhex("-0x1.bd0106p-13")
 """ln 2 - LN2_HIGH, rounded to float32."""
@@ -22,21 +23,23 @@ LN2_LOW = float.fromhex("-0x1.bd0106p-13")
 EXP_COEFFICIENTS = tuple(
     float(torch.tensor(float(value), dtype=torch.float32)) for value in (Fraction(1, d) for d in (5040, 720, 120, 24, 6, 2, 1, 1))
 )
-"""1/7! down to 1/0!, rounded to float32: on |r| < 0.35 the next term is below 2^-27."""
+"""Coefficients 1/7! down to 1/0! of the series of exp, rounded to float32. For |r| < 0.35 the next term is below 2^-27."""
 
 EXP_LOWEST = -86.0
-"""Below this, exp is exactly 0. All intermediate values of other arguments are normal floats."""
+"""Smallest argument for which `exp` is computed; below it, exp is exactly 0. From here to 0 all intermediate values are normal
+floats."""
 
 
 GELU_SLOPE = float.fromhex("0x1.988454p+0")
-"""2√(2/π), rounded to float32."""
+"""Factor 2√(2/π) of GELU, rounded to float32."""
 
 GELU_CUBIC = float.fromhex("0x1.6e4e26p-5")
-"""0.044715, rounded to float32."""
+"""Factor 0.044715 of the cube in GELU, rounded to float32."""
 
 
 def exp(t: Tensor) -> Tensor:
-    """exp(t) for t <= 0, error below 1.2 ulp, monotone; exactly 0 for t < -86 and for NaN."""
+    """Returns exp(t) for t <= 0. The error is below 1.2 ulp, the function is monotone, and it is exactly 0 for t < -86 and for
+    NaN."""
     bounded = t.clamp(min=EXP_LOWEST)
     n = (bounded * LOG2_E).round_()
     r = bounded.sub_(n * LN2_HIGH).sub_(n * LN2_LOW)
@@ -50,42 +53,42 @@ def exp(t: Tensor) -> Tensor:
 
 
 def sigmoid(x: Tensor) -> Tensor:
-    """σ(x) = (1 or e) / (e + 1) with e = exp(-|x|), the numerator e for x < 0 and 1 otherwise."""
+    """Returns σ(x). With e = exp(-|x|) it is e / (e + 1) for x < 0, and 1 / (e + 1) otherwise."""
     e = exp(x.abs().neg_())
     return torch.where(x < 0, e, 1.0) / e.add_(1.0)
 
 
 def silu(x: Tensor) -> Tensor:
-    """x · σ(x)."""
+    """Returns x · σ(x)."""
     return x * sigmoid(x)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """x · σ(v), v = (x + x·x·x · 0.044715) · 2√(2/π): the tanh form of GELU, because (1 + tanh u) / 2 = σ(2u)."""
+    """Returns the tanh form of GELU: x · σ(v) with v = (x + x·x·x · 0.044715) · 2√(2/π), because (1 + tanh u) / 2 = σ(2u)."""
     return x * sigmoid((x * x * x * GELU_CUBIC + x) * GELU_SLOPE)
 
 
 def tanh(x: Tensor) -> Tensor:
-    """(1 - e) / (e + 1) with e = exp(-2|x|) and the sign of x restored; error below 2^-23."""
+    """Returns tanh(x) as (1 - e) / (e + 1) with e = exp(-2|x|) and the sign of x. The error is below 2^-23."""
     e = exp(x.abs().mul_(-2.0))
     size = (1.0 - e) / (e + 1.0)
     return torch.where(x >= 0, size, size.neg())
 
 
 def softcap(x: Tensor, cap: Tensor) -> Tensor:
-    """cap · tanh(x / cap); `cap` has one element and one dimension."""
+    """Returns cap · tanh(x / cap). The tensor `cap` has one element and one dimension."""
     return tanh(x / cap).mul_(cap)
 
 
 def sqrt32(x: Tensor) -> Tensor:
-    """The correctly rounded float32 root: float32(sqrt64(float64(x))), right for every faithful sqrt64."""
+    """Returns the correctly rounded float32 root as float32(sqrt64(float64(x))), which is right for every faithful sqrt64."""
     return x.to(torch.float64).sqrt().to(torch.float32)
 
 
 def rms_norm(x: Tensor, weight: Tensor, epsilon: Tensor, width: Tensor) -> Tensor:
-    """x / sqrt32(v) · w with v = float32(Σq² / D) · s² + ε, q and s from Q(x, 14).
+    """Returns x / sqrt32(v) · w with v = float32(Σq² / D) · s² + ε, where q and s come from Q(x, 14).
 
-    `epsilon` is float32 and `width` (D) float64, each with one element and one dimension: a scalar divisor becomes a
+    `epsilon` is float32 and `width` (D) float64. Each has one element and one dimension, because a scalar divisor becomes a
     multiplication by its reciprocal on some devices.
     """
     rows = quantise(x, ACTIVATION_BITS)

@@ -12,11 +12,11 @@ Tensors = dict[str, Tensor]
 
 
 LIMB = 256.0
-"""A 16-bit weight is 256 · high + low, with low in -128 to 127."""
+"""Factor of the high limb: a 16-bit weight is 256 · high + low, with low from -128 to 127."""
 
 
 class StackedLayers:
-    """Layers stacked into one product of any backend.
+    """Linear layers that are stacked, so that one product of any backend computes all.
 
     All of them have weights of one precision (8 bits, or 16 bits in two int8 limbs), and all or none have biases.
     """
@@ -30,7 +30,7 @@ class StackedLayers:
         self._bias = torch.cat(bias) if bias else None
 
     def of_rows(self, rows: Rows) -> Tensor:
-        """float32(exact sum) · s · weight scale + bias, each rounded once."""
+        """Returns float32(exact sum) · row scale · weight scale + bias for quantised rows. Each operation rounds once."""
         result = self._sums(rows.values).to(torch.float32).mul_(rows.scale).mul_(self._scale)
         return result if self._bias is None else result.add_(self._bias)
 
@@ -43,7 +43,7 @@ class StackedLayers:
 
 
 class SharedProduct:
-    """One quantisation and one product for linear layers with the same input."""
+    """Linear layers with the same input. They share one quantisation and one product."""
 
     def __init__(self, backend: Backend, tensors: Tensors, names: list[str]) -> None:
         layers = [_weights(tensors, name) for name in names]
@@ -56,7 +56,8 @@ class SharedProduct:
         self._result = torch.empty(0)
 
     def of(self, x: Tensor, last: bool) -> Tensor:
-        """float32 outputs of all layers for input x. They are kept until the last layer has asked for them."""
+        """Returns the float32 outputs of all layers for the input x. They are computed for the first layer that asks, and
+        dropped after a call with `last`."""
         if x is not self._seen:
             self._seen, self._result = x, self._of_floats(x)
         result = self._result
@@ -65,7 +66,7 @@ class SharedProduct:
         return result
 
     def of_rows(self, rows: Rows) -> Tensor:
-        """Outputs for rows that are already quantised, [M, K] to [M, N]."""
+        """Returns the outputs [M, N] of all layers for rows [M, K] that are already quantised."""
         # Pass floats whose quantisation gives the same integers and the same scale.
         return self._stacked.of_rows(rows) if self._fused is None else self._fused(rows.values * rows.scale)
 
@@ -77,14 +78,14 @@ class SharedProduct:
 
 
 class ExactLinear(nn.Module):
-    """The columns of a shared product that belong to one layer."""
+    """One linear layer. It takes its columns from a product that several layers share."""
 
     def __init__(self, product: SharedProduct, start: int, stop: int, last: bool) -> None:
         super().__init__()
         self._product, self._start, self._stop, self._last = product, start, stop, last
 
     def forward(self, x: Tensor) -> Tensor:
-        """Outputs of this layer."""
+        """Returns the outputs of this layer."""
         return self._product.of(x, self._last)[..., self._start : self._stop]
 
 

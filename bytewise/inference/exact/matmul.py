@@ -1,7 +1,7 @@
 """Exact integer matrix products, and the interchangeable ways to compute them (design section 6).
 
-Every backend returns the same integers, as float64; all sums stay below 2^53. `product` multiplies 14-bit activations with int8
-weights; `batched` multiplies the integers of attention. Bounds: arithmetic review 1.1.
+Every backend returns the same integers, as float64, because all sums stay below 2^53. `product` multiplies 14-bit activations
+with int8 weights. `batched` multiplies the integers of attention. The bounds are in arithmetic review 1.1.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -16,90 +16,96 @@ from bytewise.inference.manifest import Architecture
 from bytewise.protocol.errors.actors import CannotExecute
 
 MIN_DEPTH = 8
-"""Shortest sum of a product. The library's int8 kernel returns unwritten memory for K = 1 (torch 2.13)."""
+"""Fewest terms in a sum of a product. The library's int8 kernel returns unwritten memory for one term (torch 2.13)."""
 
 MAX_DEPTH = 65_536
-"""Longest sum of int8 products: 255 · 127 · K stays below 2^31 even in the unsigned form of VNNI."""
+"""Most terms K in a sum of int8 products: 255 · 127 · K stays below 2^31 even in the unsigned form of VNNI."""
 
 MAX_KEYS = 131_072
-"""Longest sum of attention: 2^22 · 2^14 · T stays within 2^53."""
+"""Most terms T in a sum of attention: 2^22 · 2^14 · T stays within 2^53."""
 
 FLOAT_CHUNK = 1024
-"""128 · 127 · 1024 < 2^24: float32 sums of limb products are exact in any order."""
+"""Terms of limb products in one float32 sum: 128 · 127 · 1024 < 2^24, so the sum is exact in any order."""
 
 DIGIT_CHUNK = 512
-"""255 · 128 · 512 < 2^24: the same for the base-256 digits of attention."""
+"""Terms of base-256 digits of attention in one float32 sum: 255 · 128 · 512 < 2^24, so the sum is exact in any order."""
 
 
 class Backend(Hashable, Protocol):
     """One way to multiply integers."""
 
     name: str
-    """Name by which it is chosen and recorded."""
+    """Name by which the backend is chosen and recorded."""
 
     def pack(self, weight: Tensor) -> Tensor:
-        """int8 weights [N, K] in the layout that `product` reads."""
+        """Returns int8 weights [N, K] in the layout that `product` reads."""
         ...
 
     def product(self, values: Tensor, packed: Tensor) -> Tensor:
-        """Exact values · weightᵀ: float32 integers [M, K], |v| < 2^14, with packed weights, to float64 [M, N]."""
+        """Returns the exact product values · weightᵀ as float64 [M, N]. `values` are integers as float32 [M, K] with |v| <
+        2^14; `packed` comes from `pack`."""
         ...
 
     def batched(self, left: Tensor, right: Tensor, bits: int) -> Tensor:
-        """Exact batched product: float32 integers [n, M, K] below 2^bits, float64 integers [n, K, N] below 2^14."""
+        """Returns the exact batched product as float64 [n, M, N]. `left` are integers below 2^bits as float32 [n, M, K];
+        `right` are integers below 2^14 as float64 [n, K, N]."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """One linear layer, as the artifact holds it."""
+    """Weights of one linear layer, as they are in the artifact."""
 
     high: Tensor
-    """int8 [N, K]."""
+    """Weights of 8 bits, or high limbs of weights of 16 bits, int8 [N, K]."""
     low: Tensor | None
-    """int8 [N, K]: the weight is 256 · high + low. None: it has 8 bits."""
+    """Low limbs, int8 [N, K]: a weight is 256 · high + low. None if weights have 8 bits."""
     scale: Tensor
-    """float32 [N]."""
+    """Scale of each output, float32 [N]."""
     bias: Tensor | None
-    """float32 [N]."""
+    """Bias of each output, float32 [N]; None if the layer has none."""
 
 
 @runtime_checkable
 class FusedBackend(Backend, Protocol):
-    """A backend that also computes what is between the products, each in one call instead of a dozen. The bytes are the same."""
+    """Backend that also computes what is between the products, each operation in one call instead of a dozen. The bytes are the
+    same."""
 
     def linear(self, layers: Sequence[Weights]) -> Callable[[Tensor], Tensor]:
-        """Quantiser, product, scale and bias of layers with the same input: float32 [..., K] to [..., N of all of them]."""
+        """Returns a function for layers with the same input. It quantises float32 [..., K], multiplies, scales and adds biases,
+        and returns [..., N] with the outputs of all layers."""
         ...
 
     def rms_norm(self, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-        """RMSNorm of rows, float32 [..., D]."""
+        """Returns the RMSNorm of rows, float32 [..., D]."""
         ...
 
     def silu(self, x: Tensor) -> Tensor:
-        """x · σ(x) of each element, float32."""
+        """Returns x · σ(x) for each element, float32."""
         ...
 
     def cache(self, shape: Architecture, batch: int, capacity: int) -> AttendingCache | None:
-        """A cache that also attends; None if the backend has no attention for such a model."""
+        """Returns a cache that computes attention itself, or None if the backend has no attention for such a model."""
         ...
 
     def cache_bytes(self, shape: Architecture, batch: int, capacity: int) -> int | None:
-        """Size in bytes of the cache that `cache` would make; None if there is none."""
+        """Returns the size in bytes of the cache that `cache` would make, or None if `cache` returns None."""
         ...
 
 
 class Int8Backend:
-    """Two int8 limbs through the library's int8 kernel (VNNI, AMX, SDOT where the processor has them)."""
+    """Backend that multiplies two int8 limbs of each value with the library's int8 kernel (VNNI, AMX or SDOT, if the processor
+    has them)."""
 
     name = "int8"
 
     def pack(self, weight: Tensor) -> Tensor:
-        """Contiguous [K, N]."""
+        """Returns the weights as contiguous [K, N]."""
         return weight.t().contiguous()
 
     def product(self, values: Tensor, packed: Tensor) -> Tensor:
-        """hi = floor(q / 128) and lo = q - 128 hi, stacked into one product."""
+        """Returns the exact product of the values q. The limbs hi = floor(q / 128) and lo = q - 128 hi are stacked, so that one
+        int8 product is enough."""
         integers = values.to(torch.int16)
         limbs = torch.cat((integers >> 7, integers & 127)).to(torch.int8)
         sums = torch._int_mm(limbs, packed)
@@ -107,45 +113,45 @@ class Int8Backend:
         return sums[:rows].to(torch.float64).mul_(128.0).add_(sums[rows:])
 
     def batched(self, left: Tensor, right: Tensor, bits: int) -> Tensor:
-        """One float64 product. Int8 calls per head cost more than they save."""
+        """Returns the result of one float64 product. Int8 calls per head cost more than they save."""
         return torch.bmm(left.to(torch.float64), right)
 
 
 class Float64Backend:
-    """Plain float64 products: every partial sum is an integer below 2^53."""
+    """Backend of plain float64 products: every partial sum is an integer below 2^53."""
 
     name = "float64"
 
     def pack(self, weight: Tensor) -> Tensor:
-        """float64 [K, N]."""
+        """Returns the weights as float64 [K, N]."""
         return weight.to(torch.float64).t().contiguous()
 
     def product(self, values: Tensor, packed: Tensor) -> Tensor:
-        """One float64 product. The activations are not split into smaller integers."""
+        """Returns the result of one float64 product. The activations are not split into smaller integers."""
         return torch.mm(values.to(torch.float64), packed)
 
     def batched(self, left: Tensor, right: Tensor, bits: int) -> Tensor:
-        """One float64 product."""
+        """Returns the result of one float64 product."""
         return torch.bmm(left.to(torch.float64), right)
 
 
 class Float32Backend:
-    """float32 products of limbs, in chunks so short that every partial sum is an integer below 2^24."""
+    """Backend of float32 products of limbs, in chunks so short that every partial sum is an integer below 2^24."""
 
     name = "float32"
     kind = torch.float32
-    """Type of the operands: it holds integers up to 256 exactly."""
+    """Type of the operands. It represents integers up to 256 exactly."""
 
     def multiply(self, left: Tensor, right: Tensor) -> Tensor:
-        """float32 product of operands of that type, [M, K] and [K, N] or batches of them."""
+        """Returns the float32 product of operands of type `kind`, [M, K] and [K, N] or batches of them."""
         return (torch.mm if left.dim() == 2 else torch.bmm)(left, right)
 
     def pack(self, weight: Tensor) -> Tensor:
-        """The weights in the operand type, [K, N]."""
+        """Returns the weights in the type `kind`, [K, N]."""
         return weight.to(self.kind).t().contiguous()
 
     def product(self, values: Tensor, packed: Tensor) -> Tensor:
-        """Limbs as for int8; chunks are added in float64."""
+        """Returns the exact product. Values are split into limbs as for int8, and the sums of the chunks are added in float64."""
         high = (values * 0.0078125).floor_()
         limbs = torch.cat((high, values - high * 128.0)).to(self.kind)
         depth, rows = packed.shape[0], values.shape[0]
@@ -156,7 +162,7 @@ class Float32Backend:
         return total[:rows].mul(128.0).add_(total[rows:])
 
     def batched(self, left: Tensor, right: Tensor, bits: int) -> Tensor:
-        """Base-256 digits of the left, 7-bit limbs of the right."""
+        """Returns the exact product. `left` is split into base-256 digits, `right` into 7-bit limbs."""
         narrow = right.to(torch.float32)
         high = (narrow * 0.0078125).floor_()
         total = torch.zeros((left.shape[0], left.shape[1], right.shape[2]), dtype=torch.float64)
@@ -184,21 +190,22 @@ def _digits(values: Tensor, count: int) -> list[Tensor]:
 
 
 class MixedBackend(Float32Backend):
-    """float32 for the weights, which decode reads from memory for every token; float64 for the short products of attention."""
+    """Backend of float32 products with weights, which decoding reads from memory for every token, and of float64 products for
+    attention, which are short."""
 
     name = "mixed"
 
     def batched(self, left: Tensor, right: Tensor, bits: int) -> Tensor:
-        """One float64 product."""
+        """Returns the result of one float64 product."""
         return torch.bmm(left.to(torch.float64), right)
 
 
 BACKENDS: tuple[Backend, ...] = (Int8Backend(), Float64Backend(), Float32Backend(), MixedBackend())
-"""All backends of torch itself. `backend_selection.fastest_first` orders them for a machine."""
+"""All backends that need only torch. `backend_selection.fastest_first` orders them for a machine."""
 
 
 def backend_named(name: str, backends: Sequence[Backend] = BACKENDS) -> Backend:
-    """The backend of that name; `CannotExecute` if there is none."""
+    """Returns the backend with this name. Raises `CannotExecute` if there is none."""
     for backend in backends:
         if backend.name == name:
             return backend

@@ -1,4 +1,4 @@
-"""Exact replacements for modules of transformers' models, without linear layers and experts (design section 6)."""
+"""Exact replacements for the modules of transformers' models, except linear layers and experts (design section 6)."""
 
 from collections.abc import Callable
 
@@ -12,23 +12,24 @@ from bytewise.inference.exact.matmul import Backend, FusedBackend
 from bytewise.inference.exact.quantise import Rows
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": silu, "gelu_tanh": gelu_tanh}
-"""Activations by the manifest's name."""
+"""Activation functions by their name in the manifest."""
 
 
 def activation(name: str, backend: Backend) -> Callable[[Tensor], Tensor]:
-    """The activation with the manifest's name, in one call where the backend has it."""
+    """Returns the activation function with this name of the manifest. If the backend computes it in one call, that function is
+    used."""
     return backend.silu if name == "silu" and isinstance(backend, FusedBackend) else ACTIVATIONS[name]
 
 
 class ExactEmbedding(nn.Module):
-    """Rows of the embedding, kept in the checkpoint's dtype and widened when used, which is exact."""
+    """Embedding whose rows keep the checkpoint's type. A row is converted to float32 when it is used, which is exact."""
 
     def __init__(self, weight: Tensor, scale: Tensor | None) -> None:
         super().__init__()
         self._weight, self._scale = weight, scale
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """float32 rows [B, T, D] of token ids [B, T], scaled where the family does so."""
+        """Returns the float32 rows [B, T, D] of token ids [B, T], multiplied by the family's scale if it has one."""
         found = self._weight[tokens].to(torch.float32)
         return found if self._scale is None else found.mul_(self._scale)
 
@@ -43,7 +44,7 @@ class ExactNorm(nn.Module):
         self._width = torch.full((1,), float(weight.shape[0]), dtype=torch.float64)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalised rows."""
+        """Returns the normalised rows."""
         if self._fused is not None:
             backend, epsilon = self._fused
             return backend.rms_norm(x, self._weight, epsilon)
@@ -51,36 +52,36 @@ class ExactNorm(nn.Module):
 
 
 class ExactRotary(nn.Module):
-    """Cosines and sines from the artifact's factor tables."""
+    """Rotary embedding that takes cosines and sines from the artifact's factor tables."""
 
     def __init__(self, tables: dict[str, Tensor]) -> None:
         super().__init__()
         self._tables = tables
 
     def forward(self, _: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines [B, T, d] of absolute positions [B, T]."""
+        """Returns cosines and sines, [B, T, d] each, for absolute positions [B, T]."""
         return rope.rows(self._tables, position_ids)
 
 
 class ExactActivation(nn.Module):
-    """The activation of the gated unit."""
+    """Activation function of the gated unit."""
 
     def __init__(self, name: str, backend: Backend) -> None:
         super().__init__()
         self._function = activation(name, backend)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The activation of each element."""
+        """Returns the activation of each element."""
         return self._function(x)
 
 
 class Head:
-    """The output head: rows of the final norm to logits."""
+    """Output head, which turns rows of the final norm into logits."""
 
     def __init__(self, product: SharedProduct, cap: Tensor | None) -> None:
         self._product, self._cap = product, cap
 
     def of_rows(self, rows: Rows) -> Tensor:
-        """float32 logits [M, V] of quantised rows, soft-capped where the model has a cap."""
+        """Returns float32 logits [M, V] for quantised rows, with the soft cap of the model if it has one."""
         logits = self._product.of_rows(rows)
         return logits if self._cap is None else softcap(logits, self._cap)

@@ -1,4 +1,4 @@
-"""The quantiser of the profile: rows of floats to integers with a power-of-two scale (design section 6).
+"""Quantiser of the profile. It turns rows of floats into integers with a power-of-two scale (design section 6).
 
 `Q(x, b)` per row: E = max(exponent field of max|x|, 64), s = 2^(E - 126 - b), q = clamp(round half even(x / s), ±(2^b - 1)).
 The scale is read from the bits, so there is no division, no special case for a zero row, and no dependence on flush-to-zero.
@@ -16,35 +16,35 @@ PROBABILITY_BITS = 22
 """Magnitude bits of attention weights (arithmetic review 1.4: 15 bits lose long contexts)."""
 
 MIN_EXPONENT = 64
-"""Floor of E. Scales stay normal floats, and tiny rows become zeros."""
+"""Smallest value of E. This floor keeps scales normal floats, and tiny rows become zeros."""
 
 NOT_FINITE = 255
-"""E of a row with an infinity or a NaN. Its integers are all zero."""
+"""E of a row with an infinity or a NaN. All integers of such a row are zero."""
 
 
 _MAGNITUDE, _FIELD = 0x7FFFFFFF, 0x7F800000
-"""Bits of a float32 without its sign, and those of its exponent field."""
+"""Two masks: the bits of a float32 without its sign, and the bits of its exponent field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Quantised rows: integers held in float32 (exact up to 2^24), and one scale per row."""
+    """Quantised rows: integers as float32 (exact up to 2^24), and one scale per row."""
 
     values: Tensor
-    """Integers as float32, last dimension is the row."""
+    """Integers as float32. The last dimension is the row."""
     scale: Tensor
-    """s = 2^(E - 126 - b) per row, float32, last dimension 1."""
+    """Scale of each row, s = 2^(E - 126 - b), as float32. The last dimension is 1."""
     bits: int
-    """Magnitude bits b."""
+    """Magnitude bits b of the integers."""
 
     @property
     def exponent(self) -> Tensor:
-        """Exponent field E of the largest value of each row, int32 (see `scale`)."""
+        """Exponent field E of the largest value of each row, int32. It is computed from `scale`."""
         return (self.scale.view(torch.int32) >> 23) + (self.bits - 1)
 
 
 def quantise(x: Tensor, bits: int) -> Rows:
-    """Q(x, bits) over the last dimension of a float32 tensor."""
+    """Quantises a float32 tensor over its last dimension, and returns Q(x, bits)."""
     # As integers, magnitudes have the order of the floats, and NaN is above them all.
     largest = (x.view(torch.int32) & _MAGNITUDE).amax(-1, keepdim=True)
     field = (largest & _FIELD).clamp_(min=MIN_EXPONENT << 23)

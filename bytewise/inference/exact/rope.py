@@ -1,7 +1,7 @@
 """Rotary position embedding from two float64 factor tables of correctly rounded constants (arithmetic review 1.5).
 
-Position p = 256 h + l: cos(p) = float32(cos(256h) cos(l) - sin(256h) sin(l)), and sine alike, with each operation rounded once
-in float64. The tables are part of the artifact; only `factor_tables` needs mpmath, at conversion.
+For position p = 256 h + l, cos(p) = float32(cos(256h) cos(l) - sin(256h) sin(l)), and sine alike, with each operation rounded
+once in float64. The tables are part of the artifact. Only `factor_tables` needs mpmath, at conversion.
 """
 
 from typing import Any
@@ -13,22 +13,23 @@ from bytewise.protocol.errors.actors import UnsupportedModel
 
 STRIDE_BITS = 8
 STRIDE = 1 << STRIDE_BITS
-"""Rows of the low table."""
+"""Number of rows of the low table."""
 
 _PRECISION_BITS = 256
-"""Working precision of the constants: a wrong rounding would need an angle within 2^-200 of a float64 midpoint."""
+"""Bits of precision with which the constants are computed. A wrong rounding would need an angle within 2^-200 of a float64
+midpoint."""
 
 LEAST_FREQUENCY = 2.0**-60
-"""Smallest frequency in radians per position; the largest is its inverse."""
+"""Smallest allowed frequency in radians per position. The largest is 1 / LEAST_FREQUENCY."""
 LEAST_GAIN = 2.0**-10
-"""Smallest factor of cosine and sine; the largest is its inverse."""
+"""Smallest allowed factor of cosine and sine. The largest is 1 / LEAST_GAIN."""
 
 
 def factor_tables(parameters: dict[str, Any], head_width: int, positions: int) -> dict[str, Tensor]:
-    """Tables `low.cos`, `low.sin` [256, d/2] and `high.cos`, `high.sin` [⌈positions / 256⌉, d/2]. `UnsupportedModel` names a
-    bad parameter.
+    """Returns the tables `low.cos` and `low.sin` [256, d/2], and `high.cos` and `high.sin` [⌈positions / 256⌉, d/2].
 
-    The attention factor of YaRN multiplies both cosine and sine, so it is part of the high tables.
+    The attention factor of YaRN multiplies both cosine and sine, so it is part of the high tables. Raises `UnsupportedModel` if
+    the parameters give no usable angles.
     """
     import mpmath  # type: ignore[import-untyped]
 
@@ -54,7 +55,7 @@ def factor_tables(parameters: dict[str, Any], head_width: int, positions: int) -
 
 
 def _frequencies(mpmath: Any, parameters: dict[str, Any], head_width: int) -> tuple[list[Any], Any]:
-    """Radians per position of each pair, and the factor of cosine and sine."""
+    """Returns the radians per position of each pair, and the factor of cosine and sine."""
     kind, one = parameters.get("rope_type", "default"), mpmath.mpf(1)
     theta = mpmath.mpf(parameters["rope_theta"])
     plain = [theta ** (-mpmath.mpf(2 * i) / head_width) for i in range(head_width // 2)]
@@ -70,7 +71,7 @@ def _frequencies(mpmath: Any, parameters: dict[str, Any], head_width: int) -> tu
 
 
 def _llama3(mpmath: Any, parameters: dict[str, Any], frequency: Any) -> Any:
-    # Llama 3.1 model card: long wavelengths are divided by the factor, short ones kept, those between interpolated.
+    # Llama 3.1 model card: low frequencies are divided by the factor, high frequencies stay, and those between are interpolated.
     factor, low, high = (mpmath.mpf(parameters[k]) for k in ("factor", "low_freq_factor", "high_freq_factor"))
     turns = mpmath.mpf(parameters["original_max_position_embeddings"]) * frequency / (2 * mpmath.pi)
     if turns < low:
@@ -98,7 +99,12 @@ def _yarn(mpmath: Any, parameters: dict[str, Any], plain: list[Any], head_width:
 
 
 def _yarn_gain(mpmath: Any, parameters: dict[str, Any]) -> Any:
-    """The factor of cosine and sine: stated, or 0.1 · m · ln(factor) + 1, for m stated as a quotient of two."""
+    """Returns YaRN's factor of cosine and sine: `attention_factor` if the parameters have it, otherwise 1 + ln(factor) / 10, or
+    1 for a factor up to 1.
+
+    If the parameters have `mscale` and `mscale_all_dim`, it is (1 + mscale · ln(factor) / 10) / (1 + mscale_all_dim ·
+    ln(factor) / 10).
+    """
     if parameters.get("attention_factor") is not None:
         return mpmath.mpf(parameters["attention_factor"])
     factor, over, under = (mpmath.mpf(parameters.get(name) or 0) for name in ("factor", "mscale", "mscale_all_dim"))
@@ -109,7 +115,8 @@ def _yarn_gain(mpmath: Any, parameters: dict[str, Any]) -> Any:
 
 
 def rows(tables: dict[str, Tensor], positions: Tensor) -> tuple[Tensor, Tensor]:
-    """float32 cosine and sine [..., d] of absolute positions [...], each half of a row the same, as rotate-half expects."""
+    """Returns float32 cosine and sine [..., d] for absolute positions [...]. Both halves of a row are the same, as rotate-half
+    expects."""
     high, low = positions >> STRIDE_BITS, positions & (STRIDE - 1)
     high_cos, high_sin = tables["high.cos"][high], tables["high.sin"][high]
     low_cos, low_sin = tables["low.cos"][low], tables["low.sin"][low]

@@ -1,15 +1,16 @@
-"""Rationals to float32, rounded once, for the known answers and the sampler's temperature."""
+"""Conversion of rationals to float32, rounded once, for the known-answer tests and the sampler's temperature."""
 
 from fractions import Fraction
 
 from bytewise.protocol.errors.records import MalformedValue
 
 LOWEST_EXPONENT = -149
-"""float32 values are multiples of 2^-149."""
+"""Exponent of the smallest float32: all float32 values are multiples of 2^-149."""
 
 
 def nearest_float32(value: Fraction) -> float:
-    """The float32 nearest to a rational, ties to even, subnormals included; `MalformedValue` beyond the largest."""
+    """Returns the float32 nearest to a rational, ties to even, subnormals included. Raises `MalformedValue` if it is beyond the
+    largest float32."""
     if value == 0:
         return 0.0
     size = abs(value)

@@ -1,1 +1,1 @@
-"""Known answers of operations and models, which a backend must give before it is used."""
+"""Known-answer tests of operations and models. A backend must pass them before it is used."""

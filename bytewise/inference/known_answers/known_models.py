@@ -1,8 +1,8 @@
 """Known models: whole models with golden head rows, made from counter-mode hashes in memory. Every path runs them first.
 
-Each has a feature that the others lack: biases, windows, widths that fill no vector, head norms, two-limb weights, soft caps,
-experts, and scores with a wider range than exp. The digests are golden: `tests/unit/inference/test_known_models.py` computes
-the same rows in Python fractions.
+Each model has a feature that the other models lack: biases, windows, widths that fill no vector, head norms, two-limb weights,
+soft caps, experts, and scores with a wider range than exp. The digests are golden: `tests/unit/inference/test_known_models.py`
+computes the same rows in Python fractions.
 """
 
 import functools
@@ -28,7 +28,7 @@ from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.units import ZERO_DIGEST, Decimal, Digest
 
 TOKENS = 70
-"""Positions, more than the panels and blocks of any kernel. The last of them are decoded one by one."""
+"""Number of positions, more than the panels and blocks of any kernel. The last positions are decoded one by one."""
 
 DECODED = 6
 CHUNK = 24
@@ -46,13 +46,13 @@ class KnownModel:
     """Parameters of one known model."""
 
     architecture: Architecture
-    """Its shape."""
+    """Shape of the model."""
     bits: int = 8
-    """Bits of weights and head."""
+    """Bits of the weights and of the head."""
     embedding: str = "float32"
     """Type of the embedding."""
     strength: float = 1.0
-    """Factor of the weights' scales."""
+    """Factor by which the scales of the weights are multiplied."""
 
 
 KNOWN_MODELS = {
@@ -69,14 +69,14 @@ KNOWN_MODELS = {
     ),
     "experts": KnownModel(Architecture("mixtral", **(_SILU | {"experts": 4, "experts_per_token": 2, "layers": 1}))),
 }  # fmt: skip
-"""Known models by their special feature."""
+"""Known models by the name of their special feature."""
 
 AnyPath = ModelPath[Any]
 
 
 def verify(open_path: Callable[[Artifact], AnyPath], can_run: Callable[[Architecture], bool]) -> int:
-    """Runs the known models on a path and compares their golden rows. Returns how many were run; `NotExact` names the first that
-    differs."""
+    """Runs the known models that a path can run, and compares their golden rows. Returns how many were run. Raises `NotExact`,
+    which names the first model that differs."""
     names = [name for name, known in KNOWN_MODELS.items() if can_run(known.architecture)]
     for name in names:
         path = open_path(built_model(name))
@@ -90,7 +90,7 @@ def verify(open_path: Callable[[Artifact], AnyPath], can_run: Callable[[Architec
 
 
 def digest_on(path: AnyPath) -> Digest:
-    """Hash of all head rows, including logits. Most rows are teacher-forced in chunks, the last ones decoded."""
+    """Returns a hash of all head rows and logits. Most rows are teacher-forced in chunks, the last rows are decoded."""
     tokens = tokens_of()
     cache, prefilled = path.cache(1, TOKENS), TOKENS - DECODED
     rows = path.teacher_force(cache, [tokens[:prefilled]], [0], CHUNK)[0]
@@ -111,19 +111,19 @@ def _verify_choices(path: AnyPath, cache: Any, rows: Sequence[HeadRow]) -> None:
 
 
 def parts_of(row: HeadRow) -> tuple[bytes, int, bytes]:
-    """Parts of a head row that are hashed."""
+    """Returns the parts of a head row that are hashed."""
     return row.row, row.exponent, b"" if row.logits is None else row.logits.contiguous().numpy().tobytes()
 
 
 def tokens_of() -> list[int]:
-    """The tokens that every known model reads."""
+    """Returns the tokens that every known model reads."""
     return [abs(n) for n in integers("known tokens", TOKENS, _SILU["vocabulary"] - 1)]
 
 
 @functools.cache
 def built_model(name: str) -> Artifact:
-    """One of `KNOWN_MODELS` as an artifact without files. It is the same object each time, because nobody writes to its
-    tensors."""
+    """Returns one of `KNOWN_MODELS` as an artifact without files. It is the same object each time, because nothing writes to
+    its tensors."""
     known = KNOWN_MODELS[name]
     precision = Precision(known.bits, known.bits, known.embedding)
     manifest = Manifest(

@@ -1,7 +1,7 @@
 """Known answers of operations, computed in Python integers and fractions at the worst operands (design section 6).
 
-Comparing an operation with itself proves nothing: int8 products saturate without VNNI, and float32 roots round wrongly on some
-processors, and yet every self-test passes.
+Comparing an operation with itself proves nothing. Int8 products saturate without VNNI, and float32 roots are rounded wrongly on
+some processors, and yet such a self-test would pass.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from bytewise.protocol.units import Digest
 # Golden numbers of profile `exact-1`. They never change. Made by tests/vectors/make_exact1.py.
 
 PROFILE_DIGEST = Digest(bytes.fromhex("b6ad51f910a00e8fe98d982680ef7f1cb6cf22e2474243e9d56e6adc6de1e7b8"))
-"""Value of `self_test.profile_digest` on every backend and machine."""
+"""Value that `self_test.profile_digest` must return on every backend and machine."""
 
 MODEL_DIGESTS = {
     "bias and window": Digest(bytes.fromhex("225619367affa6145bcb1bdf2354dffa9042ead7db002b9a2ffa32d35715af6b")),
@@ -32,7 +32,7 @@ MODEL_DIGESTS = {
     "softcaps": Digest(bytes.fromhex("3224bf5aa60bad9fc535c06717570968a91d8b27f4b884c2773573eddc7b9346")),
     "experts": Digest(bytes.fromhex("194b37acda8fdf21d3d16cc2e040e57fe1e2bef94c98ee975a2e36370f362cf2")),
 }
-"""Value of `known_models.digest_on` for each known model, on every path and machine."""
+"""Value that `known_models.digest_on` must return for each known model, on every path and machine."""
 
 
 ACTIVATION_MAX = 2**ACTIVATION_BITS - 1
@@ -41,7 +41,7 @@ WEIGHT_MAX, WEIGHT_MIN = 127, -128
 
 
 def integers(name: str, count: int, limit: int) -> list[int]:
-    """`count` integers in ±limit from a counter-mode hash, the same everywhere."""
+    """Returns `count` integers in ±limit from a counter-mode hash, the same on every machine."""
     values = []
     for i in range(-(-count // 8)):
         block = digests.labelled(Label.WEIGHTS, name.encode(), i)
@@ -50,7 +50,7 @@ def integers(name: str, count: int, limit: int) -> list[int]:
 
 
 def verify_products(backend: Backend, depths: Sequence[int] = (8, 64, 1040, 4096)) -> str:
-    """Returns the backend's name if its products are right at 1, 2 and 35 rows; else raises `NotExact`."""
+    """Checks the backend's products with weights at 1, 2 and 35 rows, and returns its name. Raises `NotExact` if one is wrong."""
     for depth in depths:
         # Low limbs of 16-bit weights reach -128.
         rows, columns = _patterns("rows", depth, ACTIVATION_MAX), [*_patterns("columns", depth, WEIGHT_MAX), [WEIGHT_MIN] * depth]
@@ -64,8 +64,8 @@ def verify_products(backend: Backend, depths: Sequence[int] = (8, 64, 1040, 4096
 
 
 def verify_attention_products(backend: Backend) -> str:
-    """Returns the backend's name if its attention products are right at both widths and at the longest sum; else raises
-    `NotExact`."""
+    """Checks the backend's attention products at both precisions and at the longest sum, and returns its name. Raises
+    `NotExact` if one is wrong."""
     for depth, bits in ((32, ACTIVATION_BITS), (520, ACTIVATION_BITS), (1030, PROBABILITY_BITS)):
         rows, columns = _patterns("query", depth, 2**bits - 1), _patterns("key", depth, ACTIVATION_MAX)
         found = backend.batched(_batch(rows, torch.float32), _batch(columns, torch.float64).transpose(1, 2), bits)
@@ -80,7 +80,8 @@ def verify_attention_products(backend: Backend) -> str:
 
 
 def verify_elementwise() -> int:
-    """Checks elementwise operations against fractions and returns their number. `NotExact` names a wrong one."""
+    """Checks the elementwise operations against fractions, and returns how many were checked. Raises `NotExact`, which names a
+    wrong one."""
     numerators = [Fraction(n) for n in [1, 2, 5, 2**24 - 1, *integers("numerators", 60, 2**24 - 1)]]
     divisors = [Fraction(d) for d in [3, 7, 5120, 2**24 - 1, *(abs(d) + 1 for d in integers("divisors", 60, 2**23))]]
     quotients = [nearest_float32(n / d) for n, d in zip(numerators, divisors, strict=True)]
@@ -112,7 +113,7 @@ def verify_elementwise() -> int:
 
 
 def exp_in_fractions(t: Fraction) -> float:
-    """The profile's exp, with every step in fractions and rounded once."""
+    """Returns the profile's exp(t), computed in fractions. Each step is rounded once to float32."""
     if t < Fraction(elementwise.EXP_LOWEST):
         return 0.0
     n = Fraction(round(_round(t * Fraction(elementwise.LOG2_E))))
@@ -126,7 +127,7 @@ def exp_in_fractions(t: Fraction) -> float:
 
 
 def quantise_in_integers(row: Sequence[float], bits: int) -> tuple[int, ...]:
-    """E and the integers of Q(row, bits), computed in fractions. The row must be finite."""
+    """Returns E and the integers of Q(row, bits), computed in fractions. The row must be finite."""
     largest = max(abs(Fraction(x)) for x in row)
     exponent = MIN_EXPONENT
     while largest >= Fraction(2) ** (exponent - 126):
@@ -137,7 +138,7 @@ def quantise_in_integers(row: Sequence[float], bits: int) -> tuple[int, ...]:
 
 
 def _patterns(name: str, depth: int, limit: int) -> list[list[int]]:
-    # Extremes of one sign saturate first; alternating ones catch pairwise sums; the rest catches other mistakes.
+    # Extremes of one sign saturate first. Alternating extremes catch errors of pairwise sums. Hashed numbers catch other errors.
     return [[limit] * depth, [-limit] * depth, [limit, -limit] * (depth // 2), integers(f"{name}-{depth}", depth, limit)]
 
 

@@ -1,4 +1,4 @@
-"""Selection of backends that are exact on this machine, and the profile's own vectors (design section 6)."""
+"""Selection of backends that are exact on this machine, and the vectors of the profile (design section 6)."""
 
 from collections.abc import Callable, Sequence
 
@@ -19,11 +19,12 @@ from bytewise.protocol.errors.actors import CannotExecute, NotExact
 from bytewise.protocol.units import Decimal, Digest, fraction
 
 WIDTH, HEADS, SHARED, TOKENS = 64, 4, 2, 9
-"""Shape of the block that computes the vectors."""
+"""Shape of the block that computes the vectors: width, query heads, key and value heads, tokens."""
 
 
 def first_exact(backends: Sequence[Backend], verify: Callable[[Backend], object] | None = None) -> Backend:
-    """The first backend that passes `verify` (None: every known answer). `CannotExecute` names what the last one failed."""
+    """Returns the first backend that passes `verify`; None checks every known answer. Raises `CannotExecute` if none passes,
+    with the reason of the last one."""
     reason = "no backend"
     for backend in backends:
         try:
@@ -35,7 +36,8 @@ def first_exact(backends: Sequence[Backend], verify: Callable[[Backend], object]
 
 
 def verify_profile(backend: Backend) -> Digest:
-    """The profile's vector digest, recomputed on this backend after all known answers. `NotExact` if anything differs."""
+    """Checks all known answers and recomputes the profile's vectors on this backend, and returns their digest. Raises
+    `NotExact` if anything differs."""
     verify_operations(backend)
     found = profile_digest(backend)
     if found != PROFILE_DIGEST:
@@ -44,14 +46,16 @@ def verify_profile(backend: Backend) -> Digest:
 
 
 def verify_operations(backend: Backend) -> str:
-    """Returns the backend's name if every operation of a path with it gives its known answers; else raises `NotExact`."""
+    """Checks that every operation of a path with this backend gives its known answers, and returns the backend's name. Raises
+    `NotExact` if one does not."""
     operations.verify_elementwise()
     operations.verify_products(backend)
     return operations.verify_attention_products(backend)
 
 
 def profile_digest(backend: Backend) -> Digest:
-    """Hash of every intermediate value of one block on fixed numbers: norm, product, attention, SiLU, product, sampler."""
+    """Returns a hash of the intermediate values of one block on fixed numbers: norm, product, attention, SiLU, product,
+    sampler."""
     x = _numbers("input", (1, TOKENS, WIDTH), 2.0**-9)
     norm, epsilon = _numbers("norm", (WIDTH,), 2.0**-12), torch.full((1,), 2.0**-17)
     normed = rms_norm(x, norm, epsilon, torch.full((1,), float(WIDTH), dtype=torch.float64))

@@ -1,1 +1,2 @@
-"""The native path: a small engine in C, with the whole forward pass in one call and the bytes of the torch path."""
+"""The native path: a small engine in C that computes the whole forward pass in one call. Its bytes equal those of the torch
+path."""

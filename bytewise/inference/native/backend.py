@@ -1,4 +1,4 @@
-"""Operations of the C engine as a backend of the torch path. Weights stay int8, and a linear layer is one call."""
+"""Backend of the torch path that uses operations of the C engine. Weights stay int8, and a linear layer is one call."""
 
 import ctypes
 import weakref
@@ -15,14 +15,16 @@ from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.records.statements import CannotReason
 
 EDGE = 32
-"""Rows of integers are padded with zeros to a multiple of this: EDGE of kernel.h."""
+"""Rows of integers are padded with zeros to a multiple of this number, which is EDGE of kernel.h."""
 
 SHARED_ELEMENTS = 2**15
-"""Number of elements from which on elementwise work is shared among threads. Waking a thread costs about as much as this many."""
+"""Number of elements from which on elementwise work is divided among threads. Waking a thread costs about as much as so many
+elements."""
 
 
 def product(pool: ThreadPool, values: Tensor, weight: Tensor) -> Tensor:
-    """Exact values · weightᵀ: integers [M, K] of any type, |v| < 2^14, with contiguous int8 [N, K], to float64 [M, N]."""
+    """Returns the exact product values · weightᵀ as float64 [M, N]. `values` are integers [M, K] of any type with |v| < 2^14;
+    `weight` is contiguous int8 [N, K]."""
     (rows, depth), outputs = values.shape, weight.shape[0]
     if weight.dtype != torch.int8 or not weight.is_contiguous() or weight.shape[1] != depth:
         raise ValueError(f"weights {weight.dtype} {tuple(weight.shape)} for rows of {depth}")
@@ -37,30 +39,30 @@ def product(pool: ThreadPool, values: Tensor, weight: Tensor) -> Tensor:
 
 
 class NativeBackend:
-    """Linear layers, norms and silu in C, products of attention in float64."""
+    """Backend that computes linear layers, norms, SiLU and most attention in C, and other attention products in float64."""
 
     def __init__(self, pool: ThreadPool) -> None:
         self._pool, self._alone = pool, ThreadPool(pool.kernel, 1)
         self.kernel, self.name = pool.kernel, f"native-{pool.kernel}"
 
     def pack(self, weight: Tensor) -> Tensor:
-        """int8 [N, K] unchanged."""
+        """Returns the int8 weights [N, K] in contiguous memory."""
         return weight.contiguous()
 
     def product(self, values: Tensor, packed: Tensor) -> Tensor:
-        """Exact values · weightᵀ, to float64 [M, N]."""
+        """Returns the exact product values · weightᵀ as float64 [M, N]."""
         return product(self._pool, values, packed)
 
     def batched(self, left: Tensor, right: Tensor, bits: int) -> Tensor:
-        """One float64 product."""
+        """Returns the result of one float64 product."""
         return torch.bmm(left.to(torch.float64), right)
 
     def linear(self, layers: Sequence[Weights]) -> Callable[[Tensor], Tensor]:
-        """Uses the layers' weights in place, without a copy."""
+        """Returns one callable for layers with the same input. It uses the layers' weights in place, without a copy."""
         return NativeLinear(self._pool, layers)
 
     def rms_norm(self, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-        """RMSNorm of rows."""
+        """Returns the RMSNorm of the rows of x."""
         rows = _rows(x)
         _verify("weights of a norm", weight, torch.float32, rows.shape[1])
         out, pool = torch.empty(rows.shape), self._fitting(rows)
@@ -68,18 +70,19 @@ class NativeBackend:
         return out.view(x.shape)
 
     def silu(self, x: Tensor) -> Tensor:
-        """x · σ(x) of each element."""
+        """Returns x · σ(x) for each element."""
         rows = _rows(x)
         out, pool = torch.empty(rows.shape), self._fitting(rows)
         checked(pool.library.native_silu(pool.handle, *_place(rows), out.data_ptr()))
         return out.view(x.shape)
 
     def cache(self, shape: Architecture, batch: int, capacity: int) -> heads.NativeHeads | None:
-        """A cache that attends in C; None for soft caps and heads that the C engine lacks."""
+        """Returns a cache that attends in C, or None if the model has soft caps or heads that the C engine does not support."""
         return heads.NativeHeads(self._pool, shape, batch, capacity) if heads.can_attend(shape) else None
 
     def cache_bytes(self, shape: Architecture, batch: int, capacity: int) -> int | None:
-        """Size in bytes of the cache that `cache` would make, computed by the code that allocates it."""
+        """Returns the size in bytes of the cache that `cache` would make, or None if `cache` returns None. The code that
+        allocates the cache computes the size."""
         return heads.bytes_of(self._pool, shape, batch, capacity) if heads.can_attend(shape) else None
 
     def _fitting(self, rows: Tensor) -> ThreadPool:
@@ -87,7 +90,7 @@ class NativeBackend:
 
 
 class _Part(ctypes.Structure):
-    """Part of torch_interface.c."""
+    """The struct Part of torch_interface.c."""
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("high", "low", "scale", "bias")),
@@ -96,11 +99,11 @@ class _Part(ctypes.Structure):
 
 
 class NativeLinear:
-    """Linear layers with the same input. Their weights stay where the artifact holds them."""
+    """Linear layers with the same input. Their weights stay in the artifact's memory."""
 
     def __init__(self, pool: ThreadPool, layers: Sequence[Weights]) -> None:
-        """`ValueError` if shapes or types of a layer do not fit together; `CannotExecute` without memory, or for too many
-        layers."""
+        """Binds the weights. Raises `ValueError` if shapes or types of a layer do not fit together, and `CannotExecute` if
+        memory is short or there are too many layers."""
         self._pool, self._depth = pool, layers[0].high.shape[1]
         self._outputs = sum(layer.high.shape[0] for layer in layers)
         self._held: list[Tensor] = []
@@ -111,7 +114,7 @@ class NativeLinear:
         self._free = weakref.finalize(self, pool.library.native_layers_close, self._handle)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """float32 outputs of all layers side by side."""
+        """Returns the float32 outputs of all layers side by side."""
         rows = _rows(x)
         if rows.shape[1] != self._depth:
             raise ValueError(f"rows of {rows.shape[1]} for a layer of {self._depth}")
@@ -138,7 +141,7 @@ class NativeLinear:
 
 
 def _rows(x: Tensor) -> Tensor:
-    """x as rows of consecutive elements. It copies only if the memory has no such rows."""
+    """Returns x as rows of consecutive elements. It copies only if x does not have such rows in memory."""
     rows = x.reshape(-1, x.shape[-1])
     if rows.dtype != torch.float32 or rows.device.type != "cpu":
         raise ValueError(f"rows of {rows.dtype} on {rows.device}")
@@ -146,7 +149,7 @@ def _rows(x: Tensor) -> Tensor:
 
 
 def _place(rows: Tensor) -> tuple[int, int, int, int]:
-    """Address, number, stride and width of rows."""
+    """Returns the address, number, stride and width of rows."""
     return rows.data_ptr(), rows.shape[0], rows.stride(0), rows.shape[1]
 
 

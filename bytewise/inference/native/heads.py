@@ -1,4 +1,4 @@
-"""Attention of the torch path in one call: the C engine's cache without its engine."""
+"""Attention for the torch path in one call to C. It uses only the cache of the C engine."""
 
 import ctypes
 import weakref
@@ -15,11 +15,11 @@ from bytewise.protocol.errors.records import OutsideLimits
 from bytewise.protocol.records.statements import CannotReason
 
 MOST_HEAD_WIDTH = 256
-"""Largest head width, from attention.h."""
+"""Largest head width that the C engine supports, from attention.h."""
 
 
 class _Shape(ctypes.Structure):
-    """Shape of model.h."""
+    """The struct Shape of model.h."""
 
     _fields_ = tuple(
         (name, ctypes.c_int64)
@@ -31,7 +31,7 @@ class _Shape(ctypes.Structure):
 
 
 class _Attended(ctypes.Structure):
-    """Attended of attended.h."""
+    """The struct Attended of attended.h."""
 
     _fields_ = (
         ("shape", _Shape), ("cache", ctypes.c_void_p), ("layer", ctypes.c_int64), ("window", ctypes.c_int64),
@@ -42,12 +42,12 @@ class _Attended(ctypes.Structure):
 
 
 def can_attend(shape: Architecture) -> bool:
-    """Whether the C engine has the attention of such a model."""
+    """Returns whether the C engine supports the attention of such a model."""
     return shape.attention_softcap == "0" and shape.head_width <= MOST_HEAD_WIDTH and shape.head_width % 2 == 0
 
 
 def bytes_of(pool: ThreadPool, shape: Architecture, batch: int, capacity: int) -> int:
-    """Bytes of a `NativeHeads` for such a model."""
+    """Returns the size in bytes of a `NativeHeads` for such a model."""
     return int(pool.library.native_heads_bytes(ctypes.byref(_shape(shape)), batch, capacity))
 
 
@@ -56,10 +56,10 @@ def _shape(shape: Architecture) -> _Shape:
 
 
 class NativeHeads(AttendingCache):
-    """Keys and values of a batch in the C engine's layout."""
+    """Cache of the keys and values of a batch in the C engine's layout."""
 
     def __init__(self, pool: ThreadPool, shape: Architecture, batch: int, capacity: int) -> None:
-        """`CannotExecute` without memory."""
+        """Allocates the cache. Raises `CannotExecute` if memory is short."""
         self._pool, self._batch, self._first, self.capacity = pool, batch, 0, capacity
         self._shape = _shape(shape)
         self._handle = pool.library.native_heads_open(ctypes.byref(self._shape), batch, capacity)
@@ -69,7 +69,7 @@ class NativeHeads(AttendingCache):
         self._whole: NativeHeads | None = None
 
     def select(self, sequence: int) -> Self:
-        """The cache of one sequence of the batch. It shares memory with the batch."""
+        """Returns the cache of one sequence of the batch. It shares memory with the batch."""
         one = object.__new__(type(self))
         # The view keeps the whole cache alive until the last view is gone.
         one._whole, one._pool, one._shape, one._handle = self, self._pool, self._shape, self._handle
@@ -77,7 +77,8 @@ class NativeHeads(AttendingCache):
         return one
 
     def attend(self, layer: int, window: int, scale: float, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Stores keys and values, and attends. `OutsideLimits` if there is no room."""
+        """Stores keys and values [B, heads, T, d], and returns the mixed values [B, T, H, d] of the queries [B, H, T, d].
+        Raises `OutsideLimits` if the cache has no room."""
         batch, heads, tokens, width = query.shape
         if self.length + tokens > self.capacity:
             raise OutsideLimits("cache", self.length + tokens, self.capacity)
@@ -99,7 +100,7 @@ class NativeHeads(AttendingCache):
 
 
 def _by_token(x: Tensor) -> Tensor:
-    """[B, heads, T, d] as consecutive [B, T, heads, d]."""
+    """Returns x [B, heads, T, d] as contiguous [B, T, heads, d]."""
     if x.dtype != torch.float32:
         raise ValueError(f"heads of {x.dtype}")
     return x.transpose(1, 2).contiguous()

@@ -1,4 +1,4 @@
-"""Loads the compiled engine and declares its functions. setup.py builds it where there is a compiler."""
+"""Loads the compiled engine and declares its functions. setup.py builds the engine on a machine with a compiler."""
 
 import ctypes
 import functools
@@ -15,7 +15,7 @@ STEM = "_engine"
 """Name of the compiled module in this folder."""
 
 KERNELS = {"avx512": 2, "avx2": 1, "scalar": 0}
-"""Kernels with their numbers in C, fastest first."""
+"""Names of the kernels with their numbers in C, fastest first."""
 
 _INT, _LONG, _POINTER, _FLOAT = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p, ctypes.c_float
 
@@ -56,7 +56,8 @@ _FAILURES = {
 
 @functools.cache
 def library(folder: Path = Path(__file__).parent) -> ctypes.CDLL | None:
-    """The compiled engine of a folder; None if it was not built, was built from other sources, or for another machine."""
+    """Returns the compiled engine of a folder. Returns None if it was not built, was built from other sources, or is for
+    another machine."""
     paths = [folder / f"{STEM}{suffix}" for suffix in importlib.machinery.EXTENSION_SUFFIXES]
     built = next((path for path in paths if path.is_file()), None)
     if built is None or sys.byteorder != "little":
@@ -78,7 +79,7 @@ def _source_digest(folder: Path) -> str:
 
 
 def unavailable_reason() -> str | None:
-    """Message for people if the C engine cannot be used; None if it can."""
+    """Returns a message for people if the C engine cannot be used, or None if it can."""
     if library() is not None:
         return None
     again = "install Bytewise again" if is_wheel() else "`touch setup.py && make install`"
@@ -89,22 +90,24 @@ def unavailable_reason() -> str | None:
 
 
 def kernels() -> tuple[str, ...]:
-    """Kernels that this processor can run, fastest first; empty without the compiled engine."""
+    """Returns the names of the kernels that this processor can run, fastest first. The tuple is empty without the compiled
+    engine."""
     loaded = library()
     return () if loaded is None else tuple(name for name, number in KERNELS.items() if loaded.native_kernel(number))
 
 
 def checked(status: int) -> None:
-    """`CannotExecute` for a status that is not 0."""
+    """Raises `CannotExecute` if a status that a C function returned is not 0."""
     if status:
         raise CannotExecute(*_FAILURES[status])
 
 
 class ThreadPool:
-    """Threads with one kernel. One caller at a time; `close` ends the threads."""
+    """Pool of threads that compute with one kernel. It serves one caller at a time; `close` ends the threads."""
 
     def __init__(self, kernel: str | None = None, threads: int = 1) -> None:
-        """`CannotExecute` if there is no compiled engine, or no such kernel here. None selects the fastest kernel."""
+        """Starts the threads. `kernel` None selects the fastest kernel. Raises `CannotExecute` if there is no compiled engine,
+        no such kernel on this machine, or the threads cannot be started."""
         available = kernels()
         name = available[0] if kernel is None and available else kernel
         loaded = library()
@@ -117,7 +120,7 @@ class ThreadPool:
             raise CannotExecute(f"no {threads} threads", CannotReason.RESOURCES)
 
     def close(self) -> None:
-        """Ends the threads. It may be called twice."""
+        """Ends the threads. A second call does nothing."""
         if self.handle is not None:
             self.library.native_pool_close(self.handle)
             self.handle = None

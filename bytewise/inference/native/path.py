@@ -1,4 +1,4 @@
-"""The native path: tensors bound by address where the artifact holds them; tokens in, head rows out."""
+"""The native path: the C engine runs a model from the artifact's own tensors. Tokens go in, head rows come out."""
 
 import ctypes
 import functools
@@ -32,7 +32,7 @@ _NORMS = ("input_layernorm", "post_attention_layernorm", "q_norm", "k_norm")
 _TABLES = ("rope.low.cos", "rope.low.sin", "rope.high.cos", "rope.high.sin")
 
 EMBEDDING_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
-"""Types of the embedding with their numbers."""
+"""Types of the embedding with their numbers in C."""
 
 LAYER_SLOTS: dict[str, tuple[int, torch.dtype]] = {
     **{
@@ -42,7 +42,7 @@ LAYER_SLOTS: dict[str, tuple[int, torch.dtype]] = {
     },
     **{norm: (len(_LINEARS) * len(_PARTS) + index, torch.float32) for index, norm in enumerate(_NORMS)},
 }
-"""Slot and type of the tensors of a layer, by name after `layers.{i}.`."""
+"""Slot and type of each tensor of a layer. The key is the tensor's name after `layers.{i}.`."""
 
 GLOBAL_SLOTS: dict[str, tuple[int, torch.dtype | None]] = {
     **{f"head{part}": (place, dtype) for place, (part, dtype) in enumerate(_PARTS.items())},
@@ -51,11 +51,11 @@ GLOBAL_SLOTS: dict[str, tuple[int, torch.dtype | None]] = {
     "embedding": (len(_PARTS) + 1, None),
     **{table: (len(_PARTS) + 2 + index, torch.float64) for index, table in enumerate(_TABLES)},
 }
-"""Slot and type of the tensors outside the layers."""
+"""Slot and type of each tensor outside the layers, by name. None means that any type of `EMBEDDING_TYPES` is allowed."""
 
 
 CHUNK = 512
-"""Tokens of one forward call of one sequence, which bounds its memory. No byte depends on it."""
+"""Most tokens of one forward call for one sequence. This limit bounds the memory. No byte depends on it."""
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Families whose graph the C engine implements."""
@@ -64,7 +64,7 @@ _SHORT, _INT = ctypes.c_int16, ctypes.c_int32
 
 
 def missing_feature(shape: Architecture) -> str | None:
-    """A feature of this architecture that the C engine lacks; None if it can run it."""
+    """Returns a feature of this architecture that the C engine lacks, or None if it can run the model."""
     lacks = {
         f"family {shape.family}": shape.family not in FAMILIES,
         f"activation {shape.activation}": shape.activation != "silu",
@@ -78,7 +78,7 @@ def missing_feature(shape: Architecture) -> str | None:
 
 
 class NativeCache:
-    """Keys and values of a batch, in the C engine's layout. `select` gives a view of one sequence."""
+    """Cache of the keys and values of a batch, in the C engine's layout. `select` returns a view of one sequence."""
 
     def __init__(self, path: "NativePath", batch: int, capacity: int) -> None:
         library = path.pool.library
@@ -92,12 +92,12 @@ class NativeCache:
         self.lengths = [0] * batch
 
     def crop(self, length: int) -> None:
-        """Drops the tokens from `length` on."""
+        """Drops the tokens from index `length` on, in each sequence of this cache."""
         for sequence in self.sequences:
             self.lengths[sequence] = min(length, self.lengths[sequence])
 
     def select(self, sequence: int) -> Self:
-        """The cache of one sequence of the batch. It shares memory with the batch."""
+        """Returns the cache of one sequence of the batch. It shares memory with the batch."""
         one = object.__new__(type(self))
         # The view keeps the whole cache alive until the last view is gone.
         one._whole, one.handle, one.capacity, one.lengths = self, self.handle, self.capacity, self.lengths
@@ -106,13 +106,14 @@ class NativeCache:
 
 
 class NativePath:
-    """One artifact on one kernel. One call at a time; not for several threads, nor for a child after a fork."""
+    """Native path: the model of one artifact on one kernel. Use it from one thread, for one call at a time, and not in a child
+    process after a fork."""
 
     chunk, own_threads = CHUNK, True
 
     def __init__(self, artifact: Artifact, *, kernel: str | None = None, threads: int = 1) -> None:
-        """`CannotExecute` if there is no such kernel here, or the engine lacks a feature of the model. None selects the fastest
-        kernel."""
+        """Binds the model's tensors. `kernel` None selects the fastest kernel. Raises `CannotExecute` if the kernel is not
+        available or the engine lacks a feature of the model. Raises `ArtifactMismatch` if a tensor does not fit."""
         shape = artifact.manifest.architecture
         lacking = missing_feature(shape)
         if lacking is not None:
@@ -129,19 +130,20 @@ class NativePath:
             raise
 
     def cache(self, batch: int, capacity: int) -> NativeCache:
-        """An empty cache with room for `capacity` tokens of each sequence."""
+        """Returns an empty cache with room for `capacity` tokens of each of `batch` sequences."""
         return NativeCache(self, batch, capacity)
 
     def cache_bytes(self, batch: int, capacity: int) -> int:
-        """Size in bytes of the cache that `cache` would make."""
+        """Returns the size in bytes of the cache that `cache` would make."""
         return int(self.pool.library.native_cache_bytes(self._open_handle(), batch, capacity))
 
     def memory(self) -> int:
-        """Bytes of the memory in which caches are."""
+        """Returns the size in bytes of the memory in which caches are allocated."""
         return memory.of_machine()
 
     def feed(self, cache: NativeCache, token: int, position: int, logits: bool = True) -> HeadRow:
-        """Decode: feeds one more token of one sequence, at the end of its cache. `logits` is as for `teacher_force`."""
+        """Decodes one step: feeds one more token of one sequence at the end of its cache, and returns the head row. `logits` is
+        as for `teacher_force`."""
         (sequence,) = cache.sequences
         if position != cache.lengths[sequence]:
             raise OutsideLimits("position", position, cache.lengths[sequence])
@@ -150,11 +152,11 @@ class NativePath:
     def teacher_force(
         self, cache: NativeCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK, logits: bool = True
     ) -> list[list[HeadRow]]:
-        """Prefill: appends each sequence to its cache, and returns its head rows from index `keep[i]` of the appended tokens
+        """Appends each sequence to its cache (prefill), and returns its head rows from index `keep[i]` of the appended tokens
         on.
 
-        Sequences follow each other without padding. One forward call has as many tokens as `chunk` of each sequence would be.
-        Without `logits` only the largest logit of each row is kept.
+        Sequences follow each other without padding. One forward call has at most `chunk` tokens times the number of sequences.
+        If `logits` is false, a row keeps only the token of its largest logit, and computes its logits when they are read.
         """
         rows: list[list[HeadRow]] = [[] for _ in sequences]
         tokens: list[tuple[int, int, int]] = []
@@ -172,14 +174,15 @@ class NativePath:
         return rows
 
     def vectors(self) -> Digest:
-        """Runs the known answers and the profile's golden vectors on this path; `NotExact` names what differs."""
-        # A sum longer than any lane accumulates before it is emptied.
+        """Runs the known-answer tests and the known models on this path, and returns the digest of the profile's vectors.
+        Raises `NotExact`, which names the difference."""
+        # The longest depth exceeds the sum that any lane of the kernels accumulates before the lane is emptied.
         operations.verify_products(NativeBackend(self.pool), (8, 1040, 8200))
         known_models.verify(self._of_another, lambda shape: missing_feature(shape) is None)
         return PROFILE_DIGEST
 
     def close(self) -> None:
-        """Ends the threads and drops the tensors. It may be called twice."""
+        """Ends the threads and drops the tensors. A second call does nothing."""
         if self.handle is not None:
             self.pool.library.native_engine_close(self.handle)
             self.handle, self._bound = None, []

@@ -1,4 +1,4 @@
-"""The artifact of `pinned-1`: an unconverted checkpoint with a manifest whose digest is the model id."""
+"""Artifact of `pinned-1`: an unconverted checkpoint with a manifest, whose digest is the model id."""
 
 import json
 from dataclasses import dataclass
@@ -35,12 +35,12 @@ CONFIG_FILE = "config.json"
 REQUIRED = (CONFIG_FILE, TOKENIZER_FILE, TEMPLATE_FILE)
 
 PIECE_BYTES = 64 * 2**20
-"""Files are hashed in pieces of this size, in parallel."""
+"""Size of the pieces in which files are hashed in parallel."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedManifest(ModelDescription):
-    """Manifest of an unconverted float checkpoint. It has only the fields of every manifest."""
+    """Manifest of an unconverted float checkpoint. It has only the fields that the manifests of all profiles have."""
 
     def __post_init__(self) -> None:
         # Do not call super() without arguments: `slots` makes a new class, which is not the one written here.
@@ -51,18 +51,19 @@ class PinnedManifest(ModelDescription):
 
 @dataclass(frozen=True, slots=True)
 class PinnedArtifact(VerifiedArtifact[PinnedManifest]):
-    """A verified float checkpoint."""
+    """Verified float checkpoint in memory."""
 
     @property
     def config(self) -> dict[str, Any]:
-        """Content of config.json; `ArtifactMismatch` if it is invalid."""
+        """Content of config.json. Reading it raises `ArtifactMismatch` if the file is not a JSON object."""
         try:
             return dict(json.loads(self.content[CONFIG_FILE]))
         except (ValueError, TypeError):
             raise ArtifactMismatch(self.name, f"{CONFIG_FILE}: not a JSON object") from None
 
     def tensors(self) -> dict[str, Tensor]:
-        """Every tensor of every weights file. `ArtifactMismatch` names a file without tensors, or a repeated tensor."""
+        """Returns every tensor of every weights file by name. Raises `ArtifactMismatch` if a file has no readable tensors or a
+        tensor is in two files."""
         found: dict[str, Tensor] = {}
         for name in sorted(self.content):
             if name.endswith(".safetensors"):
@@ -78,9 +79,9 @@ class PinnedArtifact(VerifiedArtifact[PinnedManifest]):
 
 
 def pin(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest:
-    """Copies a checkpoint to `out`, which must not exist, with a manifest, and returns its model id.
+    """Copies a checkpoint with a new manifest to `out`, which must not exist, and returns its model id.
 
-    `UnsupportedModel` names what is missing or unreadable. A failure leaves nothing at `out`.
+    Raises `UnsupportedModel`, which names what is missing, unreadable or not supported. A failure leaves nothing at `out`.
     """
     with staging_dir(out) as partial:
         source = checkpoints.read(checkpoint)
@@ -107,7 +108,8 @@ def pin(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest
 
 
 def load(path: Path, progress: Progress | None = None) -> PinnedArtifact:
-    """The artifact of a folder, with every byte checked against the manifest. `ArtifactMismatch` names the file that differs."""
+    """Returns the artifact of a folder after checking every byte against the manifest. Raises `ArtifactMismatch`, which names
+    the file that differs."""
     manifest = read_manifest(path)
     verify_named(path, manifest, *REQUIRED)
     content = {file.name: bytes(mapped_weights.verified(path, file, progress)) for file in manifest.files}
@@ -116,7 +118,8 @@ def load(path: Path, progress: Progress | None = None) -> PinnedArtifact:
 
 
 def read_manifest(path: Path) -> PinnedManifest:
-    """The manifest of an artifact folder. `CannotExecute` without one, `ArtifactMismatch` for one of another profile."""
+    """Returns the manifest of an artifact folder. Raises `CannotExecute` if there is no manifest, and `ArtifactMismatch` if it
+    is malformed or of another profile."""
     return manifest_of(path, PinnedManifest)
 
 

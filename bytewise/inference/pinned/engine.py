@@ -1,4 +1,4 @@
-"""The engine of `pinned-1`: it generates, and checks a claim by computing the answer again in an equal environment."""
+"""Engine of `pinned-1`. It generates an answer, and checks a claim by computing the answer again in an equal environment."""
 
 import dataclasses
 from typing import Any
@@ -27,26 +27,26 @@ from bytewise.protocol.units import Digest
 # The float path: transformers' own model, one sequence, fed in the same shapes for generating and verifying.
 
 EXPONENT = 0
-"""Exponent in every trace leaf, because a row of floats has none."""
+"""Exponent in every trace leaf: a row of floats has no common exponent, so the field is always 0."""
 
 
 class FloatModel:
-    """The model of one artifact on one device."""
+    """Float model of one artifact on one device."""
 
     def __init__(self, artifact: PinnedArtifact, device: str) -> None:
-        """`ArtifactMismatch` if configuration and tensors do not belong to one model."""
+        """Builds the model. Raises `ArtifactMismatch` if configuration and tensors do not belong to one model."""
         self._device = torch.device(device)
         self._model = _build(artifact).to(self._device)
 
     def begin(self, prompt: tuple[int, ...]) -> tuple[Any, HeadRow]:
-        """A new cache with the whole prompt, fed at once, and the row of its last position."""
+        """Feeds the whole prompt at once to a new cache. Returns the cache and the head row of the last position."""
         from transformers import DynamicCache
 
         cache = DynamicCache(config=self._model.config)
         return cache, self._feed(cache, prompt)
 
     def feed(self, cache: Any, token: int) -> HeadRow:
-        """The row after one more token."""
+        """Feeds one more token and returns its head row."""
         return self._feed(cache, (token,))
 
     def _feed(self, cache: Any, tokens: tuple[int, ...]) -> HeadRow:
@@ -56,7 +56,8 @@ class FloatModel:
 
 
 def head_row(logits: Tensor) -> HeadRow:
-    """Logits [V] of any float type as float32. The row of the trace is the SHA-256 of their bytes (little-endian)."""
+    """Returns the head row for logits [V] of any float type. The row of the trace is the SHA-256 of the logits as float32,
+    little-endian."""
     wide = logits.to(torch.float32).cpu().contiguous()
     row = digests.sha256(wide.numpy().astype("<f4").tobytes())
     return HeadRow(row, EXPONENT, wide if bool(torch.isfinite(wide).all()) else None)
@@ -91,12 +92,13 @@ SELF_TEST_TOKENS = 8
 
 
 class PinnedEngine:
-    """The float engine of one artifact in one environment; implements the port `Engine`. One job at a time."""
+    """Float engine of one artifact in one environment. It implements the port `Engine` and does one job at a time."""
 
     profile = PROFILE_PINNED_1
 
     def __init__(self, artifact: PinnedArtifact, environment: Environment, *, device: str = "cpu", threads: int = 1) -> None:
-        """`CannotExecute` (ENVIRONMENT) names the difference if this machine and process are not the environment."""
+        """Builds the model. Raises `CannotExecute` (ENVIRONMENT), which names the difference, if this machine and process do
+        not match the environment."""
         self.artifact, self.environment = artifact, environment
         self._words = TokenTexts(artifact.content[TOKENIZER_FILE], artifact.manifest.architecture.vocabulary)
         self._device, self._threads = device, threads
@@ -105,7 +107,7 @@ class PinnedEngine:
             self._model = FloatModel(artifact, device)
 
     def generate(self, request: Request) -> Generated:
-        """The answer of this environment. `OutsideLimits` or `CannotExecute` if there is none."""
+        """Returns the answer that this environment gives. Raises `OutsideLimits` or `CannotExecute` if there is no answer."""
         self._check(request)
         with memory_bounded(), pinned_switches(self._threads):
             answer = self._answer(request)
@@ -116,7 +118,8 @@ class PinnedEngine:
             return answer.finish()
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
-        """Computes the answer again in the same shapes as `generate`, and returns where the claim differs."""
+        """Computes the answer again in the same shapes as `generate`, and returns it with the first divergence of the claim, if
+        any."""
         self._check(request)
         with memory_bounded(), pinned_switches(self._threads):
             judge = Judge(self._answer(request), claimed, out_hash, self.artifact.manifest.architecture.vocabulary)
@@ -136,10 +139,10 @@ class PinnedEngine:
             return dataclasses.replace(judge.verdict(), verify_passes=0)
 
     def confirm(self, request: Request, verification: Verification) -> Verification:
-        """The verification, if this machine gives the same true answer once more; else `CannotExecute` (BACKEND).
+        """Returns the verification if this machine gives the same true answer once more. Otherwise raises `CannotExecute`.
 
-        This profile has no second backend. The check is that the machine gives the same answer again and still matches the
-        environment.
+        This profile has no second backend. So the check is that the machine still matches the environment and repeats its
+        answer. A verification without divergence is returned without these checks.
         """
         if verification.divergence is None:
             return verification
@@ -150,7 +153,8 @@ class PinnedEngine:
         return verification
 
     def vectors(self) -> Digest:
-        """Digest of the rows over a fixed prompt, fed in both shapes and twice. `NotExact` if the second time differs."""
+        """Returns the digest of the rows over a fixed prompt, fed at once and then token by token. Computes it twice, and
+        raises `NotExact` if the results differ."""
         with memory_bounded(), pinned_switches(self._threads):
             first, second = self._self_test(), self._self_test()
         if first != second:

@@ -1,4 +1,4 @@
-"""The environment of this machine: everything that must be equal for equal float results (design section 6, the paper's rule)."""
+"""Environment of this machine: all that must be equal for equal float results (design section 6, the paper's rule)."""
 
 import csv
 import io
@@ -26,23 +26,24 @@ NVIDIA_SMI = "nvidia-smi"
 NVIDIA_FIELDS = ("name", "compute_cap", "driver_version", "persistence_mode", "ecc.mode.current", "vbios_version")
 NVIDIA_TIMEOUT_S = 20.0
 NUMERIC_ISA = ("sse", "ssse", "avx", "fma", "f16c", "amx", "asimd", "sve", "bf16", "i8mm")
-"""Prefixes of instruction sets by which float kernels are chosen."""
+"""Prefixes of the names of instruction sets by which libraries choose float kernels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One computing device."""
+    """One computing device: a processor or a GPU."""
 
     arch: str
     """Architecture: `sm_90` for a GPU, `cpu-VENDOR-FAMILY-MODEL` for an x86-64 processor."""
     driver: str
     """Driver version of a GPU; `none` for a processor."""
     facts: tuple[str, ...]
-    """`name=value`, ascending."""
+    """Properties of the device as `name=value`, ascending."""
 
 
 def read_cpu(cpu_info: Path = CPU_INFO) -> Machine:
-    """The processor, from the kernel's data (proc(5)). `CannotExecute` with the reason ENVIRONMENT if that is missing."""
+    """Reads which processor this is from the kernel's data (proc(5)). Raises `CannotExecute` (ENVIRONMENT) if the data is
+    missing or incomplete."""
     try:
         text = cpu_info.read_text()
     except OSError as error:
@@ -60,7 +61,8 @@ def read_cpu(cpu_info: Path = CPU_INFO) -> Machine:
 
 
 def read_gpu(index: int = 0, command: str = NVIDIA_SMI) -> Machine:
-    """One GPU, from the driver's own tool. `CannotExecute` with the reason ENVIRONMENT if there is none."""
+    """Reads which GPU has this index from the driver's own tool. Raises `CannotExecute` (ENVIRONMENT) if there is none or the
+    tool fails."""
     query = [command, f"--id={index}", f"--query-gpu={','.join(NVIDIA_FIELDS)}", "--format=csv,noheader"]
     try:
         done = subprocess.run(query, capture_output=True, text=True, timeout=NVIDIA_TIMEOUT_S, check=True)
@@ -83,13 +85,15 @@ def _pair(line: str) -> tuple[str, str]:
 
 
 COMPARED_FIELDS = ("profile", "gpu_arch", "driver", "libraries", "engine_flags")
-"""Fields that a machine can determine about itself. Attestation measures the container, and the operator chooses the limits."""
+"""Fields of an environment that a machine can determine about itself. The others are not compared: attestation measures the
+container, and the operator chooses the limits."""
 
 
 def fingerprint(
     shape: Architecture, *, device: str = "cpu", threads: int = 1, container: Digest = ZERO_DIGEST, max_new_tokens: int = 1024
 ) -> Environment:
-    """The environment of this machine and process, to be registered. `CannotExecute` (ENVIRONMENT) if it cannot be determined."""
+    """Returns the environment of this machine and process, for registration. Raises `CannotExecute` (ENVIRONMENT) if it cannot
+    be determined."""
     found = _machine(device)
     limits = Limits(shape.max_context, min(max_new_tokens, shape.max_context), MAX_REQUEST_BYTES, shape.vocabulary)
     told = tuple(sorted([*found.facts, *flags(threads), f"torch-build={_build()}"]))
@@ -97,7 +101,8 @@ def fingerprint(
 
 
 def verify_here(environment: Environment, shape: Architecture, device: str, threads: int) -> Environment:
-    """The environment, if this machine and process match it. `CannotExecute` (ENVIRONMENT) names the first difference."""
+    """Returns the environment if this machine and process match it. Otherwise raises `CannotExecute` (ENVIRONMENT), which names
+    the first difference."""
     here = fingerprint(shape, device=device, threads=threads)
     for name in COMPARED_FIELDS:
         ours, theirs = getattr(here, name), getattr(environment, name)

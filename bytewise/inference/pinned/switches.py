@@ -1,4 +1,4 @@
-"""Switches of the library under `pinned-1`: set, listed as flags of the environment, and restored."""
+"""Sets and restores the library's switches of `pinned-1`, and lists them as flags of the environment."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,14 +9,15 @@ from bytewise.inference.determinism import fixed
 from bytewise.service.settings import library_variables
 
 VARIABLES = ("ATEN_CPU_CAPABILITY", "CUBLAS_WORKSPACE_CONFIG", "MKL_CBWR", "NVIDIA_TF32_OVERRIDE", "ONEDNN_MAX_CPU_ISA")
-"""Libraries read these variables when they load and choose kernels by them, so operator and verifier must set them alike."""
+"""Environment variables by which libraries choose kernels when they load. Operator and verifier must set them alike."""
 
 SWITCHES = ("attention=eager", "cudnn-benchmark=off", "deterministic-algorithms", "no-autocast", "tf32=off")
 
 
 @contextlib.contextmanager
 def pinned_switches(threads: int) -> Iterator[None]:
-    """Sets the switches under which the profile computes. Restores the previous state, also after an error."""
+    """Context manager that sets the switches under which the profile computes. It restores the previous state, also after an
+    error."""
     cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = (cuda.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic)
     try:
@@ -29,6 +30,7 @@ def pinned_switches(threads: int) -> Iterator[None]:
 
 
 def flags(threads: int) -> list[str]:
-    """The switches as `name=value`, with the libraries' variables of this process."""
+    """Returns the names of the fixed switches, then the thread count and the libraries' variables of this process as
+    `name=value`."""
     found = library_variables(VARIABLES)
     return [*SWITCHES, f"threads={threads}", *(f"{name}={found.get(name, 'unset')}" for name in VARIABLES)]

@@ -1,1 +1,1 @@
-"""From integer logits to one token: sampler, constrained decoding, stop strings."""
+"""Choice of one token from integer logits: sampler, constrained decoding, stop strings."""

@@ -1,8 +1,8 @@
-"""Answers that satisfy a JSON schema: which tokens may come next, by llguidance (docs/reference/exact-arithmetic.md, section
-8).
+"""Answers that satisfy a JSON schema: llguidance decides which tokens may come next (docs/reference/exact-arithmetic.md,
+section 8).
 
-Its masks are a function of schema, token bytes, tokens so far and limits. The limits count steps, never time. The version is
-part of the profile, because another one may allow other tokens.
+Its masks depend only on the schema, the bytes of tokens, the tokens so far and the limits. The limits count steps, never time.
+The version of llguidance is part of the profile, because another version may allow other tokens.
 """
 
 import json
@@ -25,24 +25,24 @@ from bytewise.protocol.errors.actors import CannotExecute, NotExact
 # Limits on the cost of compiling a JSON schema, counted in the document before the library reads it.
 
 MOST_VALUES = 4096
-"""Most values in the document: objects, lists, texts, numbers."""
+"""Most values in a schema document: objects, lists, texts and numbers together."""
 MOST_PROPERTIES = 512
-"""Most entries of all `properties`. An object's grammar grows with the square of its optional properties."""
+"""Most entries of all `properties` together. An object's grammar grows with the square of its optional properties."""
 MOST_PATTERN_PROPERTIES = 32
-"""Most entries of all `patternProperties`. Each pair is proved disjoint."""
+"""Most entries of all `patternProperties` together. The library proves each pair disjoint."""
 MOST_MULTIPLE = 10_000
-"""Largest least common multiple of all `multipleOf`, as digits without leading and trailing zeros. An automaton has as many
-states."""
+"""Largest least common multiple of all `multipleOf`, as digits without leading and trailing zeros. The library builds an
+automaton with so many states."""
 MOST_MERGED_PATTERNS = 8
-"""Most patterns and formats in merged schemas. Each may be intersected with all the others."""
+"""Most patterns and formats in a document with merged schemas. Each may be intersected with all others."""
 MOST_MERGES = 2**18
-"""For merged schemas: most branches, times the square of properties + 16."""
+"""Limit for a document with merged schemas: the number of branches, times the square of (properties + 16)."""
 
 BRANCHES = ("allOf", "anyOf", "oneOf")
 ANNOTATIONS = frozenset(
     "title description default examples deprecated readOnly writeOnly $defs definitions $schema $id $comment".split()
 )
-"""Members without a constraint on the answer. A branch with only such members beside it is not merged."""
+"""Members of a schema that do not constrain the answer. A branch with only such members beside it is not merged."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class _Counts:
 
 
 def excess(schema: dict[str, Any]) -> str:
-    """The limit that a schema exceeds; empty if it may be compiled."""
+    """Returns the limit that a schema exceeds, as a message. Returns an empty string if the schema may be compiled."""
     counts = _Counts()
     counts.look(schema)
     for what, count, most in (
@@ -124,32 +124,33 @@ LIMITS: dict[str, Any] = {
 """Limits of the work for one schema and one mask, in the library's own units. They are part of the profile."""
 
 OPTIONS = "x-guidance"
-"""Member of a schema in which the library looks for its own options."""
+"""Member of a schema in which llguidance looks for its own options."""
 
 COMPACT = {"whitespace_flexible": False}
-"""Option that forbids white space between JSON's tokens: it has no meaning, and a model could write it for ever."""
+"""Option that forbids white space between the tokens of JSON. White space has no meaning, and a model could write it for ever."""
 
 UNFORCED = '%llguidance {"no_forcing": true}\nstart: @schema'
-"""The library does not tokenise text with only one continuation. Every token that fits it is allowed."""
+"""Grammar that keeps the library from tokenising text that has only one continuation. Every token that fits the text is
+allowed."""
 
 
 MOST_REMEMBERED = 64
-"""Number of schemas whose result is cached."""
+"""Number of schemas for which `Schemas.refusal` keeps its result."""
 
 
 class Schemas:
-    """Makes constraints for one vocabulary. The library is loaded at the first use."""
+    """Maker of constraints for one vocabulary. The library is loaded at the first use."""
 
     def __init__(self, lexicon: TokenTable) -> None:
         self._lexicon = lexicon
         self._remembered = lru_cache(MOST_REMEMBERED)(self._refusal)
 
     def constraint(self, text: str) -> "Constraint":
-        """The constraint of one answer by a JSON schema. It allows nothing if the schema costs too much or the library refuses
-        it.
+        """Returns the constraint of one answer by a JSON schema. It allows no token if the schema costs too much or the library
+        refuses it.
 
-        It is compiled anew each time: a copy of the library's matcher shares the lexer's states with the original, and so the
-        part of the limit that other answers used.
+        The schema is compiled anew each time. A copy of the library's matcher would share the lexer's states with the original,
+        and so the part of the limit that other answers have used.
         """
         from llguidance import LLMatcher, LLParserLimits
 
@@ -161,7 +162,8 @@ class Schemas:
         return Constraint(matcher, self._lexicon.vocabulary, matcher.get_error())
 
     def refusal(self, text: str) -> str:
-        """Why no answer can satisfy a schema; empty if one can begin. The newest results are cached."""
+        """Returns the reason why no answer can satisfy a schema, or an empty string if an answer can begin. The newest results
+        are cached."""
         return self._remembered(text)
 
     def _refusal(self, text: str) -> str:
@@ -180,14 +182,14 @@ class Schemas:
 
 
 class Constraint:
-    """The tokens that may come next in one answer."""
+    """Constraint of one answer by a schema. It says which tokens may come next."""
 
     allowed: Tensor | None
-    """bool [V]: tokens that may come next; None if there is none."""
+    """Tokens that may come next, bool [V]; None if there is none."""
     accepts: bool
     """Whether the text so far is complete, so that a stop token may end it."""
     error: str
-    """Error of the library, or the limit that it reached; empty otherwise."""
+    """Error of the library, or the limit that was reached; empty if there is none."""
 
     def __init__(self, matcher: "LLMatcher | None", vocabulary: int, error: str) -> None:
         self._matcher, self._vocabulary = matcher, vocabulary
@@ -201,7 +203,7 @@ class Constraint:
         return self.accepts and self.allowed is None
 
     def choices(self, stop_tokens: Sequence[int]) -> Tensor | None:
-        """`allowed`, with the stop tokens where the text may end; None if nothing is left."""
+        """Returns the allowed tokens, with the stop tokens if the text may end here. Returns None if no token is left."""
         ends = [token for token in stop_tokens if token < self._vocabulary] if self.accepts else []
         if not ends:
             return self.allowed
@@ -210,7 +212,7 @@ class Constraint:
         return choices
 
     def add(self, token: int) -> None:
-        """Adds an allowed token to the answer."""
+        """Adds an allowed token to the answer. Raises `NotExact` if the schema was refused."""
         if self._matcher is None:
             raise NotExact("a token under a schema that was refused")
         self._matcher.consume_token(token)
@@ -225,7 +227,7 @@ class Constraint:
 
 
 class _TokenTable:
-    """The vocabulary in the library's form: bytes by id, and after the model's tokens an end token that no model has."""
+    """The vocabulary in the library's form: the bytes of each token by id, then an end token that no model has."""
 
     is_tokenizer_wrapper = True
     bos_token_id = None

@@ -1,8 +1,8 @@
 """The sampler: a pure integer function of logits, decode policy, key and position (design section 6).
 
 weights = round(exp((x - max x) / float32(temperature)) · 2^40), which is defined for every row: the largest logit always weighs
-2^40. Top-k and top-p keep a set by threshold (weight, then lowest id), min-p by threshold only. The draw runs over the kept
-tokens in ascending id, with 256 bits of SHA-256 per position.
+2^40. Top-k and top-p keep a set by threshold (weight, then lowest id), min-p by threshold only. The sampler draws from the
+remaining tokens in ascending id, with 256 bits of SHA-256 per position.
 """
 
 import decimal
@@ -25,7 +25,8 @@ from bytewise.protocol.units import Decimal, Digest, fraction
 
 
 class LogitProcessor:
-    """Adjusts the logits of one answer by the tokens of prompt and answer so far."""
+    """Penalties and biases of one answer, which change its logits depending on the tokens of the prompt and of the answer so
+    far."""
 
     def __init__(self, policy: DecodePolicy, prompt: Sequence[int], vocabulary: int) -> None:
         self._repetition = fraction(policy.repetition_penalty)
@@ -41,14 +42,15 @@ class LogitProcessor:
         self._biased = bool(self._bias.any())
 
     def add(self, token: int) -> None:
-        """Adds a token to the answer."""
+        """Counts one more token of the answer."""
         self._count[token] += 1
         self._seen[token] = True
         self._once[token] = self._presence
         self._often[token] = nearest_float32(self._count[token] * self._frequency)
 
     def apply(self, logits: Tensor) -> Tensor | None:
-        """Adjusted float32 logits [V]; None if one is no longer finite: the answer ends here."""
+        """Returns the adjusted float32 logits [V]. Returns None if one of them is no longer finite, because the answer ends at
+        such a row."""
         if self._repetition != 1:
             logits = self._repeat(logits, self._repetition)
         if self._frequency:
@@ -66,21 +68,24 @@ class LogitProcessor:
 
 
 WEIGHT_ONE = float(2**40)
-"""Fixed point of the weights. Sums over any vocabulary below 2^22 stay below 2^62."""
+"""Weight of the largest logit: weights are fixed-point numbers with 40 bits. Sums over any vocabulary below 2^22 stay below
+2^62."""
 
 NUCLEUS = 256
-"""Most nuclei are smaller. This many of the largest weights are examined first, then 16 times as many, and so on."""
+"""Number of largest weights among which the nucleus (the tokens of top-p) is first looked for. It is usually smaller; otherwise
+16 times as many are tried, and so on."""
 
 
 def greedy(logits: Tensor) -> list[int]:
-    """Token of the largest logit in each row [M, V]; the lowest id among equals."""
+    """Returns for each row of logits [M, V] the token of the largest logit; the lowest id among equals."""
     ids = torch.arange(logits.shape[-1])
     best = logits.amax(-1, keepdim=True)
     return [int(token) for token in torch.where(logits == best, ids, logits.shape[-1]).amin(-1).tolist()]
 
 
 def choose(logits: Tensor, policy: DecodePolicy, seed: int, execution: Digest, position: int) -> int:
-    """The token at one position: greedy at temperature 0, else drawn. A logit of minus infinity is never chosen."""
+    """Returns the token at one position: the greedy one at temperature 0, otherwise a drawn one. A logit of minus infinity is
+    never chosen."""
     if policy.temperature_fraction == 0:
         return greedy(logits[None])[0]
     weights = weigh(logits, policy.temperature_fraction)
@@ -90,13 +95,13 @@ def choose(logits: Tensor, policy: DecodePolicy, seed: int, execution: Digest, p
 
 
 def weigh(logits: Tensor, temperature: Fraction) -> Tensor:
-    """int64 weights of float32 logits [V] with a finite maximum. The largest weight is 2^40."""
+    """Returns int64 weights for float32 logits [V] whose maximum is finite. The largest weight is 2^40."""
     divisor = torch.full((1,), nearest_float32(temperature), dtype=torch.float32)
     return (exp((logits - logits.amax()) / divisor) * WEIGHT_ONE).round_().to(torch.int64)
 
 
 def keep(weights: Tensor, top_k: int, top_p: Fraction, min_p: Fraction = Fraction(0)) -> Tensor:
-    """Weights with zeros for tokens outside top-k, then outside top-p, then below min-p."""
+    """Returns the weights with zeros for tokens outside top-k, then outside top-p, then below min-p."""
     if 0 < top_k < weights.shape[0]:
         threshold = int(weights.topk(top_k).values[-1])
         weights = _cut(weights, threshold, top_k - int((weights > threshold).sum()))
@@ -111,14 +116,14 @@ def keep(weights: Tensor, top_k: int, top_p: Fraction, min_p: Fraction = Fractio
 
 
 def draw(weights: Tensor, key: Digest) -> int:
-    """The token whose interval of cumulated weights, in ascending id, contains floor(key · total / 2^256)."""
+    """Returns the drawn token. Its interval of cumulated weights, in ascending id, contains floor(key · total / 2^256)."""
     cumulated = weights.cumsum(0)
     point = int.from_bytes(key) * int(cumulated[-1]) >> 256
     return int((cumulated <= point).sum())
 
 
 def _nucleus(weights: Tensor, need: int) -> tuple[int, int]:
-    # The weight at which the running sum over falling weights reaches `need`, and the sum of all weights above it.
+    # Returns the weight at which the running sum over falling weights reaches `need`, and the sum of all larger weights.
     count = NUCLEUS
     while True:
         # Only values are used, so the order of equal weights does not matter.
@@ -145,7 +150,7 @@ def _ceiling(value: Fraction) -> int:
 # Logprobs as exact decimals, which an output can state and a verifier can compare (section 8 of the profile).
 
 FLOOR = Decimal("-9999")
-"""Logprob of a token whose weight rounds to 0."""
+"""Log probability that stands for a token whose weight rounds to 0."""
 
 PLACES = decimal.Decimal("0.000001")
 
@@ -154,7 +159,8 @@ _CONTEXT = decimal.Context(prec=40, rounding=decimal.ROUND_HALF_EVEN)
 
 
 def token_logprobs(logits: Tensor, token: int, top: int) -> TokenLogprobs:
-    """Logprobs of a token and of the `top` most probable ones, from unadjusted finite logits [V] at temperature 1."""
+    """Returns the log probabilities of a token and of the `top` most probable tokens, from unadjusted finite logits [V] at
+    temperature 1."""
     weights = weigh(logits, Fraction(1))
     total = int(weights.sum())
     best = [(each, logprob(int(weights[each]), total)) for each in largest(logits, top)]
@@ -162,7 +168,7 @@ def token_logprobs(logits: Tensor, token: int, top: int) -> TokenLogprobs:
 
 
 def logprob(weight: int, total: int) -> Decimal:
-    """ln(weight / total) with six decimals, rounded half to even, as canonical text; -9999 for weight 0."""
+    """Returns ln(weight / total) with six decimals, rounded half to even, as canonical text. Returns -9999 for weight 0."""
     if weight == 0:
         return FLOOR
     exact = _CONTEXT.subtract(_CONTEXT.ln(weight), _CONTEXT.ln(total))
@@ -171,7 +177,8 @@ def logprob(weight: int, total: int) -> Decimal:
 
 
 def largest(logits: Tensor, count: int) -> list[int]:
-    """Ids of the `count` largest logits, larger first, the lowest id first among equals; all ids if there are fewer."""
+    """Returns the ids of the `count` largest logits, larger logits first, lower ids first among equals. Returns all ids if
+    there are fewer."""
     count = min(count, logits.shape[0])
     if count == 0:
         return []

@@ -1,4 +1,4 @@
-"""Makes a true answer false. Each result is consistently sealed and signed; only a re-execution shows that it is wrong."""
+"""Makes a true answer false. The false answer is sealed and signed as usual; only a re-execution shows that it is wrong."""
 
 from dataclasses import dataclass, replace
 
@@ -18,12 +18,15 @@ class RelabelledAnswer(Generated):
 
     @property
     def out_hash(self) -> Digest:
-        """The `out_hash` in the receipt."""
+        """The `out_hash` that the receipt states."""
         return self.claimed
 
 
 def false_answer(kind: FraudKind, request: Request, true: Generated) -> Generated:
-    """A false answer of this kind, made from the true one. An answer without tokens gets a false finish reason instead."""
+    """Returns a false answer of this kind, made from the true one.
+
+    An answer without tokens gets a false finish reason instead.
+    """
     if not true.output.token_ids:
         reason = "length" if true.output.finish_reason == "stop" else "stop"
         return replace(true, output=output_for(request, (), reason, true.output.logprobs))
@@ -34,7 +37,10 @@ def false_answer(kind: FraudKind, request: Request, true: Generated) -> Generate
 
 
 def alter_token(request: Request, true: Generated) -> Generated:
-    """The true answer with its middle token replaced by a neighbouring id. The trace stays that of the true computation."""
+    """Returns the true answer with its middle token replaced by a neighbouring id.
+
+    The trace stays that of the true computation.
+    """
     tokens = list(true.output.token_ids)
     middle = len(tokens) // 2
     tokens[middle] = tokens[middle] + 1 if tokens[middle] == 0 else tokens[middle] - 1
@@ -42,6 +48,6 @@ def alter_token(request: Request, true: Generated) -> Generated:
 
 
 def forge_trace(true: Generated) -> Generated:
-    """The true answer with one forged leaf."""
+    """Returns the true answer with its first trace leaf forged."""
     forged = labelled(Label.TRACE_LEAF, b"forged", true.leaves[0])
     return replace(true, leaves=(forged, *true.leaves[1:]))

@@ -1,9 +1,9 @@
 """The reveal of a schedule of attention tests: everything that proves which receipts were tests, in one file.
 
-The commitment is a stop string of an ordinary request of the fund to its own operator. That request's hash is in an anchored
-receipt, so the commitment is older than its batch, and nothing public shows that it is there. It must be the one commitment in
-the operator's first receipt: a fund that commits to many schedules could later reveal the one that excuses its frauds. Proofs
-are checked against batch headers, which the reader takes from the chain.
+The commitment is a stop string of an ordinary request of the fund to its own operator. The request's hash is in an anchored
+receipt, called the carrier. The commitment is therefore older than the carrier's batch, and no public data shows that it exists.
+It must be the only commitment in the operator's first receipt: a fund with many commitments could later reveal the one that
+excuses its frauds. Proofs are checked against batch headers, which the reader takes from the chain.
 """
 
 from collections.abc import Mapping
@@ -28,61 +28,61 @@ from bytewise.protocol.units import Digest
 
 REVEAL_VERSION = 1
 CARRIER_SEQ = 1
-"""Number of the receipt whose request carries the commitment."""
+"""Number of the carrier: the receipt whose request contains the commitment."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProvenReceipt:
-    """A receipt, or an empty leaf in its place, with its path in an anchored batch."""
+    """A receipt or empty leaf, with its Merkle proof in an anchored batch."""
 
     signed: SignedReceipt | SignedEmptyLeaf
-    """The leaf with its signature."""
+    """The receipt or empty leaf with the operator's signature."""
     batch_id: int
-    """Number of its batch."""
+    """Number of the batch that contains it."""
     proof: tuple[Digest, ...]
     """Siblings of the leaf from the bottom up."""
 
 
 @dataclass(frozen=True, slots=True)
 class RevealedAnswer:
-    """What the fund asked and what it answered falsely, so that anyone can run the request again."""
+    """The fund's question and the false answer, so that anyone can run the request again."""
 
     request: Request
-    """The question."""
+    """Question of the fund."""
     output: Output
     """The false answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class RevealedFraud:
-    """One scheduled receipt."""
+    """One receipt that the schedule makes false."""
 
     place: ProvenReceipt
     """The receipt in its batch."""
     answer: RevealedAnswer | None
-    """Its opening; None if the fund did not keep it. Then only a verdict shows that the answer was false."""
+    """Opening of the receipt, or None if the fund did not keep it. Then only a verdict shows that the answer was false."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionReveal:
-    """The whole reveal, as a file."""
+    """The whole reveal, in the form of a file."""
 
     version: int
-    """Always 1."""
+    """Format version, always 1."""
     terms: AttentionTerms
-    """What was announced."""
+    """Public part of the schedule."""
     key: Digest
-    """The key of the schedule, no secret any more."""
+    """Key of the schedule. It is no longer a secret."""
     carrier: ProvenReceipt
-    """The receipt whose request carries the commitment."""
+    """The receipt whose request contains the commitment."""
     carrier_request: Request
-    """That request."""
+    """Request of the carrier."""
     frauds: tuple[RevealedFraud, ...]
     """Every scheduled receipt of the range, in order."""
 
     @property
     def schedule(self) -> FraudSchedule:
-        """The schedule that was committed to."""
+        """The schedule of these terms and this key."""
         return FraudSchedule(self.terms, self.key)
 
 
@@ -94,16 +94,15 @@ class AttentionTest(NamedTuple):
     batch_id: int
     kind: FraudKind
     answer: RevealedAnswer | None
-    """The opening, checked against the receipt."""
+    """Opening of the receipt, checked against it; None if the reveal has none."""
 
 
 def verify_reveal(reveal: AttentionReveal, anchor: Domain, headers: Mapping[int, BatchHeader]) -> tuple[AttentionTest, ...]:
-    """The tests of a reveal, in order; `RevealRefused` unless it proves them.
+    """Returns the tests that a reveal proves, in order. Raises `RevealRefused` if a proof fails.
 
-    It proves: the operator's first receipt carries the one commitment of its account, and its batch ended before the range
-    begins; terms and key are those of the commitment; every scheduled number is shown, as a receipt or as a skipped number.
-    `anchor` is the EIP-712 domain of `ReceiptAnchor`; `headers` are the batches of the chain by number. Whether the range is over
-    is the reader's to check.
+    The operator's first receipt must contain the account's only commitment, and its batch must end before the range begins. Terms
+    and key must fit the commitment. Every scheduled number must be shown, as a receipt or as an empty leaf. `anchor` is the
+    EIP-712 domain of `ReceiptAnchor`; `headers` are the batches of the chain by number. The caller checks that the range is over.
     """
     if reveal.version != REVEAL_VERSION:
         raise RevealRefused("version", f"{reveal.version}: this program reads {REVEAL_VERSION}")

@@ -1,8 +1,8 @@
 """The secret schedule of attention tests: which receipts of an operator are false, and how.
 
-For receipt number `seq` of the range, HMAC-SHA256(key, label, seq) draws whether it is false. Without the key nobody can tell the
-draw from chance. A commitment fixes range, rate and key before the range begins; the key, revealed afterwards, lets anyone draw
-again.
+For receipt number `seq` of a range, HMAC-SHA256(key, label, seq) draws whether the receipt is false. Without the key nobody can
+tell the draw from chance. A commitment fixes range, rate and key before the range begins. The key is revealed afterwards, so
+anyone can draw again.
 """
 
 import enum
@@ -15,34 +15,34 @@ from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import U64, U256, Address, Digest, hex0x
 
 RATE_UNIT = 1_000_000
-"""Rates are counted in parts of this."""
+"""Rates are given as parts of this number: parts per million."""
 MOST_RECEIPTS = 1_000_000
-"""Largest range. A draw costs nine microseconds, and whoever scores a reveal makes all of them."""
+"""Most receipts in a range. One draw costs nine microseconds, and whoever scores a reveal makes all draws of the range."""
 COMMITMENT_PREFIX = "bytewise/attention-tests/"
-"""Start of the stop string that carries a commitment; its digest follows as 0x-hex."""
+"""Start of the stop string that carries a commitment. The digest of the commitment follows as 0x-hex."""
 
 _CHANCE_BITS = 64
 
 
 class FraudKind(enum.StrEnum):
-    """Kinds of false answers. Each is a wrong claim that any re-execution refutes, whoever opens the envelope."""
+    """Kinds of false answers. Every re-execution refutes each of them, whoever opens the envelope."""
 
     TOKEN = "token"
-    """One token is changed; the trace is that of the true computation."""
+    """One token is changed. The trace is that of the true computation."""
     TRACE = "trace"
-    """True tokens with a forged trace, as of an answer that was never computed."""
+    """The tokens are true, but the trace is forged, as for an answer that was never computed."""
     TEXT = "text"
-    """One token is changed, and `out_hash` is that of the true answer."""
+    """One token is changed, and the receipt states the `out_hash` of the true answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionTerms:
-    """The public part of a schedule: what is announced by the commitment, and known to others after the reveal."""
+    """The public part of a schedule. The commitment fixes it, and the reveal publishes it."""
 
     chain_id: U256
     """EIP-155 chain id."""
     operator: Address
-    """The fund's operator."""
+    """Account of the fund's operator."""
     first: U64
     """Number of the first receipt of the range."""
     last: U64
@@ -58,46 +58,46 @@ class AttentionTerms:
 
     @property
     def count(self) -> int:
-        """Number of receipts of the range."""
+        """Number of receipts in the range."""
         return self.last - self.first + 1
 
     @property
     def expected(self) -> float:
-        """Mean number of false receipts of the range at its rate."""
+        """Mean number of false receipts in the range at this rate."""
         return self.count * self.rate_ppm / RATE_UNIT
 
 
 @dataclass(frozen=True, slots=True)
 class FraudSchedule:
-    """Terms with the key that draws. Before the reveal it is a secret of the fund: no text form shows the key."""
+    """The terms and the key of a schedule. Before the reveal the key is a secret of the fund, and no text form shows it."""
 
     terms: AttentionTerms
-    """The public part."""
+    """The public part of the schedule."""
     key: Digest = field(repr=False)
-    """32 random bytes, drawn for this schedule only."""
+    """32 random bytes that are used for this schedule only."""
 
     @property
     def commitment(self) -> Digest:
-        """Labelled hash of terms and key. It binds both, and hides them as long as the key is secret."""
+        """Labelled hash of terms and key. It fixes both, and hides them as long as the key is secret."""
         return labelled(Label.ATTENTION_COMMITMENT, encode(self.terms), self.key)
 
     @property
     def stop_string(self) -> str:
-        """The commitment as a stop string of a request, whose `req_hash` then carries it."""
+        """The commitment as a stop string of a request. The request's `req_hash` then covers the commitment."""
         return COMMITMENT_PREFIX + hex0x(self.commitment)
 
     def fraud_at(self, seq: int) -> FraudKind | None:
-        """How the receipt of this number is false; None for a true one and outside the range."""
+        """Returns the kind of fraud in the receipt of this number. Returns None for a true receipt and outside the range."""
         if not self.terms.first <= seq <= self.terms.last:
             return None
         drawn = keyed(Label.ATTENTION_DRAW, self.key, seq)
-        # The first 8 bytes draw whether, the next ones draw how: the two draws are independent.
+        # The first 8 bytes draw whether the receipt is false, the next 8 draw the kind. The two draws are independent.
         chance, how = int.from_bytes(drawn[:8]), int.from_bytes(drawn[8:16])
         kinds = tuple(FraudKind)
         return kinds[how % len(kinds)] if chance * RATE_UNIT < self.terms.rate_ppm << _CHANCE_BITS else None
 
     def frauds(self) -> Iterator[tuple[int, FraudKind]]:
-        """All false receipts of the range in order: number and kind."""
+        """Yields number and kind of every false receipt of the range, in order."""
         for seq in range(self.terms.first, self.terms.last + 1):
             kind = self.fraud_at(seq)
             if kind is not None:

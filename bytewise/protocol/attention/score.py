@@ -1,8 +1,8 @@
-"""What each account did with attention tests: it caught a test, missed it, was silent, or could not decide.
+"""Scores what each account did with attention tests: it caught a test, missed it, was silent, or could not decide.
 
-Only tests that are proven false count: by a verdict, or because the reader ran the request again. A result of unavailability is
-no miss: an account that cannot open a receipt says so honestly, so such results have a column of their own. Nor is silence where
-the fund may have withheld the receipt: it is one only if most drawn auditors found something (`ScoredTest.is_audited`).
+Only tests that are proven false count: by a verdict, or because the reader ran the request again. An account that honestly says
+that it cannot open a receipt does not miss the test, so such results have a column of their own. Silence counts only if most
+drawn auditors posted a result (`ScoredTest.is_audited`), because otherwise the fund may have withheld the receipt.
 """
 
 import enum
@@ -21,18 +21,19 @@ from bytewise.protocol.units import Address
 
 
 class AttentionResult(enum.StrEnum):
-    """What one account did in one audit or one round of seats."""
+    """Result of one account in one light audit, or in one round in which it had seats."""
 
     CAUGHT = "caught"
-    """It said that the receipt is false, and an auditor opened what it found."""
+    """The account said that the receipt is false. As an auditor it also opened the hashes that it found."""
     UNOPENED = "unopened"
-    """It posted a mismatch and never opened it to one: it may have repeated the public mismatch of another. Not caught."""
+    """The account posted a mismatch and never showed other hashes. It may have copied the mismatch of another auditor, so this
+    does not count as caught."""
     MISSED = "missed"
-    """It said that the receipt is true, or found another false answer."""
+    """The account said that the receipt is true, or found another false answer."""
     SILENT = "silent"
-    """It was drawn and posted or revealed nothing, although most others could."""
+    """The account was drawn and posted or revealed nothing, although most others could."""
     UNAVAILABLE = "unavailable"
-    """It could not decide: no bytes, no key, or a machine that cannot run the request. Perhaps nobody could."""
+    """The account could not decide: no bytes, no key, or a machine that cannot run the request. Perhaps no account could."""
 
 
 class DrawnAudit(NamedTuple):
@@ -40,123 +41,128 @@ class DrawnAudit(NamedTuple):
 
     verifier: Address
     posted: AuditOutcome | None
-    """What it posted; None for nothing."""
+    """Result that the verifier posted; None if it posted nothing."""
     shows_mismatch: bool = False
-    """Whether it opened its audit to what a mismatch must show: other hashes than the receipt's, and those of the verdict that
-    replaced the answer, if there is one."""
+    """Whether the verifier opened its result to hashes that prove a mismatch. They must differ from the receipt's. If a verdict
+    replaced the answer, they must be the verdict's."""
 
 
 class SettledSeats(NamedTuple):
-    """The seats of one holder in one round about a test, after its dispute."""
+    """The seats of one account in one round about a test, after the dispute ended."""
 
     voter: Address
     vote: Vote | None
-    """The revealed vote; None if it revealed none itself, as a signer of a certificate."""
+    """The vote that the account revealed. None if it revealed none, for example because it signed a certificate instead."""
     outcome: SeatOutcome
-    """How the court treats the seats."""
+    """Treatment of the seats by the contract."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredTest:
-    """Everything that the chain has about one test."""
+    """All data that the chain has about one test."""
 
     test: AttentionTest
-    """The test."""
+    """The proven test."""
     auditors: tuple[DrawnAudit, ...]
-    """All drawn auditors."""
+    """All verifiers that were drawn to audit the test's receipt."""
     seats: tuple[SettledSeats, ...] = ()
-    """Settled seats of all rounds."""
+    """Settled seats of all rounds of the test's dispute."""
     challenger: Address | None = None
-    """The account that disputed it; None if nobody did."""
+    """Account that opened the dispute; None if nobody did."""
     verdict: Verdict = Verdict.NONE
     """The final verdict; NONE without a dispute."""
     rerun_differs: bool | None = None
     """Whether the reader ran the request again and got another answer; None if it did not run it."""
     is_void: bool = False
-    """Whether its batch is void: its list was not readable."""
+    """Whether the test's batch is void, because its list was not readable."""
 
     @property
     def is_false(self) -> bool | None:
-        """Whether the answer is proven false or true; None without a proof. The fund's word is none."""
+        """Whether the answer is proven false (True) or true (False). None without a proof; the fund's own claim is no proof."""
         if self.rerun_differs is not None:
             return self.rerun_differs
         return True if self.verdict in (Verdict.OVERTURNED, Verdict.INVALID) else None
 
     @property
     def is_audited(self) -> bool:
-        """Whether more than half of the drawn auditors posted a match, or opened a mismatch: then envelope and list were there.
+        """Whether more than half of the drawn auditors posted a match or opened a mismatch. Envelope and list were then
+        available.
 
-        An auditor without them posts nothing. The chain does not show whether a fund withheld them, and a fund can hand them to
-        its friends or upload them later. It cannot make most members say that they executed what they do not have.
+        An auditor that cannot get envelope and list posts nothing. The chain does not show whether a fund withheld them. A fund
+        can give them only to its friends, or upload them later. It cannot make most auditors say that they executed a request
+        that they do not have.
         """
         found = sum(each.posted is AuditOutcome.MATCH or each.shows_mismatch for each in self.auditors)
         return not self.is_void and 2 * found > len(self.auditors)
 
     @property
     def is_signalled(self) -> bool:
-        """Whether a drawn auditor posted a mismatch, which every watchtower could see."""
+        """Whether a drawn auditor posted a mismatch, which every watchtower can see."""
         return any(each.posted is AuditOutcome.MISMATCH for each in self.auditors)
 
 
 @dataclass(frozen=True, slots=True)
 class ResultCount:
-    """Results of one account, counted."""
+    """Number of results of one account, by kind."""
 
     caught: int = 0
-    """How often it said that the receipt is false."""
+    """Number of times that the account caught a test."""
     unopened: int = 0
-    """How often it said so without showing what it found."""
+    """Number of times that the account posted a mismatch without opening it."""
     missed: int = 0
-    """How often it said that the receipt is true, or found another false answer."""
+    """Number of times that the account said that the receipt is true, or found another false answer."""
     silent: int = 0
-    """How often it said nothing."""
+    """Number of times that the account said nothing."""
     unavailable: int = 0
-    """How often it could not decide."""
+    """Number of times that the account could not decide."""
 
     @classmethod
     def of(cls, results: Iterable[AttentionResult]) -> "ResultCount":
-        """The count of these results."""
+        """Counts these results by kind."""
         counted = Counter(results)
         return cls(**{each.value: counted[each] for each in AttentionResult})
 
 
 @dataclass(frozen=True, slots=True)
 class WatchCount:
-    """Tests as a watchtower sees them: it re-executes nothing and knows only posted audits."""
+    """Numbers of proven tests, by what one watchtower did about them.
+
+    A watchtower executes nothing again and knows only posted audit results.
+    """
 
     disputed: int = 0
-    """It opened the dispute."""
+    """Tests whose dispute this watchtower opened."""
     by_others: int = 0
-    """Another account opened it."""
+    """Tests whose dispute another account opened."""
     missed: int = 0
-    """A mismatch was posted, and nobody disputed the receipt."""
+    """Tests for which a mismatch was posted, but that nobody disputed."""
     unseen: int = 0
-    """No mismatch was posted: the watchtower could not know."""
+    """Tests for which no mismatch was posted, so the watchtower could not know about them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionScore:
-    """The tests of one account."""
+    """The results of one account in all proven tests."""
 
     audits: ResultCount
-    """Tests that it was drawn to audit."""
+    """Results in the tests that the account was drawn to audit."""
     seats: ResultCount
-    """Rounds about tests in which it had seats."""
+    """Results in the rounds about tests in which the account had seats."""
     watch: WatchCount
-    """Every proven test, as a watchtower sees it."""
+    """All proven tests, counted as for a watchtower."""
 
     @property
     def caught_bps(self) -> int | None:
-        """Share of its audits and seats that caught the test, in 1/10,000; None if it could decide none."""
+        """Share of the account's audits and rounds in which it caught the test, in 1/10,000. None if it could decide in none."""
         both = (self.audits, self.seats)
         decided = sum(each.caught + each.unopened + each.missed + each.silent for each in both)
         return sum(each.caught for each in both) * BPS // decided if decided else None
 
 
 def score_tests(records: Iterable[ScoredTest], watchers: Iterable[Address] = ()) -> dict[Address, AttentionScore]:
-    """The score of each account that was drawn, had seats, disputed a test, or is among `watchers`.
+    """Returns the score of each account that was drawn, had seats, disputed a test, or is in `watchers`.
 
-    A test counts once, in however many files it is.
+    A test counts once, even if several reveals contain it.
     """
     proven = list({each.test.receipt_id: each for each in records if each.is_false}.values())
     audits: dict[Address, list[AttentionResult]] = {}
@@ -176,7 +182,7 @@ def score_tests(records: Iterable[ScoredTest], watchers: Iterable[Address] = ())
 
 
 def audit_result(audit: DrawnAudit, is_audited: bool) -> AttentionResult:
-    """The result of an audit of a test. `is_audited`: whether others show that it could be audited."""
+    """Returns the result of one audit of a test. `is_audited` is `ScoredTest.is_audited` of the test."""
     if audit.posted is None:
         return AttentionResult.SILENT if is_audited else AttentionResult.UNAVAILABLE
     if audit.posted is AuditOutcome.MISMATCH:
@@ -185,7 +191,11 @@ def audit_result(audit: DrawnAudit, is_audited: bool) -> AttentionResult:
 
 
 def seats_result(receipt: Receipt, held: SettledSeats, verdict: Verdict) -> AttentionResult:
-    """The result of seats in a round about a test. A revealed vote counts as it is, whatever verdict the committee reached."""
+    """Returns the result of an account's seats in one round about a test.
+
+    A revealed vote decides the result. A vote for another answer than the receipt's counts as missed if the verdict proves it
+    wrong.
+    """
     convicted = verdict in (Verdict.OVERTURNED, Verdict.INVALID)
     vote = held.vote
     if vote is None:
@@ -208,13 +218,13 @@ def seats_result(receipt: Receipt, held: SettledSeats, verdict: Verdict) -> Atte
 
 
 def watch_count(proven: Iterable[ScoredTest], account: Address) -> WatchCount:
-    """How a watchtower did in proven tests."""
+    """Counts the proven tests by what this watchtower did about them."""
     counted = Counter(_watched(each, account) for each in proven)
     return WatchCount(**counted)
 
 
 def _watched(record: ScoredTest, account: Address) -> str:
-    """The field of `WatchCount` in which a test counts."""
+    """Returns the field of `WatchCount` in which a test counts for this account."""
     if record.challenger is not None:
         return "disputed" if record.challenger == account else "by_others"
     return "missed" if record.is_signalled else "unseen"

@@ -1,1 +1,1 @@
-"""Rules of the court in `chain/contracts` as pure functions, without a chain: phases, tally, money (design sections 9 and 13)."""
+"""Rules of disputes in `chain/contracts` as pure functions, without a chain: phases, tally, money (design sections 9 and 13)."""

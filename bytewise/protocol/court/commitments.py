@@ -1,4 +1,4 @@
-"""Hashes of the court: dispute ids, commitments of challengers and members, and what the signers of a certificate sign."""
+"""Hashes of disputes: dispute ids, commitments of challengers and members, and the digest that signers of a certificate sign."""
 
 from dataclasses import dataclass
 
@@ -10,22 +10,21 @@ from bytewise.protocol.units import U16, U256, Address, Digest
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A member's commitment that another account sends to the chain. The member signs it under the domain of `Disputes`."""
+    """A member's commitment that another account posts on the chain. The member signs it under the domain of `Disputes`."""
 
     dispute: Digest
-    """Dispute id."""
+    """Id of the dispute."""
     round: U16
-    """1, 2, …"""
+    """Number of the round: 1, 2, …"""
     seat_mask: U256
-    """Seats of the voter: bit i is set if it holds seat i. A commitment is for all of them."""
+    """Mask of all seats of the voter: bit i is set for seat i. The commitment covers all of them."""
     commitment: Digest
     """EIP-712 digest of the voter's vote."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certified:
-    """The statement that the signers of a verdict certificate sign: one finding, for one set of seats, after one commit root
-    (ADR-026).
+    """The statement that all signers of a verdict certificate sign: one finding, one set of seats and one commit root (ADR-026).
 
     The mask names exactly the seats that sign, so no seat can be added to a signature or left out.
     """
@@ -33,32 +32,38 @@ class Certified:
     finding: Digest
     """EIP-712 struct hash of the `Finding`."""
     commit_root: Digest
-    """Root of the commitments, posted before the first reveal."""
+    """Merkle root of the commitments. It was posted before the first reveal."""
     signers: U256
-    """Mask of all seats that sign. None of them committed on the chain."""
+    """Mask of all seats that sign. None of these seats committed on the chain."""
 
 
 def dispute_id(domain: Domain, receipt_id: Digest) -> Digest:
-    """Id of the one dispute that a receipt can have. `domain` is the domain of `Disputes`, here and in the functions below."""
+    """Returns the id of a receipt's dispute. A receipt can have only one. `domain` is the EIP-712 domain of `Disputes`."""
     return keccak256_abi(("uint256", "address", "bytes32"), (domain.chain_id, domain.contract, receipt_id))
 
 
 def alt_commit(domain: Domain, dispute: Digest, challenger: Address, key: Digest, salt: Digest) -> Digest:
-    """A challenger's commitment, made before the first vote, to the answer that it expects to win (key: `court.tally.key_of`)."""
+    """Returns a challenger's commitment to the answer that it expects to win, made before the first vote.
+
+    `key` is `court.tally.key_of` of this answer; `domain` is the EIP-712 domain of `Disputes`.
+    """
     kinds = ("uint256", "address", "bytes32", "address", "bytes32", "bytes32")
     return keccak256_abi(kinds, (domain.chain_id, domain.contract, dispute, challenger, key, salt))
 
 
 def claim_of(tokens_hash: Digest, out_hash: Digest) -> Digest:
-    """Hash of what a receipt claims, as its dispute stores it."""
+    """Returns the hash of a receipt's claimed hashes, which the dispute about the receipt stores."""
     return keccak256_abi(("bytes32", "bytes32"), (tokens_hash, out_hash))
 
 
 def sealed(commitment: Digest, voter: Address, seat_mask: int) -> Digest:
-    """A commitment as the court stores and shows it: bound to the voter and its seats."""
+    """Returns a commitment bound to its voter and the voter's seats. The contract stores and shows commitments in this form."""
     return keccak256_abi(("bytes32", "address", "uint256"), (commitment, voter, seat_mask))
 
 
 def certified_digest(domain: Domain, finding: Finding, commit_root: Digest, signers: int) -> Digest:
-    """The digest that every signer of a certificate signs. `signers` is the mask of all their seats together."""
+    """Returns the digest that every signer of a certificate signs.
+
+    `domain` is the EIP-712 domain of `Disputes`; `signers` is the mask of the seats of all signers together.
+    """
     return typed_digest(domain, Certified(Digest(struct_hash(finding)), commit_root, U256(signers)))

@@ -1,6 +1,7 @@
-"""Hard bounds of every parameter, and the static law of design section 9 (`ParamLaw.sol`), for people who weigh a proposal.
+"""Bounds of every parameter, and the rules between parameters of design section 9 (`ParamLaw.sol`). People use it to judge
+proposals.
 
-The contract refuses a set at the first violation. This module lists all of them, in the contract's order.
+The contract refuses a set at the first violation. This module lists all violations, in the contract's order.
 """
 
 from collections.abc import Iterator
@@ -39,41 +40,41 @@ LARGEST = {
     **dict.fromkeys(RewardShares.__dataclass_fields__, U16_MAX),
     "max_batch": U32_MAX,
 }
-"""Largest number that the contract's type of each parameter holds (`Types.sol`)."""
+"""Largest number that the contract's type of each parameter can contain (`Types.sol`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One rule that a set of parameters breaks."""
+    """One rule that a set of parameters violates."""
 
     key: str
-    """The rule's name in the contract's error."""
+    """Name of the rule in the contract's error."""
     words: str
-    """What is wrong, with the bounds."""
+    """Description of the violation, with the bounds."""
     is_static_law: bool = False
-    """Whether it is a relation of times (`StaticLawBroken`), else `ParamOutOfBounds`."""
+    """Whether the contract's error is `StaticLawBroken`, for a relation between times. Otherwise it is `ParamOutOfBounds`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeSegment:
-    """A part of the longest dispute."""
+    """A part of the longest dispute, or a time that must be longer than all parts together."""
 
     name: str
     """Name of the parameter."""
     seconds: int
-    """Length in seconds of all its occurrences together."""
+    """Total length in seconds of all occurrences."""
     count: int
-    """How often it occurs."""
+    """Number of times that the part occurs."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeBudget:
-    """The time law: whatever a dispute needs must be kept for longer than the longest dispute."""
+    """The rule about times: stake, data and keys must be kept for longer than the longest dispute takes."""
 
     segments: tuple[TimeSegment, ...]
-    """Parts, in the order in which they pass."""
+    """Parts of the longest dispute, in the order in which they pass."""
     limits: tuple[TimeSegment, ...]
-    """What must be longer than all segments together: stake, data, keys."""
+    """Times for which stake, data and keys are kept. Each must be longer than all segments together."""
 
     @property
     def longest(self) -> int:
@@ -82,7 +83,7 @@ class TimeBudget:
 
 
 def time_budget(p: ParamSet) -> TimeBudget:
-    """The parts of `ParamSet.longest_dispute`, and what must outlast it."""
+    """Returns the parts of `ParamSet.longest_dispute`, and the times that must be longer than all of them together."""
     t, rounds = p.times, p.committee.rounds
     parts = (
         ("max_anchor_delay", 1), ("window", 1), ("cure", 2), ("seed_time", rounds), ("draw_time", rounds),
@@ -98,7 +99,7 @@ def time_budget(p: ParamSet) -> TimeBudget:
 
 
 def violations(p: ParamSet, is_test_chain: bool) -> tuple[Violation, ...]:
-    """Every rule that the set breaks; empty if the contract would accept it beside no other version.
+    """Returns every rule that the set violates. It is empty if the contract would accept the set as the only version.
 
     `is_test_chain`: on a test chain the contract allows short times and small pools (`TestChains.sol`).
     """
@@ -151,7 +152,7 @@ def _times(t: Durations) -> Iterator[Violation]:
 
 
 def _at_stake(t: Durations, min_pool: int, most_seats: int) -> Iterator[Violation]:
-    """What only a test chain may shorten."""
+    """Yields violations of the bounds that do not apply on a test chain."""
     yield from _fields(
         t, ("window", _MIN_WINDOW, _MAX_WINDOW), ("max_anchor_delay", _MIN_STEP, U32_MAX),
         *((name, _MIN_STEP, _MAX_WINDOW) for name in ("cure", "commit_time", "reveal_time", "appeal_time", "airgap")),
@@ -189,7 +190,10 @@ def _shares(s: RewardShares) -> Iterator[Violation]:
 
 
 def _stakes(m: Money, most_seats: int) -> Iterator[Violation]:
-    """What an account may lose in one round, its least stake holds, and a worse act never costs less."""
+    """Yields violations of the rules about stake and penalties.
+
+    The least stake must cover everything that an account may lose in one round, and a worse act must never cost less.
+    """
     most = min(m.min_verifier_stake, m.slash_amount) // most_seats
     yield from _fields(
         m, ("min_operator_stake", 1, _MAX_OPERATOR_STAKE), ("slash_amount", 1, m.min_operator_stake),
@@ -201,7 +205,10 @@ def _stakes(m: Money, most_seats: int) -> Iterator[Violation]:
 
 
 def _prices(m: Money, most_seats: int, max_batch: int) -> Iterator[Violation]:
-    """What is free could be flooded with; what is dear could not be asked."""
+    """Yields violations of the rules about prices.
+
+    A free step would invite flooding, and a step that is too expensive could not be used.
+    """
     yield from _within("fee_per_seat", m.fee_per_seat, 1, U96_MAX)
     bond = most_seats * m.fee_per_seat + m.privacy_price
     yield from _within(

@@ -1,6 +1,6 @@
-"""Parameters of the contracts in versions that never change (`Types.sol`, `IParams`), and the amounts that follow from them.
+"""Parameters of the contracts, in versions that never change (`Types.sol`, `IParams`), and the amounts that follow from them.
 
-Names are those of `Types.sol` in snake case. Durations are seconds of the protocol clock, amounts wei, shares 1/10,000.
+Names are those of `Types.sol` in snake case. Durations are seconds of the protocol clock, amounts are wei, shares are 1/10,000.
 """
 
 from dataclasses import dataclass
@@ -8,74 +8,75 @@ from dataclasses import dataclass
 from bytewise.protocol.errors.records import MalformedValue
 
 BPS = 10_000
-"""Shares are counted in parts of this."""
+"""Shares are given as parts of this number: basis points."""
 
 MAX_REARMS = 3
-"""How often the seed of one round may be lost before the dispute ends without a draw."""
+"""Number of times that the lost seed of one round is replaced. If a seed is lost once more, the dispute ends with its earlier
+verdict, or with DRAW if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """All durations."""
+    """All durations, in seconds of the protocol clock."""
 
     window: int
-    """Challenge window: how long a receipt can be disputed after it was anchored."""
+    """Challenge window: the time after anchoring in which a receipt can be disputed."""
     max_anchor_delay: int
-    """How long an operator may take to anchor a receipt, after the end of an epoch's inclusion or after a demand."""
+    """Time in which an operator must anchor a receipt, after its key epoch stops accepting receipts or after a demand."""
     cure: int
-    """How long an operator may take to answer an availability demand."""
+    """Time in which an operator must answer an availability demand."""
     seed_time: int
-    """Bound for announcing, mining and proving a seed."""
+    """Longest time for announcing, mining and proving a seed."""
     draw_time: int
-    """Bound for drawing the committee."""
+    """Longest time for drawing the committee."""
     commit_time: int
     """Length of the commit phase."""
     reveal_time: int
     """Length of the reveal phase."""
     appeal_time: int
-    """How long a verdict can be appealed."""
+    """Time in which a verdict can be appealed."""
     rerun_time: int
-    """Bound for all reruns of a dispute together."""
+    """Longest time for all reruns of a dispute together."""
     airgap: int
     """Time between the last verdict and the first movement of money."""
     max_pause: int
-    """Longest pause."""
+    """Longest pause of the protocol clock."""
     execution_bound: int
-    """Bound for fetching the envelope, getting the key and the slowest sequential execution."""
+    """Longest time for fetching the envelope, getting the key and the slowest sequential execution."""
     unbond_delay: int
     """Time between a request to withdraw stake and its payment."""
     da_retention: int
-    """How long the DA layer keeps bytes."""
+    """Time for which the DA layer keeps bytes."""
     da_margin: int
-    """Part of `da_retention` that is kept as a reserve: no deadline uses it."""
+    """Part of `da_retention` that is a reserve: no deadline uses it."""
     key_retention: int
-    """How long shards keep the key of an epoch."""
+    """Time for which shards keep the key of an epoch."""
     withdraw_delay: int
     """Time between a credit and its payment."""
     breaker_time: int
-    """Period over which the breaker counts convictions of one environment."""
+    """Period in which the breaker counts convictions of one environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committee:
-    """Size of the committees and what a verdict needs."""
+    """Size of the committees and conditions of a verdict."""
 
     seats: tuple[int, int, int]
-    """Seats of each level: odd and growing, 0 beyond `rounds`."""
+    """Number of seats of each level: odd and growing, 0 beyond `rounds`."""
     rounds: int
     """Number of levels, 1 to 3."""
     max_reruns: int
-    """How many rounds that ended without a key are run again."""
+    """Number of reruns that one dispute may have. A round that ends without a key is run again."""
     breaker_operators: int
-    """Convictions of more operators than this trip the breaker."""
+    """The breaker trips when more operators than this are convicted in one environment within `breaker_time`."""
     tau_num: int
-    """Quorum numerator."""
+    """Numerator of the quorum τ, as a fraction of the seats."""
     tau_den: int
-    """Quorum denominator."""
+    """Denominator of the quorum τ."""
     min_pool: int
-    """Verifiers with weight that a pool needs before batches of its environments are accepted."""
+    """Number of verifiers with weight that a pool needs before batches of its environments are accepted."""
     certify_bps: int
-    """Share of a pool's units that must have reproduced an environment or model before it is accepted."""
+    """Share of a pool's stake units whose verifiers must have reproduced an environment or model before it is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +86,13 @@ class Money:
     fee_per_seat: int
     """Pay of a seat that voted with the final verdict."""
     privacy_price: int
-    """Price of opening a receipt, whatever the verdict."""
+    """Part of a dispute's bond that pays for opening a receipt, whatever the verdict."""
     slash_amount: int
     """Stake that a convicted operator loses."""
     absent_penalty: int
-    """Penalty of a seat that did not commit or could not execute."""
+    """Penalty of a seat that did not commit, or that could not execute the request."""
     no_reveal_penalty: int
-    """Penalty of a seat that committed and did not reveal."""
+    """Penalty of a seat that committed but did not reveal."""
     wrong_penalty: int
     """Penalty of a seat that voted against the final verdict."""
     min_operator_stake: int
@@ -99,13 +100,13 @@ class Money:
     min_verifier_stake: int
     """Stake that a verifier needs to have weight."""
     receipt_collateral: int
-    """Stake that one open receipt locks."""
+    """Stake that is locked for each open receipt."""
     withheld_penalty: int
-    """Penalty per receipt of a batch whose demanded list was not answered."""
+    """Penalty for each receipt of a batch whose list was demanded and not shown."""
     unanchored_penalty: int
-    """Penalty for an issued receipt that was demanded and not anchored."""
+    """Penalty for an issued receipt whose anchoring was demanded and did not happen."""
     demand_bond: int
-    """Bond of a demand."""
+    """Bond of an availability demand."""
     audit_unit: int
     """Stake of one seat in the light-audit draw."""
     bounty: int
@@ -114,12 +115,12 @@ class Money:
 
 @dataclass(frozen=True, slots=True)
 class RewardShares:
-    """Shares and limits."""
+    """Shares of rewards, and limits of audits and batches."""
 
     alpha_bps: int
-    """Share of a slash that goes to a challenger whose alternative answer won."""
+    """Share of a slash that a challenger gets if its alternative answer won."""
     beta_bps: int
-    """Share of a slash that goes to the seats that voted with the verdict."""
+    """Share of a slash that the seats get that voted with the verdict."""
     operator_share_bps: int
     """Share of lost bonds, after fees, that goes to the operator."""
     audit_rate_bps: int
@@ -135,36 +136,36 @@ class ParamSet:
     """One version of all parameters."""
 
     times: Durations
-    """Durations."""
+    """All durations."""
     committee: Committee
-    """Size of the committees and what a verdict needs."""
+    """Size of the committees and conditions of a verdict."""
     money: Money
-    """Amounts."""
+    """All amounts of money."""
     shares: RewardShares
-    """Shares and limits."""
+    """Shares of rewards, and limits."""
 
     def seats(self, level: int) -> int:
-        """Seats of a level, counted from 1."""
+        """Returns the number of seats of a level. Levels are counted from 1."""
         return self.committee.seats[level - 1]
 
     def quorum(self, seats: int) -> int:
-        """Seats that make a verdict: ceil(seats · τ)."""
+        """Returns the number of seats that a verdict needs: ceil(seats · τ)."""
         return -(-seats * self.committee.tau_num // self.committee.tau_den)
 
     @property
     def required_bond(self) -> int:
-        """Bond that opens a dispute: the fees of the first round plus the privacy price."""
+        """Bond that opens a dispute, in wei: the fees of the first round plus the privacy price."""
         return self.seats(1) * self.money.fee_per_seat + self.money.privacy_price
 
     def appeal_bond(self, level: int) -> int:
-        """Bond of an appeal to `level`: twice the fees of that level."""
+        """Returns the bond of an appeal to `level`, in wei: twice the fees of that level."""
         return 2 * self.seats(level) * self.money.fee_per_seat
 
     @property
     def longest_dispute(self) -> int:
         """Longest time in seconds from the issue of a receipt to the end of its last possible dispute (design section 9).
 
-        `cure` counts twice: first the list may be demanded, and then an envelope of it.
+        `cure` counts twice, because first the list may be demanded, and then an envelope of the list.
         """
         t = self.times
         one = t.seed_time + t.draw_time + t.commit_time + t.reveal_time + t.appeal_time
@@ -178,19 +179,20 @@ CAPACITY = 7**5
 
 @dataclass(frozen=True, slots=True)
 class TreeShape:
-    """Shape with which a stake tree is deployed.
+    """Parameters with which a stake tree is deployed.
 
-    `MalformedValue` if the units of a full tree would not fit 32 bits, or if a seed could be foreseen while stake still moves.
+    Raises `MalformedValue` if the units of a full tree would not fit 32 bits, or if a seed could be foreseen while stake still
+    moves.
     """
 
     epoch_blocks: int
     """Length of a stake epoch in blocks."""
     lookahead_blocks: int
-    """Number of blocks at the start of an epoch whose beacons are no seeds of that epoch."""
+    """Number of blocks at the start of an epoch whose beacons are not used as seeds in that epoch."""
     unit_wei: int
-    """Stake of one unit, in wei."""
+    """Stake of one unit of weight, in wei."""
     max_units: int
-    """Cap on the units of one account."""
+    """Most units that one account can have."""
 
     def __post_init__(self) -> None:
         foreseen = not 1 <= self.lookahead_blocks < self.epoch_blocks
@@ -198,21 +200,24 @@ class TreeShape:
             raise MalformedValue("tree shape", str(self))
 
     def epoch(self, block: int) -> int:
-        """The epoch of a block; the first is 1."""
+        """Returns the stake epoch of a block. The first epoch is 1."""
         return block // self.epoch_blocks + 1
 
     def epoch_of_seed(self, block: int) -> int:
-        """The epoch in which the beacon of a block draws. `MalformedValue` if the block is among the first blocks of an epoch."""
+        """Returns the stake epoch in which the beacon of a block can draw.
+
+        Raises `MalformedValue` if the block is among the first `lookahead_blocks` of its epoch.
+        """
         if block % self.epoch_blocks < self.lookahead_blocks:
             raise MalformedValue("seed block", f"{block} is not {self.lookahead_blocks} blocks into its epoch")
         return self.epoch(block)
 
     def seed_block_from(self, earliest: int) -> int:
-        """The first seed block at or after `earliest` that leaves half of its epoch's seed blocks for the draw."""
+        """Returns the first seed block at or after `earliest` that leaves half of its epoch's seed blocks for the draw."""
         first = earliest // self.epoch_blocks * self.epoch_blocks + self.lookahead_blocks
         spare = (self.epoch_blocks - self.lookahead_blocks - 1) // 2
         return max(earliest, first) if earliest <= first + spare else first + self.epoch_blocks
 
     def units(self, stake_wei: int) -> int:
-        """Units of a stake, rounded down and capped."""
+        """Returns the units of a stake, rounded down and at most `max_units`."""
         return min(stake_wei // self.unit_wei, self.max_units)

@@ -1,7 +1,7 @@
 """Phases of a dispute as a table. Each row has the phase before, the event, the phase after, the actor that may cause the event,
 and the condition.
 
-`Disputes` and `bytewise.protocol.court` both implement this table. `docs/reference/contracts.md` prints it.
+The contract `Disputes` implements this table. `docs/reference/contracts.md` prints it.
 """
 
 import enum
@@ -22,7 +22,7 @@ class Phase(enum.IntEnum):
 
 
 DERIVED = frozenset({Phase.REVEAL, Phase.AIRGAP})
-"""Phases that a dispute enters by time alone, so the chain may still store the phase before."""
+"""Phases that a dispute enters because time passed. The contract may still store the phase before."""
 
 
 class Event(enum.StrEnum):
@@ -67,13 +67,13 @@ class Transition:
     start: Phase
     """Phase before the event."""
     event: Event
-    """The event."""
+    """Event that causes the transition."""
     end: Phase
     """Phase after the event."""
     who: EventActor
     """The actor that may cause the event."""
     guard: str
-    """When the event is allowed, in words."""
+    """Condition under which the event is allowed, in words."""
 
 
 _SEEDED = "seed known, its stake epoch runs"
@@ -140,17 +140,17 @@ TRANSITIONS = (
         "`airgapEnd` passed; a conviction is not held by the breaker",
     ),
 )
-"""All legal transitions. While the clock is paused, only the events of `AT_ANY_TIME` are accepted."""
+"""All allowed transitions. While the protocol clock is paused, only the events of `AT_ANY_TIME` are accepted."""
 
 AT_ANY_TIME = frozenset({Event.DRAW_SOME, Event.DRAW_LAST, Event.APPEAL, Event.OPEN_ALT, Event.REFUND})
-"""Events that are accepted during a pause. Deadlines stand still with the clock, and none of these events takes money from an
-account.
+"""Events that are accepted during a pause. Deadlines stand still with the protocol clock, and none of these events takes money
+from an account.
 
-Draws are among them because a seed is lost at the end of its stake epoch. Otherwise the guardian could get another committee by
-pausing.
+Draws are among these events because a seed is lost at the end of its stake epoch. Otherwise the guardian could get another
+committee by pausing.
 """
 
 
 def phase_after(start: Phase, event: Event) -> Phase | None:
-    """The phase after an event, or None if the event is not allowed in this phase."""
+    """Returns the phase after an event, or None if the event is not allowed in this phase."""
     return next((row.end for row in TRANSITIONS if (row.start, row.event) == (start, event)), None)

@@ -1,4 +1,4 @@
-"""Distribution of money at the end of a dispute: one function per row of the table in design section 9 (`Settlement.sol`).
+"""Distribution of money at the end of a dispute. Each row of the table in design section 9 has its function (`Settlement.sol`).
 
 The functions compute the parts of bond, slash and advance for each party. All amounts are rounded down, and the remainder is
 burned. `tests.reference.payment` applies the result to accounts.
@@ -12,14 +12,14 @@ from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.statements import Verdict
 
 MAX_REWARD_BPS = 8_000
-"""Largest share of a slash that challenger and seats get together. At least a fifth is always burned."""
+"""Largest share of a slash, in 1/10,000, that challenger and seats get together. At least a fifth is always burned."""
 
 CONVICTIONS = frozenset({Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE})
 """Verdicts against the operator."""
 
 
 class SeatOutcome(enum.IntEnum):
-    """How a seat is treated at the end of its dispute, numbered as in `Types.sol`."""
+    """Treatment of a seat at the end of its dispute, numbered as in `Types.sol`."""
 
     NONE = 0
     RIGHT = 1
@@ -31,7 +31,7 @@ class SeatOutcome(enum.IntEnum):
 
 
 PAID = frozenset({SeatOutcome.RIGHT, SeatOutcome.WORKED})
-"""Outcomes that are paid. In a draw the pay is zero."""
+"""Outcomes of seats that are paid. In a DRAW the pay is zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +39,23 @@ class Pot:
     """The money of a dispute when it ends, in wei."""
 
     bond: int
-    """Bond of the challenger."""
+    """Bond that the challenger paid."""
     appeal_bond: int
-    """Bond of the appellant, or 0."""
+    """Bond that the appellant paid, or 0."""
     advanced: int
-    """Advance of the treasury."""
+    """Amount that the treasury advanced."""
     slashed: int
     """Amount slashed from the operator in this dispute."""
     seats: int
-    """Seats to pay: those that voted with the verdict; in a refund those that worked; in a draw none."""
+    """Number of seats to pay: those that voted with the verdict. In a refund those that worked; in a DRAW none."""
     appellant_won: bool
     """Whether the final verdict differs from the appealed one."""
     knew: bool
-    """Whether the challenger showed that it knew the winning answer."""
+    """Whether the challenger showed that it had known the winning answer."""
 
     @property
     def total(self) -> int:
-        """Sum of all amounts that went in."""
+        """Sum of all amounts that were paid in."""
         return self.bond + self.appeal_bond + self.advanced + self.slashed
 
     @property
@@ -66,7 +66,7 @@ class Pot:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The split of the money. The parts and the burned remainder add up to `Pot.total`."""
+    """The distribution of a dispute's money, in wei. The parts and the burned remainder add up to `Pot.total`."""
 
     bond_back: int
     """Bond that the challenger gets back."""
@@ -83,12 +83,15 @@ class Split:
 
 
 def wanted_advance(verdict: Verdict, pot: Pot, p: ParamSet) -> int:
-    """Amount that a refund still takes from the treasury: fees of the seats that worked, less the advance."""
+    """Returns the wei that a refund still takes from the treasury: the fees of the seats that worked, minus the advance.
+
+    Returns 0 for any other verdict.
+    """
     return max(0, pot.seats * p.money.fee_per_seat - pot.advanced) if verdict is Verdict.REFUNDED else 0
 
 
 def split(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
-    """The split of an ended dispute's money. `MalformedValue` for a verdict that ends no dispute."""
+    """Returns how the money of an ended dispute is distributed. Raises `MalformedValue` for a verdict that ends no dispute."""
     if verdict is Verdict.UPHELD:
         return _upheld(pot, p)
     if verdict in CONVICTIONS:
@@ -101,7 +104,10 @@ def split(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
 
 
 def _upheld(pot: Pot, p: ParamSet) -> Split:
-    """The seats are paid from the lost bond, then the treasury gets its advance back, then the operator gets its share."""
+    """Splits the money after UPHELD.
+
+    The lost bond pays the seats first, then the treasury's advance, then the operator's share.
+    """
     funds = pot.bond + pot.lost_appeal + pot.advanced
     per_seat = min(p.money.fee_per_seat, funds // pot.seats) if pot.seats else 0
     remaining = funds - per_seat * pot.seats
@@ -111,9 +117,10 @@ def _upheld(pot: Pot, p: ParamSet) -> Split:
 
 
 def _convicted(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
-    """The challenger gets its bond back, and α if it knew the answer. The seats that were right get β and fees.
+    """Splits the money after a conviction. The challenger gets its bond back, and α if it knew the answer.
 
-    Both rewards together are at most 80 % of the slash. The rest of the advance goes back to the treasury.
+    The seats that were right get β and fees. Both rewards together are at most 80 % of the slash. The unused part of the advance
+    goes back to the treasury.
     """
     alpha = 0 if verdict is Verdict.UNAVAILABLE or not pot.knew else pot.slashed * p.shares.alpha_bps // BPS
     fees = pot.seats * p.money.fee_per_seat
@@ -125,12 +132,17 @@ def _convicted(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
 
 
 def _without_verdict(pot: Pot, p: ParamSet) -> Split:
-    """No seat is paid, because stalling must not be profitable. The challenger gets its bond back less one seat's fee, which is
-    burned (ADR-028)."""
+    """Splits the money after DRAW. No seat is paid, because stalling must not be profitable.
+
+    The challenger gets its bond back, minus the fee of one seat, which is burned (ADR-028).
+    """
     return Split(pot.bond - min(p.money.fee_per_seat, pot.bond), 0, pot.appeal_bond, 0, 0, pot.advanced)
 
 
 def _refunded(pot: Pot, p: ParamSet) -> Split:
-    """Every party gets its own money back. The treasury pays the seats that worked, as far as its advance reaches."""
+    """Splits the money after a refund. Challenger and appellant get their bonds back.
+
+    The treasury pays the seats that worked, as far as its advance reaches.
+    """
     per_seat = min(p.money.fee_per_seat, pot.advanced // pot.seats) if pot.seats else 0
     return Split(pot.bond, 0, pot.appeal_bond, 0, per_seat, pot.advanced - per_seat * pot.seats)

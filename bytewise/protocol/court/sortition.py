@@ -9,17 +9,18 @@ from bytewise.protocol.units import Address, Digest
 
 
 def round_seed(seed: Digest, dispute: Digest, round_number: int) -> Digest:
-    """The seed of one round, as `Disputes` stores it."""
+    """Returns the seed of one round, as `Disputes` stores it."""
     return keccak256_abi(("bytes32", "bytes32", "uint16"), (seed, dispute, round_number))
 
 
 def draw_seats(
     seed: Digest, dispute: Digest, round_number: int, seats: int, stakes: Sequence[tuple[Address, int]]
 ) -> tuple[Address, ...]:
-    """The holder of each seat, drawn with replacement in proportion to stake.
+    """Returns the account that gets each seat, drawn with replacement in proportion to stake.
 
-    `seed` is the beacon of the dispute's seed block; `stakes` are the eligible verifiers in registry order, in wei. This is a
-    linear walk. The contract draws from its stake tree with the same chances.
+    `seed` is the beacon of the dispute's seed block; `stakes` are the eligible verifiers in registry order, in wei. This function
+    walks through all stakes. The contract draws from its stake tree with the same chances. Raises `MalformedValue` if there is no
+    stake.
     """
     total = sum(stake for _, stake in stakes)
     if total <= 0:
@@ -37,40 +38,45 @@ def draw_seats(
 
 
 BEACON_DELAY_BLOCKS = 2
-"""The hash of the second block after a batch draws its auditors, because that hash is unknown when the batch is posted."""
+"""Number of blocks from a batch to the block whose hash draws the batch's auditors. This hash is unknown when the batch is
+posted."""
 BEACON_HISTORY_BLOCKS = 8_191
-"""Newest blocks whose hashes a contract can read (EIP-2935): 27 hours on Ethereum, shorter than a window may be. `Audits` accepts
-no result of a batch whose beacon is older (`BeaconExpired`)."""
+"""Number of newest blocks whose hashes a contract can read (EIP-2935). This is 27 hours on Ethereum, and a challenge window may
+be longer. `Audits` accepts no result of a batch whose beacon is older (`BeaconExpired`)."""
 
 
 def beacon_is_known(batch_block: int, head: int) -> bool:
-    """Whether a transaction in the block after `head` can read a batch's beacon. Without it `Audits` cannot check the draw."""
+    """Returns whether a transaction in the block after `head` can read a batch's beacon.
+
+    `Audits` cannot check the draw without the beacon.
+    """
     return 0 < head + 1 - (batch_block + BEACON_DELAY_BLOCKS) <= BEACON_HISTORY_BLOCKS
 
 
 def may_audit(pool: Digest, joined_at: int, judging_pool: Digest, batch_block: int) -> bool:
-    """Whether a verifier may audit the receipts of a batch, as `Audits.post` has it.
+    """Returns whether a verifier may audit the receipts of a batch, by the rule of `Audits.post`.
 
-    Its `pool` must be the one that judges the batch's environment, and it must have joined by the batch's block: who joins after
-    the beacon is known would choose which receipts it has opened.
+    Its `pool` must be the one that judges the batch's environment, and it must have joined by the batch's block. A verifier that
+    joined after the beacon is known could choose which receipts it gets to open.
     """
     return any(pool) and pool == judging_pool and joined_at <= batch_block
 
 
 def seats_in_audit_draw(stake_wei: int, unit_wei: int, is_member: bool) -> int:
-    """Seats of a verifier in the draw of a batch's auditors: one for each whole audit unit of stake, 0 outside the pool.
+    """Returns a verifier's number of seats in the draw of a batch's auditors: one for each whole audit unit of stake.
 
-    `stake_wei` is the stake that counted at the end of the batch's block: an account that pays in after the beacon is known has
-    no seats. `is_member` is the answer of `may_audit`.
+    Returns 0 if `is_member`, the result of `may_audit`, is False. `stake_wei` is the stake that counted at the end of the batch's
+    block. Stake that is deposited after the beacon is known therefore gives no seats.
     """
     return stake_wei // unit_wei if is_member else 0
 
 
 def audit_is_drawn(beacon: Digest, receipt_id: Digest, verifier: Address, rate_bps: int, seats: int) -> bool:
-    """Whether the verifier audits the receipt: H(beacon, receipt, verifier) < rate × seats (design section 10).
+    """Returns whether the verifier is drawn to audit the receipt: H(beacon, receipt, verifier) < rate × seats (design section
+    10).
 
-    `beacon` is the hash of block `BEACON_DELAY_BLOCKS` after the batch, `rate_bps` the chance per seat in 1/10,000, `seats` are
-    those of `seats_in_audit_draw`.
+    `beacon` is the hash of the block that is `BEACON_DELAY_BLOCKS` after the batch. `rate_bps` is the chance per seat in
+    1/10,000. `seats` is the result of `seats_in_audit_draw`.
     """
     drawn = int.from_bytes(digests.labelled(Label.AUDIT_DRAW, beacon, receipt_id, verifier.encode()))
     return drawn * 10_000 < rate_bps * seats << 256

@@ -1,7 +1,7 @@
-"""Incremental tally of a round, as `TallyLib` keeps it while members reveal.
+"""Tally of a round that is updated with each reveal, as the contract library `TallyLib` does.
 
-Of two groups of one size, the one that reached that size first leads. `tests.reference.verdict_rules` counts a finished round
-at once instead.
+Of two groups of votes of equal size, the group that reached this size first leads. `tests.reference.verdict_rules` counts a
+finished round at once instead.
 """
 
 from collections.abc import Mapping
@@ -14,53 +14,56 @@ from bytewise.protocol.records.statements import Finding, Outcome, Verdict, Vote
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 
 WORKED = frozenset({Outcome.EXECUTED, Outcome.INVALID, Outcome.UNAVAILABLE})
-"""Outcomes that are paid in a refund."""
+"""Outcomes whose seats are paid in a refund."""
 
 
 @dataclass(frozen=True, slots=True)
 class VoteContent:
-    """The part of a vote or certificate that counts."""
+    """The part of a vote or certificate that is counted."""
 
     outcome: Outcome
     """Outcome of the vote."""
     code: int
-    """Defect code or `CannotReason`, else 0."""
+    """Defect code, or number of a `CannotReason`; 0 if the outcome needs neither."""
     tokens_hash: Digest
     """Recomputed tokens hash; zero unless EXECUTED."""
     out_hash: Digest
     """Recomputed out_hash; zero unless EXECUTED."""
     group: Digest
-    """Hash of everything that was revealed. Seats of one group count together."""
+    """Hash of everything that was revealed. Seats with equal hashes form one group and are counted together."""
 
     @property
     def key(self) -> Digest:
-        """The content without the round digest, comparable across rounds."""
+        """Hash of the content without the round digest. It can be compared across rounds."""
         return key_of(self.outcome, self.code, self.out_hash)
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Seats of a round, counted by the content of their votes so far."""
+    """Numbers of seats of a round so far, by the content of their votes."""
 
     equal: int = 0
-    """Size of the largest group that confirms the claim."""
+    """Size of the largest group that confirms the receipt."""
     lead: int = 0
-    """Size of the largest group with another result or a defect."""
+    """Size of the largest group that found another result or a defect."""
     unavailable: int = 0
-    """Seats that found no bytes."""
+    """Seats that did not get the envelope's bytes."""
     no_key: int = 0
-    """Seats that got no key."""
+    """Seats that did not get a key."""
     cannot_execute: int = 0
     """Seats whose machine cannot execute the request."""
     lead_content: VoteContent | None = None
-    """Content of the leading group that contradicts the claim."""
+    """Content of the largest group that contradicts the receipt."""
     groups: Mapping[Digest, int] = field(default_factory=dict)
-    """Group → its seats."""
+    """Number of seats in each group, by the group's hash."""
     largest: Mapping[Digest, Digest] = field(default_factory=dict)
-    """Key → its largest group."""
+    """Hash of the largest group for each `VoteContent.key`."""
 
     def add(self, content: VoteContent, seats: int, claimed: tuple[Digest, Digest]) -> "Count":
-        """The count after `seats` more seats voted this. `claimed` is the receipt's tokens_hash and out_hash."""
+        """Returns the count after `seats` more seats voted with this content.
+
+        `claimed` is the receipt's tokens_hash and out_hash.
+        """
         size = self.groups.get(content.group, 0) + seats
         largest = self.largest
         if size > self.groups.get(largest.get(content.key, ZERO_DIGEST), 0):
@@ -82,29 +85,29 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class RoundVerdict:
-    """Verdict of a round's count."""
+    """Verdict that follows from a round's count."""
 
     verdict: Verdict
     """The verdict; NONE if the round is inconclusive."""
     key: Digest = ZERO_DIGEST
-    """Key of the votes that were right; zero if there is no verdict."""
+    """`VoteContent.key` of the votes that were right; zero if there is no verdict."""
     second_key: Digest = ZERO_DIGEST
-    """Key of the leading fault in a mixed UNAVAILABLE verdict, which is right too."""
+    """Key of a second group that was right: the leading fault in a mixed UNAVAILABLE verdict. Zero otherwise."""
     replacement: Digest = ZERO_DIGEST
-    """out_hash that replaces the claim, or zero."""
+    """The out_hash that replaces the receipt's, or zero."""
 
 
 MISSING = keccak256_abi(("uint8", "uint8", "bytes32"), (Outcome.UNAVAILABLE, 0, ZERO_DIGEST))
-"""Key of a vote that found no bytes."""
+"""`VoteContent.key` of a vote that did not find the bytes."""
 
 
 def key_of(outcome: int, code: int, out_hash: Digest) -> Digest:
-    """keccak256(abi.encode(outcome, code, outHash))."""
+    """Returns keccak256(abi.encode(outcome, code, outHash))."""
     return keccak256_abi(("uint8", "uint8", "bytes32"), (outcome, code, out_hash))
 
 
 def vote_content(vote: Vote | Finding) -> VoteContent:
-    """The content of a vote or finding. `MalformedValue` unless its fields have the one form of its outcome."""
+    """Returns the content of a vote or finding. Raises `MalformedValue` if a field is set that its outcome must leave zero."""
     revealed = (vote.tokens_hash, vote.trace_root, vote.round_digest)
     if int(vote.outcome) not in tuple(Outcome):
         raise MalformedValue("vote", f"outcome {vote.outcome}")
@@ -120,7 +123,10 @@ def vote_content(vote: Vote | Finding) -> VoteContent:
 
 
 def judge(count: Count, claimed_out_hash: Digest, quorum: int) -> RoundVerdict:
-    """The verdict of a count: the first row of the table in design section 9 that applies."""
+    """Returns the verdict of a count: the first row of the table in design section 9 that applies.
+
+    `quorum` is the number of seats that a verdict needs.
+    """
     lead = ZERO_DIGEST if count.lead_content is None else count.lead_content.key
     if count.equal >= quorum:
         return RoundVerdict(Verdict.UPHELD, key_of(Outcome.EXECUTED, 0, claimed_out_hash))

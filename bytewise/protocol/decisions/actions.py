@@ -1,5 +1,7 @@
-"""Actions that an actor can take. `decide_*` functions return them; an executor carries each one out idempotently (design
-section 2)."""
+"""Actions that an actor can take. The `decide_*` functions return them, and an executor carries each one out.
+
+Carrying out an action twice changes nothing (design section 2).
+"""
 
 from dataclasses import dataclass
 
@@ -9,7 +11,7 @@ from bytewise.protocol.units import Address, Digest
 
 @dataclass(frozen=True, slots=True)
 class CollectSlash:
-    """Ask a stake source to pay a slash that it could not pay at once."""
+    """Action to ask a stake source to pay a slash that it could not pay at once."""
 
     slash_id: int
     """Number of the slash at EigenLayer."""
@@ -17,60 +19,60 @@ class CollectSlash:
 
 @dataclass(frozen=True, slots=True)
 class SyncStake:
-    """Ask a stake source to record an account's stake at EigenLayer."""
+    """Action to ask a stake source to record an account's stake at EigenLayer."""
 
     account: Address
     """Account whose stake is recorded."""
     block: int
-    """Block of the record that is replaced, or 0 if there is none. Each record is replaced once."""
+    """Block of the record that is replaced, or 0 if there is none. Each record is replaced only once."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshWeight:
-    """Ask the registry to read the stake of a verifier again, whose weight in draws is too old."""
+    """Action to make the registry read the stake of a verifier again, because its weight in draws is too old."""
 
     account: Address
-    """Verifier whose weight is set anew."""
+    """Verifier whose weight is updated."""
     block: int
     """First block of the running stake epoch. A weight is refreshed at most once in an epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetrySlash:
-    """Retry a slash that EigenLayer refused."""
+    """Action to retry a slash that EigenLayer refused."""
 
     account: Address
     """Account that is slashed."""
     ref: Digest
-    """Reference of the slash: the reason for it."""
+    """Reference of the slash, which names the dispute or report that caused it."""
     times: int
-    """How often EigenLayer has refused it. Each refusal is retried once."""
+    """Number of times that EigenLayer has refused the slash. Each refusal is retried once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rearm:
-    """Fix a new seed block, because the chain can no longer read the old one."""
+    """Action to fix a new seed block, because the chain can no longer read the old one."""
 
     dispute: Digest
-    """Dispute id."""
+    """Id of the dispute."""
     round: int
     """Round that needs a seed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunVoteJob:
-    """Run a job in the own enclave that judges a disputed receipt."""
+    """Action to run a job in this node's enclave that judges a disputed receipt."""
 
     dispute: Digest
-    """Dispute id."""
+    """Id of the dispute."""
     round: int
-    """Round number."""
+    """Number of the round."""
     receipt_id: Digest
-    """Disputed receipt."""
+    """Id of the disputed receipt."""
     seat_mask: int
-    """Mask of the own seats."""
+    """Mask of this member's seats."""
     round_seed: Digest
-    """Seed of the round, which the round digest hashes."""
+    """Seed of the round. The round digest hashes it."""
     fetch_deadline: int
     """Chain time after which missing bytes become the vote UNAVAILABLE."""
     commit_end: int
@@ -79,17 +81,17 @@ class RunVoteJob:
 
 @dataclass(frozen=True, slots=True)
 class CastCommit:
-    """Send the commitment to a vote of the protection table."""
+    """Action to send the commitment to a vote of the protection table."""
 
     vote: Vote
-    """The one vote of this round."""
+    """The only vote of this member in this round."""
     commitment: Digest
     """EIP-712 digest of the vote."""
 
 
 @dataclass(frozen=True, slots=True)
 class CastReveal:
-    """Reveal a vote whose commitment is on the chain."""
+    """Action to reveal a vote whose commitment is on the chain."""
 
     vote: Vote
     """The committed vote."""
@@ -97,61 +99,61 @@ class CastReveal:
 
 @dataclass(frozen=True, slots=True)
 class PostCommitRoot:
-    """Put the root of the members' collected commitments on the chain."""
+    """Action to post the Merkle root of the members' collected commitments."""
 
     dispute: Digest
-    """Dispute id."""
+    """Id of the dispute."""
     round: int
-    """Round number."""
+    """Number of the round."""
     root: Digest
     """Root of the commitments."""
 
 
 @dataclass(frozen=True, slots=True)
 class CertifyRound:
-    """Send the certificate of members that found the same."""
+    """Action to send the certificate of members with the same finding."""
 
     finding: Finding
-    """What all of them found."""
+    """The common finding of all signers."""
     root: Digest
-    """First root of the round."""
+    """First commit root of the round."""
     signers: int
-    """Mask of their seats."""
+    """Mask of the seats of all signers."""
     settles: bool
-    """Whether every seat has spoken then, so that the round can be counted at once."""
+    """Whether every seat has revealed or signed then, so that the round can be counted at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class RevealUnderRoot:
-    """Reveal a vote whose commitment is under the first root of the round."""
+    """Action to reveal a vote whose commitment is under the first commit root of the round."""
 
     vote: Vote
     """The committed vote."""
     proof: tuple[Digest, ...]
-    """Path from its commitment to the root."""
+    """Merkle proof from the vote's commitment to the root."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """Count a round."""
+    """Action to count the votes of a round."""
 
     dispute: Digest
-    """Dispute id."""
+    """Id of the dispute."""
     round: int
-    """Round to count."""
+    """Number of the round whose votes are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunAudit:
-    """Run a job in the own enclave that judges a receipt drawn for a light audit."""
+    """Action to run a job in this node's enclave that judges a receipt drawn for a light audit."""
 
     receipt_id: Digest
-    """Drawn receipt."""
+    """Id of the drawn receipt."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenDispute:
-    """Dispute a receipt."""
+    """Action to open a dispute about a receipt."""
 
     receipt_id: Digest
     """Receipt to dispute."""
@@ -161,79 +163,79 @@ class OpenDispute:
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """Withdraw this account's credit in the ledger."""
+    """Action to withdraw this account's credit in the ledger."""
 
     credit_wei: int
-    """Amount owed, in wei."""
+    """Amount in wei that the ledger owes."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawPart:
-    """Draw some seats of a committee. All parts together are the draw."""
+    """Action to draw some seats of a committee. All parts together are the draw."""
 
     dispute: Digest
-    """Dispute id."""
+    """Id of the dispute."""
     round: int
-    """Round number."""
+    """Number of the round."""
     first: int
     """First seat that is not drawn yet."""
     count: int
-    """How many seats to draw."""
+    """Number of seats to draw."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenAlt:
-    """Show that this challenger knew the answer that won."""
+    """Action to show that this challenger knew the answer that won."""
 
     dispute: Digest
-    """Dispute id."""
+    """Id of the dispute."""
     salt: Digest
-    """Salt that opens its commitment."""
+    """Salt that opens the challenger's commitment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finalize:
-    """End a dispute whose airgap is over."""
+    """Action to end a dispute whose airgap is over."""
 
     dispute: Digest
-    """Dispute id."""
+    """Id of the dispute."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectReport:
-    """Distribute what a report or an expired demand slashed, including payments that arrived later."""
+    """Action to distribute the stake that a report or an expired demand slashed, including payments that arrived later."""
 
     ref: Digest
-    """Pot of the report."""
+    """Reference of the report, which names its pot in the ledger."""
     payments: int
     """Number of late payments to the pot. Each new payment is distributed once."""
 
 
 @dataclass(frozen=True, slots=True)
 class PayOut:
-    """Pay all parties except the seats, once the slashed stake has arrived."""
+    """Action to pay all parties of a dispute except the seats, once the slashed stake has arrived."""
 
     dispute: Digest
-    """Dispute id."""
+    """Id of the dispute."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettleSeats:
-    """Pay or charge some seats of a round."""
+    """Action to pay or charge some seats of a round."""
 
     dispute: Digest
-    """Dispute id."""
+    """Id of the dispute."""
     round: int
-    """Round number."""
+    """Number of the round."""
     first: int
     """First seat that is not settled yet."""
     count: int
-    """How many seats to settle."""
+    """Number of seats to settle."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseBatch:
-    """Free the collateral of a batch whose window is over."""
+    """Action to unlock the collateral of a batch whose challenge window is over."""
 
     batch_id: int
     """Number of the batch."""
@@ -241,17 +243,17 @@ class ReleaseBatch:
 
 @dataclass(frozen=True, slots=True)
 class AnswerList:
-    """Put the list of a batch on the chain, because it was demanded."""
+    """Action to show the list of a batch on the chain, because it was demanded."""
 
     batch_id: int
     """Number of the batch."""
     deadline: int
-    """Last second to answer, protocol clock."""
+    """Last second of the protocol clock in which an answer counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpireList:
-    """End a demand for a list that the operator did not answer in time."""
+    """Action to end a demand for a list that the operator did not answer in time."""
 
     batch_id: int
     """Number of the batch."""
@@ -259,7 +261,7 @@ class ExpireList:
 
 @dataclass(frozen=True, slots=True)
 class DemandList:
-    """Demand the list of a batch."""
+    """Action to demand the list of a batch."""
 
     batch_id: int
     """Number of the batch."""
@@ -269,7 +271,7 @@ class DemandList:
 
 @dataclass(frozen=True, slots=True)
 class DemandEnvelope:
-    """Demand the envelope of a receipt in a batch."""
+    """Action to demand the envelope of a receipt in a batch."""
 
     receipt_id: Digest
     """Receipt whose envelope is demanded."""
@@ -279,7 +281,7 @@ class DemandEnvelope:
 
 @dataclass(frozen=True, slots=True)
 class DemandAnchor:
-    """Demand that an issued receipt be anchored."""
+    """Action to demand that an issued receipt be anchored."""
 
     receipt_id: Digest
     """Receipt to anchor."""
@@ -289,70 +291,71 @@ class DemandAnchor:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """End a demand that the operator did not answer in time."""
+    """Action to end a demand that the operator did not answer in time."""
 
     subject: Digest
     """Subject of the demand."""
     times: int = 0
-    """How often it was ended before. It is ended again if the operator had too little stake then and has some now."""
+    """Number of times that the demand was ended before. It is ended again if the operator had too little stake then and has some
+    now."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportEquivocation:
-    """Prove that an operator signed two receipts with one number."""
+    """Action to prove that an operator signed two receipts with one number."""
 
     operator: Address
-    """Operator that signed both."""
+    """Operator that signed both receipts."""
     seq: int
-    """The number."""
+    """Number of both receipts."""
     times: int = 0
-    """How often a penalty was taken before. The report is repeated if the operator had too little stake then."""
+    """Number of times that a penalty was taken before. The report is repeated if the operator had too little stake then."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportSkipped:
-    """Prove that an operator signed a receipt with a number that it anchored as an empty leaf."""
+    """Action to prove that an operator signed a receipt with a number that it anchored as an empty leaf."""
 
     operator: Address
-    """Operator that signed it."""
+    """Operator that signed the receipt."""
     seq: int
-    """The number."""
+    """Number of the receipt and of the empty leaf."""
     times: int = 0
-    """How often a penalty was taken before. The report is repeated if the operator had too little stake then."""
+    """Number of times that a penalty was taken before. The report is repeated if the operator had too little stake then."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishUnbond:
-    """Withdraw stake whose unbonding delay is over."""
+    """Action to withdraw stake whose unbonding delay is over."""
 
     due_wei: int
-    """Amount in wei."""
+    """Amount to withdraw, in wei."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostAudit:
-    """Publish the signed result of a light audit."""
+    """Action to publish the signed result of a light audit."""
 
     result: AuditResult
-    """The result."""
+    """Result with the auditor's commitment."""
     batch_id: int
     """Batch of the receipt."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenAudit:
-    """Open the commitment of our audit result."""
+    """Action to open the commitment of this verifier's audit result."""
 
     receipt_id: Digest
-    """Audited receipt."""
+    """Id of the audited receipt."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimBounty:
-    """Claim the bounty of our audit, which another verifier confirmed."""
+    """Action to claim the bounty of this verifier's light audit, which another verifier confirmed."""
 
     receipt_id: Digest
-    """Audited receipt."""
+    """Id of the audited receipt."""
 
 
 Action = (
@@ -362,4 +365,4 @@ Action = (
     | PostCommitRoot | CertifyRound | RevealUnderRoot
     | ReportEquivocation | ReportSkipped | CollectSlash | CollectReport | SyncStake | RefreshWeight | RetrySlash
 )  # fmt: skip
-"""The union is closed: an executor matches every one of these actions."""
+"""Union of all actions. It is closed: an executor handles every one of them."""

@@ -1,4 +1,7 @@
-"""Decisions of drawn auditors, and the count of posted results: pure functions of a snapshot and of this process's findings."""
+"""Decisions of drawn auditors, and the count of posted audit results.
+
+All functions are pure: they read a snapshot and the findings of this process.
+"""
 
 import enum
 from collections.abc import Iterable, Sequence, Set
@@ -13,7 +16,7 @@ from bytewise.protocol.units import Address, Blob, Digest
 
 
 class AuditStage(enum.IntEnum):
-    """Stage of one verifier's audit of a receipt on the chain."""
+    """Stage of one verifier's audit of a receipt, as the chain shows it."""
 
     NOTHING = 0
     POSTED = 1
@@ -22,8 +25,11 @@ class AuditStage(enum.IntEnum):
 
 
 class PostedAudit(NamedTuple):
-    """A result as the chain has it. The contract checks draw and membership for the batch that the post names, and does not see
-    whether the receipt is in it."""
+    """An audit result that was posted on the chain.
+
+    The contract checks draw and membership for the batch that the post names. It does not check whether the receipt is in that
+    batch.
+    """
 
     result: AuditResult
     signature: Blob
@@ -31,8 +37,11 @@ class PostedAudit(NamedTuple):
 
 
 def results_in(posts: Iterable[PostedAudit], batch_id: int | None) -> dict[Address, AuditResult]:
-    """Results that count for a receipt: the last one of each verifier, if it names the receipt's batch. `posts` are about this
-    receipt, oldest first. `None`: the receipt's batch is not known, so the last ones count whatever batch they name."""
+    """Returns the audit results that count for a receipt: the last one of each verifier, if it names the receipt's batch.
+
+    `posts` are about this receipt, oldest first. If `batch_id` is None, the receipt's batch is unknown, and the last result of
+    each verifier counts whatever batch it names.
+    """
     last = {each.result.verifier: each for each in posts}
     return {who: each.result for who, each in last.items() if batch_id in (None, each.batch_id)}
 
@@ -42,19 +51,19 @@ class AuditDuty:
     """One light audit for which this verifier was drawn."""
 
     receipt_id: Digest
-    """Drawn receipt."""
+    """Id of the drawn receipt."""
     batch_id: int
     """Batch of the receipt."""
     batch_block: int
-    """Block of the batch."""
+    """Block in which the batch was anchored."""
     result: AuditResult | None
-    """The result, once the enclave has judged the receipt; else None."""
+    """Result of the audit; None until the enclave has judged the receipt."""
     stage: AuditStage
     """Stage of the audit on the chain."""
     agreed: bool
-    """Whether another verifier showed the same result."""
+    """Whether another verifier opened the same result."""
     is_open: bool = True
-    """Whether the key epoch of the batch still takes audits: after a compromise it takes none."""
+    """Whether the key epoch of the batch still allows audits. After a compromise it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,31 +71,32 @@ class AuditedReceipt:
     """The chain's state of the light audits of one receipt."""
 
     receipt_id: Digest
-    """Audited receipt."""
+    """Id of the audited receipt."""
     batch_id: int
     """Batch of the receipt."""
     beacon: Digest
-    """Hash of the block that draws the auditors of this receipt."""
+    """Beacon of the batch: the hash of the block that draws the auditors of this receipt."""
     seats: tuple[tuple[Address, int], ...]
-    """Audit seats of the verifiers of `results`, by their stake at the batch's block. Stake that was deposited later does not
-    count, so that nobody can choose what to audit."""
+    """Audit seats of the verifiers that posted `results`, by their stake at the batch's block. Stake that was deposited later
+    does not count, so that nobody can choose what to audit."""
     rate_bps: int
-    """Chance per seat to be drawn, in 1/10,000."""
+    """Chance per seat that the verifier is drawn, in 1/10,000."""
     results: tuple[AuditResult, ...]
-    """Results that were posted for this receipt in this batch, oldest first. A post may name a batch that the receipt is not in:
-    the contract checks draw and membership for the named batch, so its result is not among these."""
+    """Results that were posted for this receipt in this batch, oldest first. Results whose post names another batch are left out,
+    because the contract checked draw and membership for that other batch."""
     bond_wei: int
     """Bond of a dispute under the batch's parameters, which may differ from those in force now."""
 
 
 def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set[Digest], margin_s: int) -> tuple[Action, ...]:
-    """A drawn auditor judges each drawn receipt once, posts the result inside the window, and opens it after the window.
+    """Returns the due actions of a drawn auditor. It judges each drawn receipt once, posts the result inside the challenge
+    window, and opens it after the window.
 
-    Nothing is judged or posted once the chain has lost the beacon, because the contract then cannot check the draw, or once the
-    key epoch is compromised, because then shards give no key and the contract takes no result.
+    Nothing is judged or posted once the chain no longer has the beacon, because the contract then cannot check the draw. The same
+    is true once the key epoch is compromised, because shards then give no key and the contract takes no result.
 
-    Each action is decided again until the chain shows it, because a sender may have to drop one (for example, if the bounty pool
-    is empty).
+    An action is decided again until the chain shows it, because a sender may have to drop it, for example if the bounty pool is
+    empty.
     """
     actions: list[Action] = []
     for duty in duties:
@@ -105,8 +115,10 @@ def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set
 
 
 def count_audits(receipt: AuditedReceipt) -> tuple[int, int]:
-    """How many distinct verifiers that were drawn for this receipt report MISMATCH, and how many MATCH. A verifier's last
-    result counts, as in the contract."""
+    """Returns how many distinct verifiers that were drawn for this receipt report MISMATCH, and how many report MATCH.
+
+    The last result of each verifier counts, as in the contract.
+    """
     seats = dict(receipt.seats)
     reported: dict[Address, int] = {}
     for result in receipt.results:
@@ -119,7 +131,7 @@ def count_audits(receipt: AuditedReceipt) -> tuple[int, int]:
 
 
 def _after_window(duty: AuditDuty) -> list[Action]:
-    """After the window the result can be opened, and is paid once another verifier's result agrees."""
+    """Returns the actions after the challenge window: the result is opened, then paid once another verifier's result agrees."""
     if duty.result is None or duty.result.result == AuditOutcome.NONE.value:
         return []
     if duty.stage is AuditStage.POSTED:

@@ -1,8 +1,8 @@
 """Decisions about verdict certificates: what a member does in a round whose commitments may go under one root (ADR-077).
 
-A member that takes part commits by a shared root, opens its vote to the other members, and signs for all of them together. Each
-step has a moment after which the member acts alone on the chain: it commits itself, or reveals its vote under the root. So a
-round ends rightly with any number of liars, and with no message at all.
+A member that takes part commits by a shared root, opens its vote to the other members, and signs one statement for the seats of
+all signers. Each step has a time limit. After it the member acts alone on the chain: it posts its commitment, or reveals its vote
+under the root. The round therefore ends correctly with any number of dishonest members, and even without any message.
 """
 
 from collections.abc import Collection, Mapping, Sequence, Set
@@ -18,57 +18,65 @@ from bytewise.protocol.units import U16, Address, Digest
 CertificateAction = PostCommitRoot | CertifyRound | RevealUnderRoot
 
 ATTEMPTS = 3
-"""Most sets of seats for which a member signs in one round."""
+"""Largest number of different sets of seats for which a member signs in one round."""
 COLLECT_PARTS, DIRECT_PARTS = 8, 12
-"""Sixteenths of the commit phase after which the commitments so far become a root, and after which a member commits itself."""
+"""Sixteenths of the commit phase. After the first number, the commitments collected so far become a root. After the second, a
+member posts its commitment alone."""
 REVEAL_PARTS = 8
-"""Sixteenths of the reveal phase after which a member reveals itself. An attempt takes two."""
+"""Sixteenths of the reveal phase after which a member reveals alone. One attempt to make a certificate takes two sixteenths."""
 PARTS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class RoundBoard:
-    """What one member knows of a round from verified messages and from the chain."""
+    """The knowledge of one member about a round, from verified messages and from the chain.
+
+    Sets of seats are masks.
+    """
 
     able: Set[Address] = frozenset()
-    """Members that have a key for certificates."""
+    """Members that have registered a key for certificates."""
     leaves: Mapping[Address, Digest] = field(default_factory=dict)
-    """Commitments that members shared, as `commitments.sealed` binds them. A member that signed two has none."""
+    """Commitments that members shared, in the form of `commitments.sealed`. A member that signed two commitments has none."""
     root: Digest | None = None
-    """First root on the chain."""
+    """First commit root of the round on the chain, or None."""
     under: Mapping[int, Digest] | None = None
     """Commitments under that root by first seat, or None if they are not known."""
     opened: Mapping[Address, Finding] = field(default_factory=dict)
-    """What opened votes say, of members whose vote fits their commitment."""
+    """Findings of the members that opened a vote which fits their commitment."""
     signed: tuple[int, ...] = ()
     """Sets of seats for which this member signed, oldest first."""
     shares: Mapping[int, Collection[Address]] = field(default_factory=dict)
-    """Members that signed for a set of seats, as far as is known; none that was seen to sign wrongly."""
+    """Members that signed for each set of seats, as far as this member knows. Members that sent a wrong signature are left
+    out."""
     complete: Set[int] = frozenset()
-    """Sets of seats of which every signature is there and was checked."""
+    """Sets of seats for which every signature arrived and was checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class CertificatePlan:
-    """What to do for one round at one block."""
+    """The steps of a member in one round at one block."""
 
     acts_alone: bool = False
-    """Whether the member commits and reveals by itself, as without certificates."""
+    """Whether the member commits and reveals alone, as in a round without certificates."""
     actions: tuple[CertificateAction, ...] = ()
     """Transactions to send."""
     shares_commitment: bool = False
-    """Whether to send the own commitment to the other members."""
+    """Whether the member sends its commitment to the other members."""
     opens_vote: bool = False
-    """Whether to send the own vote to the other members."""
+    """Whether the member sends its vote to the other members."""
     signs: int = 0
-    """Set of seats to sign for now, or 0."""
+    """Set of seats for which the member signs now, or 0."""
 
 
 ALONE = CertificatePlan(acts_alone=True)
 
 
 def decide_certificate(clock: int, dispute: Dispute, me: Address, vote: Vote, leaf: Digest, board: RoundBoard) -> CertificatePlan:
-    """The plan of a member with a protected vote. `leaf` is its sealed commitment."""
+    """Returns the plan of a member that has a vote in the protection table.
+
+    `clock` is the protocol clock. `leaf` is the member's commitment in the form of `commitments.sealed`.
+    """
     seat = dispute.seat_of(me)
     if seat is None or seat.committed:
         return ALONE
@@ -82,19 +90,19 @@ def decide_certificate(clock: int, dispute: Dispute, me: Address, vote: Vote, le
 
 
 def finding_of(vote: Vote) -> Finding:
-    """What a vote says, without voter, seats, quote and salt."""
+    """Returns the finding of a vote: its content without voter, seats, quote and salt."""
     return Finding(
         vote.dispute, vote.round, vote.outcome, vote.code, vote.tokens_hash, vote.trace_root, vote.round_digest
     )  # fmt: skip
 
 
 def first_seat(seat: Seat) -> int:
-    """Number of a member's lowest seat, which is its place in the tree of commitments."""
+    """Returns the number of a member's lowest seat, which is its place in the commitment tree."""
     return (seat.seat_mask & -seat.seat_mask).bit_length() - 1
 
 
 def leaves_of(dispute: Dispute, leaves: Mapping[Address, Digest], members: int) -> dict[int, Digest]:
-    """Commitments of the members whose seats are in a mask, by first seat."""
+    """Returns the known commitments, by first seat, of the members whose seats are in the mask `members`."""
     return {first_seat(each): leaves[each.voter] for each in dispute.members if each.voter in leaves and each.seat_mask & members}
 
 
@@ -132,12 +140,15 @@ def _decide_reveal(clock: int, dispute: Dispute, seat: Seat, vote: Vote, board: 
         return CertificatePlan(actions=(alone,), opens_vote=True)
     actions = _certify(clock, dispute, seat, vote, board)
     wanted = _next_mask(dispute, same, heard, number, board)
-    # Nobody signs for a set without its own seats.
+    # A member never signs for a set without its own seats.
     return CertificatePlan(actions=actions, opens_vote=True, signs=wanted if wanted & seat.seat_mask else 0)
 
 
 def _next_mask(dispute: Dispute, same: Sequence[Seat], heard: bool, number: int, board: RoundBoard) -> int:
-    """The seats to sign for now, or 0. First all that agree; later those of them that signed before."""
+    """Returns the set of seats for which the member signs now, or 0.
+
+    The first set has all members that agree. Later sets have those of them that signed before.
+    """
     if len(board.signed) >= ATTEMPTS or board.complete:
         return 0
     if not board.signed:
@@ -151,7 +162,10 @@ def _next_mask(dispute: Dispute, same: Sequence[Seat], heard: bool, number: int,
 
 
 def _certify(clock: int, dispute: Dispute, seat: Seat, vote: Vote, board: RoundBoard) -> tuple[CertifyRound, ...]:
-    """Sends a complete certificate: the first signer at once, the others in turn if it does not."""
+    """Returns the action to send a complete certificate, or nothing.
+
+    The first signer sends it at once; the others wait their turn.
+    """
     mask = next((each for each in board.signed if each in board.complete), 0)
     if not mask or board.root is None:
         return ()
@@ -165,7 +179,7 @@ def _certify(clock: int, dispute: Dispute, seat: Seat, vote: Vote, board: RoundB
 
 
 def _agreeing(dispute: Dispute, finding: Finding, board: RoundBoard) -> list[Seat]:
-    """Members under the root that may sign and opened this finding."""
+    """Returns the members under the root that may sign and that opened this finding."""
     under = board.under or {}
     return [
         each for each in _in_order(dispute)
@@ -175,12 +189,12 @@ def _agreeing(dispute: Dispute, finding: Finding, board: RoundBoard) -> list[Sea
 
 
 def _in_order(dispute: Dispute) -> list[Seat]:
-    """Members by first seat: the order of the draw, which nobody chose."""
+    """Returns the members by first seat. This is the order of the draw, which no member can choose."""
     return sorted((each for each in dispute.members if each.seat_mask), key=first_seat)
 
 
 def mask_of(seats: Sequence[Seat]) -> int:
-    """All seats of some members."""
+    """Returns the mask of all seats of these members."""
     return sum(each.seat_mask for each in seats)
 
 
@@ -189,5 +203,5 @@ def _size(seats: Sequence[Seat]) -> int:
 
 
 def round_of(dispute: Dispute) -> tuple[Digest, U16]:
-    """Id and round, as messages name them."""
+    """Returns dispute id and round number in the types that messages use."""
     return dispute.id, U16(dispute.round)

@@ -15,7 +15,7 @@ from bytewise.protocol.units import Address, Digest
 
 
 class DemandKind(enum.IntEnum):
-    """What is demanded."""
+    """Subject of a demand: a list, an envelope, or the anchoring of a receipt."""
 
     NONE = 0
     LIST = 1
@@ -34,28 +34,28 @@ class DemandState(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class DemandRecord:
-    """A demand at one block. Times are of the protocol clock."""
+    """A demand at one block. All times are of the protocol clock."""
 
     kind: DemandKind
-    """What is demanded."""
+    """Subject of the demand."""
     state: DemandState
     """State of the demand. An OPEN demand past its `deadline` can be ended by any account."""
     by: Address
-    """Account that placed the bond."""
+    """Account that opened the demand and paid the bond."""
     operator: Address
-    """Operator that owes the answer."""
+    """Operator that must answer."""
     batch_id: int
-    """Batch of a list or an envelope; 0 for an anchor."""
+    """Batch of the demanded list or envelope; 0 if anchoring is demanded."""
     seq: int
     """Number of the receipt to be anchored; 0 for lists and envelopes."""
     opened_at: int
-    """When the demand was opened."""
+    """Second at which the demand was opened."""
     deadline: int
-    """Last second to answer."""
+    """Last second in which an answer counts."""
     params_version: int
-    """Version of the parameters that apply."""
+    """Version of the parameters that apply to the demand."""
     bond: int
-    """Bond in wei: it goes to the account that answers, or back to the demander."""
+    """Bond in wei. It goes to the account that answers, or back to the account that demanded."""
 
 
 Demand = DemandList | DemandEnvelope | DemandAnchor
@@ -66,45 +66,48 @@ class DemandPolicy:
     """Conditions under which a watchtower risks the bond of a demand."""
 
     budget_wei: int = 10**17
-    """Largest sum in wei of own demands that are open or were answered, opened within `budget_s`. With 0 it demands nothing."""
+    """Largest sum in wei of this account's demands that are open or were answered, opened within `budget_s`. 0 demands
+    nothing."""
     dispute_budget_wei: int = 25 * 10**16
-    """Largest sum in wei of bonds of own disputes, won or lost, about envelopes that were demanded within `budget_s`."""
+    """Largest sum in wei of the bonds of this account's disputes, won or lost, about envelopes that were demanded within
+    `budget_s`."""
     budget_s: int = 86_400
-    """Period of the protocol clock over which both budgets are counted."""
+    """Period in seconds of the protocol clock over which both budgets are counted."""
     margin_s: int = 10
-    """Seconds before the end of a window in which no demand is opened; protocol clock."""
+    """Seconds of the protocol clock before the end of a window in which no demand is opened."""
     tries: int = 3
-    """How often the DA layer must have failed for a list or an envelope; each try is later than the one before."""
+    """Number of failed attempts to fetch a list or an envelope from the DA layer before it is demanded. The attempts are made one
+    after another."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissingItem:
-    """A list, envelope or anchoring that an operator owes, as far as this process can tell."""
+    """A list, an envelope or an anchoring that an operator owes, according to the findings of this process."""
 
     subject: Digest
     """Subject of the demand."""
     demand: Demand
     """The demand to open."""
     until: int
-    """Last second to open it."""
+    """Last second of the protocol clock in which the demand can be opened."""
 
 
 class DemandDecision(NamedTuple):
-    """Demands to open now, and due demands for which there is no money; both in the order of the missing items."""
+    """The demands to open now, and the due demands for which there is no money. Both keep the order of the missing items."""
 
     demands: tuple[MissingItem, ...]
     beyond: tuple[MissingItem, ...]
-    """Demands that exceed the rest of the budget or the balance. `is_needed` was not called for them."""
+    """Demands that exceed the remaining budget or the balance. `is_needed` was not called for them."""
 
 
 def decide_demands(
     snapshot: Snapshot, missing: Sequence[MissingItem], known: Mapping[Digest, DemandRecord], me: Address, policy: DemandPolicy,
     unwon: Set[Digest] = frozenset(), is_needed: Callable[[MissingItem], bool] = lambda _: True,
 ) -> DemandDecision:  # fmt: skip
-    """Which missing items to demand now: those that are needed and not demanded yet, and for which there is time and money.
+    """Decides which missing items to demand now: those that are needed and not demanded yet, if time and money allow it.
 
-    `unwon` are subjects that this account disputes and has not won. `is_needed` is called last, since it may have to draw from
-    a whole pool.
+    `unwon` are subjects that this account disputes and has not won. `is_needed` is called last, since it may have to repeat the
+    draw of a whole pool.
     """
     if snapshot.paused:
         return DemandDecision((), ())
@@ -125,7 +128,7 @@ def decide_demands(
 def spent(
     snapshot: Snapshot, known: Mapping[Digest, DemandRecord], me: Address, policy: DemandPolicy, unwon: Set[Digest] = frozenset()
 ) -> int:
-    """Used part of the budget in wei: bonds of own open demands, and own bonds that went to an answering account.
+    """Returns the used part of the budget in wei: the bonds of this account's demands that are open or were answered.
 
     The bond of an expired demand came back. It still counts while a dispute about the same subject is not won, because the bytes
     may have been available.
@@ -139,9 +142,9 @@ def spent(
 def decide_ends(
     snapshot: Snapshot, demands: Mapping[Digest, DemandRecord], me: Address, policy: MovePolicy
 ) -> tuple[Action, ...]:
-    """Which unanswered demands to end. The demander ends its own at once; the others are ended in turns.
+    """Decides which unanswered demands to end. The demander ends its own demands at once; verifiers end other demands in turns.
 
-    Demands of other accounts for lists are in `decide_expiries`, because every snapshot already has them.
+    Demands of other accounts for lists are in `decide_expiries`, because every snapshot already contains them.
     """
     if snapshot.paused:
         return ()
@@ -155,5 +158,5 @@ def decide_ends(
 
 
 def is_over(snapshot: Snapshot, demand: DemandRecord) -> bool:
-    """Whether a demand is past its deadline and can be ended."""
+    """Returns whether a demand is past its deadline and can be ended."""
     return demand.state is DemandState.OPEN and snapshot.clock > demand.deadline

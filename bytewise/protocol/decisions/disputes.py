@@ -1,8 +1,8 @@
-"""Decisions about disputes: pure functions of a snapshot and of this process's findings, recomputed at each tick.
+"""Decisions about disputes: pure functions of a snapshot and of this process's findings, computed again at each tick.
 
 Nothing is kept between ticks, so a restart needs no recovery. An action that the chain already shows is not decided again.
-Deadlines are times of the protocol clock. A pause stops that clock, and the court accepts nothing meanwhile. Seeds depend on
-blocks, which continue during a pause.
+Deadlines are times of the protocol clock. A pause stops this clock, and meanwhile the contracts accept almost nothing. Seeds
+depend on blocks, which continue during a pause.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -37,35 +37,38 @@ from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import Address, Digest
 
 Round = tuple[Digest, int]
-"""A dispute id and the number of one of its rounds."""
+"""A dispute id and the number of one of the dispute's rounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class MovePolicy:
-    """When this process makes moves that any account may make, and in which portions."""
+    """Times at which this process makes moves that any account may make, and the portions in which it makes them."""
 
     turns: int = 4
-    """Verifiers are divided by their place into this many groups. One group is first in line at a time."""
+    """Number of groups into which verifiers are divided by their place in the stake tree. One group at a time makes moves
+    first."""
     turn_blocks: int = 2
-    """Blocks for which one group is first in line."""
+    """Number of blocks for which one group makes moves first."""
     overdue: int = 15
-    """Delay after which every helper makes a move: blocks for seeds, seconds of the protocol clock for all others."""
+    """Delay after which every node makes a move that nobody made. It is in blocks for seeds, and in seconds of the protocol clock
+    for all other moves."""
     seats_per_draw: int = 64
-    """Seats of one draw transaction; each costs some 14,000 gas."""
+    """Number of seats in one draw transaction. Each seat costs some 14,000 gas."""
     seats_per_settlement: int = 64
-    """Seats of one settlement transaction."""
+    """Number of seats in one settlement transaction."""
     collect_above_wei: int = 0
-    """Amount in wei from which on credit and unbonded stake are withdrawn; 0: never."""
+    """Amount in wei from which the node withdraws credit and unbonded stake. 0 never withdraws."""
 
 
 @dataclass(frozen=True, slots=True)
 class VotePolicy:
-    """Times at which a vote job is still useful."""
+    """Times until which a vote job is still useful."""
 
     job_margin_s: int = 3
-    """No job starts later than this many seconds of chain time before the end of the commit phase."""
+    """Seconds of chain time before the end of the commit phase in which no job starts."""
     seed_depth: int = 6
-    """Blocks after the seed's block before a result becomes the vote, unless half of the commit phase is over."""
+    """Number of blocks after the seed's block before a result becomes the vote. After half of the commit phase the node no longer
+    waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +76,16 @@ class Alternative:
     """The answer that a challenger expects to win."""
 
     key: Digest
-    """Key that the verdict must have (`court.tally.key_of`)."""
+    """Key that the verdict must have if this answer wins (`court.tally.key_of`)."""
     salt: Digest
     """Salt that opens the challenger's commitment."""
 
 
 def decide_moves(snapshot: Snapshot, policy: MovePolicy) -> tuple[Action, ...]:
-    """Decides moves that any account may make (draw, rearm, count, end, pay), and the withdrawal of our own money.
+    """Decides the moves that any account may make: draw, rearm, count, end and pay. It also decides withdrawals of this account.
 
-    Verifiers take turns by their place in the pool's tree, so that not all of them pay for one move. Other accounts help when a
-    move is late.
+    Verifiers take turns by their place in the pool's stake tree, so that not all of them pay for the same move. Other accounts
+    help when a move is late.
     """
     moves = [(move, late) for dispute in snapshot.disputes for move, late in _open_moves(snapshot, dispute, policy)]
     wanted = [move for move, late in moves if late > policy.overdue or is_my_turn(snapshot, policy)]
@@ -99,11 +102,12 @@ def decide_member(
     policy: VotePolicy,
     lost: Set[Round] = frozenset(),
 ) -> tuple[Action, ...]:
-    """Decides the actions of a member for its seats. `domain` is the domain of `Disputes`; `votes` is the protection table.
+    """Decides the actions of a committee member for its seats.
 
-    `lost` are rounds in which a database that was lost may have voted: a vote of ours that only the chain has is no bug there,
-    and no new one is made. `ProtectionMissing` (a bug: stop) if the chain shows a commitment or vote of ours that differs from
-    the table in any other round.
+    `domain` is the domain of `Disputes`, and `votes` is the protection table. `declined` are disputes in which the member does
+    not commit; `running` are rounds with a running job. `lost` are rounds in which an earlier, lost database may have voted: the
+    member makes no new vote there. In any other round, raises `ProtectionMissing` if the chain shows a commitment or vote of this
+    member that the table does not have.
     """
     actions: list[Action] = []
     for dispute in snapshot.disputes:
@@ -123,8 +127,10 @@ def decide_member(
 
 
 def decide_challenger(snapshot: Snapshot, me: Address, known: Mapping[Digest, Alternative]) -> tuple[Action, ...]:
-    """Decides when a challenger opens its commitment: once the verdict cannot be appealed any more. The opening earns its
-    reward."""
+    """Decides when a challenger opens its commitment, which earns its reward.
+
+    It does so in the airgap, when the verdict can no longer be appealed.
+    """
     actions: list[Action] = []
     for dispute in snapshot.disputes:
         mine = known.get(dispute.id)
@@ -136,8 +142,7 @@ def decide_challenger(snapshot: Snapshot, me: Address, known: Mapping[Digest, Al
 
 
 def decide_operator(snapshot: Snapshot, me: Address, batches: Sequence[AnchoredBatch]) -> tuple[Action, ...]:
-    """Decides the actions of an operator for its own batches: answers to demands for lists, and release of unlocked
-    collateral."""
+    """Decides the actions of an operator for its batches: answers to demands for lists, and release of collateral."""
     if snapshot.paused:
         return ()
     disputed = {dispute.batch_id for dispute in snapshot.disputes if dispute.phase is not Phase.FINAL}
@@ -153,7 +158,7 @@ def decide_operator(snapshot: Snapshot, me: Address, batches: Sequence[AnchoredB
 
 
 def decide_expiries(snapshot: Snapshot, batches: Sequence[AnchoredBatch], policy: MovePolicy) -> tuple[Action, ...]:
-    """Which unanswered demands for lists to end. Anybody may end them, in turns."""
+    """Decides which unanswered demands for lists to end. Any account may end them, so verifiers take turns."""
     if snapshot.paused:
         return ()
     over = [(batch, snapshot.clock - batch.list_deadline) for batch in batches if batch.list_demanded]
@@ -162,7 +167,7 @@ def decide_expiries(snapshot: Snapshot, batches: Sequence[AnchoredBatch], policy
 
 
 def _open_moves(snapshot: Snapshot, dispute: Dispute, policy: MovePolicy) -> Iterator[tuple[Action, int]]:
-    """The moves that a dispute waits for, each with the shortest time for which it has been possible."""
+    """Yields the moves that a dispute waits for, each with the shortest time for which it has been possible."""
     if dispute.phase in (Phase.SEED, Phase.DRAWING):
         yield from _seed_moves(snapshot, dispute, policy)
     elif snapshot.paused:
@@ -220,8 +225,8 @@ def _seat_action(
 
 
 def _verify_protected(domain: Domain, dispute: Dispute, seat: Seat, vote: Vote | None) -> None:
-    """Checks that the table has the vote of every commitment of ours, and the content of every revealed or certified vote of
-    ours."""
+    """Checks that the protection table has this member's vote if the chain shows a commitment or a revealed or certified vote of
+    it. Raises `ProtectionMissing` otherwise."""
     committed = not any(seat.commitment) or (vote is not None and _stored_commitment(domain, vote) == seat.commitment)
     revealed = not any(seat.group) or (vote is not None and vote_content(vote).group == seat.group)
     if not committed or not revealed:
@@ -233,6 +238,6 @@ def _stored_commitment(domain: Domain, vote: Vote) -> Digest:
 
 
 def is_my_turn(snapshot: Snapshot, policy: MovePolicy) -> bool:
-    """Whether this account's group of verifiers is first in line; False for an account that is no verifier."""
+    """Returns whether the group of this verifier makes moves first now. Returns False for an account that is not a verifier."""
     in_line = snapshot.number // policy.turn_blocks % policy.turns
     return any(snapshot.me.pool) and snapshot.me.place % policy.turns == in_line

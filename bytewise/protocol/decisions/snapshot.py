@@ -1,6 +1,6 @@
-"""The state of the court for one account at one block: all facts that a decision needs (`Lens.sol`).
+"""Snapshot: the state of the contracts for one account at one block, with all facts that a decision needs (`Lens.sol`).
 
-Times are of the protocol clock (wall time without pauses) unless said otherwise. Blocks are block numbers.
+Times are of the protocol clock (wall time without pauses) unless the docstring says otherwise. Blocks are block numbers.
 """
 
 from collections.abc import Mapping
@@ -17,40 +17,40 @@ class Seat:
     """One member of the current round, with all its seats."""
 
     voter: Address
-    """Account of the member; zero if nobody holds these seats."""
+    """Account of the member; zero if no account has these seats."""
     seat_mask: int
-    """Bit i is set if the member holds seat i."""
+    """Mask of the member's seats: bit i is set for seat i."""
     commitment: Digest
-    """The commitment as the court stores it (`commitments.sealed`); zero before the commit and after the reveal."""
+    """The member's commitment in the form of `commitments.sealed`; zero before the commit and after the reveal."""
     group: Digest
-    """Hash of everything that was revealed (`tally.vote_content`); zero before the reveal."""
+    """Hash of everything that the member revealed (`tally.vote_content`); zero before the reveal."""
 
     @property
     def committed(self) -> bool:
-        """Whether the member committed, revealed or not."""
+        """Whether the member committed, even if it has revealed its vote since."""
         return any(self.commitment) or any(self.group)
 
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """Whether the seed of the current round is available."""
+    """The seed of the current round, and whether it can be used."""
 
     block: int
-    """Block whose mix is the seed."""
+    """Block whose mix (random value of the beacon chain) is the seed."""
     lost: bool
-    """Whether the seed can never be read, or its stake epoch is over."""
+    """Whether the seed can no longer be read, or its stake epoch is over."""
     drawable: bool
-    """Whether the block is over and still in its stake epoch, so that its header can draw seats."""
+    """Whether the block is over and its stake epoch still runs, so that its header can draw seats."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundSeats:
-    """How many seats of one round are paid or charged."""
+    """Progress of paying or charging the seats of one round."""
 
     seats: int
-    """Seats of the round."""
+    """Number of seats of the round."""
     settled: int
-    """Seats that are settled, from the first one on."""
+    """Number of seats that are paid or charged, counted from the first seat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class Challenger:
     """The account that opened a dispute."""
 
     account: Address
-    """Its account."""
+    """Account of the challenger."""
     knew: bool
-    """Whether it has shown that it knew the alternative answer."""
+    """Whether the challenger has shown that it knew the alternative answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class DisputeOpening:
     id: Digest
     """Dispute id, a hash of the receipt's id (`commitments.dispute_id`)."""
     receipt_id: Digest
-    """Disputed receipt."""
+    """Id of the disputed receipt."""
     block: int
     """Block of the opening transaction."""
 
@@ -80,68 +80,68 @@ class Dispute:
     """One dispute at one block."""
 
     id: Digest
-    """Dispute id."""
+    """Id of the dispute."""
     receipt_id: Digest
-    """Disputed receipt; zero if the reader knew only the dispute's id, because the chain stores only a hash of the receipt's
-    id."""
+    """Disputed receipt. It is zero if the reader knew only the dispute's id, because the chain stores only a hash of the
+    receipt's id."""
     batch_id: int
     """Batch of the receipt."""
     operator: Address
-    """Accused operator."""
+    """Operator that signed the disputed receipt."""
     environment: Digest
-    """Environment, whose pool judges and whose breaker may hold convictions."""
+    """Environment of the receipt. Its pool judges, and its breaker may hold convictions."""
     claim: Digest
-    """Hash of the receipt's claim (`commitments.claim_of`)."""
+    """Hash of the receipt's claimed hashes (`commitments.claim_of`)."""
     key_epoch: int
     """Key epoch of the receipt."""
     params_version: int
-    """Version of the parameters of its batch."""
+    """Version of the parameters of the receipt's batch."""
     phase: Phase
-    """Phase at the block's protocol clock."""
+    """Phase at the block, by the protocol clock."""
     level: int
     """Level of the committee: 1, 2 or 3."""
     round: int
-    """Committees drawn so far, including the current one."""
+    """Number of committees so far, including the current one."""
     seats: int
-    """Seats of this round."""
+    """Number of seats of the current round."""
     drawn: int
-    """Seats drawn so far."""
+    """Number of seats drawn so far."""
     quorum: int
-    """Seats that make a verdict."""
+    """Number of seats that a verdict needs."""
     rearms: int
-    """How often this round's seed was lost."""
+    """Number of times that the seed of the current round was lost."""
     seed: Seed
-    """Seed of this round."""
+    """Seed of the current round."""
     round_seed: Digest
-    """Seed of the round's members; zero before the draw."""
+    """Seed that the members of the round hash into their round digests; zero before the draw."""
     commit_s: int
-    """Length of a commit phase under the dispute's parameters."""
+    """Length in seconds of a commit phase under the dispute's parameters."""
     commit_end: int
     """End of the commit phase; 0 before the draw."""
     reveal_end: int
     """End of the reveal phase; 0 before the draw."""
     settleable: bool
-    """Whether the round can be counted now."""
+    """Whether the votes of the round can be counted now."""
     certified_group: Digest
-    """Content hash of an accepted certificate; zero without one."""
+    """Content hash of the accepted verdict certificate; zero if there is none."""
     appealed: bool
-    """Whether the one appeal was used."""
+    """Whether the dispute's only appeal was used."""
     appeal_bond_wei: int
-    """Bond of an appeal; 0 on the last level."""
+    """Bond of an appeal in wei; 0 on the last level."""
     appeal_end: int
-    """Last second to appeal."""
+    """Last second in which an appeal is possible."""
     airgap_end: int
-    """End of the airgap. Money moves after it."""
+    """End of the airgap. Money moves only after it."""
     held: bool
-    """Whether the breaker holds convictions of this environment."""
+    """Whether the breaker currently stops convictions in this environment."""
     verdict: Verdict
-    """Verdict of the last conclusive round. In phase FINAL it is final."""
+    """Verdict of the last conclusive round. In the phase FINAL it is final."""
     key: Digest
-    """Key of the verdict; zero without one."""
+    """Key of the verdict (`court.tally.key_of`); zero if there is none."""
     replacement: Digest
-    """out_hash that replaces the claim, or zero."""
+    """The out_hash that replaces the receipt's, or zero."""
     ended: bool
-    """Whether the money was split."""
+    """Whether the money of the dispute was split."""
     paid: bool
     """Whether all parties except the seats were paid."""
     members: tuple[Seat, ...]
@@ -149,103 +149,113 @@ class Dispute:
     challenger: Challenger
     """The account that opened the dispute."""
     rounds: tuple[RoundSeats, ...]
-    """All rounds, in order."""
+    """Seats of all rounds, in order."""
 
     def seat_of(self, who: Address) -> Seat | None:
-        """The seats of an account in this round, or None."""
+        """Returns the seats of an account in the current round, or None."""
         return next((each for each in self.members if each.voter == who), None)
 
 
 FINAL_AFTER = 96
-"""Blocks after which a block is taken as final: three epochs, one more than finality takes. Full nodes keep 128 states."""
+"""Number of blocks after which a block is regarded as final. It is three epochs, one more than finality takes. Full nodes keep
+the states of 128 blocks."""
 OPEN_END = 2**64 - 1
-"""Value of a closing time that is not set (`Registry.anchorable`, `Registry.operatorUntil`)."""
+"""Value of an end time that is not set (`Registry.anchorable`, `Registry.operatorUntil`)."""
 
 
 class RegisteredMeasurement(NamedTuple):
-    """The measurement with which a verifier joined its pool. Its weight belongs to that one, whatever enclave it runs now."""
+    """The measurement with which a verifier joined its pool.
+
+    The verifier's weight belongs to this measurement, whatever enclave it runs now.
+    """
 
     measurement: Digest
     is_allowed: bool
-    """Whether the network still lets verifiers run it."""
+    """Whether the network still lets verifiers run this measurement."""
     next_units: int
-    """Units of the verifier from the next stake epoch on."""
+    """Stake units of the verifier from the next stake epoch on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """One account in its roles. Amounts are wei."""
+    """The money and the roles of one account. Amounts are wei."""
 
     balance_wei: int
     """Balance of the account itself."""
     stake_wei: int
-    """Stake that counts for draws and for posting."""
+    """Stake that counts for draws and for posting batches."""
     free_wei: int
-    """Stake that receipts can lock: the stake less what is locked already and, while anything is disputed, at most one slash."""
+    """Stake that new receipts can lock: the stake minus collateral, and minus the part that disputes lock. Of that part, at most
+    one slash counts."""
     collateral_wei: int
-    """Stake that open receipts lock."""
+    """Stake that is locked for open receipts."""
     unbonding_wei: int
     """Stake that is being withdrawn."""
     unbond_due_wei: int
     """Part of `unbonding_wei` whose delay is over."""
     credit_wei: int
-    """Credit: amount that the ledger owes the account."""
+    """Amount that the ledger owes the account."""
     credit_due_wei: int
-    """Part of `credit_wei` that it can withdraw now."""
+    """Part of `credit_wei` that the account can withdraw now."""
     operator_until: int
-    """Last second of the protocol clock in which its batches are accepted: `OPEN_END` unless it is suspended, 0 if it is no
-    operator."""
+    """Last second in which the operator's batches are accepted. It is `OPEN_END` unless the operator is suspended, and 0 if the
+    account is not an operator."""
     last_seq: int
-    """Number of its last anchored receipt; operators only."""
+    """Number of the operator's last anchored receipt."""
     pool: Digest
-    """Pool in which it is a verifier; zero if it is none."""
+    """Pool in which the account is a verifier; zero if it is not a verifier."""
     joined_at: int
-    """Block at which it joined its pool; 0 if it is no verifier."""
+    """Block at which the verifier joined its pool; 0 if the account is not a verifier."""
     place: int
-    """Place in the pool's tree; 0 without one."""
+    """Place of the verifier in the pool's stake tree; 0 if it has none."""
 
     @property
     def is_operator(self) -> bool:
-        """Whether the account is registered as operator, suspended or not."""
+        """Whether the account is registered as operator, even if it is suspended."""
         return self.operator_until != 0
 
     @property
     def is_suspended(self) -> bool:
-        """Whether it is a suspended operator, because too many of its disputes ended in a DRAW. Its new receipts cannot be
-        anchored."""
+        """Whether the operator is suspended, because too many of its disputes ended in a DRAW.
+
+        Its new receipts cannot be anchored.
+        """
         return self.operator_until not in (0, OPEN_END)
 
 
 @dataclass(frozen=True, slots=True)
 class AnchoredBatch:
-    """One batch, with the facts that duties about it need."""
+    """One batch, with the facts that decisions about it need."""
 
     batch_id: int
     """Number of the batch."""
     operator: Address
-    """Operator that posted it."""
+    """Operator that posted the batch."""
     first_seq: int
-    """Number of its first receipt."""
+    """Number of the batch's first receipt."""
     params_version: int
-    """Version of the parameters of its window, audits and disputes."""
+    """Version of the parameters of the batch's challenge window, audits and disputes."""
     window_end: int
-    """Last second in which one of its receipts can be disputed."""
+    """Last second of the batch's challenge window. One receipt's window may end later (`ExtendedWindow`)."""
     is_void: bool
     """Whether a demand for its list expired without an answer."""
     released: bool
-    """Whether its collateral is free."""
+    """Whether the collateral of the batch is unlocked."""
     list_demanded: bool
     """Whether a demand for its list is open."""
     list_deadline: int
-    """Deadline of that demand; 0 without one."""
+    """Last second in which the operator can answer the open demand for the list; 0 if there is none."""
     list_answered: bool = False
     """Whether the list itself is on the chain, as the answer to a demand."""
     anchored_at: int = 0
-    """Wall time of its block, which is compared with the `anchor_by` of its receipts."""
+    """Wall time of the batch's block. It is compared with `anchor_by` of the receipts."""
 
 
 class ExtendedWindow(NamedTuple):
-    """The window of a receipt whose envelope was demanded. It stood still meanwhile, so it may end after that of its batch."""
+    """The challenge window of a receipt whose envelope was demanded.
+
+    The window stands still while the demand is open, so it may end after that of the batch.
+    """
 
     batch_id: int
     """Batch of the receipt."""
@@ -255,26 +265,26 @@ class ExtendedWindow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All reads that serve one decision of one account, at one block."""
+    """Everything that one decision of one account reads, at one block."""
 
     block_hash: Digest
     """Hash of the block."""
     number: int
     """Number of the block."""
     timestamp: int
-    """Wall time of the block. `anchor_by` and expiry are compared with it."""
+    """Wall time of the block. `anchor_by` and `expiry` are compared with it."""
     clock: int
-    """Protocol clock. Every deadline is on it."""
+    """Time of the protocol clock. Every deadline uses it."""
     paused: bool
     """Whether the protocol clock stands still."""
     params_version: int
     """Version of the parameters in force."""
     required_bond_wei: int
-    """Bond of a dispute."""
+    """Bond of a dispute, in wei."""
     price_wei: int
-    """Fee for anchoring one receipt."""
+    """Fee for anchoring one receipt, in wei."""
     me: Holdings
-    """The reader's own account."""
+    """Money and roles of the account that reads."""
     disputes: tuple[Dispute, ...]
     """The requested disputes that exist, in the order of the request."""
     batch_count: int
@@ -284,36 +294,40 @@ class Snapshot:
     policy: Digest
     """Digest of the appraisal policy in force."""
     policy_serial: int
-    """Serial of that policy."""
+    """Serial number of the appraisal policy in force."""
     batches: tuple[AnchoredBatch, ...] = ()
-    """Batches whose window may be open or whose list is owed, by number and without a gap, if they were requested."""
+    """Batches whose challenge window may be open or whose list is owed, by number and without a gap. Empty if they were not
+    requested."""
     extended: Mapping[Digest, ExtendedWindow] = field(default_factory=dict)
-    """Receipts with a window of their own that may be open, if they were requested. Their batches are among `batches`."""
+    """Receipts with an extended window that may be open, if they were requested. Their batches are in `batches`."""
     has_windows: bool = True
-    """Whether `extended` has all of them; else a receipt that is missing there may be open all the same."""
+    """Whether `extended` is complete. If it is not, a receipt that is missing there may still be open."""
 
     def batch(self, batch_id: int) -> AnchoredBatch | None:
-        """The batch of that number among `batches`, or None."""
+        """Returns the batch of this number from `batches`, or None."""
         place = batch_id - self.batches[0].batch_id if self.batches else -1
         return self.batches[place] if 0 <= place < len(self.batches) else None
 
     def is_open(self, batch_id: int) -> bool:
-        """Whether every receipt of a batch can still be disputed: it is among `batches` and its window is not over."""
+        """Returns whether every receipt of a batch can still be disputed: the batch is in `batches` and its window is not
+        over."""
         found = self.batch(batch_id)
         return found is not None and self.clock <= found.window_end
 
     def window_end(self, receipt_id: Digest, batch_id: int) -> int:
-        """Last second in which a receipt of a batch can be disputed, audited and opened; -1 if the batch is not among
-        `batches`."""
+        """Returns the last second in which a receipt of a batch can be disputed, audited and opened.
+
+        Returns -1 if the batch is not in `batches`.
+        """
         found, own = self.batch(batch_id), self.extended.get(receipt_id)
         return max(-1 if found is None else found.window_end, -1 if own is None else own.end)
 
     def can_question(self, receipt_id: Digest, batch_id: int) -> bool:
-        """Whether a receipt of a batch can still be disputed."""
+        """Returns whether a receipt of a batch can still be disputed."""
         return self.clock <= self.window_end(receipt_id, batch_id)
 
     def has_open(self, batch_id: int) -> bool:
-        """Whether any receipt of a batch can still be disputed."""
+        """Returns whether at least one receipt of a batch can still be disputed."""
         return self.is_open(batch_id) or any(
             each.batch_id == batch_id and self.clock <= each.end for each in self.extended.values()
         )

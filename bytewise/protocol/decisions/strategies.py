@@ -1,4 +1,4 @@
-"""Strategies of watchtowers: the events that a strategy gets, its proposals, and which of them a watchtower acts on (ADR-072).
+"""Strategies of watchtowers: the events that a strategy gets, its proposals, and the choice among them (ADR-072).
 
 A strategy only proposes. `decide_proposals` checks each proposal against policy, budget, window and balance; the node then acts.
 """
@@ -21,62 +21,65 @@ MAX_REASON = 200
 
 @dataclass(frozen=True, slots=True)
 class ReceiptEvent:
-    """A receipt in an open window, checked by public records. It comes again when its finding or its window changes."""
+    """Event: a receipt in an open challenge window was checked by public records.
+
+    The event is repeated when the finding or the window changes.
+    """
 
     receipt_id: Digest
-    """The receipt."""
+    """Id of the receipt."""
     batch_id: int
-    """Number of its batch."""
+    """Number of the receipt's batch."""
     operator: Address
-    """Operator that signed it."""
+    """Operator that signed the receipt."""
     seq: U64
-    """Its number at the operator."""
+    """The operator's number of the receipt."""
     environment: Digest
-    """Environment in which it was computed."""
+    """Environment in which the answer was computed."""
     finding: str
-    """`Good`, `Withheld`, or the class of the fault that the check found."""
+    """Result of the check: `Good`, `Withheld`, or the class name of the fault."""
     window_end: int
-    """Last second of the protocol clock to dispute it."""
+    """Last second of the protocol clock in which the receipt can be disputed."""
     bond_wei: U256
-    """Bond of a dispute about it, in wei."""
+    """Bond of a dispute about the receipt, in wei."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
-    """The posted results of the drawn auditors of one receipt. It comes again when the counts or the window change."""
+    """Event: drawn auditors of a receipt have posted results. It is repeated when the counts or the window change."""
 
     receipt_id: Digest
-    """Audited receipt."""
+    """Id of the audited receipt."""
     batch_id: int
-    """Number of its batch."""
+    """Number of the receipt's batch."""
     operator: Address
-    """Operator that signed it."""
+    """Operator that signed the receipt."""
     mismatches: int
-    """Drawn auditors that report another answer than the receipt's."""
+    """Number of drawn auditors that report another answer than the receipt's."""
     matches: int
-    """Drawn auditors that report the receipt's answer."""
+    """Number of drawn auditors that report the receipt's answer."""
     window_end: int
-    """Last second of the protocol clock to dispute it."""
+    """Last second of the protocol clock in which the receipt can be disputed."""
     bond_wei: U256
-    """Bond of a dispute about it, in wei."""
+    """Bond of a dispute about the receipt, in wei."""
 
 
 @dataclass(frozen=True, slots=True)
 class DisputeEvent:
-    """A dispute on the chain. It comes again when its phase or its verdict changes."""
+    """Event: a dispute is on the chain. It is repeated when the phase or the verdict changes."""
 
     dispute: Digest
-    """Dispute id."""
+    """Id of the dispute."""
     receipt_id: Digest
-    """Disputed receipt."""
+    """Id of the disputed receipt."""
     operator: Address
-    """Accused operator."""
+    """Operator that signed the disputed receipt."""
     phase: str
-    """Name of its phase (`bytewise.protocol.court.phases.Phase`)."""
+    """Name of the dispute's phase (`bytewise.protocol.court.phases.Phase`)."""
     verdict: str
-    """Name of its verdict (`bytewise.protocol.records.statements.Verdict`)."""
+    """Name of the dispute's verdict (`bytewise.protocol.records.statements.Verdict`)."""
     is_mine: bool
-    """Whether this watchtower opened it."""
+    """Whether this watchtower opened the dispute."""
 
 
 WatchEvent = ReceiptEvent | AuditEvent | DisputeEvent
@@ -84,7 +87,7 @@ WatchEvent = ReceiptEvent | AuditEvent | DisputeEvent
 
 @dataclass(frozen=True, slots=True)
 class DisputeProposal:
-    """The proposal to dispute a receipt. The node adds bond, proof and commitment, and decides whether it acts."""
+    """A proposal to dispute a receipt. The node adds bond, proof and commitment, and decides whether to act."""
 
     receipt_id: Digest
     """Receipt to dispute."""
@@ -99,49 +102,52 @@ class DisputeProposal:
 
 
 Proposals = Iterable[DisputeProposal]
-"""Answer of a strategy to one event. It replaces the answer to the same receipt's or dispute's last event of that kind."""
+"""Answer of a strategy to one event. It replaces the answer to the last event of the same kind about the same receipt or
+dispute."""
 
 
 class Strategy:
-    """Base class of strategies. Each method gets one event and returns proposals; this class proposes nothing.
+    """Base class of strategies. Each method gets one event and returns proposals. The methods of this class propose nothing.
 
-    A method that a subclass does not override is never called. Each event may come again after a restart.
+    The node never calls a method that a subclass does not override. Each event may be repeated after a restart.
     """
 
     def on_receipt(self, event: ReceiptEvent) -> Proposals:
-        """Called for each checked receipt in an open window."""
+        """Returns proposals about a checked receipt in an open challenge window."""
         return ()
 
     def on_audit(self, event: AuditEvent) -> Proposals:
-        """Called when drawn auditors have posted results about a receipt."""
+        """Returns proposals after drawn auditors have posted results about a receipt."""
         return ()
 
     def on_dispute(self, event: DisputeEvent) -> Proposals:
-        """Called when a dispute was opened, by any account, and when it goes on."""
+        """Returns proposals after any account opened a dispute, and after a dispute changed."""
         return ()
 
 
 METHODS: Mapping[type[WatchEvent], str] = {ReceiptEvent: "on_receipt", AuditEvent: "on_audit", DisputeEvent: "on_dispute"}
-"""The method that gets each kind of event."""
+"""Name of the method that gets each kind of event."""
 
 
 class Defend(Strategy):
-    """Disputes a receipt when enough drawn auditors contradict it, and more contradict it than confirm it."""
+    """Strategy that disputes a receipt when enough drawn auditors contradict it, and more contradict it than confirm it."""
 
     def __init__(self, mismatches: int = 2) -> None:
-        """`mismatches`: how many drawn auditors must contradict the receipt."""
+        """Takes the number of drawn auditors that must contradict the receipt."""
         self._mismatches = mismatches
 
     def on_audit(self, event: AuditEvent) -> Proposals:
-        """Proposes a dispute while the results say so."""
+        """Proposes a dispute if enough auditors contradict the receipt."""
         if event.mismatches < self._mismatches or event.mismatches <= event.matches:
             return ()
         return (DisputeProposal(event.receipt_id, f"{event.mismatches} drawn auditors against {event.matches}"),)
 
 
 class Hunt(Defend):
-    """Disputes a receipt when the first drawn auditor contradicts it. It is earlier than `Defend`, and loses bonds to auditors
-    that are wrong."""
+    """Strategy that disputes a receipt when the first drawn auditor contradicts it.
+
+    It acts earlier than `Defend`, and loses bonds to auditors that are wrong.
+    """
 
     def __init__(self) -> None:
         super().__init__(mismatches=1)
@@ -149,22 +155,24 @@ class Hunt(Defend):
 
 OBSERVE, DEFEND, HUNT = "observe", "defend", "hunt"
 BUILT_IN = (OBSERVE, DEFEND, HUNT)
-"""Names of the strategies that a node has. `observe` decides as `defend` does, and the node sends nothing."""
+"""Names of the built-in strategies. `observe` decides as `defend` does, but the node sends nothing."""
 
 
 def built_in(name: str, mismatches: int) -> Strategy:
-    """The strategy of a name in `BUILT_IN`. `mismatches` is the setting of `Defend`."""
+    """Returns the strategy with a name from `BUILT_IN`. `mismatches` is the setting of `Defend`."""
     return Hunt() if name == HUNT else Defend(mismatches)
 
 
 def overridden(strategy: Strategy) -> tuple[str, ...]:
-    """Names of the methods that a strategy overrides, sorted."""
+    """Returns the names of the methods that a strategy overrides, sorted."""
     return tuple(sorted(name for name in METHODS.values() if getattr(type(strategy), name) is not getattr(Strategy, name)))
 
 
 def ask(strategy: Strategy, event: WatchEvent) -> tuple[DisputeProposal, ...]:
-    """The proposals of a strategy for one event. `MalformedValue` if the answer is anything else; the strategy's own errors pass
-    through."""
+    """Returns the proposals of a strategy for one event. Errors that the strategy raises pass through.
+
+    Raises `MalformedValue` if the answer is not a bounded sequence of proposals.
+    """
     method = METHODS[type(event)]
     answer: Any = getattr(strategy, method)(event)
     if isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
@@ -181,44 +189,45 @@ def ask(strategy: Strategy, event: WatchEvent) -> tuple[DisputeProposal, ...]:
 
 @dataclass(frozen=True, slots=True)
 class StrategyReady:
-    """Message of the process of a strategy: it is loaded and waits for events."""
+    """Message of a strategy's process: the strategy is loaded and waits for events."""
 
     methods: tuple[str, ...]
-    """Methods that the strategy overrides. The node sends no event for any other."""
+    """Methods that the strategy overrides. The node sends only the events of these methods."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyAnswer:
-    """Message of the process of a strategy: the answer to the last event."""
+    """Message of a strategy's process: the answer to the last event."""
 
     proposals: tuple[DisputeProposal, ...]
-    """What the strategy proposes."""
+    """Proposals of the strategy."""
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyProblem:
-    """Message of the process of a strategy: it has no answer."""
+    """Message of a strategy's process: the strategy failed to answer."""
 
     problem: str
-    """Error and place, one line."""
+    """The error and its place, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchPolicy:
-    """Conditions under which a watchtower risks its bond."""
+    """Conditions under which a watchtower risks the bond of a dispute."""
 
     mismatches: int = 2
-    """How many distinct drawn verifiers must report MISMATCH; strategies `observe` and `defend`."""
+    """Number of distinct drawn verifiers that must report MISMATCH. Applies to the strategies `observe` and `defend`."""
     margin_s: int = 2
-    """Seconds of the protocol clock before the end of the window in which it opens no dispute."""
+    """Seconds of the protocol clock before the end of a window in which the watchtower opens no dispute."""
     budget_wei: int = 10**18
-    """Largest sum in wei of bonds of own disputes that were opened within `budget_blocks` and are not won. 0 opens none."""
+    """Largest sum in wei of the bonds of this account's disputes that were opened within `budget_blocks` and are not won. 0 opens
+    none."""
     budget_blocks: int = 7200
-    """Blocks over which the budget is counted: a day of 12-second blocks."""
+    """Number of blocks over which the budget is counted. The default is a day of 12-second blocks."""
 
 
 class Refusal(enum.StrEnum):
-    """Why a proposal is not acted on, and what to do."""
+    """Reasons why the node does not act on a proposal, and what to do."""
 
     UNKNOWN = "no checked receipt in an open window has this id: propose only receipts of events"
     DISPUTED = "the receipt is disputed already: nothing to do"
@@ -229,7 +238,7 @@ class Refusal(enum.StrEnum):
 
 
 class RefusedProposal(NamedTuple):
-    """A proposal that is not acted on."""
+    """A proposal on which the node does not act, with the reason."""
 
     proposal: DisputeProposal
     refusal: Refusal
@@ -243,16 +252,16 @@ class ReceiptTerms(NamedTuple):
 
 
 class Spending(NamedTuple):
-    """What the account has at risk in disputes, in wei."""
+    """Amounts in wei that the account risks in disputes."""
 
     opened_wei: int
-    """Bonds of own disputes on the chain, opened within the budget's period and not won."""
+    """Sum of the bonds of this account's disputes on the chain that were opened within the budget's period and are not won."""
     ordered: Mapping[Digest, int]
-    """Bonds of disputes that were decided and are not on the chain yet, by receipt."""
+    """Bonds of disputes that were decided but are not on the chain yet, by receipt."""
 
 
 class ProposalDecision(NamedTuple):
-    """What a watchtower does about all proposals."""
+    """The actions that follow from all proposals, and the proposals that were refused."""
 
     actions: tuple[OpenDispute, ...]
     refused: tuple[RefusedProposal, ...]
@@ -262,9 +271,9 @@ def decide_proposals(
     snapshot: Snapshot, proposals: Sequence[DisputeProposal], terms: Mapping[Digest, ReceiptTerms], disputed: Set[Digest],
     spending: Spending, policy: WatchPolicy,
 ) -> ProposalDecision:  # fmt: skip
-    """Which proposals to act on. While the protocol is paused none is acted on or refused.
+    """Decides on which proposals the node acts. While the protocol clock is paused, none is accepted or refused.
 
-    A dispute that was ordered before is ordered again without a second charge, because the first transaction may be lost.
+    A dispute that was decided before is decided again without a second charge, because its first transaction may be lost.
     """
     if snapshot.paused:
         return ProposalDecision((), ())

@@ -1,1 +1,1 @@
-"""Economics of one set of parameters as pure formulas: chances, deterrence, capture, costs of attacks, replay of disputes."""
+"""Economics of one set of parameters, as pure formulas: chances, deterrence, capture, costs of attacks, replay of disputes."""

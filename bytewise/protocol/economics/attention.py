@@ -1,4 +1,7 @@
-"""What attention tests cost a fund, and how long a member that checks nothing passes them. Amounts are wei, chances in [0, 1]."""
+"""Computes the costs of attention tests for a fund, and how long a member that checks nothing passes them.
+
+Amounts are wei, chances are in [0, 1].
+"""
 
 import math
 from collections.abc import Sequence
@@ -9,13 +12,14 @@ from bytewise.protocol.court.params import BPS, ParamSet
 from bytewise.protocol.errors.records import MalformedValue
 
 UNLIKELY = 1e-3
-"""A reveal whose number of false receipts has a smaller chance than this at its rate is marked."""
+"""Limit of chance. A reveal is marked if a random key would draw its number of false receipts with a smaller chance."""
 
 
 def tail_chance(terms: AttentionTerms, drawn: int) -> float:
-    """Chance that a random key draws at most so many false receipts, or at least so many: the smaller of both, binomial.
+    """Returns the chance that a random key draws this number of false receipts or a more extreme one (binomial).
 
-    A fund that tries keys until one draws many or few commits to that key honestly. Only this chance shows it.
+    If the number is below the mean, lower numbers are more extreme; otherwise higher numbers are. A fund that tries keys until
+    one draws many or few false receipts still makes a valid commitment. Only this chance reveals it.
     """
     count, rate = terms.count, terms.rate_ppm / RATE_UNIT
     if rate == 1:
@@ -34,16 +38,16 @@ def tail_chance(terms: AttentionTerms, drawn: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FundTerms:
-    """What a fund wants. `MalformedValue` outside the bounds."""
+    """Wishes of a fund. Raises `MalformedValue` for a value outside its bounds."""
 
     rate_ppm: int
     """Chance that a receipt is false, in parts per million."""
     per_day: float
-    """Receipts of the fund's operator per day."""
+    """Number of receipts of the fund's operator per day."""
     stake: int
-    """Stake of the operator."""
+    """Stake of the operator, in wei."""
     checked: float
-    """Share of its audits that a member really executes; the others it calls equal."""
+    """Share of its audits that a lazy member really executes. It reports a match for all others."""
     sure: float
     """Chance with which such a member must have failed a test, above 0 and below 1."""
 
@@ -56,44 +60,44 @@ class FundTerms:
 
 @dataclass(frozen=True, slots=True)
 class MemberOdds:
-    """One member under these tests."""
+    """Chances of one lazy member under these tests."""
 
     seats: int
-    """Seats in the audit draw."""
+    """Seats of the member in the audit draw."""
     drawn: float
-    """Chance that it is drawn to audit one receipt."""
+    """Chance that the member is drawn to audit one receipt."""
     tests: float
-    """Tests per day that it is drawn to audit."""
+    """Number of tests per day that the member is drawn to audit."""
     passes_day: float
-    """Chance that it fails no test of a day."""
+    """Chance that the member fails no test in a day."""
     days: float
-    """Days until it has failed a test with the chance `sure`; infinite if it is never drawn."""
+    """Days until the member has failed a test with the chance `sure`; infinite if it is never drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class FundPlan:
-    """What the tests cost and show."""
+    """The costs of the tests, and the chances of members."""
 
     tests: float
-    """False receipts per day."""
+    """Number of false receipts per day."""
     slash: int
-    """Stake that one conviction takes."""
+    """Stake in wei that one conviction takes."""
     cost: float
-    """Cost per day if every test is convicted, as it should be."""
+    """Cost per day in wei if every test is convicted, which is the right verdict."""
     burned: float
-    """Part of that cost that is burned at least; the rest goes to challengers and seats."""
+    """Least part of this cost that is burned, in wei. The rest goes to challengers and seats."""
     affordable: int
-    """Convictions that the stake bears before it is below the least stake of an operator."""
+    """Number of convictions until the stake falls below the least stake of an operator."""
     lasts: float
-    """Days after which the stake is used up."""
+    """Number of days after which the stake is used up."""
     most_rate_ppm: int
-    """Largest rate at which the stake lasts a day; 0 for none."""
+    """Largest rate, in parts per million, at which the stake lasts a day; 0 if there is none."""
     members: tuple[MemberOdds, ...]
-    """Members of the pool in the order in which they were named."""
+    """Chances of the members of the pool, in the order of the input."""
 
 
 def fund_plan(p: ParamSet, seats: Sequence[int], terms: FundTerms) -> FundPlan:
-    """The plan of a fund in a pool whose members have these seats in the audit draw."""
+    """Returns the plan of a fund in a pool whose members have these seats in the audit draw."""
     tests, slash = terms.per_day * terms.rate_ppm / RATE_UNIT, p.money.slash_amount
     affordable = max(0, terms.stake - p.money.min_operator_stake) // slash
     kept = (p.shares.alpha_bps + p.shares.beta_bps) / BPS
@@ -113,14 +117,17 @@ def _odds(p: ParamSet, seats: int, tests: float, terms: FundTerms) -> MemberOdds
 
 
 def pass_chance(tests: float, fails: float) -> float:
-    """(1 - f)^n: chance to fail none of n tests, each failed with the chance f."""
+    """Returns (1 - f)^n: the chance to fail none of n tests if each is failed with the chance f."""
     if fails >= 1:
         return 0.0 if tests > 0 else 1.0
     return math.exp(tests * math.log1p(-fails))
 
 
 def count_until(sure: float, fails: float) -> float:
-    """log(1 - s) / log(1 - f): tests until one was failed with the chance s; 1 if each is failed, infinite if none is."""
+    """Returns log(1 - s) / log(1 - f): the number of tests until one was failed with the chance s.
+
+    Returns 1 if every test is failed, and infinity if none is.
+    """
     if fails <= 0:
         return math.inf
     return 1.0 if fails >= 1 else max(1.0, math.log(1 - sure) / math.log1p(-fails))

@@ -1,8 +1,8 @@
-"""Chances of a dispute and of the light audits, given who holds which share of the stake.
+"""Chances of a dispute and of light audits, for a given distribution of stake.
 
-The hostile are one party: they know each other's votes and take the seed that suits them best. Seats are drawn with replacement
-in proportion to stake (`bytewise.protocol.court.sortition`), so that the seats of a party are binomial. The chances of a round
-are exact fractions until the last step.
+All hostile verifiers act as one party. They know each other's votes and take the seed that suits them best. Seats are drawn with
+replacement in proportion to stake (`bytewise.protocol.court.sortition`), so the number of a party's seats is binomial. The
+chances of a round are exact fractions until the last step.
 """
 
 import bisect
@@ -18,23 +18,23 @@ from bytewise.protocol.court.params import BPS, ParamSet
 from bytewise.protocol.errors.records import MalformedValue
 
 MOST_MEAN = 1_000.0
-"""Means are searched up to this, which leaves nothing to chance."""
+"""Largest mean that a search tries. With it, the chances are practically 1."""
 LEAST_MASS = 1e-18
-"""Chances below this are left out at the ends of a distribution."""
+"""Chances below this value are left out at the ends of a distribution."""
 STEPS = 10_000
-"""Shares are searched in parts of this."""
+"""Shares of stake are searched in steps of one part of this number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """Who holds the stake of a pool. `MalformedValue` for shares outside [0, 1], or no seed."""
+    """Distribution of the stake of a pool. Raises `MalformedValue` for a share outside [0, 1], or for less than one seed."""
 
     hostile: Fraction
-    """Share of all stake that acts as one against the truth."""
+    """Share of all stake that hostile verifiers have. They act as one party against the truth."""
     absent: Fraction = Fraction(0)
-    """Share of the other stake that never votes."""
+    """Share of the remaining stake that never votes."""
     tries: int = 1
-    """Seeds that the hostile choose among, in each round anew."""
+    """Number of seeds among which the hostile verifiers can choose, in each round again."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.hostile <= 1 and 0 <= self.absent <= 1 and self.tries >= 1):
@@ -43,54 +43,54 @@ class Population:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level of committees."""
+    """Committee size of one level."""
 
     seats: int
-    """Seats."""
+    """Number of seats."""
     quorum: int
-    """Seats that make a verdict: more than half."""
+    """Number of seats that a verdict needs, more than half."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundChances:
-    """How one round ends. The three chances sum to 1."""
+    """Chances of the ends of one round. The three chances sum to 1."""
 
     taken: float
-    """The hostile have a quorum."""
+    """Chance that the hostile verifiers have a quorum."""
     stalled: float
-    """Neither side has a quorum."""
+    """Chance that neither side has a quorum."""
     kept: float
-    """The honest have a quorum."""
+    """Chance that the honest verifiers have a quorum."""
 
 
 @dataclass(frozen=True, slots=True)
 class DisputeChances:
-    """How a dispute ends."""
+    """Chances of the ends of a dispute."""
 
     honest_slashed: float
-    """The claim is true and its operator is slashed."""
+    """Chance that the operator is slashed although the claim is true."""
     fraud_passes: float
-    """The claim is false and upheld."""
+    """Chance that the claim is upheld although it is false."""
     void: float
-    """No verdict: a true claim loses its receipt, a false one costs no slash."""
+    """Chance that there is no verdict. Then a true claim loses its receipt, and a false claim costs no slash."""
     rounds: float
     """Expected number of rounds."""
 
     @property
     def convicted(self) -> float:
-        """The claim is false and its operator is slashed."""
+        """Chance that the operator is slashed if the claim is false."""
         return max(0.0, 1 - self.fraud_passes - self.void)
 
 
 def levels_of(params: ParamSet) -> tuple[Level, ...]:
-    """The levels of a dispute under these parameters."""
+    """Returns the committee levels of a dispute under these parameters."""
     seats = params.committee.seats[: params.committee.rounds]
     return tuple(Level(count, params.quorum(count)) for count in seats)
 
 
 @lru_cache(8192)
 def quorum_chance(level: Level, share: Fraction) -> Fraction:
-    """Chance that a quorum of the level's seats, drawn with replacement, falls to `share` of the stake."""
+    """Returns the chance that a party with `share` of the stake gets a quorum of the level's seats, drawn with replacement."""
     hit, miss, whole = share.numerator, share.denominator - share.numerator, share.denominator
     ways = (
         math.comb(level.seats, n) * hit**n * miss ** (level.seats - n) for n in range(level.quorum, level.seats + 1)
@@ -99,12 +99,15 @@ def quorum_chance(level: Level, share: Fraction) -> Fraction:
 
 
 def round_chances(level: Level, people: Population) -> RoundChances:
-    """One round, in which the hostile take the seed that suits them best: their own quorum before a stall."""
+    """Returns the chances of one round.
+
+    The hostile verifiers take the seed that suits them best: they prefer a quorum to a stall.
+    """
     taken = quorum_chance(level, people.hostile)
     kept = quorum_chance(level, (1 - people.hostile) * (1 - people.absent))
     if taken == 1:
         return RoundChances(1.0, 0.0, 0.0)
-    # In logarithms: most of these are far below what 1 - p can show in a float.
+    # Computed with logarithms, because most of these chances are too small for 1 - p in a float.
     never = people.tries * _log_of(1 - taken)
     always_kept = people.tries * _log_of(kept)
     stalled = math.exp(never) * -math.expm1(people.tries * _log_of(1 - (1 - taken - kept) / (1 - taken)))
@@ -117,7 +120,10 @@ def _log_of(chance: Fraction) -> float:
 
 
 def chances_by_quorum(levels: Sequence[Level], people: Population) -> DisputeChances:
-    """The rule of the network: only a quorum convicts, else the next level decides. A true and a false claim risk the same."""
+    """Returns the chances by the network's rule: only a quorum convicts, otherwise the next level decides.
+
+    Under this rule a true and a false claim have the same risk of a wrong verdict.
+    """
     wrong, rounds, reached = 0.0, 0.0, 1.0
     for level in levels:
         one = round_chances(level, people)
@@ -128,7 +134,7 @@ def chances_by_quorum(levels: Sequence[Level], people: Population) -> DisputeCha
 
 
 def chances_by_paper_rule(level: Level, people: Population) -> DisputeChances:
-    """The paper's rule: one round, and a claim that has no quorum is convicted."""
+    """Returns the chances by the paper's rule: there is one round, and a claim without a quorum is convicted."""
     only = round_chances(level, people)
     return DisputeChances(honest_slashed=only.taken + only.stalled, fraud_passes=only.taken, void=0.0, rounds=1.0)
 
@@ -137,24 +143,24 @@ def chances_by_paper_rule(level: Level, people: Population) -> DisputeChances:
 
 
 class Aim(enum.StrEnum):
-    """What the hostile want of a dispute."""
+    """Aim of the hostile verifiers in a dispute."""
 
     CONTROL = "control"
-    """The verdict that they choose."""
+    """The hostile verifiers decide the verdict."""
     STALL = "stall"
-    """Anything but the right verdict: theirs, or none."""
+    """The right verdict does not come: the hostile verifiers decide the verdict, or there is none."""
 
 
 def success(aim: Aim, levels: Sequence[Level], people: Population) -> float:
-    """Chance that the hostile reach their aim in one dispute."""
+    """Returns the chance that the hostile verifiers reach their aim in one dispute."""
     found = chances_by_quorum(levels, people)
     return found.honest_slashed if aim is Aim.CONTROL else min(1.0, found.honest_slashed + found.void)
 
 
 def least_share(aim: Aim, levels: Sequence[Level], absent: Fraction, tries: int, chance: float) -> Fraction:
-    """The least share of the stake, in 1/10,000, with which the aim is reached in a dispute with at least this chance.
+    """Returns the least share of the stake with which hostile verifiers reach their aim in a dispute with at least this chance.
 
-    1 if no smaller share suffices.
+    The share is a multiple of 1/10,000. Returns 1 if no smaller share suffices.
     """
 
     def suffices(steps: int) -> bool:
@@ -164,12 +170,15 @@ def least_share(aim: Aim, levels: Sequence[Level], absent: Fraction, tries: int,
 
 
 def stake_owned(share: Fraction, total_wei: int) -> int:
-    """Stake of a party that owns this share of all that is there now, rounded up."""
+    """Returns the stake of a party that owns this share of all present stake, rounded up."""
     return math.ceil(share * total_wei)
 
 
 def stake_added(share: Fraction, others_wei: int) -> float:
-    """Stake that a newcomer adds to own this share beside the others: others · h / (1 - h). Infinite for the whole."""
+    """Returns the stake that a newcomer must add to own this share beside the others: others · h / (1 - h).
+
+    Returns infinity if the share is 1.
+    """
     return float(others_wei * share / (1 - share)) if share < 1 else math.inf
 
 
@@ -177,18 +186,22 @@ def stake_added(share: Fraction, others_wei: int) -> float:
 
 
 def drawn_chance(rate_bps: int, seats: int) -> float:
-    """Chance that a verifier with so many audit seats is drawn for one receipt (`sortition.audit_is_drawn`)."""
+    """Returns the chance that a verifier with so many audit seats is drawn for one receipt (`sortition.audit_is_drawn`)."""
     return min(1.0, rate_bps * seats / BPS)
 
 
 def auditors_at_least(mean: float, count: int) -> float:
-    """Chance of at least `count` (1 or 2) auditors, if many small verifiers send `mean` auditors on average (Poisson)."""
+    """Returns the chance that a receipt has at least `count` (1 or 2) auditors.
+
+    Assumes many small verifiers that send `mean` auditors on average (Poisson).
+    """
     one = -math.expm1(-mean)
     return one if count == 1 else one - mean * math.exp(-mean)
 
 
 def mean_auditors_for(chance: float, count: int) -> float:
-    """The mean number of auditors at which at least `count` (1 or 2) come with this chance."""
+    """Returns the mean number of auditors per receipt at which at least `count` (1 or 2) auditors come with the chance
+    `chance`."""
     low, high = 0.0, MOST_MEAN
     for _ in range(80):
         middle = (low + high) / 2
@@ -201,21 +214,24 @@ class CountDistribution:
     """Distribution of a number of auditors."""
 
     start: int
-    """The smallest number."""
+    """Smallest number with a chance."""
     masses: tuple[float, ...]
     """Chances of `start` and of the numbers after it."""
 
     def mean(self) -> float:
-        """Expected number."""
+        """Returns the expected number."""
         return math.fsum(number * mass for number, mass in enumerate(self.masses, self.start))
 
     def at_least(self, count: int) -> float:
-        """Chance of `count` or more."""
+        """Returns the chance of `count` or more."""
         return min(1.0, math.fsum(self.masses[max(0, count - self.start) :]))
 
 
 def auditor_count(rate_bps: int, seats: Sequence[int]) -> CountDistribution:
-    """How many of the verifiers with these audit seats are drawn for one receipt: exact, each is drawn independently."""
+    """Returns the distribution of the number of drawn auditors of one receipt.
+
+    `seats` are the audit seats of each verifier. The result is exact, because each verifier is drawn independently.
+    """
     total = CountDistribution(0, (1.0,))
     for own, verifiers in Counter(seats).items():
         total = _sum_of(total, _binomial(verifiers, drawn_chance(rate_bps, own)))
@@ -247,10 +263,10 @@ def _trimmed(start: int, masses: list[float]) -> CountDistribution:
 
 
 def audits_convince(honest: CountDistribution, hostile: CountDistribution, mismatches: int) -> float:
-    """Chance that posted results of a false receipt make a watchtower dispute it (`decisions.audits.decide_watchtower`).
+    """Returns the chance that the audit results of a false receipt make a watchtower dispute it (`strategies.Defend`).
 
-    Every drawn honest auditor reports a mismatch and every drawn hostile one a match. A watchtower wants at least `mismatches`
-    mismatches, and more of them than matches.
+    Every drawn honest auditor reports a mismatch, and every drawn hostile auditor a match. A watchtower wants at least
+    `mismatches` mismatches, and more mismatches than matches.
     """
     pairs = enumerate(hostile.masses, hostile.start)
     return min(1.0, math.fsum(mass * honest.at_least(max(mismatches, number + 1)) for number, mass in pairs))

@@ -1,4 +1,7 @@
-"""What a watchtower needs so that frauds are disputed: audits, bonds and balance. Amounts are wei, chances are in [0, 1]."""
+"""Computes the audits, bonds and balance that a watchtower needs so that frauds are disputed.
+
+Amounts are wei, chances are in [0, 1].
+"""
 
 import math
 from collections.abc import Sequence
@@ -12,25 +15,25 @@ from bytewise.protocol.errors.records import MalformedValue
 DAY_S = 86_400
 MOST_OPEN = 1_000_000
 NOBODY = CountDistribution(0, (1.0,))
-"""Hostile auditors: none."""
+"""Distribution of the number of hostile auditors if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchTerms:
-    """What the watchtower expects. `MalformedValue` outside the bounds."""
+    """Assumptions and wishes of a watchtower. Raises `MalformedValue` for a value outside its bounds."""
 
     receipts: float
-    """Receipts per day."""
+    """Number of receipts per day."""
     fraud: float
-    """Share of them that is false."""
+    """Share of the receipts that are false."""
     mistakes: float
-    """Disputes per day that the watchtower opens and loses."""
+    """Number of disputes per day that the watchtower opens and loses."""
     mismatches: int
-    """Mismatches of drawn auditors that it wants before it disputes (`watch.mismatches`)."""
+    """Number of mismatches by drawn auditors that the watchtower requires before it disputes (`watch.mismatches`)."""
     wanted: float
     """Share of the frauds that must be disputed, above 0 and below 1."""
     ready: float
-    """Chance that the money suffices for all disputes that are open at once."""
+    """Chance with which the money must suffice for all disputes that are open at once."""
 
     def __post_init__(self) -> None:
         amounts = all(0 <= each < math.inf for each in (self.receipts, self.mistakes)) and 0 <= self.fraud <= 1
@@ -40,45 +43,46 @@ class WatchTerms:
 
 @dataclass(frozen=True, slots=True)
 class WatchPlan:
-    """What it needs."""
+    """The audits and the money that a watchtower needs."""
 
     coverage: float
-    """Share of the frauds that audits of the present rate show."""
+    """Share of the frauds that audits at the rate in force reveal."""
     rate_bps: int
     """Audit rate in force, in 1/10,000 for each audit seat."""
     needed_rate_bps: int | None
-    """Least rate with the wanted coverage; None: not even if every auditor is always drawn."""
+    """Least audit rate with the wanted coverage. None if no rate reaches it, even if every auditor is always drawn."""
     audits: float
     """Audits per day at the rate in force, by all verifiers together."""
     needed_audits: float | None
-    """The same at the needed rate."""
+    """Audits per day at the needed rate; None if there is no such rate."""
     disputes: float
-    """Disputes per day at the rate in force."""
+    """Disputes per day of the watchtower at the rate in force."""
     locked_s: int
-    """Seconds from the opening of a dispute to the return of its bond, at the longest."""
+    """Longest time in seconds from the opening of a dispute to the return of its bond."""
     open_at_once: int
-    """Disputes that are open at once, at most with the chance `ready`."""
+    """Number of disputes that are open at once. With the chance `ready` there are no more."""
     bond: int
-    """Bond of one dispute."""
+    """Bond of one dispute, in wei."""
     bonds: int
-    """Bonds of all of them."""
+    """Bonds of all disputes that are open at once, in wei."""
     gas: float
-    """Gas of opening all of them."""
+    """Price of the gas that opens all these disputes, in wei."""
     capital: float
-    """What the bonds would earn elsewhere while one dispute lasts, for one dispute."""
+    """Yield in wei that one bond would earn elsewhere while its dispute lasts."""
     reward: float
-    """Share of the slash by one conviction; the bond comes back besides."""
+    """Reward for one conviction in wei: a share of the slash. The bond comes back in addition."""
 
     @property
     def balance(self) -> float:
-        """Balance that suffices."""
+        """Balance in wei that suffices: the bonds and the gas of all disputes that are open at once."""
         return self.bonds + self.gas
 
 
 def watch_plan(p: ParamSet, seats: Sequence[int], prices: Prices, terms: WatchTerms) -> WatchPlan:
-    """The plan of one watchtower in a network whose verifiers have these audit seats.
+    """Returns the plan of one watchtower in a network whose verifiers have these audit seats.
 
-    Every drawn auditor is honest and posts its result in time; a watchtower that re-executes nothing sees no other frauds.
+    Assumes that every drawn auditor is honest and posts its result in time. A watchtower does not execute anything again, so it
+    sees no other frauds.
     """
     rate, bond, locked = p.shares.audit_rate_bps, p.required_bond, locked_seconds(p)
     coverage, needed = coverage_at(rate, seats, terms.mismatches), needed_rate(seats, terms.mismatches, terms.wanted)
@@ -93,17 +97,20 @@ def watch_plan(p: ParamSet, seats: Sequence[int], prices: Prices, terms: WatchTe
 
 
 def coverage_at(rate_bps: int, seats: Sequence[int], mismatches: int) -> float:
-    """Chance that audits of this rate show a fraud."""
+    """Returns the chance that audits at this rate reveal a fraud. `seats` are the audit seats of each verifier."""
     return audits_convince(auditor_count(rate_bps, seats), NOBODY, mismatches)
 
 
 def auditors_at(rate_bps: int, seats: Sequence[int]) -> float:
-    """Expected auditors of one receipt."""
+    """Returns the expected number of auditors of one receipt."""
     return math.fsum(min(1.0, rate_bps * each / BPS) for each in seats)
 
 
 def needed_rate(seats: Sequence[int], mismatches: int, wanted: float) -> int | None:
-    """The least audit rate in 1/10,000 whose audits show a fraud with this chance; None if none does."""
+    """Returns the least audit rate, in 1/10,000, at which audits reveal a fraud with the chance `wanted`.
+
+    None if no rate does.
+    """
     if coverage_at(BPS, seats, mismatches) < wanted:
         return None
     low, high = 0, BPS
@@ -114,16 +121,18 @@ def needed_rate(seats: Sequence[int], mismatches: int, wanted: float) -> int | N
 
 
 def locked_seconds(p: ParamSet) -> int:
-    """Longest time from the opening of a dispute to the payment of what it gives back, without a pause (design section 9)."""
+    """Returns the longest time in seconds from the opening of a dispute to the payment of its returned bond, without a pause
+    (design section 9)."""
     t = p.times
     one = t.seed_time + t.draw_time + t.commit_time + t.reveal_time + t.appeal_time
     return p.committee.rounds * one + t.rerun_time + t.airgap + t.withdraw_delay
 
 
 def open_at_once(mean: float, ready: float) -> int:
-    """The least number that a Poisson count of this mean does not exceed with the chance `ready` (Little's law gives the mean).
+    """Returns the least number that a Poisson count with this mean does not exceed, with the chance `ready`.
 
-    `MalformedValue` for a mean above a million: no single account opens so many disputes.
+    The mean follows from Little's law. Raises `MalformedValue` for a mean above a million: no single account opens so many
+    disputes.
     """
     if mean > MOST_OPEN:
         raise MalformedValue("plan", f"{mean:.0f} disputes would be open at once: at most {MOST_OPEN}")

@@ -1,4 +1,4 @@
-"""Ended disputes as facts of a chain: rounds with their tallies, votes, seats that were charged, and money."""
+"""Records of ended disputes, as facts of a chain: rounds with their tallies, votes, charged seats, and money."""
 
 from dataclasses import dataclass, fields
 
@@ -10,7 +10,7 @@ from bytewise.protocol.units import Digest
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Least and largest possible value; equal if the value is known."""
+    """Least and largest possible value. Both are equal if the value is known."""
 
     low: int
     """Least possible value."""
@@ -23,125 +23,126 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class VoteGroup:
-    """Seats of one round that revealed the same."""
+    """Seats of one round whose revealed votes are equal."""
 
     outcome: Outcome
-    """What they found."""
+    """Outcome of these votes."""
     key: Digest
-    """`tally.key_of` their vote."""
+    """`tally.key_of` of these votes."""
     seats: int
-    """How many seats."""
+    """Number of seats in the group."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastRound:
-    """A round with its tally."""
+    """A round of an ended dispute, with its tally."""
 
     level: int
-    """1 to 3."""
+    """Level of the committee, 1 to 3."""
     seats: int
-    """Seats that were drawn."""
+    """Number of seats that were drawn."""
     settled: bool
-    """Whether its votes were counted; False if its seed was lost."""
+    """Whether the votes were counted. False if the round's seed was lost."""
     verdict: Verdict
-    """What it said."""
+    """Verdict of the round."""
     equal: int
-    """Seats that confirm the claim."""
+    """Seats that confirm the receipt's claim."""
     lead: int
-    """Seats of the largest group that contradicts it."""
+    """Seats of the largest group that contradicts the receipt's claim."""
     lead_key: Digest
-    """Key of that group; zero without one."""
+    """Key of the votes of that group; zero if there is no such group."""
     lead_verdict: Verdict
-    """OVERTURNED or INVALID: what that group would decide; NONE without one."""
+    """Verdict that this group would decide: OVERTURNED or INVALID; NONE if there is no such group."""
     unavailable: int
-    """Seats that found no bytes."""
+    """Seats that did not find the envelope's bytes."""
     no_key: int
     """Seats that got no key."""
     cannot_execute: int
-    """Seats that could not execute."""
+    """Seats that could not execute the request."""
     not_revealed: int
-    """Seats that committed and did not reveal."""
+    """Seats that committed but did not reveal."""
     absent: int
     """Seats that did not commit."""
     certified: int
-    """Seats for which one certificate speaks, which needs a quorum."""
+    """Seats that a verdict certificate covers. A certificate needs a quorum."""
     groups: tuple[VoteGroup, ...]
-    """Revealed votes."""
+    """Groups of equal revealed votes."""
 
     @property
     def other(self) -> int:
-        """Seats that neither confirm, nor are in the leading group, nor found no bytes."""
+        """Seats that are in none of these: confirming seats, the leading group, seats that found no bytes."""
         return self.seats - self.equal - self.lead - self.unavailable
 
     @property
     def scattered(self) -> int:
-        """Of these the ones with an answer or a defect of their own."""
+        """The seats of `other` that found an answer or a defect of their own."""
         return self.other - self.no_key - self.cannot_execute - self.not_revealed - self.absent
 
 
 @dataclass(frozen=True, slots=True)
 class SeatCharge:
-    """Settled seats of one member in all rounds."""
+    """Settled seats of one member in all rounds of a dispute."""
 
     taken: int
-    """Wei that they cost it: less than the rates if it had less."""
+    """Penalty in wei that the member paid for them. It is less than the rates if the member had less."""
     outcomes: tuple[SeatOutcome, ...]
-    """How each seat was treated."""
+    """Outcome of each seat."""
 
 
 @dataclass(frozen=True, slots=True)
 class DisputeMoney:
-    """Every amount of an ended dispute, in wei: what went in, what went out, and the penalties of seats."""
+    """Every amount of an ended dispute, in wei: money that was paid in, money that was paid out, and penalties of seats."""
 
     bond: int
-    """Bond of the challenger."""
+    """Bond that the challenger paid."""
     appeal_bond: int
-    """Bond of the appellant; zero without an appeal."""
+    """Bond that the appellant paid; zero without an appeal."""
     advanced: int
-    """What the treasury advanced for further rounds."""
+    """Amount that the treasury advanced for further rounds."""
     slashed: int
-    """What the operator lost."""
+    """Stake that the operator lost."""
     to_challenger: int
-    """Reward and returned bond of the challenger."""
+    """Reward and returned bond that the challenger got."""
     to_appellant: int
-    """Bond that the appellant gets back."""
+    """Bond that the appellant got back."""
     to_operator: int
-    """The operator's share of a lost bond."""
+    """Share of a lost bond that the operator got."""
     to_verifiers: int
-    """Fees and rewards of right seats."""
+    """Fees and rewards that the right seats got."""
     repaid: int
-    """What the treasury got back of its advance."""
+    """Part of the advance that the treasury got back."""
     burned: int
-    """What nobody gets."""
+    """Amount that was burned."""
     penalties: int
-    """What seats were charged."""
+    """Penalties that seats were charged."""
 
 
 FLOWS = tuple(each.name for each in fields(DisputeMoney))
-"""Names of all amounts."""
+"""Names of all amounts of `DisputeMoney`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastDispute:
-    """An ended dispute, as the chain has it."""
+    """An ended dispute, as the chain recorded it."""
 
     params: ParamSet
-    """Parameters of its version."""
+    """Parameters of the dispute's version."""
     verdict: Verdict
-    """How it ended."""
+    """Verdict with which the dispute ended."""
     rounds: tuple[PastRound, ...]
-    """Its rounds in order."""
+    """Rounds of the dispute, in order."""
     appealed: Verdict
-    """Verdict that was appealed; NONE: nobody appealed."""
+    """Verdict that was appealed; NONE if nobody appealed."""
     knew: bool
     """Whether the challenger showed that it knew the final answer."""
     paid_seats: int
-    """Seats that were paid."""
+    """Number of seats that were paid."""
     locked: int
-    """Wei of the operator's stake that it locked when it was opened: less than a slash only if there was no more."""
+    """Wei of the operator's stake that were locked when the dispute was opened. It is less than a slash only if the operator had
+    no more."""
     others_took: bool
-    """Whether anything but this dispute ever took stake from the operator."""
+    """Whether anything other than this dispute ever took stake from the operator."""
     charges: tuple[SeatCharge, ...]
-    """Settled seats by member."""
+    """Settled seats, by member."""
     money: DisputeMoney
-    """What moved."""
+    """Amounts that moved."""

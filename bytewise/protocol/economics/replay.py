@@ -1,6 +1,6 @@
-"""Replay of an ended dispute under other parameters: the same votes and the same acts, counted and paid by other rules.
+"""Replays an ended dispute under other parameters: the same votes and acts, counted and paid by other rules.
 
-Each dispute is replayed by itself: what other disputes took from the same accounts stays as it was.
+Each dispute is replayed alone. The amounts that other disputes took from the same accounts stay as they were.
 """
 
 import enum
@@ -22,16 +22,17 @@ REPLAYED = {
     "committee": ("tau_num", "tau_den", "seats", "rounds", "max_reruns"),
     "times": ("window", "commit_time", "reveal_time", "appeal_time", "airgap"),
 }
-"""Parameters that a replay takes, by group. Those of `times` move deadlines that people met, so no replay can answer for them."""
+"""Parameters that a replay accepts, by group. Parameters of `times` move deadlines to which people reacted, so no replay can
+answer for a change of them."""
 FORGIVING = frozenset({Verdict.DRAW, Verdict.REFUNDED})
-"""Verdicts under which no seat is charged."""
+"""Verdicts after which no seat is charged."""
 _MOST_SEATS = 255
 _ROUNDING = 3
-"""Wei by which floors of a split may differ between two ends of a range, besides one wei a seat."""
+"""Wei by which rounding down may change a sum between two ends of a range, in addition to one wei for each seat."""
 
 
 class ReplayKind(enum.StrEnum):
-    """How much a replay can say."""
+    """Possible results of a replay: one verdict is known, several verdicts are possible, or nothing can be said."""
 
     RECOMPUTED = "recomputed"
     BOUNDED = "bounded"
@@ -40,24 +41,26 @@ class ReplayKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The dispute under other parameters."""
+    """Result of a dispute under other parameters."""
 
     kind: ReplayKind
-    """How much can be said about the verdict. Each amount says by its range whether it is known."""
+    """Statement how much is known about the verdict. The range of each amount shows whether the amount is known."""
     verdicts: tuple[Verdict, ...]
-    """Possible verdicts; one if it is known, none if nothing can be said."""
+    """Possible verdicts: one if it is known, none if nothing can be said."""
     money: Mapping[str, Range]
-    """Amount by its name in `FLOWS`; empty if nothing can be said."""
+    """Range of each amount, by its name in `FLOWS`; empty if nothing can be said."""
     notes: tuple[str, ...]
-    """What the result rests on, or why there is none, in sentences."""
+    """Sentences that say on which facts the result depends, or why there is no result."""
 
 
 # --- votes ---
 
 
 def possible_verdicts(r: PastRound, seats: int, quorum: int) -> frozenset[Verdict]:
-    """Verdicts of a settled round if `seats` were drawn from the same seed: the first ones are the same, further ones may vote as
-    they like. With as many seats as there were it is the one verdict of the tally. `quorum` is above half of `seats`.
+    """Returns the possible verdicts of a settled round if `seats` had been drawn from the same seed.
+
+    The seats that were drawn stay the same, and further seats may vote in any way. With the recorded number of seats the result
+    is the one verdict of the tally. `quorum` must be above half of `seats`.
     """
     more, fewer = max(0, seats - r.seats), max(0, r.seats - seats)
     found = set[Verdict]()
@@ -76,47 +79,47 @@ def possible_verdicts(r: PastRound, seats: int, quorum: int) -> frozenset[Verdic
 
 
 class _Course:
-    """How far the recorded rounds carry a dispute under a set of parameters; filled while they are followed."""
+    """The course of a dispute under a set of parameters, as far as the recorded rounds show it. It is filled round by round."""
 
     def __init__(self) -> None:
         self.verdicts: frozenset[Verdict] = frozenset()
         self.rounds = 0
-        """Recorded rounds that are held."""
+        """Number of recorded rounds that take place under the parameters."""
         self.standing = Verdict.NONE
-        """Verdict that stands so far."""
+        """Verdict of the last conclusive round; NONE if there is none yet."""
         self.decided: int | None = None
-        """Place of the round whose verdict stands."""
+        """Place of the round with this verdict; None if it is not known."""
         self.appealed = Verdict.NONE
         self.appeal_level = 0
         self.reruns = 0
         self.fees = 0
-        """Fees that the treasury is asked to advance, wei."""
+        """Fees in wei that the treasury must advance for recorded rounds."""
         self.more_fees = 0
-        """Further ones that it may be asked for in rounds that nobody knows."""
+        """Fees in wei that the treasury may have to advance for further rounds whose votes nobody knows."""
         self.more_seats = 0
-        """Seats of those rounds."""
+        """Most seats of these further rounds."""
         self.obstacle = ""
-        """Why nothing can be said."""
+        """Reason why nothing can be said; empty if something can."""
         self.note = ""
 
     @property
     def last(self) -> Verdict:
-        """How it ends if no further round decides."""
+        """Verdict with which the dispute ends if no further round decides."""
         return self.standing if self.standing is not Verdict.NONE else Verdict.DRAW
 
     def end(self, *verdicts: Verdict, note: str = "") -> bool:
-        """It ends so, or in one of these ways."""
+        """Sets the verdict of the dispute, or several possible ones. Returns True: the course ends."""
         self.verdicts, self.note = frozenset(verdicts), note
         return True
 
     def stop(self, why: str) -> bool:
-        """Nothing can be said."""
+        """Notes why nothing can be said. Returns True: the course ends."""
         self.obstacle = why
         return True
 
 
 def _follow(past: PastDispute, p: ParamSet) -> _Course:
-    """The course of a dispute by `Disputes.settle`, as far as its rounds are known."""
+    """Returns the course of a dispute by the rules of `Disputes.settle`, as far as its rounds are known."""
     course = _Course()
     for place in range(len(past.rounds)):
         course.rounds = place + 1
@@ -126,7 +129,7 @@ def _follow(past: PastDispute, p: ParamSet) -> _Course:
 
 
 def _pass_round(course: _Course, past: PastDispute, p: ParamSet, place: int) -> bool:
-    """Settles one recorded round; returns whether the course ends with it."""
+    """Settles one recorded round. Returns whether the course ends with it."""
     r = past.rounds[place]
     seats = p.seats(r.level)
     if not r.settled:
@@ -154,7 +157,10 @@ def _pass_round(course: _Course, past: PastDispute, p: ParamSet, place: int) -> 
 
 
 def _reruns(course: _Course, r: PastRound, p: ParamSet) -> frozenset[bool]:
-    """Whether so many seats got no key that a round without a verdict is run again; both if seats are not known."""
+    """Returns the possible answers to: do so many seats lack a key that a round without a verdict is run again?
+
+    Both answers are possible if some seats are not known.
+    """
     seats = p.seats(r.level)
     least, spare = r.no_key - max(0, r.seats - seats), seats - p.quorum(seats)
     left = course.reruns < p.committee.max_reruns
@@ -162,7 +168,10 @@ def _reruns(course: _Course, r: PastRound, p: ParamSet) -> frozenset[bool]:
 
 
 def _go_on(course: _Course, past: PastDispute, p: ParamSet, place: int, is_rerun: bool) -> bool:
-    """After a round without a verdict: the same level again, a larger one, or the end."""
+    """Continues after a round without a verdict: with the same level again, a larger level, or the end.
+
+    Returns whether the course ends.
+    """
     r = past.rounds[place]
     if not is_rerun and r.level == p.committee.rounds:
         return course.end(course.last)
@@ -176,7 +185,7 @@ def _go_on(course: _Course, past: PastDispute, p: ParamSet, place: int, is_rerun
 
 
 def _open(course: _Course, p: ParamSet, level: int) -> bool:
-    """The course goes on in rounds whose votes nobody knows."""
+    """Ends the course with all verdicts that are possible, because further rounds have votes that nobody knows."""
     levels = [p.seats(each) for each in range(level + 1, p.committee.rounds + 1)]
     course.more_fees += sum(levels) * p.money.fee_per_seat
     course.more_seats += sum(levels) + p.committee.max_reruns * max(p.committee.seats[: p.committee.rounds])
@@ -186,7 +195,7 @@ def _open(course: _Course, p: ParamSet, level: int) -> bool:
 
 
 def _fan_out(course: _Course, p: ParamSet, r: PastRound, possible: frozenset[Verdict]) -> bool:
-    """A round with seats that nobody knows decides in more than one way."""
+    """Ends the course with several verdicts, because seats that nobody knows may decide the round in more than one way."""
     if Verdict.NONE in possible and (r.level < p.committee.rounds or True in _reruns(course, r, p)):
         return _open(course, p, r.level)
     course.decided = None
@@ -195,7 +204,7 @@ def _fan_out(course: _Course, p: ParamSet, r: PastRound, possible: frozenset[Ver
 
 
 def _appealed_place(past: PastDispute) -> int | None:
-    """The round whose verdict was appealed: the first that had one."""
+    """Returns the place of the round whose verdict was appealed: the first round with a verdict. None without an appeal."""
     if past.appealed is Verdict.NONE:
         return None
     return next((place for place, r in enumerate(past.rounds) if r.verdict is not Verdict.NONE), None)
@@ -205,18 +214,21 @@ def _appealed_place(past: PastDispute) -> int | None:
 
 
 def within_reach(recorded: int, old: int, new: int) -> Range:
-    """What `new` takes where `old` took `recorded`, which is less than `old` only if that was all there was."""
+    """Returns the amount that a rate `new` takes if the rate `old` took `recorded`.
+
+    An account paid less than `old` only if it had no more.
+    """
     if new <= recorded:
         return Range(new, new)
     return Range(recorded, recorded if recorded < old else new)
 
 
 def _slash(past: PastDispute, p: ParamSet) -> Range:
-    """What a conviction takes from the operator."""
+    """Returns the stake that a conviction takes from the operator."""
     old, new, locked = past.params.money.slash_amount, p.money.slash_amount, past.locked
     if past.verdict in CONVICTIONS:
         found = within_reach(past.money.slashed, old, new)
-        # A larger lock would have kept stake that left meanwhile.
+        # A larger lock would have kept stake that the operator withdrew meanwhile.
         return found if found.high >= new or new <= old or locked < old else Range(found.low, new)
     if past.others_took:
         return Range(0, new)
@@ -224,14 +236,14 @@ def _slash(past: PastDispute, p: ParamSet) -> Range:
 
 
 def _right(r: PastRound, verdict: Verdict, keys: frozenset[Digest]) -> int:
-    """Seats of a round that said what the verdict says: of each answer the largest group."""
+    """Returns the number of seats of a round that agree with the verdict. For each right answer the largest group counts."""
     if verdict is Verdict.UPHELD:
         return r.equal
     return sum(max((each.seats for each in r.groups if each.key == key), default=0) for key in keys)
 
 
 def _keys(past: PastDispute, course: _Course, p: ParamSet, verdict: Verdict) -> frozenset[Digest]:
-    """Keys of the votes that a conviction finds right."""
+    """Returns the keys of the votes that a conviction finds right."""
     if course.decided is None or verdict not in CONVICTIONS:
         return frozenset()
     r = past.rounds[course.decided]
@@ -242,7 +254,7 @@ def _keys(past: PastDispute, course: _Course, p: ParamSet, verdict: Verdict) -> 
 
 
 def _same_course(past: PastDispute, old: _Course, new: _Course, p: ParamSet) -> bool:
-    """Whether the same rounds with the same seats led to the same end."""
+    """Returns whether the same rounds with the same seats led to the same end."""
     same = (old.verdicts, old.rounds, old.decided, old.appealed) == (new.verdicts, new.rounds, new.decided, new.appealed)
     (verdict, *_) = new.verdicts
     return same and not _other_seats(past, new, p) and _keys(past, old, past.params, verdict) == _keys(past, new, p, verdict)
@@ -253,7 +265,7 @@ def _other_seats(past: PastDispute, course: _Course, p: ParamSet) -> bool:
 
 
 def _paid(past: PastDispute, course: _Course, p: ParamSet, verdict: Verdict) -> Range:
-    """Seats that a verdict pays."""
+    """Returns the number of seats that a verdict pays."""
     held = [r for r in past.rounds[: course.rounds] if r.settled]
     if verdict is Verdict.DRAW:
         return Range(0, 0)
@@ -267,7 +279,7 @@ def _paid(past: PastDispute, course: _Course, p: ParamSet, verdict: Verdict) -> 
 
 
 def _penalties(past: PastDispute, course: _Course, p: ParamSet, verdict: Verdict, is_same: bool) -> Range:
-    """What the members lose. Under another verdict others are charged, and nobody knows what they had."""
+    """Returns the penalties of the members. Another verdict charges other members, and nobody knows how much they had."""
     if verdict in FORGIVING:
         return Range(0, 0)
     old, new = _rates(past.params.money), _rates(p.money)
@@ -309,7 +321,10 @@ def _amounts(verdict: Verdict, pot: Pot, p: ParamSet, penalties: int) -> Dispute
 
 
 def _ends(past: PastDispute, old: _Course, new: _Course, p: ParamSet, verdict: Verdict) -> Iterator[DisputeMoney]:
-    """Amounts at every corner of what is not known; each amount rises or falls along each of them."""
+    """Yields the amounts for every combination of lowest and highest unknown values.
+
+    Every amount rises or falls with each of them.
+    """
     is_same = len(new.verdicts) == 1 and past.verdict is verdict and _same_course(past, old, new, p)
     seats = Range(past.paid_seats, past.paid_seats) if is_same else _paid(past, new, p, verdict)
     slash = _slash(past, p) if verdict in CONVICTIONS else Range(0, 0)
@@ -325,7 +340,7 @@ def _ends(past: PastDispute, old: _Course, new: _Course, p: ParamSet, verdict: V
 
 
 def _advanced(past: PastDispute, old: _Course, new: _Course, p: ParamSet, refunded: Range) -> Range:
-    """What the treasury advances; in a refund at least the pay of the seats that worked."""
+    """Returns the amount that the treasury advances. In a refund it is at least the pay of the seats that worked."""
     wanted = max(old.fees, refunded.high * past.params.money.fee_per_seat)
     low, high = (max(fees, refunded.high * p.money.fee_per_seat) for fees in (new.fees, new.fees + new.more_fees))
     least, most = (within_reach(past.money.advanced, wanted, each) for each in (low, high))
@@ -333,7 +348,10 @@ def _advanced(past: PastDispute, old: _Course, new: _Course, p: ParamSet, refund
 
 
 def _knew(past: PastDispute, old: _Course, new: _Course, p: ParamSet, verdict: Verdict) -> tuple[bool, ...]:
-    """Whether the challenger showed that it knew the answer. Of an answer that never stood it could not show it."""
+    """Returns the possible answers to: did the challenger show that it knew the answer?
+
+    It could not show this for an answer that never won.
+    """
     if verdict not in CONVICTIONS or verdict is Verdict.UNAVAILABLE:
         return (past.knew,)
     same = past.verdict is verdict and new.decided is not None
@@ -344,7 +362,10 @@ def _knew(past: PastDispute, old: _Course, new: _Course, p: ParamSet, verdict: V
 
 
 def replay(past: PastDispute, p: ParamSet) -> Replayed:
-    """The dispute under `p`. `MalformedValue` for parameters by which nothing can be computed, or a record without an end."""
+    """Replays a dispute under the parameters `p`.
+
+    Raises `MalformedValue` for parameters that do not allow a computation, or for a record without an end.
+    """
     check_replayable(p)
     if any(getattr(p.times, name) != getattr(past.params.times, name) for name in REPLAYED["times"]):
         return _unknown("People met the deadlines that they had. With others they would have acted otherwise.")
@@ -374,7 +395,7 @@ def _unknown(why: str) -> Replayed:
 
 
 def _ranges(ends: Iterable[DisputeMoney], p: ParamSet, past: PastDispute) -> dict[str, Range]:
-    """Least and largest of each amount, with room for the floors of what lies between."""
+    """Returns the least and the largest value of each amount, widened by possible rounding between them."""
     ends = list(ends)
     found = dict[str, Range]()
     inputs = FLOWS[: FLOWS.index("to_challenger")]
@@ -388,7 +409,10 @@ def _ranges(ends: Iterable[DisputeMoney], p: ParamSet, past: PastDispute) -> dic
 
 
 def check_replayable(p: ParamSet) -> None:
-    """`MalformedValue` for a set by which no verdict or no split can be computed. The law of the contracts says more."""
+    """Raises `MalformedValue` for parameters with which no verdict or no split can be computed.
+
+    The contracts have more rules for parameters (`param_law`).
+    """
     c: Committee = p.committee
     if not (1 <= c.rounds <= len(c.seats) and all(1 <= seats <= _MOST_SEATS for seats in c.seats[: c.rounds])):
         raise MalformedValue("parameters", f"{c.rounds} levels of {list(c.seats)} seats: each level needs 1 to {_MOST_SEATS}")

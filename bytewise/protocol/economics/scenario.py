@@ -1,4 +1,4 @@
-"""All figures of one set of parameters under one set of assumptions: what the console shows and exports."""
+"""All figures of one set of parameters under one set of assumptions. The economics console shows and exports them."""
 
 import math
 from collections.abc import Sequence
@@ -40,45 +40,48 @@ from bytewise.protocol.errors.records import MalformedValue
 
 MONTH_S = 30 * 86_400
 MISMATCHES = 2
-"""Mismatches that a watchtower wants (`decisions.audits.WatchPolicy`)."""
+"""Number of mismatches that a watchtower requires (`decisions.strategies.WatchPolicy`)."""
 MAX_VERIFIERS = 10_000
 RATES = (0, 100, 250, 500, *range(1_000, BPS + 1, 1_000))
-"""Audit rates of the curves, in 1/10,000."""
+"""Audit rates at which curves are computed, in 1/10,000."""
 SHARES = tuple(Fraction(percent, 100) for percent in range(0, 51, 5))
-"""Hostile shares of the curves."""
+"""Hostile shares at which curves are computed."""
 SLASH_FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
 GRID_RATES = (250, 500, 1_000, 2_500, 5_000, 9_000)
 BOUNTY_FACTORS = (Fraction(0), Fraction(1), Fraction(10), Fraction(100))
 FRAUD_RATES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3)
 RISK = 1e-6
-"""Chance per dispute that counts as reached where the reader names none."""
+"""Chance per dispute from which a capture counts as reached, if the reader names none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
-    """What no parameter says. Everything here is the reader's. `MalformedValue` outside the bounds."""
+    """Assumptions of the reader about everything that no parameter sets.
+
+    Raises `MalformedValue` for a value outside its bounds.
+    """
 
     people: Population
-    """Who holds the stake."""
+    """Distribution of the stake."""
     stakes: tuple[int, ...]
-    """Stake of each verifier in wei. The hostile have their share of the sum in accounts of one audit seat each; the others
-    keep the rest in these proportions."""
+    """Stake of each verifier in wei. Hostile verifiers have their share of the sum in accounts of one audit seat each. The other
+    verifiers have the remaining stake in these proportions."""
     gain: float
     """G: gain by one fraud, wei."""
     receipts: float
-    """Receipts per month."""
+    """Number of receipts per month."""
     client: float
     """q: chance that the client disputes a fraud of its own receipt."""
     fraud: float
-    """Share of receipts that are frauds."""
+    """Share of receipts that are false."""
     own_challenger: float
-    """Chance that the operator's own challenger wins alpha."""
+    """Chance that the operator's own challenger wins the reward α."""
     risk: float
-    """Chance per dispute from which on a capture counts as reached."""
+    """Chance per dispute from which a capture counts as reached."""
     prices: Prices
     """Prices of gas, work and capital."""
     lost_disputes: float
-    """Disputes of true receipts per month, whose bonds are lost."""
+    """Number of disputes of true receipts per month. Their bonds are lost."""
     tower_seats: int
     """Audit seats of the watchtower."""
     tower_share: float
@@ -120,45 +123,45 @@ class RatePoint:
     auditors: float
     """Expected number of honest auditors of a receipt."""
     deterrence: Deterrence
-    """Figures at this rate."""
+    """Figures of deterrence at this rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharePoint:
-    """Ends of a dispute at one hostile share."""
+    """Chances of how a dispute ends, at one hostile share of the stake."""
 
     hostile: Fraction
     """Hostile share of the stake."""
     network: DisputeChances
-    """By the rule of the network."""
+    """Chances by the rule of the network."""
     paper: DisputeChances
-    """By the paper's rule."""
+    """Chances by the paper's rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """Stake with which one aim is reached with the chance that counts."""
+    """Stake with which hostile verifiers reach one aim with the chance `Assumptions.risk`."""
 
     aim: Aim
-    """Control or stall."""
+    """Aim of the hostile verifiers: control or stall."""
     share: Fraction
     """Least share of the stake."""
     owned: int
-    """Stake of a party that owns this share of what is there, wei."""
+    """Stake in wei of a party that owns this share of the present stake."""
     added: float
-    """Stake that a newcomer must add, wei."""
+    """Stake in wei that a newcomer must add to the present stake of others."""
     at_risk: float
-    """Gain of all receipts whose window is open at one time, wei."""
+    """Gain in wei of all receipts whose challenge window is open at one time."""
 
 
 @dataclass(frozen=True, slots=True)
 class TowerPoint:
-    """Profit of the watchtower per month."""
+    """Profit of the watchtower per month, at one bounty."""
 
     bounty: int
-    """Bounty, wei."""
+    """Bounty of a light audit, in wei."""
     profits: tuple[float, ...]
-    """At each of `FRAUD_RATES`, wei."""
+    """Profits at each of `FRAUD_RATES`, in wei."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,43 +169,43 @@ class Weighing:
     """Everything that follows from one set of parameters and one set of assumptions."""
 
     violations: tuple[Violation, ...]
-    """Rules of the law that the set breaks."""
+    """Rules for parameters that the set violates."""
     now: RatePoint
-    """Deterrence at the set's own rate."""
+    """Deterrence at the audit rate of the set."""
     rates: tuple[RatePoint, ...]
-    """Deterrence over the audit rate."""
+    """Deterrence at each of `RATES`."""
     gains: tuple[tuple[float, ...], ...]
-    """G_max for each of `GRID_RATES`, and in it for each of `SLASH_FACTORS`; wei."""
+    """G_max in wei: one row for each of `GRID_RATES`, with one value for each of `SLASH_FACTORS`."""
     here: SharePoint
-    """Ends of a dispute at the assumed share."""
+    """Ends of a dispute at the assumed hostile share."""
     shares: tuple[SharePoint, ...]
-    """Ends of a dispute over the hostile share."""
+    """Ends of a dispute at each of `SHARES`."""
     captures: tuple[Capture, ...]
-    """Control and stall."""
+    """Stake that captures need, for control and for stall."""
     attacks: tuple[Attack, ...]
-    """Both sides' losses."""
+    """Losses of both sides in each attack."""
     tower: WatchtowerTerms
-    """The watchtower."""
+    """Chances and costs of the watchtower."""
     tower_profit: float
-    """Its profit at the assumed fraud rate, wei per month."""
+    """Profit of the watchtower at the assumed fraud rate, in wei per month."""
     idle_profit: float
-    """Its profit without any fraud, wei per month."""
+    """Profit of the watchtower without any fraud, in wei per month."""
     towers: tuple[TowerPoint, ...]
-    """Profit over bounty and fraud rate."""
+    """Profit of the watchtower by bounty and fraud rate."""
     times: TimeBudget
-    """The time law."""
+    """Parts of the longest dispute, and the times that must be longer."""
     flows: MoneyFlows
-    """A month's money."""
+    """Money flows of a month."""
 
 
 def audit_counts(p: ParamSet, a: Assumptions, rate_bps: int) -> tuple[CountDistribution, CountDistribution]:
-    """Numbers of honest and of hostile auditors of one receipt."""
+    """Returns the distributions of the numbers of honest and of hostile auditors of one receipt."""
     honest, hostile = audit_seats(p, a)
     return auditor_count(rate_bps, honest), auditor_count(rate_bps, hostile)
 
 
 def audit_seats(p: ParamSet, a: Assumptions) -> tuple[list[int], list[int]]:
-    """Audit seats of each honest verifier that is there, and of each hostile account."""
+    """Returns the audit seats of each honest verifier that votes, and of each hostile account."""
     unit, part = p.money.audit_unit, (1 - a.people.hostile) * (1 - a.people.absent)
     seats = [seats_in_audit_draw(stake * part.numerator // part.denominator, unit, is_member=True) for stake in a.stakes]
     hostile = min(MAX_VERIFIERS, math.floor(a.people.hostile * a.total_stake) // unit)
@@ -210,7 +213,7 @@ def audit_seats(p: ParamSet, a: Assumptions) -> tuple[list[int], list[int]]:
 
 
 def deterrence_at(p: ParamSet, a: Assumptions, rate_bps: int, convicted: float) -> RatePoint:
-    """Deterrence under the parameters with another audit rate."""
+    """Returns the deterrence under these parameters with another audit rate. `convicted` is the chance of conviction."""
     honest, hostile = audit_counts(p, a, rate_bps)
     loss = effective_slash(p.money.slash_amount, p.shares.alpha_bps, p.shares.beta_bps, a.own_challenger, float(a.people.hostile))
     if loss < 0:
@@ -220,12 +223,15 @@ def deterrence_at(p: ParamSet, a: Assumptions, rate_bps: int, convicted: float) 
 
 
 def share_point(levels: Sequence[Level], people: Population) -> SharePoint:
-    """Ends of a dispute for a population."""
+    """Returns the chances of how a dispute ends for a population."""
     return SharePoint(people.hostile, chances_by_quorum(levels, people), chances_by_paper_rule(levels[0], people))
 
 
 def weigh(p: ParamSet, a: Assumptions, is_test_chain: bool) -> Weighing:
-    """All figures. `MalformedValue` for parameters without a committee, a quorum or an audit unit that could be computed with."""
+    """Computes all figures of one set of parameters and one set of assumptions.
+
+    Raises `MalformedValue` for parameters without a committee, a quorum or an audit unit with which chances can be computed.
+    """
     levels = _levels(p)
     here = share_point(levels, a.people)
     convicted = here.network.convicted
@@ -248,7 +254,10 @@ def weigh(p: ParamSet, a: Assumptions, is_test_chain: bool) -> Weighing:
 
 
 def _levels(p: ParamSet) -> tuple[Level, ...]:
-    """The levels, if their chances can be computed: the law says more."""
+    """Returns the committee levels. Raises `MalformedValue` if their chances cannot be computed.
+
+    `param_law` has more rules for parameters.
+    """
     c = p.committee
     if not (1 <= c.rounds <= len(c.seats) and all(1 <= seats <= MAX_SEATS for seats in c.seats[: c.rounds])):
         told = f"{c.rounds} levels of {list(c.seats)} seats: each level needs 1 to {MAX_SEATS}"

@@ -7,7 +7,10 @@ from bytewise.protocol.errors.reasons import ClockFlaw, TicketFlaw
 
 
 class ShardLied(Fault):
-    """A shard gave a partial whose proof fails, or a share that does not fit its epoch's commitments. The shard is named."""
+    """A shard gave a partial whose proof fails, or a share that does not fit its epoch's commitments.
+
+    The error names the shard.
+    """
 
     rule, template = "R-30", "shard {0} gave a wrong answer: {1}"
 
@@ -19,7 +22,7 @@ class EvidenceRefused(Fault):
 
 
 class TicketRefused(Fault):
-    """A ticket does not give the right to this key."""
+    """A ticket does not give the right to open this receipt."""
 
     rule, template = "R-32", "ticket refused: {0}"
     reasons = tuple(TicketFlaw)
@@ -32,7 +35,7 @@ class ReleaseNotRecorded(Fault):
 
 
 class EpochClosed(Fault):
-    """The key epoch releases nothing."""
+    """The key epoch is in a state in which its shards release nothing."""
 
     rule, template = "R-34", "key epoch {0} is {1}"
 
@@ -44,13 +47,13 @@ class BudgetSpent(Fault):
 
 
 class NoKey(Unavailable):
-    """Fewer than t shards answered with valid partials."""
+    """Fewer than the threshold of shards answered with valid partials."""
 
     rule, template = "R-36", "{0} of {1} shards gave a partial: {2}"
 
 
 class ShardRefused(Fault):
-    """A shard refused a release request for a reason that a retry cannot cure."""
+    """A shard refused a release request for a reason that a retry cannot remove."""
 
     rule, template = "R-37", "{0} refused: {1}"
 
@@ -59,31 +62,32 @@ class ShardRefused(Fault):
 
 
 class CeremonyRefused(Fault):
-    """A ceremony plan is impossible, a message does not fit the state of its ceremony, or evidence convicts no coordinator."""
+    """A ceremony plan is impossible, a message does not fit the state of its ceremony, or a reported fork of the log is not
+    proven."""
 
     rule, template = "R-38", "ceremony {0}: {1}"
 
 
 class DealerLied(Fault):
-    """A dealer's deal contradicts its commitment, or a receiver's complaint is false. The shard is named."""
+    """A dealer's deal contradicts its commitment, or a receiver's complaint is false. The error names the shard."""
 
     rule, template = "R-39", "seat {0} in key ceremony: {1}"
 
 
 class LogForked(Fault):
-    """The coordinator shows another log than before."""
+    """The coordinator's log, or a shard's copy of it, contradicts the part that this program already has."""
 
     rule, template = "R-3A", "ceremony {0}: another log than ours: {1}"
 
 
 class ShareMissing(Unavailable):
-    """Our own share of a key could not be assembled. Other shards can repair it; the shares in force stay."""
+    """This shard could not assemble its share of a key. Other shards can repair it; the shares in force stay valid."""
 
     rule, template = "R-3B", "share {0}: {1}"
 
 
 class CeremonyFailed(Unavailable):
-    """A ceremony ended without a result. The shares in force stay, and another attempt may succeed."""
+    """A ceremony ended without a result. The shares in force stay valid, and another attempt may succeed."""
 
     rule, template = "R-3C", "ceremony {0} failed: {1}"
 
@@ -95,14 +99,17 @@ class ReleaseLogBroken(Fault):
 
 
 class StaleBackup(Bug):
-    """The shares are no longer those of the chain, or the log ends before its newest signed record. A shard must not serve with
-    them."""
+    """The shares are not those that the chain names, or the release log ends before its newest signed record.
+
+    A shard must not serve with them.
+    """
 
     rule, template = "R-3E", "stale backup: {0}: {1}"
 
 
 class PartDoesNotOpen(Fault):
-    """A shard says that its part of a hybrid envelope does not open, or holds another share than the envelope commits to."""
+    """A shard states that its part of a hybrid envelope does not open, or does not contain the share to which the envelope
+    commits."""
 
     rule, template = "R-3F", "shard {0}: its part of the envelope of receipt {1} does not open"
 
@@ -117,25 +124,25 @@ class NotAMember(Fault):
 
 
 class CommitmentMismatch(Fault):
-    """A reveal does not open its commitment: it is copied, altered or of another voter."""
+    """A revealed vote does not match its commitment: it is copied, altered or of another voter."""
 
     rule, template = "R-41", "vote of {0} does not open commitment {1}"
 
 
 class SecondVote(Bug):
-    """We would vote a second, different time in one (dispute, round). The protection table refuses it."""
+    """This program would sign a second, different vote in one round of a dispute. The protection table refuses it."""
 
     rule, template = "R-42", "already signed {2} for dispute {0} round {1}"
 
 
 class WindowClosed(Fault):
-    """An action came after its window: a dispute, a commitment, a reveal."""
+    """An action came after the end of its time window, for example a dispute, a commitment or a reveal."""
 
     rule, template = "R-43", "{0} closed at {1}, now {2}"
 
 
 class ProtectionMissing(Bug):
-    """The chain shows our vote, but the protection table does not have it. Restore the table; never empty it."""
+    """The chain shows a vote of this account that the protection table does not have. Restore the table; never empty it."""
 
     rule, template = "R-44", "chain shows our vote in dispute {0} round {1}, the protection table does not"
 
@@ -153,13 +160,13 @@ class TooEarly(Unavailable):
 
 
 class NoProgress(Fault):
-    """A step would change nothing: it was taken already, or nothing is left to do."""
+    """A step would change nothing: it was done already, or nothing is left to do."""
 
     rule, template = "R-47", "{0}: {1}"
 
 
 class BondMismatch(Fault):
-    """The amount sent is not the price of the step."""
+    """The amount of wei sent is not the price of the step."""
 
     rule, template = "R-48", "{0}: {1} wei sent, {2} asked"
 
@@ -174,13 +181,13 @@ class BreakerHolds(Unavailable):
 
 
 class CallerError(Bug):
-    """We sent a service a malformed request (HTTP 400)."""
+    """This program sent a malformed request to a service (HTTP 400)."""
 
     rule, template = "R-50", "{0} refused our call: {1}"
 
 
 class BadCertificate(Fault):
-    """The DA proxy calls a certificate bad. Accuse only when a second proxy agrees."""
+    """The DA proxy reports that a DA certificate is invalid. Accuse only when a second proxy agrees."""
 
     rule, template = "R-51", "certificate {0} is bad: {1}"
 
@@ -210,50 +217,53 @@ class ConfigurationError(Bug):
 
 
 class ClockWrong(ConfigurationError):
-    """Times contradict each other: our clock, the chain's newest final block, and the last start of this process."""
+    """Times contradict each other: the clock of this machine, the chain's newest final block, and the last start of this
+    process."""
 
     rule, reasons = "R-5A", tuple(ClockFlaw)
 
 
 class StoreCorrupt(Bug):
-    """Our own database contradicts itself, or was asked for a step that its rules forbid."""
+    """This program's database contradicts itself, or was asked for a step that its rules forbid."""
 
     rule, template = "R-56", "store {0}: {1}"
 
 
 class LeaseTaken(Unavailable):
-    """Another process holds the nonce lease of this account."""
+    """Another process has the nonce lease of this account."""
 
     rule, template = "R-57", "the nonce lease of {0} is held by {1}"
 
 
 class LeaseLost(Bug):
-    """Another process took over our nonce lease: a write with the old fencing token is refused."""
+    """Another process took over this process's nonce lease. The database refuses a write with the old fencing token."""
 
     rule, template = "R-58", "the nonce lease of {0} was taken over: fencing token {1} is out of date"
 
 
 class RpcRefused(Unavailable):
-    """A node refused a call for its own reason: pool full, nonce, underpriced, unknown method."""
+    """A chain node refused a call for a reason of its own: full pool, nonce, price too low, unknown method."""
 
     rule, template = "R-59", "{0} refused: {1}"
 
 
 class LeaseStopped(Unavailable):
-    """Sending is stopped until a person resumes it: another process sent with our key."""
+    """Sending for an account is stopped until a person resumes it, because another process sent with its key."""
 
     rule, template = "R-65", "sending for {0} is stopped: {1}"
 
 
 class NotServed(Unavailable):
-    """The DA layer was asked just now and served no bytes with the hash on the chain. Only this error can become the vote
-    UNAVAILABLE."""
+    """The DA layer was asked just now and served no bytes with the hash on the chain.
+
+    Only this error can become the vote UNAVAILABLE.
+    """
 
     rule, template = "R-66", "{0} is not served: {1}"
 
 
 class NoAgreement(Unavailable):
-    """Too few chain endpoints gave the same answer. The error names those that differ or were silent by their places."""
+    """Too few chain endpoints gave the same answer. The error lists, by their positions, those that differed or were silent."""
 
     rule, template = "R-67", "{0}: fewer than {1} chain endpoints agree: {2}"
 
@@ -265,19 +275,22 @@ class SignerAway(Unavailable):
 
 
 class SignerRefused(Fault):
-    """The remote signer refuses to sign for the account, or what it returns is not the account's signature of the message."""
+    """The remote signer refuses to sign for the account, or returns bytes that are not the account's signature of the message."""
 
     rule, template = "R-6A", "remote signer {0}: {1}"
 
 
 class SigningRefused(Fault):
-    """A signing rule forbids a message. Nothing was sent to a signer. The values are the rule and what it found."""
+    """A signing rule forbids signing a message, so no signer got it. The values are the rule and the forbidden content."""
 
     rule, template = "R-6B", "signing rule {0}: {1}"
 
 
 class SharesUnproven(Unavailable):
-    """A ceremony made a key, and some shards did not prove their shares. The key can only be put in force without them."""
+    """A ceremony made a key, but some shards did not prove their shares.
+
+    The key can be put in force only without these shards.
+    """
 
     rule, template = "R-68", "ceremony {0}: no proof of the shares of shards {1}"
 
@@ -289,7 +302,7 @@ class KeyInUse(Unavailable):
 
 
 class OlderBackup(Bug):
-    """A newer backup of the same node is known, which may have votes that this one lacks."""
+    """A newer backup of the same node exists. It may contain votes that this one lacks."""
 
     rule, template = "R-6D", "backup {0} is not the newest: {1} was made later"
 
@@ -301,7 +314,7 @@ class ResultsDiffer(Bug):
 
 
 class RevealRefused(Fault):
-    """A reveal of attention tests does not prove what it claims. The values are the part and what is wrong with it."""
+    """A reveal of attention tests does not prove its claims. The values are the refused part and the reason."""
 
     rule, template = "R-6F", "reveal of attention tests, {0}: {1}"
 
@@ -316,22 +329,22 @@ class ArtifactMismatch(Fault):
 
 
 class UnsupportedModel(Fault):
-    """The profile cannot run this checkpoint exactly."""
+    """The arithmetic profile cannot run this checkpoint exactly."""
 
     rule, template = "R-61", "unsupported model: {0}"
 
 
 class CannotExecute(Unavailable):
-    """This machine cannot reproduce the profile: no backend passes, out of memory, or the model is missing.
+    """This machine cannot reproduce the arithmetic profile: no backend passes, memory is too small, or the model is missing.
 
-    The second value, if any, is the `CannotReason` of a vote; without one it is BACKEND.
+    The second value, if any, is the `CannotReason` of the vote. Without a second value the reason is BACKEND.
     """
 
     rule, template = "R-62", "cannot execute: {0}"
 
 
 class NotExact(Bug):
-    """An operation, exponent or self-test is outside the profile."""
+    """An operation, an exponent or a self-test is outside the arithmetic profile."""
 
     rule, template = "R-63", "not exact: {0}"
 

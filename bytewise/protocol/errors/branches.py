@@ -1,8 +1,8 @@
 """The root of all errors and its three branches. The branch decides behaviour.
 
-`Fault`: the other side is provably wrong and may be challenged. `Unavailable`: we cannot tell, so we retry and never accuse
-anybody of wrong bytes. `Bug`: we are wrong, so we stop. To choose a branch, ask whether an honest counterpart behind a bad
-network could cause the error. If so, it is `Unavailable`.
+`Fault`: the other side is provably wrong and may be challenged. `Unavailable`: this program cannot tell which side is wrong, so
+it retries and accuses nobody. `Bug`: this program is wrong, so it stops. To choose a branch, ask whether an honest counterpart
+behind a bad network could cause the error. If so, the branch is `Unavailable`.
 """
 
 import enum
@@ -12,7 +12,8 @@ from typing import ClassVar
 class BytewiseError(Exception):
     """Root of all errors. `rule` is the number in `docs/reference/errors.md`; `values` are the offending values.
 
-    A rule with several causes has `reasons`; the last value is then one of them (`bytewise.protocol.errors.reasons`).
+    A rule with several causes lists their fixed words in `reasons` (`bytewise.protocol.errors.reasons`). The last value of such
+    an error is one of these words.
     """
 
     rule: ClassVar[str] = ""
@@ -25,17 +26,17 @@ class BytewiseError(Exception):
 
     @property
     def reason(self) -> str:
-        """The fixed word for the cause; empty for a rule with one cause."""
+        """The fixed word for the cause; empty if the rule has only one cause."""
         return str(self.values[-1]) if self.values and self.values[-1] in self.reasons else ""
 
 
 class Fault(BytewiseError):
-    """The other side is provably wrong."""
+    """The other side is provably wrong and may be challenged."""
 
 
 class Unavailable(BytewiseError):
-    """We cannot tell: retry within a bound and accuse nobody."""
+    """This program cannot tell which side is wrong. It retries within a bound and accuses nobody."""
 
 
 class Bug(BytewiseError):
-    """We are wrong: stop."""
+    """This program is wrong and stops."""

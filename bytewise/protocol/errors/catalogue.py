@@ -9,4 +9,4 @@ CLASSES: dict[str, type[BytewiseError]] = {
     for name, value in vars(module).items()
     if isinstance(value, type) and issubclass(value, BytewiseError)
 }
-"""Class name → class, including the branches."""
+"""Maps each class name to its class, including the branches."""

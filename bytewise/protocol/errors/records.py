@@ -9,13 +9,14 @@ from bytewise.protocol.errors.reasons import EnvelopeFlaw, PointFlaw
 
 
 class MalformedValue(Fault):
-    """A value is outside its type: length, range or alphabet."""
+    """A value is outside its type: its length, range or alphabet is wrong."""
 
     rule, template = "R-01", "malformed {0}: {1}"
 
 
 class NotCanonical(Fault):
-    """Bytes do not re-encode to themselves (RFC 8785): a repeated key, a float, a trailing byte."""
+    """The bytes of a document do not re-encode to themselves (RFC 8785), for example because of a repeated key or a trailing
+    byte."""
 
     rule, template = "R-02", "not canonical JSON: {0}"
 
@@ -27,7 +28,7 @@ class WrongFields(Fault):
 
 
 class MerkleProofMismatch(Fault):
-    """A leaf and its path do not lead to the root."""
+    """A Merkle proof does not lead from its leaf to the root."""
 
     rule, template = "R-04", "Merkle proof of leaf {0} does not lead to root {1}"
 
@@ -39,13 +40,13 @@ class BadSignature(Fault):
 
 
 class MalformedPoint(MalformedValue):
-    """Bytes are not the one encoding of a P-256 point."""
+    """Bytes are not a valid encoding of a P-256 point. Each point has exactly one valid encoding."""
 
     rule, template, reasons = "R-06", "malformed {0}: {1}", tuple(PointFlaw)
 
 
 class TooLarge(NotCanonical):
-    """A document exceeds its reader's limit in bytes, in brackets and commas, or in depth. It was not parsed."""
+    """A document exceeds its reader's limit in bytes, in brackets and commas, or in depth. The reader did not parse it."""
 
     rule, template = "R-07", "document too large: {0}"
 
@@ -54,7 +55,7 @@ class TooLarge(NotCanonical):
 
 
 class ForeignChain(Fault):
-    """A record is for another chain."""
+    """A record is made for another chain than this one."""
 
     rule, template = "R-10", "record for chain {0}, this is chain {1}"
 
@@ -66,7 +67,7 @@ class SequenceBroken(Fault):
 
 
 class UnknownKeyEpoch(Fault):
-    """A receipt names a key epoch that does not exist or was not open for inclusion."""
+    """A receipt names a key epoch that does not exist or was closed for new receipts."""
 
     rule, template = "R-12", "key epoch {0} is not open for inclusion"
 
@@ -78,19 +79,19 @@ class UnknownEnvironment(Fault):
 
 
 class RootMismatch(Fault):
-    """The receipts of a list do not have the batch's Merkle root."""
+    """The receipts of a list give another Merkle root than the header of the batch has."""
 
     rule, template = "R-14", "list has root {0}, batch {1} has {2}"
 
 
 class ListMismatch(Fault):
-    """List bytes do not hash to the header's list hash, or operator, first number or count differ."""
+    """A list does not fit its batch header: the hash, the operator, the first number or the count differs."""
 
     rule, template = "R-15", "batch {0}: list differs in {1}"
 
 
 class AnchoredLate(Fault):
-    """A receipt was anchored after its own `anchorBy`."""
+    """A receipt was anchored after the time in its own `anchorBy` field."""
 
     rule, template = "R-16", "receipt {0} anchored at {1}, after {2}"
 
@@ -99,7 +100,10 @@ class AnchoredLate(Fault):
 
 
 class Defect(Fault):
-    """A defect of the record that every honest seat finds alike (design section 9, case 2). `code` goes into the vote."""
+    """A defect of a receipt or its envelope that every honest seat finds alike (design section 9, case 2).
+
+    The vote contains its `code`.
+    """
 
     code: ClassVar[int] = 0
 
@@ -112,25 +116,25 @@ class EnvelopeProofBad(Defect):
 
 
 class EnvelopeDoesNotOpen(Defect):
-    """The envelope does not open under the agreed key (AEAD failure)."""
+    """The envelope does not open under the key that the shards computed (AEAD failure)."""
 
     rule, template, code = "R-21", "envelope of receipt {0} does not open", 2
 
 
 class PlaintextNotCanonical(Defect):
-    """The plaintext is not one canonical payload."""
+    """The plaintext of the envelope is not exactly one canonical payload."""
 
     rule, template, code = "R-22", "plaintext of receipt {0}: {1}", 3
 
 
 class RequestHashMismatch(Defect):
-    """The envelope opens to another request than the receipt names."""
+    """The request in the envelope does not have the hash that the receipt names."""
 
     rule, template, code = "R-23", "request hashes to {0}, receipt says {1}", 4
 
 
 class TokensHashMismatch(Defect):
-    """The envelope opens to another output than the receipt names."""
+    """The output in the envelope does not have the hash that the receipt names."""
 
     rule, template, code = "R-24", "output hashes to {0}, receipt says {1}", 5
 

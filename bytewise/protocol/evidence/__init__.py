@@ -1,1 +1,1 @@
-"""Evidence of enclaves, the policy that appraises it, and updates of the policy (design section 7)."""
+"""Evidence of enclaves, the appraisal policy that judges it, and updates of this policy (design section 7)."""

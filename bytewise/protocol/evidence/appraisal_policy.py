@@ -1,7 +1,7 @@
 """The appraisal policy: the accepted evidence of each platform, and the meaning of measurements (design section 7).
 
-A policy object is always valid. It cannot accept a simulator without the fences, a revoked platform, or a measurement that
-covers more than its platform can. `bytewise.protocol.evidence.policy_updates` says how one policy follows another.
+A policy object is always valid. It cannot accept a simulator without the fences, a revoked platform, or a measurement that covers
+more than its platform can. `bytewise.protocol.evidence.policy_updates` decides which policy may follow another.
 """
 
 import enum
@@ -14,16 +14,16 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import U64, U256, Blob, Digest
 
 TEST_CHAIN_IDS = frozenset({1337, 31337, 11155111, 17000, 560048})
-"""Chains without real stake, as in `TestChains.sol`. Only they may have simulated key epochs (fence 4)."""
+"""Ids of chains without real stake, as in `TestChains.sol`. Only these chains may have simulated key epochs (fence 4)."""
 
 SNP_TCB_BYTES = 8
-"""Length of an SNP TCB version: one security number per byte."""
+"""Length of an SNP TCB version: one security number in each byte."""
 
 MAX_OUT_OF_DATE_GRACE_S = 3 * 365 * 86_400
-"""Longest grace period. A TCB level is one to two years old when Intel calls it out of date."""
+"""Longest grace period in seconds. A TCB level is one to two years old when Intel calls it out of date."""
 
 MAX_RULES = 32
-"""Most rules, and most measurements, of one policy."""
+"""Most rules of one policy. Measurements and chain ids have the same limit."""
 
 
 class EvidenceType(enum.Enum):
@@ -35,17 +35,17 @@ class EvidenceType(enum.Enum):
 
 
 class MeasurementRole(enum.Enum):
-    """Role for which evidence is given. It makes evidence directional, and says in which role a trusted program may appear."""
+    """Role of a program. Evidence is given for one role, and a program is trusted in one role only."""
 
     VERIFIER_ENCLAVE = "verifier-enclave"
     KEY_SHARD = "key-shard"
 
 
 class TcbStatus(enum.Enum):
-    """The vendor's judgement of the version of a platform's trusted parts. Values are Intel's words.
+    """The vendor's judgement of how current a platform's trusted parts are. Values are Intel's words.
 
-    The two relaunch statuses are not those of a TCB level: a trust domain of TDX 1.5 was launched under a level that is out of
-    date, and runs now under one that is not.
+    The two relaunch statuses concern one trust domain of TDX 1.5, not a TCB level. The domain was launched under a level that is
+    out of date, and now runs under a level that is not.
     """
 
     UP_TO_DATE = "UpToDate"
@@ -60,7 +60,7 @@ class TcbStatus(enum.Enum):
 
 
 class PlatformKind(enum.Enum):
-    """Where an enclave runs. The coverage of a measurement depends on this, not only on the type of evidence."""
+    """Platform on which an enclave runs. The coverage of a measurement depends on it, not only on the type of evidence."""
 
     SIMULATED = "simulated"
     TDX = "tdx"
@@ -70,7 +70,7 @@ class PlatformKind(enum.Enum):
 
 
 class Coverage(enum.Enum):
-    """Coverage of a measurement: what is the same on all machines with the same measurement."""
+    """Coverage of a measurement: the parts that are the same on all machines with this measurement."""
 
     FIRMWARE = "firmware"
     KERNEL = "kernel"
@@ -85,8 +85,9 @@ CAN_COVER: dict[PlatformKind, frozenset[Coverage]] = {
     PlatformKind.SNP_AWS: frozenset({Coverage.FIRMWARE}),
     PlatformKind.SNP_AZURE: frozenset({Coverage.FIRMWARE}),
 }
-"""The coverage that measurements of each platform can have. On AWS two different images have one SNP measurement (kms.md 2). On
-Azure it is the measurement of the provider's own layer; a virtual TPM that we do not read vouches for the image."""
+"""The coverage that measurements of each platform can have. On AWS, two different images have one SNP measurement (kms.md 2). On
+Azure, it is the measurement of the provider's own layer; the image is vouched for by a virtual TPM, which this program does not
+read."""
 
 TYPE_OF = {
     PlatformKind.SIMULATED: EvidenceType.SIMULATED, PlatformKind.TDX: EvidenceType.TDX, PlatformKind.SNP: EvidenceType.SNP,
@@ -101,39 +102,39 @@ class GpuUse(enum.Enum):
     NONE = "none"
     ATTESTED = "attested"
     UNATTESTED = "unattested"
-    """Counts as simulated: no policy accepts it for hardware."""
+    """The program computes on a GPU without evidence. This counts as simulated: no policy accepts it for hardware."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlatformRule:
-    """One kind of platform that is accepted. Everything that the rule does not name is refused."""
+    """One accepted kind of platform. Everything that no rule names is refused."""
 
     type: EvidenceType
     """Type of evidence to which the rule applies."""
     root: Blob
     """Trust anchor: DER of the root certificate (`tdx`, `simulated`), or of the vendor's root public key (`snp`)."""
     statuses: tuple[TcbStatus, ...]
-    """Accepted TCB statuses, in the order of `TcbStatus`. All others are refused, and `REVOKED` always."""
+    """Accepted TCB statuses, in the order of `TcbStatus`. Every other status is refused, and `REVOKED` is never allowed here."""
     refused_advisories: tuple[str, ...]
     """Security advisories that are refused with any status."""
     min_evaluation: int
-    """Lowest accepted evaluation number of the vendor's TCB data; 0 for `snp`, whose vendor has none."""
+    """Lowest accepted evaluation number of the vendor's TCB data; 0 for `snp`, which has no such number."""
     min_tcb: Blob
-    """`snp`: lowest accepted security number for each byte of the TCB version; empty for the other types."""
+    """Lowest accepted security number for each byte of the TCB version (`snp`). Empty for the other types."""
     smt: bool
-    """Whether several threads may share a core."""
+    """Whether several threads may share a processor core."""
     dynamic_platform: bool
-    """`tdx`: whether processors may have been added after registration."""
+    """Whether processors may have been added after the platform's registration (`tdx`)."""
     cached_keys: bool
-    """`tdx`: whether the platform's owner may cache the platform's keys."""
+    """Whether the platform's owner may cache the platform's keys (`tdx`)."""
     platforms: tuple[Blob, ...]
-    """Accepted platform ids (PPID or chip id); empty accepts all. A list limits the damage of one broken machine."""
+    """Accepted platform ids (PPID or chip id); empty accepts all. A list limits the damage of one compromised machine."""
     max_age_s: int
-    """Largest accepted age in seconds of collateral (`tdx`, `simulated`) or of the revocation list (`snp`). With 0, for `snp`
-    only, no list is required."""
+    """Largest accepted age in seconds of collateral (`tdx`, `simulated`) or of the revocation list (`snp`). 0, for `snp` only,
+    requires no revocation list."""
     out_of_date_grace_s: int | None = field(default=None, metadata=LATER)
-    """`tdx`, `simulated`: how long an out-of-date platform, module or quoting enclave is accepted if `statuses` name it, in
-    seconds since the date of its TCB level (`tcbDate`). None: not at all, as in older policies."""
+    """Seconds after the date of its TCB level (`tcbDate`) for which an out-of-date platform, module or quoting enclave is
+    accepted, if `statuses` name this status (`tdx`, `simulated`). None accepts none, as in older policies."""
 
     def __post_init__(self) -> None:
         problem = _rule_problem(self)
@@ -143,20 +144,20 @@ class PlatformRule:
 
 @dataclass(frozen=True, slots=True)
 class TrustedMeasurement:
-    """A program that is trusted in one role: to receive keys, or to hold a share of them."""
+    """A program that is trusted in one role: as an enclave that receives keys, or as a shard that has a share of them."""
 
     platform: PlatformKind
-    """Platform on which it runs."""
+    """Platform on which the program runs."""
     measurement: Digest
-    """Its measurement (`bytewise.tee.claims`)."""
+    """Measurement of the program (`bytewise.tee.claims`)."""
     covers: tuple[Coverage, ...]
-    """What the measurement covers: at most what the platform allows, and at least the program or the image that contains it."""
+    """Coverage of the measurement: at most what the platform allows, and at least the program or the image that contains it."""
     statement: str
-    """Description for people: what the measurement covers and what it does not cover."""
+    """Description for people of what the measurement covers and what it does not cover."""
     gpu: GpuUse
-    """Whether evidence of a GPU must come with it."""
+    """Whether the program uses a GPU, and whether evidence of the GPU must come with it."""
     role: MeasurementRole = MeasurementRole.VERIFIER_ENCLAVE
-    """Role of the program. A shard's program gets no keys, and an enclave's program holds no share."""
+    """Role of the program. A shard's program gets no keys, and an enclave's program has no share."""
 
     def __post_init__(self) -> None:
         problem = _measurement_problem(self)
@@ -166,18 +167,18 @@ class TrustedMeasurement:
 
 @dataclass(frozen=True, slots=True)
 class AppraisalPolicy:
-    """Which evidence is accepted."""
+    """An appraisal policy: the accepted platforms and programs."""
 
     serial: U64
-    """Strictly increasing. The chain and every shard refuse a lower one."""
+    """Serial number, which grows with each policy. The chain and every shard refuse a lower one."""
     chain_ids: tuple[U256, ...]
     """Chains on which this policy may be used."""
     rules: tuple[PlatformRule, ...]
     """Accepted platforms. Evidence must satisfy one rule."""
     measurements: tuple[TrustedMeasurement, ...]
-    """Accepted programs."""
+    """Accepted programs, by their measurements."""
     insecure_accept_simulated: bool
-    """Must be set for `simulated` evidence to be accepted."""
+    """Whether `simulated` evidence is accepted. It must be set exactly if a rule accepts such evidence."""
 
     def __post_init__(self) -> None:
         problem = _policy_problem(self)
@@ -186,7 +187,7 @@ class AppraisalPolicy:
 
     @property
     def digest(self) -> Digest:
-        """Digest under which the chain has the policy."""
+        """Digest by which the chain names the policy."""
         return policy_digest(encode(self))
 
     @property
@@ -197,26 +198,26 @@ class AppraisalPolicy:
 
 @dataclass(frozen=True, slots=True)
 class SignedPolicy:
-    """A policy with the signatures of its approval."""
+    """A policy with the signatures that approve it."""
 
     policy: AppraisalPolicy
     """The approved policy."""
     signatures: tuple[Blob, ...]
-    """Signatures of governance keys over `approval_digest` of the policy."""
+    """Signatures of governors over `approval_digest` of the policy."""
 
 
 def policy_digest(document: bytes) -> Digest:
-    """Digest of a policy's canonical bytes."""
+    """Returns the digest of a policy's canonical bytes."""
     return digests.labelled(Label.POLICY, document)
 
 
 def approval_digest(policy: AppraisalPolicy) -> Digest:
-    """The digest that a governance key signs. Nothing else has its label."""
+    """Returns the digest that a governor signs. Its label is used for nothing else."""
     return digests.labelled(Label.POLICY_APPROVAL, policy.digest)
 
 
 def entry_digest(entry: PlatformRule | TrustedMeasurement) -> Digest:
-    """Digest that identifies one entry of a policy."""
+    """Returns the digest that identifies one entry of a policy."""
     return digests.labelled(Label.POLICY_ENTRY, type(entry).__name__.encode(), encode(entry))
 
 

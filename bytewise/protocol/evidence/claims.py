@@ -15,25 +15,28 @@ from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Address, Bl
 
 @dataclass(frozen=True, slots=True)
 class HostClaims:
-    """Claims of the host about the chain, which the enclave cannot check. No other field of a result statement binds them."""
+    """Claims of the host about the chain, which the enclave cannot check.
+
+    A result statement binds them only through this record.
+    """
 
     anchored_at: U64
-    """Chain time of the receipt's batch. A request that had expired by then is a defect."""
+    """Chain time of the receipt's batch. A request that had expired before it is a defect."""
     keys: Digest
-    """`keys_digest` of the receipt's key epoch. With other keys or shards, an envelope would seem not to open."""
+    """Digest `keys_digest` of the receipt's key epoch. With wrong keys or shards, a good envelope would seem not to open."""
     policy: Digest
-    """Digest of the appraisal policy under which the enclave asked shards."""
+    """Digest of the appraisal policy under which the enclave asked the shards."""
     round_seed: Digest
-    """Seed of the round, which the round digest hashes; zero for an audit."""
+    """Seed of the round, which the round digest hashes; zero for a light audit."""
 
 
 class ChainClaims(NamedTuple):
-    """The chain's values for the fields of `HostClaims`."""
+    """The true values on the chain for the fields of `HostClaims`."""
 
     anchored_at: int
     """Chain time of the batch."""
     keys: frozenset[Digest]
-    """`keys_digest` values that were in force while the round ran."""
+    """All digests `keys_digest` that were in force while the round ran."""
     policies: frozenset[Digest]
     """Policy digests that were in force while the round ran."""
     round_seed: Digest
@@ -41,28 +44,28 @@ class ChainClaims(NamedTuple):
 
 
 def host_claims_of(job: RunJob) -> HostClaims:
-    """The claims that a job makes about the chain."""
+    """Returns the host's claims about the chain that a job contains."""
     return HostClaims(job.anchored_at, epoch_keys_digest(job.epoch), policy_digest(job.policy), job.round_seed)
 
 
 def epoch_keys_digest(record: EpochRecord) -> Digest:
-    """`keys_digest` of the key epoch in a job."""
+    """Returns `keys_digest` of the key epoch in a job."""
     hybrid = record.hybrid.digest if record.hybrid else ZERO_DIGEST
     holders = [(shard.index, shard.address) for shard in record.shards]
     return keys_digest(record.epoch, record.public_key, record.threshold, holders, hybrid)
 
 
 def keys_digest(epoch: int, public_key: bytes, threshold: int, holders: Sequence[tuple[int, Address]], hybrid: Digest) -> Digest:
-    """Digest of everything about a key epoch that the chain pins and an opening depends on.
+    """Returns the digest of everything about a key epoch that the chain pins and that opening an envelope depends on.
 
-    `hybrid` is the digest of its ML-KEM keys, or zero.
+    `holders` are index and account of each shard. `hybrid` is the digest of the epoch's ML-KEM keys, or zero.
     """
     accounts = [part for index, account in holders for part in (index, account.encode())]
     return digests.labelled(Label.EPOCH_KEYS, epoch, public_key, threshold, hybrid, *accounts)
 
 
 def differing_claims(claims: HostClaims, chain: ChainClaims) -> tuple[str, ...]:
-    """Names of the host claims that differ from the chain."""
+    """Returns the names of the host claims that differ from the chain."""
     holds = {
         "anchored_at": claims.anchored_at == chain.anchored_at,
         "keys": claims.keys in chain.keys,
@@ -76,10 +79,10 @@ SIMULATED_ROOT_NAME = "SIMULATED TEE ROOT - NOT INTEL/AMD"
 """Common name of every simulated root certificate (fence 1)."""
 
 MAX_SIMULATED_LIFETIME_S = 600
-"""Simulated evidence expires within minutes (fence 7)."""
+"""Longest lifetime of simulated evidence in seconds (fence 7)."""
 
 PLATFORM_ID_BYTES = 16
-"""Length of a simulated platform id. It is all zero (fence 7)."""
+"""Length of a simulated platform id, whose bytes are all zero (fence 7)."""
 
 MAX_EVIDENCE_BYTES = 64 * 1024
 """Largest evidence that is parsed. A TDX platform's evidence with collateral and GPU claims has about 35 KB."""
@@ -96,8 +99,10 @@ SNP_SIGNED_BYTES, SNP_REPORT_BYTES = 0x2A0, 0x4A0
 
 @dataclass(frozen=True, slots=True)
 class Collateral:
-    """Intel's statements about a platform, or the simulator's in their place. The policy names the root, so it is not part of
-    this."""
+    """Intel's signed data about a platform, or the simulator's data in its place.
+
+    It does not contain the root, because the policy names the root.
+    """
 
     pck_ca: Blob
     """Certificate of the authority that issued the platform's key, DER."""
@@ -108,25 +113,25 @@ class Collateral:
     pck_crl: Blob
     """Revocation list of `pck_ca` for platform keys, DER."""
     tcb_info: Blob
-    """JSON exactly as it was signed."""
+    """TCB levels of the platform, as JSON exactly as it was signed."""
     tcb_info_signature: Blob
-    """64 bytes, r and s."""
+    """Signature of `tcb_info`, 64 bytes: r and s."""
     qe_identity: Blob
-    """JSON exactly as it was signed."""
+    """Identity of the quoting enclave, as JSON exactly as it was signed."""
     qe_identity_signature: Blob
-    """64 bytes, r and s."""
+    """Signature of `qe_identity`, 64 bytes: r and s."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnpCertificates:
-    """Certificates between AMD's root key and a report."""
+    """Certificates between AMD's root key and an attestation report."""
 
     ask: Blob
     """Certificate of the key that signs certificates of chips, DER."""
     vcek: Blob
     """Certificate of the chip's key at its TCB version, DER."""
     crl: Blob
-    """The vendor's revocation list, DER; empty where no rule requires one."""
+    """The vendor's revocation list, DER; empty if no rule requires one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,83 +139,90 @@ class Evidence:
     """A platform's signed quote, and the data to verify it."""
 
     type: EvidenceType
-    """Type of evidence, which says how it is verified."""
+    """Type of evidence. It decides how the evidence is verified."""
     quote: Blob
     """DCAP quote (`tdx`, `simulated`) or attestation report (`snp`)."""
     collateral: Collateral | None
-    """Present for `tdx` and `simulated`."""
+    """Vendor data for `tdx` and `simulated`; None for `snp`."""
     certificates: SnpCertificates | None
-    """Present for `snp`."""
+    """Vendor certificates for `snp`; None for `tdx` and `simulated`."""
     gpu: Blob
     """JSON claims of a GPU verifier that ran inside the enclave; empty without GPU. The quote's report data binds them."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedEvidence:
-    """The part of evidence that its digest in release records covers. Unsigned bytes and collateral cannot change it."""
+    """The part of evidence whose digest is in release records.
+
+    The parts that are left out, unsigned bytes and collateral, do not change the digest.
+    """
 
     type: EvidenceType
     """Type of the evidence."""
     signed: Blob
-    """The bytes that the platform signed, without its signature."""
+    """Bytes that the platform signed, without its signature."""
     gpu: Blob
     """JSON claims of a GPU verifier; empty without GPU."""
 
     @property
     def digest(self) -> Digest:
-        """Digest of the evidence in release records."""
+        """Digest of the evidence, as release records contain it."""
         return digests.labelled(Label.EVIDENCE, self.type.value.encode(), self.signed, self.gpu)
 
     @property
     def assurance(self) -> str:
-        """`hardware` or `simulated`, for everything that shows a result."""
+        """Assurance label to show with every result: `hardware` or `simulated`."""
         return SIMULATED if self.type is EvidenceType.SIMULATED else HARDWARE
 
 
 @dataclass(frozen=True, slots=True)
 class ResultStatement:
-    """The statement that a result quote binds. It is published with the quote at the reveal, so anyone can read it."""
+    """The statement of an enclave that a result quote binds.
+
+    It is published with the quote at the reveal, so anyone can read it.
+    """
 
     chain_id: U256
     """EIP-155 chain id."""
     contract: Address
-    """The `Disputes` contract."""
+    """Address of the contract `Disputes`."""
     subject: Digest
     """Dispute id, or receipt id for an audit."""
     round: U16
-    """Round; 0 for an audit."""
+    """Number of the dispute's round; 0 for an audit."""
     receipt_id: Digest
-    """Receipt."""
+    """Id of the receipt that was judged."""
     voter: Address
     """Account for which the enclave judged."""
     outcome: U8
-    """`Outcome`."""
+    """Number of an `Outcome`."""
     code: U8
-    """Defect code or `CannotReason`."""
+    """Defect code, or number of a `CannotReason`; 0 if the outcome needs neither."""
     tokens_hash: Digest
     """Recomputed tokens hash, or zero."""
     trace_root: Digest
     """Recomputed trace root, or zero."""
     round_digest: Digest
-    """Hash over round seed, dispute and every leaf, or zero."""
+    """Hash over round seed, dispute and every trace leaf, or zero."""
     verify_passes: int
-    """Teacher-forced passes that were run: 1 for an execution, 0 otherwise."""
+    """Number of passes of the claimed tokens through the model: 1 for an execution, 0 otherwise."""
     premises: HostClaims
-    """Claims of the host on which the statement rests. It is about the chain's receipt only if they agree with the chain."""
+    """Claims of the host on which the statement depends. The statement is about the receipt on the chain only if these claims
+    agree with the chain."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultQuote:
-    """The document of a result quote: a statement and the evidence that binds it."""
+    """A result quote: the statement of an enclave, and the evidence that binds it."""
 
     statement: ResultStatement
-    """The statement."""
+    """Statement of the enclave."""
     evidence: Evidence
     """Evidence whose report data is `result_report_data` of the statement."""
 
 
 def signed_part(evidence: Evidence) -> bytes:
-    """The bytes of the quote that the platform signed. Anybody can change the bytes after them."""
+    """Returns the bytes of the quote that the platform signed. Anybody can change the bytes after them."""
     quote = evidence.quote
     if evidence.type is EvidenceType.SNP:
         return quote[:SNP_SIGNED_BYTES]
@@ -221,33 +233,36 @@ def signed_part(evidence: Evidence) -> bytes:
 
 
 def has_report_data(evidence: Evidence) -> bool:
-    """Whether the quote is long enough to contain report data."""
+    """Returns whether the quote is long enough to contain report data."""
     least = SNP_SIGNED_BYTES if evidence.type is EvidenceType.SNP else DCAP_HEADER_BYTES + TD_BODY_BYTES
     return len(signed_part(evidence)) >= least
 
 
 def named_evidence(evidence: Evidence) -> NamedEvidence:
-    """The part of evidence that is kept."""
+    """Returns the part of evidence that release records cover."""
     return NamedEvidence(evidence.type, Blob(signed_part(evidence)), evidence.gpu)
 
 
 def evidence_digest(evidence: Evidence) -> Digest:
-    """Digest of evidence in release records."""
+    """Returns the digest of evidence, as release records contain it."""
     return named_evidence(evidence).digest
 
 
 def gpu_nonce(report_data: bytes) -> Digest:
-    """The nonce that a GPU is asked to sign for evidence over these 64 bytes."""
+    """Returns the nonce that a GPU must sign for evidence over these 64 bytes of report data."""
     return digests.labelled(Label.GPU_NONCE, report_data)
 
 
 def quoted_report_data(report_data: bytes, gpu: bytes) -> bytes:
-    """The 64 bytes in the quote: `report_data`, or a hash of it with the GPU's claims where there are some."""
+    """Returns the 64 bytes that the quote contains. Without GPU claims they are `report_data`.
+
+    With GPU claims they are a hash of `report_data` and of the claims.
+    """
     if not gpu:
         return report_data
     return digests.labelled(Label.GPU_BINDING, report_data, gpu).ljust(REPORT_DATA_BYTES, b"\0")
 
 
 def result_report_data(statement: ResultStatement) -> bytes:
-    """64 bytes: labelled hash of the statement, then zeros."""
+    """Returns the 64 bytes of report data for a statement: its labelled hash, then zeros."""
     return digests.labelled(Label.RESULT_QUOTE, encode(statement)).ljust(64, b"\0")

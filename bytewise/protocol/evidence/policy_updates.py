@@ -1,9 +1,9 @@
-"""Updates of the appraisal policy: approved by a threshold, with growing serials; additions are delayed, removals count at
+"""Updates of the appraisal policy. Enough governors approve each, serials grow, additions are delayed, and removals count at
 once.
 
-The functions are pure: a shard passes in the state that it remembers (`PolicyState`) and gets the new one. An addition is a
-rule or measurement that no entry of the previous policy includes. It counts `ADDITION_DELAY_S` after this shard first saw it,
-by two clocks (`PolicyTimes`), so that people can examine it and act first.
+The functions are pure: a shard passes in the state that it remembers (`PolicyState`) and gets the new state. An addition is a
+rule or measurement that no entry of the previous policy includes. It counts `ADDITION_DELAY_S` seconds after this shard first saw
+it, by two clocks (`PolicyTimes`). People can therefore examine an addition and act before it counts.
 """
 
 import dataclasses
@@ -30,26 +30,28 @@ from bytewise.protocol.signing import recover
 from bytewise.protocol.units import U64, Address, Digest
 
 ADDITION_DELAY_S = 3 * 86_400
-"""Delay in seconds between the moment when a shard first sees an addition and the moment when it counts."""
+"""Delay in seconds from the moment when a shard first sees an addition to the moment when the addition counts."""
 
 MAX_CLOCK_DIFFERENCE_S = 3600
 """Largest difference in seconds between the two clocks of a shard at its start. The newest final block may be 15 minutes old."""
 
 
 class PolicyTimes(NamedTuple):
-    """Two clocks. A delay begins by the later clock and ends by the earlier one, so a single wrong or dishonest clock cannot
-    change it."""
+    """The times of two clocks.
+
+    A delay begins by the later clock and ends by the earlier one, so a single wrong or dishonest clock cannot shorten it.
+    """
 
     own: int
-    """Unix second of the machine."""
+    """Unix second of this machine's clock."""
     chain: int
     """Unix second of the newest final block."""
 
 
 def verify_times(times: PolicyTimes, seen: int) -> PolicyTimes:
-    """Returns the times if a shard may judge a policy by them; else raises `ClockWrong`.
+    """Returns the times if a shard may judge a policy by them. Otherwise raises `ClockWrong`.
 
-    They must be close to each other, and not long before `seen`, the last start of this shard.
+    The two times must be close to each other, and not long before `seen`, the Unix second of this shard's last start.
     """
     own, chain = times
     if abs(own - chain) > MAX_CLOCK_DIFFERENCE_S:
@@ -63,33 +65,34 @@ def verify_times(times: PolicyTimes, seen: int) -> PolicyTimes:
 
 @dataclass(frozen=True, slots=True)
 class PendingAddition:
-    """An addition that does not count yet."""
+    """An addition to the policy, with the time from which it counts."""
 
     entry: Digest
-    """`entry_digest` of the rule or measurement."""
+    """Digest `entry_digest` of the added rule or measurement."""
     counts_from: U64
-    """Unix seconds."""
+    """Unix second from which the addition counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyState:
-    """A shard's state on disk: the newest policy that it accepted, and the entries of it that are still delayed."""
+    """A shard's state on disk: the newest policy that it accepted, and the delays of this policy's additions."""
 
     policy: AppraisalPolicy
     """The newest accepted policy."""
     pending: tuple[PendingAddition, ...]
-    """Its additions, delayed or already counting."""
+    """Additions of this policy, whether they are still delayed or count already."""
     seen: U64 | None = field(default=None, metadata=LATER)
-    """Latest Unix second, by either clock, at which the shard started; None in files of older versions."""
+    """Latest Unix second, by either clock, at which the shard started. None in files of older versions."""
 
     def waiting(self, now: int) -> frozenset[Digest]:
-        """Digests of entries that do not count yet at Unix second `now`."""
+        """Returns the digests of the entries that do not count yet at Unix second `now`."""
         return frozenset(each.entry for each in self.pending if now < each.counts_from)
 
     def at(self, now: int) -> AppraisalPolicy:
-        """The policy without entries that do not count yet at Unix second `now`. `PolicyRefused` if nothing is left.
+        """Returns the policy without entries that do not count yet at Unix second `now`. Raises `PolicyRefused` if nothing is
+        left.
 
-        Rules that have counted longest come first, so evidence that satisfies one of them is not accepted under an addition.
+        Rules that have counted longest come first. Evidence that satisfies one of them is then not accepted under an addition.
         """
         waiting, since = self.waiting(now), {each.entry: each.counts_from for each in self.pending}
         kept = (each for each in self.policy.rules if entry_digest(each) not in waiting)
@@ -106,8 +109,10 @@ class PolicyState:
 
 
 def verify_approval(signed: SignedPolicy, governors: Sequence[Address], threshold: int) -> AppraisalPolicy:
-    """Returns the policy if at least `threshold` different governors signed it and no other account did; else raises
-    `PolicyRefused`."""
+    """Returns the policy if at least `threshold` different governors signed it and no other account did.
+
+    Otherwise raises `PolicyRefused`.
+    """
     if not 1 <= threshold <= len(set(governors)):
         raise ConfigurationError("governors", f"threshold {threshold} of {len(set(governors))}")
     if len(signed.signatures) > len(governors):
@@ -122,16 +127,19 @@ def verify_approval(signed: SignedPolicy, governors: Sequence[Address], threshol
 
 
 def first_policy_state(policy: AppraisalPolicy) -> PolicyState:
-    """The state of a shard without history. Its first policy counts at once, because it came with the shard's own settings."""
+    """Returns the state of a shard without history.
+
+    Its first policy counts at once, because it came with the shard's own settings.
+    """
     return PolicyState(policy, ())
 
 
 def update_policy(
     state: PolicyState, policy: AppraisalPolicy, times: PolicyTimes, delay_s: int = ADDITION_DELAY_S
 ) -> PolicyState:
-    """The state with `policy` as its newest, seen at these times; the same state if the policy is the same.
+    """Returns the state with `policy` as its newest, first seen at these times. An equal policy leaves the state unchanged.
 
-    `PolicyRefused` for a serial that does not grow, and for changes that a delay cannot make safe: other chains and simulated
+    Raises `PolicyRefused` if the serial does not grow, and for changes that a delay cannot make safe: other chains and simulated
     evidence.
     """
     before = state.policy
@@ -162,7 +170,7 @@ def _within(entry: PlatformRule | TrustedMeasurement, before: AppraisalPolicy, w
 
 
 def is_narrower(rule: PlatformRule, other: PlatformRule) -> bool:
-    """Whether the rule accepts nothing that the other rule refuses."""
+    """Returns whether the rule accepts nothing that the other rule refuses."""
     listed = set(rule.platforms) <= set(other.platforms) and bool(rule.platforms) if other.platforms else True
     return (
         (rule.type, rule.root) == (other.type, other.root)

@@ -1,8 +1,8 @@
 """Evidence for a shard's decision, stored with each release record: the data that the shard saw, and its conclusions.
 
-The record contains only the hash of the enclave's evidence, because an enclave can check no more than the hash. This document has
-the evidence itself, which is verified against the hash. The other fields are statements of the shard, which it signs together
-with the record.
+The record contains only the hash of the enclave's evidence, because an enclave cannot check more than the hash. This document
+contains the evidence itself, which is verified against the hash. Its other fields are statements of the shard, which signs them
+together with the record.
 """
 
 import re
@@ -21,8 +21,10 @@ _RULE = re.compile(r"(R-[0-9A-Z]{2,4})?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class AuditedReceiptPath:
-    """The place where an audited receipt is anchored, which a ticket does not contain. With this path anybody can repeat the
-    audit draw."""
+    """The place where an audited receipt is anchored.
+
+    The ticket does not contain this place, but repeating the audit draw needs it.
+    """
 
     batch_id: int
     """Number of the batch."""
@@ -34,24 +36,24 @@ class AuditedReceiptPath:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseEvidence:
-    """Why a shard decided as its record says."""
+    """The reasons of a shard for the decision in its release record."""
 
     evidence: NamedEvidence
     """Evidence of the enclave. Its digest is the record's `evidence_hash`."""
     platform: PlatformKind
-    """Platform of the enclave, by the policy's entry for its measurement."""
+    """Platform of the enclave, from the policy's entry for its measurement."""
     measurement: Digest
-    """Measurement of the program."""
+    """Measurement of the enclave's program."""
     status: TcbStatus
     """TCB status of the platform."""
     gpu: GpuUse
     """Whether the program computes on a GPU, and whether the GPU is attested."""
     policy: U64
-    """Serial of the appraisal policy that accepted the evidence."""
+    """Serial of the appraisal policy under which the shard accepted the evidence."""
     refusal: str
-    """Rule for which the shard refused (`docs/reference/errors.md`); empty if it released something."""
+    """Number of the rule for which the shard refused (`docs/reference/errors.md`); empty if it released something."""
     audit: AuditedReceiptPath | None
-    """Path of the audited receipt, if something was released for an audit."""
+    """Path of the audited receipt if the shard released something for an audit; otherwise None."""
 
     def __post_init__(self) -> None:
         # Accept only a rule number: programs print this text, and it comes from an untrusted shard.
@@ -61,14 +63,14 @@ class ReleaseEvidence:
 
 @dataclass(frozen=True, slots=True)
 class SignedReleaseEvidence:
-    """Release evidence with the shard's signature, which ties it to one record."""
+    """Release evidence with the shard's signature, which binds it to one record."""
 
     grounds: ReleaseEvidence
-    """The evidence."""
+    """The release evidence."""
     signature: Blob
     """Signature of the shard over `release_evidence_digest`."""
 
 
 def release_evidence_digest(record: Digest, evidence: ReleaseEvidence) -> Digest:
-    """The digest that a shard signs for the record with that EIP-712 digest."""
+    """Returns the digest that a shard signs for its evidence. `record` is the EIP-712 digest of the release record."""
     return digests.labelled(Label.RELEASE_GROUNDS, record, encode(evidence))

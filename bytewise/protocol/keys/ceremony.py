@@ -1,7 +1,7 @@
-"""The plan of a key ceremony: all values that are fixed before shards generate, renew or repair shares (design section 8).
+"""The plan of a key ceremony: all values that are fixed before shards generate, reshare or repair shares (design section 8).
 
-Two field names of the signed plan are older than the terms of the documentation: `coordinator` is the coordinator, `heir` is the
-shard whose share is repaired.
+Two field names of the signed plan are older than the terms of the documentation: `scribe` is the account of the coordinator, and
+`heir` is the shard whose share is repaired.
 """
 
 import enum
@@ -16,18 +16,18 @@ from bytewise.protocol.suites import SUITE_HYBRID, suite_of
 from bytewise.protocol.units import U64, U256, Address, Blob, Digest
 
 MAX_SEATS = 64
-"""Most shards that `KeyEpochs` accepts. It also bounds the work that a plan can cause."""
+"""Most shards that `KeyEpochs` accepts. It also limits the work that a plan can cause."""
 
 
 class CeremonyPurpose(enum.Enum):
     """Purpose of a ceremony."""
 
     GENERATE = "generate"
-    """Generate a new key, which no party ever holds as a whole."""
+    """Generation of a new key, which no party ever has as a whole."""
     RESHARE = "reshare"
-    """Deal new shares of the same key, to the same shards (stolen old shares become worthless) or to others."""
+    """Dealing of new shares of the same key, to the same shards or to others. Old shares, even if stolen, become worthless."""
     REPAIR = "repair"
-    """Repair the share that one shard lost, from the shares of others."""
+    """Repair of the share that one shard lost, from the shares of other shards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,36 +35,36 @@ class ShardContact:
     """Contact data of a shard for planning a ceremony."""
 
     address: Address
-    """Account that signs its messages and its release records."""
+    """Account that signs the shard's messages and its release records."""
     url: str
     """HTTPS base address of the shard."""
     channel: str
-    """`host:port` of its attested channels."""
+    """Host and port (`host:port`) of the shard's attested channels."""
     certificate: str
-    """Its TLS certificate, PEM."""
+    """TLS certificate of the shard, PEM."""
 
 
 @dataclass(frozen=True, slots=True)
 class CeremonySeat:
-    """One shard's place in a ceremony."""
+    """One shard in a ceremony, with its index and contact data."""
 
     index: int
-    """Evaluation point of its share."""
+    """Number of the shard. Its share is the polynomial's value at this point."""
     address: Address
-    """Account that signs its messages."""
+    """Account that signs the shard's messages."""
     url: str
     """HTTPS base address of the shard."""
     channel: str
-    """`host:port` of its attested channels."""
+    """Host and port (`host:port`) of the shard's attested channels."""
     certificate: str
-    """Its TLS certificate, PEM; clients pin it."""
+    """TLS certificate of the shard, PEM; clients pin it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """A shard's statement that it has no share of an epoch except the one in force, or none at all.
+    """A shard's statement that it has no share of an epoch except the one in force, or no share at all.
 
-    The statement cannot be checked, but the shard's signature makes the shard accountable for it.
+    Nobody can check the statement, but the shard's signature makes the shard accountable for it.
     """
 
     chain_id: U256
@@ -72,14 +72,14 @@ class Erasure:
     key_epochs: Address
     """The `KeyEpochs` contract of the epoch."""
     epoch: U64
-    """Key epoch."""
+    """Number of the key epoch."""
     version: int
-    """Version of the shares that were in force then."""
+    """Version of the shares that were in force when the shard erased."""
     kept: Digest
     """keccak256 of the concatenated commitments of these shares; zero if the shard has no share of the epoch left."""
     erased: int
-    """At least how many files were overwritten and removed, including those of the statement that this one replaces. Files that
-    a killed run erased before it signed are not counted."""
+    """Least number of files that were overwritten and removed, including those of the statement that this one replaces. Files
+    that a run erased before it was killed without signing are not counted."""
     at: U64
     """Unix seconds by the shard's clock."""
 
@@ -89,9 +89,9 @@ class SignedErasure:
     """An erasure statement with its signature."""
 
     statement: Erasure
-    """The statement."""
+    """The shard's statement."""
     shard: Address
-    """Shard that states it."""
+    """Shard that makes the statement."""
     signature: Blob
     """Signature over the labelled hash of the statement."""
 
@@ -101,9 +101,9 @@ class SharesSource:
     """The shares from which a ceremony starts."""
 
     version: int
-    """Version of these shares within their epoch; 0 is the result of key generation."""
+    """Version of these shares in their epoch; 0 is the result of key generation."""
     commitments: tuple[Blob, ...]
-    """Their Feldman commitments, 65 bytes each, as many as their threshold. The first one is the public key."""
+    """Feldman commitments of these shares, 65 bytes each. Their number is the threshold, and the first one is the public key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,30 +117,30 @@ class CeremonyPlan:
     key_epochs: Address
     """The `KeyEpochs` contract of the epoch."""
     epoch: U64
-    """Key epoch."""
+    """Number of the key epoch."""
     attempt: Digest
-    """Random value. A second attempt is another ceremony, in which no message of the first attempt is valid."""
+    """Random value of this attempt. A second attempt is another ceremony, in which messages of the first are invalid."""
     scribe: Address
-    """Coordinator: the account that keeps the log and closes its phases. It can delay or end a ceremony and leave shards out.
+    """Account of the coordinator, which keeps the log and closes its phases. It can delay or end a ceremony and leave shards out.
     It learns no secret and cannot forge a message."""
     dealers: tuple[CeremonySeat, ...]
-    """Dealers, ascending by index: all receivers of a new key, otherwise holders of the source's shares."""
+    """Dealers, ascending by index. For a new key they are all receivers, otherwise shards that have the source's shares."""
     receivers: tuple[CeremonySeat, ...]
-    """Receivers of a share, with indices 1 to n in order. In a repair they are the helpers again, which pass their values on to
-    the shard under repair."""
+    """Receivers of a share, with indices 1 to n in order. In a repair they are the helpers again, which pass values on to the
+    shard under repair."""
     heir: CeremonySeat | None
-    """In a repair, the shard that lost its share."""
+    """Shard that lost its share, in a repair; otherwise None."""
     threshold: int
-    """How many of the new shares open an envelope."""
+    """Number of the new shares that open an envelope."""
     quorum: int
-    """How many receivers must prove their share before the result counts. For a new key it is also the least number of dealers.
-    """
+    """Number of receivers that must prove their share before the result counts. For a new key it is also the least number of
+    dealers."""
     reveal_budget: int
-    """Most receivers whose values false complaints may make public before the ceremony fails."""
+    """Most receivers whose dealt values may become public through false complaints. With more, the ceremony fails."""
     source: SharesSource | None
-    """The shares that are dealt again; null for a new key."""
+    """The shares of the key that is dealt again; None for a new key."""
     assurance: str
-    """`simulated` or `hardware`."""
+    """Label of the epoch: `simulated` or `hardware`."""
 
     def __post_init__(self) -> None:
         _verify_seats("dealers", self.dealers)
@@ -184,71 +184,73 @@ class CeremonyPlan:
 
     @property
     def coordinator(self) -> Address:
-        """Account of the coordinator (stored as `scribe`)."""
+        """Account of the coordinator (field `scribe`)."""
         return self.scribe
 
     @property
     def repair_target(self) -> CeremonySeat | None:
-        """In a repair, the shard that lost its share (stored as `heir`)."""
+        """Shard that lost its share, in a repair; otherwise None (field `heir`)."""
         return self.heir
 
     @property
     def hybrid(self) -> bool:
-        """Whether the number of the epoch says that its shards have ML-KEM keys too."""
+        """Whether the epoch is hybrid, so its shards also have ML-KEM keys. The epoch's number says so."""
         return suite_of(self.epoch) == SUITE_HYBRID
 
     @property
     def fewest_dealers(self) -> int:
-        """Number of valid deals below which the ceremony has no result."""
+        """Least number of valid deals with which the ceremony has a result."""
         return self.quorum if self.source is None else len(self.source.commitments)
 
     @property
     def version(self) -> int:
-        """Version of the shares that the ceremony makes. A repair makes no new version."""
+        """Version of the shares that the ceremony makes. A repair keeps the version."""
         if self.source is None:
             return 0
         return self.source.version + (self.purpose is not CeremonyPurpose.REPAIR)
 
     @property
     def digest(self) -> Digest:
-        """Id of the ceremony."""
+        """Digest that identifies the ceremony."""
         return digests.labelled(Label.CEREMONY, encode(self))
 
 
 @dataclass(frozen=True, slots=True)
 class SignedPlan:
-    """A plan as the coordinator announces it."""
+    """A plan with the coordinator's signature."""
 
     plan: CeremonyPlan
-    """The plan."""
+    """The announced plan."""
     signature: Blob
     """Signature of the coordinator over the plan's digest."""
 
 
 def erasure_digest(statement: Erasure) -> Digest:
-    """The digest that a shard signs after it erased shares."""
+    """Returns the digest that a shard signs after it erased shares."""
     return digests.labelled(Label.ERASURE, encode(statement))
 
 
 def verify_erasure(signed: SignedErasure) -> Erasure:
-    """Returns the statement if the shard that it names signed it; else raises `BadSignature`."""
+    """Returns the statement if the shard that it names signed it. Otherwise raises `BadSignature`."""
     verify_signature("erasure statement", erasure_digest(signed.statement), signed.signature, signed.shard)
     return signed.statement
 
 
 def signers_needed(count: int, threshold: int) -> int:
-    """How many of `count` shards must sign for their shares, as `KeyEpochs` computes it: halfway from the threshold, rounded
-    down."""
+    """Returns how many of `count` shards must sign for their shares, as the contract `KeyEpochs` computes it.
+
+    The number is halfway between threshold and `count`, rounded down.
+    """
     return threshold + (count - threshold) // 2
 
 
 def sign_plan(signer: LocalSigner, plan: CeremonyPlan) -> SignedPlan:
-    """The plan, signed by its coordinator."""
+    """Signs a plan as its coordinator."""
     return SignedPlan(plan, signer.sign(plan.digest))
 
 
 def verify_plan(signed: SignedPlan) -> CeremonyPlan:
-    """Returns the plan if its coordinator signed it; else raises `BadSignature`."""
+    """Returns the plan if its coordinator signed it. Otherwise raises `BadSignature`."""
     verify_signature("ceremony plan", signed.plan.digest, signed.signature, signed.plan.coordinator)
     return signed.plan
 

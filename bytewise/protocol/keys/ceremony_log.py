@@ -1,8 +1,9 @@
-"""Messages of a key ceremony, the log that holds them, and proofs that a coordinator signed two logs (design section 8).
+"""Messages of a key ceremony, the log that contains them, and proofs that a coordinator signed two logs (design section 8).
 
-Every message is signed over the ceremony's id, its kind and its body. All messages are in one log, whose heads the coordinator
-signs. The result of a ceremony is a function of its plan and log (`kms.ceremony.state`), so anybody that has both can recompute
-it. Two logs of one ceremony by one coordinator are a fork, which two of its signatures prove to anybody (ADR-034).
+The sender signs every message over the ceremony's id, the kind and the body. All messages are in one log, whose heads the
+coordinator signs. The result of a ceremony is a function of its plan and log (`kms.ceremony.state`), so anybody that has both can
+compute it again. Two different logs of one ceremony by one coordinator are a fork. Two of its signatures prove the fork to
+anybody (ADR-034).
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,32 +22,33 @@ from bytewise.protocol.signing import LocalSigner, verify_signature
 from bytewise.protocol.units import Address, Blob, Digest
 
 MAX_MESSAGE_BYTES = 128 * 1024
-"""Largest message. A deal to 64 receivers has about 40 KB, twice that in hex."""
+"""Size of the largest message. A deal to 64 receivers has about 40 KB, and twice that in hex."""
 
 MAX_EXCHANGE_BYTES = 8 * 2**20
-"""Largest exchange in either direction."""
+"""Size of the largest request or answer of an exchange."""
 
 PAGE_BYTES = 2 * 2**20
-"""Bytes of messages in one exchange. The plan is sent with them, with certificates of at most `MAX_SEATS` seats, twice."""
+"""Bytes of messages in one exchange. The exchange also contains the plan, which lists at most `MAX_SEATS` shards with
+certificates, twice."""
 
 MAX_EXCHANGE_MARKS = 2**14
-"""Most brackets and commas of an exchange: some 20 for a seat and 8 for a message, whose body is hex."""
+"""Most brackets and commas of an exchange: some 20 for each seat, and 8 for each message, whose body is hex."""
 
 MAX_BODY_MARKS = 640
-"""Most brackets and commas of a body (`encoding.MAX_MARKS`). A deal of 64 commitments to 64 receivers has about 520."""
+"""Most brackets and commas of a message body (`encoding.MAX_MARKS`). A deal of 64 commitments to 64 receivers has about 520."""
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A receiver takes part in the ceremony."""
+    """Body of a message by which a receiver takes part in the ceremony."""
 
     deal_key: Blob
-    """Fresh 65-byte point to which its deals are sealed. The receiver erases the secret when the ceremony ends."""
+    """Fresh 65-byte point to which deals for this receiver are sealed. The receiver erases its secret when the ceremony ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class KemKey:
-    """In a hybrid epoch, a receiver's own ML-KEM key. No other shard has its secret."""
+    """Body of a message with a receiver's ML-KEM key, in a hybrid epoch. No other shard has the secret of this key."""
 
     key: Blob
     """ML-KEM-768 encapsulation key, 1,184 bytes."""
@@ -54,7 +56,7 @@ class KemKey:
 
 @dataclass(frozen=True, slots=True)
 class DealCommit:
-    """A dealer commits to its polynomial before it sees another dealer's."""
+    """Body of a message by which a dealer commits to its polynomial before it sees the polynomial of another dealer."""
 
     digest: Digest
     """Labelled hash of ceremony, dealer, commitments and proof."""
@@ -62,7 +64,10 @@ class DealCommit:
 
 @dataclass(frozen=True, slots=True)
 class SealedDeal:
-    """One receiver's value of a dealer's polynomial, sealed with HPKE. Proofs about it use both points."""
+    """The value of a dealer's polynomial for one receiver, sealed with HPKE.
+
+    Proofs about it use the points `enc` and the deal key.
+    """
 
     receiver: int
     """Index of the receiver."""
@@ -73,89 +78,95 @@ class SealedDeal:
     e: Blob
     """Challenge of the proof that the sealer knows the logarithm of `enc`, 32 bytes."""
     f: Blob
-    """Its response, 32 bytes."""
+    """Response of this proof, 32 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deal:
-    """A dealer opens its commitment and gives every receiver its value."""
+    """Body of a message in which a dealer opens its commitment and gives every receiver its value."""
 
     begun: Digest
-    """Head of the log at the beginning of the phase. In another log of this ceremony the message is invalid (ADR-034)."""
+    """Head of the log at the beginning of the phase. The message is invalid in another log of this ceremony (ADR-034)."""
     commitments: tuple[Blob, ...]
-    """Feldman commitments of its polynomial, 65 bytes each."""
+    """Feldman commitments of the dealer's polynomial, 65 bytes each."""
     e: Blob
     """Challenge of the proof that the dealer knows the polynomial's value at 0, 32 bytes."""
     f: Blob
-    """Its response, 32 bytes."""
+    """Response of this proof, 32 bytes."""
     sealed: tuple[SealedDeal, ...]
-    """One sealed value for each receiver that joined, ascending."""
+    """One sealed value for each receiver that joined, ascending by receiver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """A receiver opens a deal in public, so that everybody sees what the dealer sealed to it."""
+    """A receiver's complaint. It opens the deal in public, so that everybody sees the value that the dealer sealed."""
 
     dealer: int
     """Index of the accused dealer."""
     point: Blob
-    """Deal key times the sealed deal's ephemeral point, 65 bytes."""
+    """The receiver's deal key multiplied with the ephemeral point of the sealed deal (a Diffie-Hellman point), 65 bytes."""
     e: Blob
-    """Challenge of the proof that the point is that product, 32 bytes."""
+    """Challenge of the proof that `point` is correct, 32 bytes."""
     f: Blob
-    """Its response, 32 bytes."""
+    """Response of this proof, 32 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class DealReview:
-    """A receiver's review of all deals at once. Without a complaint, it states that every deal opens and fits."""
+    """Body of a message with a receiver's review of all deals. Every deal without a complaint opens and fits its commitment."""
 
     begun: Digest
-    """As in `Deal`."""
+    """Head of the log at the beginning of the phase, as in `Deal`."""
     complaints: tuple[Complaint, ...]
-    """Ascending by dealer."""
+    """Complaints, ascending by dealer."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepairValue:
-    """In a repair, a helper's value for the shard under repair: of the polynomial whose value at 0 is the lost share."""
+    """Body of a message with a helper's value for the shard under repair.
+
+    It is a value of the polynomial whose value at 0 is the lost share.
+    """
 
     begun: Digest
-    """As in `Deal`."""
+    """Head of the log at the beginning of the phase, as in `Deal`."""
     sealed: SealedDeal
-    """The value, sealed to the shard under repair."""
+    """The value, sealed to the deal key of the shard under repair."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """A receiver with a new share signs the transcript, and proves the share on the canary."""
+    """Body of a message in which a receiver with a new share signs the transcript. It proves its share by opening the canary."""
 
     transcript: Digest
-    """Digest of the log up to the end of the reviews, and of the result."""
+    """Digest of the log up to the end of the reviews, and of the ceremony's result."""
     partial: Partial
-    """Its partial decapsulation of the canary, with proof."""
+    """Partial decapsulation of the canary by the receiver, with proof."""
     signature: Blob
-    """Signature of `Shares` under `KeyEpochs`. With enough of them the chain accepts the epoch."""
+    """Signature of the statement `Shares` under `KeyEpochs`. The chain accepts the shares with enough such signatures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """A holder of the previous shares signs that the new ones follow them. Without enough consents no curator can move a key."""
+    """Body of a message in which a shard with a previous share signs that the new shares replace the previous ones.
+
+    Without enough consents no curator can move a key to other shards.
+    """
 
     transcript: Digest
-    """As in `Confirm`."""
+    """Digest as in `Confirm`."""
     signature: Blob
-    """Signature of the same `Shares` under `KeyEpochs`."""
+    """Signature of the same statement `Shares` as in `Confirm`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The coordinator ends a phase. A shard that sent nothing in it is silent."""
+    """Body of a message in which the coordinator ends a phase. A shard that sent nothing in the phase is silent."""
 
     phase: int
     """The phase that ends."""
     head: Digest
-    """Head of the log before this message. Two different heads for one phase convict the coordinator."""
+    """Head of the log before this message. Two different heads for one phase prove that the coordinator forked the log."""
 
 
 Body = Join | KemKey | DealCommit | Deal | DealReview | RepairValue | Confirm | Consent | Close
@@ -178,11 +189,11 @@ class Message:
     sender: Address
     """Account of the sender."""
     kind: str
-    """One of `KINDS`."""
+    """Kind of the body, a key of `KINDS`."""
     body: Blob
     """Canonical bytes of the body."""
     signature: Blob
-    """Signature of the sender."""
+    """Signature of the sender over `digest`."""
 
     @property
     def digest(self) -> Digest:
@@ -192,14 +203,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class SignedHead:
-    """A coordinator's signed statement of its log, up to a number of messages."""
+    """The coordinator's signed statement of the log's head after some number of messages."""
 
     length: int
     """Number of messages."""
     head: Digest
-    """Head of the log after them."""
+    """Head of the log after these messages."""
     signature: Blob
-    """Signature of the coordinator over ceremony, number and head. Two that differ for one number are a fork."""
+    """Signature of the coordinator over ceremony, length and head. Two different heads for one length prove a fork."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +220,10 @@ class Exchange:
     plan: SignedPlan
     """Plan of the ceremony."""
     before: SignedHead
-    """Signed head of the log before the messages below. Its length is the number of messages that the shard has, according to its
-    last answer."""
+    """Signed head of the log before the messages below. Its length is the number of messages that the shard stated in its last
+    answer."""
     messages: tuple[Message, ...]
-    """The following messages of the log, a bounded page."""
+    """A bounded page of the messages that follow in the log."""
     after: SignedHead
     """Signed head of the log after these messages."""
 
@@ -228,17 +239,20 @@ class ExchangeAnswer:
     phase: int
     """Phase of the ceremony, as this shard sees it."""
     messages: tuple[Message, ...]
-    """Messages of this shard. They are stored, and the same for every request."""
+    """Messages of this shard. It stores them and sends the same ones in every answer."""
 
 
 def sign_message(signer: LocalSigner, ceremony: Digest, body: Body) -> Message:
-    """The signed message with this body. Signatures are deterministic: the same body gives the same message."""
+    """Signs a message with this body. Signatures are deterministic, so the same body gives the same message."""
     draft = Message(ceremony, signer.address, _NAMES[type(body)], Blob(encode(body)), Blob(b""))
     return Message(draft.ceremony, draft.sender, draft.kind, draft.body, signer.sign(draft.digest))
 
 
 def read_message(message: Message) -> Body:
-    """The body of a message with a valid signature. `CeremonyRefused` for an unknown kind, or an error of `decode`."""
+    """Returns the body of a message after checking the sender's signature.
+
+    Raises `CeremonyRefused` for an unknown kind, `BadSignature` for a wrong signature, or an error of `decode`.
+    """
     cls = KINDS.get(message.kind)
     if cls is None or len(message.body) > MAX_MESSAGE_BYTES:
         raise CeremonyRefused(message.ceremony.hex()[:16], f"message of kind {message.kind[:20]}, {len(message.body)} bytes")
@@ -250,19 +264,27 @@ def read_message(message: Message) -> Body:
 def make_exchange(
     coordinator: LocalSigner, plan: SignedPlan, first: int, messages: tuple[Message, ...], before: Digest
 ) -> Exchange:
-    """The exchange with these messages. `before` is the head of the log before them."""
+    """Makes the exchange with these messages, as the coordinator.
+
+    `first` is the number of messages before them, and `before` the head of the log there.
+    """
     after = sign_head(coordinator, plan, first + len(messages), head_after(before, messages))
     return Exchange(plan, sign_head(coordinator, plan, first, before), messages, after)
 
 
 def sign_head(coordinator: LocalSigner, plan: SignedPlan, length: int, head: Digest) -> SignedHead:
-    """The coordinator's signed head of its log. Make the log durable first: two heads of one length convict their signer."""
+    """Signs the head of the coordinator's log.
+
+    Store the log durably first: two heads of one length prove a fork by the signer.
+    """
     return SignedHead(length, head, coordinator.sign(_head_digest(plan, length, head)))
 
 
 def verify_head(plan: SignedPlan, signed: SignedHead) -> SignedHead:
-    """The head, if the coordinator of the plan signed it for this ceremony; else `BadSignature`, or `CeremonyRefused` for a
-    negative length."""
+    """Returns the head if the coordinator of the plan signed it for this ceremony. Otherwise raises `BadSignature`.
+
+    Raises `CeremonyRefused` for a negative length.
+    """
     if signed.length < 0:
         raise CeremonyRefused(plan.plan.digest.hex()[:16], f"a log of {signed.length} messages")
     verify_signature("log of a ceremony", _head_digest(plan, signed.length, signed.head), signed.signature, plan.plan.coordinator)
@@ -270,9 +292,10 @@ def verify_head(plan: SignedPlan, signed: SignedHead) -> SignedHead:
 
 
 def verify_exchange(exchange: Exchange) -> Exchange:
-    """The exchange, if its coordinator signed both heads and the messages lead from the first to the second.
+    """Returns the exchange if its coordinator signed both heads, and the messages lead from the first head to the second.
 
-    Otherwise `BadSignature` or `CeremonyRefused`: anybody can put wrong messages between two heads of an honest coordinator.
+    Otherwise raises `BadSignature` or `CeremonyRefused`. A failure does not convict the coordinator, because anybody can put
+    wrong messages between two of its heads.
     """
     before, after = (verify_head(exchange.plan, each) for each in (exchange.before, exchange.after))
     verify_log_end(exchange.plan, before.head, exchange.messages, after, before.length)
@@ -280,7 +303,10 @@ def verify_exchange(exchange: Exchange) -> Exchange:
 
 
 def verify_log_end(plan: SignedPlan, head: Digest, messages: tuple[Message, ...], end: SignedHead, first: int) -> SignedHead:
-    """Returns `end` if these messages lead to it from this head after `first` messages; else raises `CeremonyRefused`."""
+    """Returns `end` if these messages lead to it from `head`, the head after `first` messages.
+
+    Otherwise raises `CeremonyRefused`.
+    """
     if first + len(messages) != end.length or head_after(head, messages) != end.head:
         raise CeremonyRefused(plan.plan.digest.hex()[:16], f"messages that do not lead to the signed head of {end.length}")
     return end
@@ -291,38 +317,38 @@ def _head_digest(plan: SignedPlan, length: int, head: Digest) -> Digest:
 
 
 def head_after(head: Digest, messages: Iterable[Message]) -> Digest:
-    """Head of a log after more messages."""
+    """Returns the head of a log after more messages."""
     return reduce(next_head, messages, head)
 
 
 def next_head(head: Digest, message: Message) -> Digest:
-    """Head of a log after one more message. The first head is the ceremony's id."""
+    """Returns the head of a log after one more message. The first head is the ceremony's id."""
     return digests.labelled(Label.CEREMONY_LOG, head, encode(message))
 
 
 MAX_COPY_MARKS = 2**16
-"""Most brackets and commas of a copy of a log: some 20 for a seat and 8 for a message, in two logs."""
+"""Most brackets and commas in the copy of a log: some 20 for each seat and 8 for each message, in two logs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Proof that a coordinator signed two logs of one ceremony. A verifier needs only it and the coordinator's address."""
+    """Proof that a coordinator signed two logs of one ceremony. To verify it, only the coordinator's address is needed."""
 
     plan: SignedPlan
-    """The ceremony, as the coordinator announced it."""
+    """Plan of the ceremony, signed by the coordinator."""
     shorter: SignedHead
     """Signed head of one log."""
     longer: SignedHead
-    """Signed head of the other log, with as many messages or more."""
+    """Signed head of the other log, which has at least as many messages."""
     at: Digest
     """Head of the other log at the length of the shorter one."""
     between: tuple[Message, ...]
-    """Messages of the other log from there to its end. They show that its signed head implies `at`."""
+    """Messages of the other log from that length to its end. They prove that its signed head implies the head `at`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CeremonyLogCopy:
-    """One shard's copy of a ceremony's log. All of it is public."""
+    """One shard's copy of the log of a ceremony. All of it is public."""
 
     plan: SignedPlan
     """Plan of the ceremony."""
@@ -331,11 +357,11 @@ class CeremonyLogCopy:
     end: SignedHead
     """The coordinator's signed head of this log."""
     fork: Fork | None
-    """The first other log that the coordinator showed to this shard, or None."""
+    """The first fork of the log that the coordinator showed to this shard, or None."""
 
 
 class LogSegment(NamedTuple):
-    """A part of a log. Its end is signed, and so is its beginning unless that is the beginning of the ceremony."""
+    """A part of a log between two signed heads. At the beginning of the ceremony, the head before it needs no signature."""
 
     before: SignedHead
     messages: tuple[Message, ...]
@@ -343,14 +369,15 @@ class LogSegment(NamedTuple):
 
 
 def segment_of(exchange: Exchange) -> LogSegment:
-    """The part of a log that an exchange shows."""
+    """Returns the part of a log that an exchange contains."""
     return LogSegment(exchange.before, exchange.messages, exchange.after)
 
 
 def find_fork(plan: SignedPlan, log: tuple[Message, ...], end: SignedHead, other: LogSegment) -> Fork | None:
-    """The fork between a log and a segment of another; None if they agree, or the segment begins after the log's end.
+    """Returns the fork between a log and a segment of another log.
 
-    Both must have been verified: `end` is the log's signed head, and the segment leads from its first head to its second.
+    Returns None if they agree, or if the segment begins after the log's end. The caller must have verified both: `end` is the
+    signed head of `log`, and the segment's messages lead from its first head to its second.
     """
     heads = list(accumulate(log, next_head, initial=plan.plan.digest))
     first, signed = other.before.length, other.after
@@ -368,7 +395,10 @@ def find_fork(plan: SignedPlan, log: tuple[Message, ...], end: SignedHead, other
 
 
 def verify_fork(fork: Fork) -> CeremonyPlan:
-    """The plan whose coordinator is convicted. `BadSignature` or `CeremonyRefused` if the fork convicts nobody."""
+    """Returns the plan whose coordinator is proven to have forked its log.
+
+    Raises `BadSignature` or `CeremonyRefused` if the fork proves nothing.
+    """
     plan = verify_plan(fork.plan)
     shorter, longer = (verify_head(fork.plan, each) for each in (fork.shorter, fork.longer))
     verify_log_end(fork.plan, fork.at, fork.between, longer, shorter.length)
@@ -378,7 +408,10 @@ def verify_fork(fork: Fork) -> CeremonyPlan:
 
 
 def read_copy(data: bytes) -> CeremonyLogCopy:
-    """A copy of a log that its coordinator signed, with a convicting fork or none. A `Fault` for anything else."""
+    """Reads a copy of a log that its coordinator signed. If the copy contains a fork, the fork is verified too.
+
+    Raises a `Fault` for anything else.
+    """
     copy = decode(CeremonyLogCopy, data, MAX_COPY_MARKS)
     plan = verify_plan(copy.plan)
     verify_log_end(copy.plan, plan.digest, copy.messages, verify_head(copy.plan, copy.end), 0)
@@ -388,7 +421,10 @@ def read_copy(data: bytes) -> CeremonyLogCopy:
 
 
 def fork_of_copies(one: CeremonyLogCopy, other: CeremonyLogCopy) -> Fork | None:
-    """The fork between two copies of one ceremony's log; None if one begins the other, or the ceremonies differ."""
+    """Returns the fork between two copies of one ceremony's log.
+
+    Returns None if one copy is the beginning of the other, or if the ceremonies differ.
+    """
     if one.plan.plan != other.plan.plan:
         return None
     begun = SignedHead(0, one.plan.plan.digest, Blob(b""))

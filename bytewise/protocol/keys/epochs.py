@@ -1,5 +1,4 @@
-"""Records of key epochs, partial decapsulations, messages between enclave and shard, and a shard's reads of the chain (design
-section 8)."""
+"""Records of key epochs, partials, messages between enclave and shard, and chain facts for a shard (design section 8)."""
 
 import enum
 from dataclasses import dataclass, field
@@ -18,15 +17,15 @@ from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import U64, Address, Blob, Digest
 
 MAX_RELEASE_BODY_BYTES = 16 * 2**20
-"""Largest release request: an envelope of the largest bucket, twice that in hex, with room to spare."""
+"""Size of the largest release request. Its envelope is of the largest bucket and doubles in hex; the limit leaves room."""
 
 MAX_RELEASE_MARKS = 128
-"""Most brackets, commas and backslashes of a release request (`encoding.MAX_MARKS`): 33, and one for each Merkle sibling, of
-which a batch of 2^32 leaves has 32."""
+"""Most brackets, commas and backslashes of a release request (`encoding.MAX_MARKS`). A request has 33, and one more for each
+Merkle sibling; a batch of 2^32 leaves has 32 siblings."""
 
 
 class EpochState(enum.IntEnum):
-    """Life of a key epoch, numbered as in `KeyEpochs`."""
+    """State of a key epoch, numbered as in `KeyEpochs`."""
 
     NONE = 0
     PENDING = 1
@@ -37,7 +36,7 @@ class EpochState(enum.IntEnum):
 
 
 class Decision(enum.IntEnum):
-    """Decision of a release record."""
+    """Decision of a shard in a release record."""
 
     RELEASED = 1
     """The shard released a partial, which opens one envelope."""
@@ -47,18 +46,20 @@ class Decision(enum.IntEnum):
 
 
 RELEASES = frozenset({Decision.RELEASED.value, Decision.SHARE_RELEASED.value})
-"""Decisions that release something to an enclave."""
+"""Decisions with which the shard releases a partial or a share to an enclave."""
 
 
 def release_decision(epoch: int) -> Decision:
-    """The decision that a shard of this key epoch records before it releases anything. The epoch's number says whether it is a
-    share."""
+    """Returns the decision that a shard of this key epoch records when it releases.
+
+    It is SHARE_RELEASED if the epoch's number names a rebuilt epoch, otherwise RELEASED.
+    """
     return Decision.SHARE_RELEASED if is_rebuilt(epoch) else Decision.RELEASED
 
 
 @dataclass(frozen=True, slots=True)
 class EpochDocument:
-    """Result of a key ceremony: the epoch's record and the commitments that prove every share."""
+    """Result of a key ceremony: the record of the epoch, and the commitments against which every share is proven."""
 
     record: EpochRecord
     """Public key, threshold, shards, assurance."""
@@ -68,16 +69,16 @@ class EpochDocument:
 
 @dataclass(frozen=True, slots=True)
 class SealedShare:
-    """A share at rest, as the shard's sealer encrypted it (`kms.storage.sealing`), bound to epoch and index."""
+    """A share on disk, encrypted by the shard's sealer (`kms.storage.sealing`) and bound to epoch and index."""
 
     epoch: U64
-    """Key epoch."""
+    """Number of the key epoch."""
     index: int
-    """Evaluation point."""
+    """Index of the shard."""
     nonce: Blob
     """The first 12 bytes of the sealed 32-byte scalar."""
     ciphertext: Blob
-    """The remaining bytes."""
+    """The remaining bytes of the sealed scalar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,39 +86,39 @@ class Partial:
     """One shard's partial decapsulation with its Chaum-Pedersen proof."""
 
     index: int
-    """Evaluation point of the shard."""
+    """Index of the shard."""
     point: Blob
-    """Share times R, 65 bytes."""
+    """The share times the envelope's ephemeral point R, 65 bytes."""
     e: Blob
-    """Challenge, 32 bytes."""
+    """Challenge of the proof, 32 bytes."""
     f: Blob
-    """Response, 32 bytes."""
+    """Response of the proof, 32 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class HybridPartial:
-    """Answer of a shard of a hybrid epoch: its partial, and its share of the envelope's PSK."""
+    """Answer of a shard of a hybrid epoch: its partial, and its share of the envelope's pre-shared key (PSK)."""
 
     partial: Partial
     """Partial of the P-256 half."""
     keys: Digest
-    """Digest of the epoch's hybrid keys, as the shard has them."""
+    """Digest of the hybrid keys that the shard has for this epoch."""
     share: Blob | None = field(repr=False)
-    """32 bytes that hash to the part's commitment; null if the part does not open or holds something else."""
+    """Share of 32 bytes that fits the part's commitment. None if the part does not open or contains another value."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRequest:
-    """An enclave's request over an attested channel. The channel identifies the enclave and its transport key."""
+    """An enclave's request to a shard over an attested channel. The channel identifies the enclave and its transport key."""
 
     ticket: Ticket
-    """The right to the key."""
+    """The voter's right to open the receipt."""
     ticket_signature: Blob
     """Signature of the ticket's voter."""
     receipt: Receipt
     """Receipt whose envelope is to be opened."""
     receipt_signature: Blob
-    """Signature of the operator."""
+    """Signature of the operator over the receipt."""
     batch_id: int
     """Batch that anchored the receipt."""
     proof: tuple[Digest, ...]
@@ -128,35 +129,35 @@ class ReleaseRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseAnswer:
-    """A shard's answer that releases something."""
+    """A shard's answer with a partial or a share."""
 
     sealed_partial: Blob
-    """HPKE ciphertext to the channel's transport key: a canonical `Partial` or `HybridPartial` under `partial_info`, or the 32
-    bytes of a share under `share_info`."""
+    """HPKE ciphertext to the channel's transport key. It contains a canonical `Partial` or `HybridPartial` under `partial_info`,
+    or the 32 bytes of a share under `share_info`."""
     record: Release
-    """The release record, committed before this answer."""
+    """The release record, which the shard stored before this answer."""
     signature: Blob
     """Signature of the shard over the record's EIP-712 digest."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignedTicket:
-    """The right that a release record names by its hash, signed by the account that asked."""
+    """The ticket behind a release record, signed by the voter. The record contains only its hash."""
 
     ticket: Ticket
-    """Dispute and round, or audit, and the enclave instance."""
+    """Ticket whose hash is in the record."""
     signature: Blob
     """Signature of the voter over the ticket's EIP-712 digest."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignedRelease:
-    """One entry of a shard's public log."""
+    """One entry of a shard's public release log."""
 
     record: Release
     """The release record."""
     signature: Blob
-    """Signature of the shard."""
+    """Signature of the shard over the record."""
     right: SignedTicket | None
     """The ticket behind the decision; None in records of older shards."""
     grounds: SignedReleaseEvidence | None = field(default=None, metadata=LATER)
@@ -165,10 +166,10 @@ class SignedRelease:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseLog:
-    """Answer to `GET /v1/log`: records of one epoch, in order."""
+    """Answer to `GET /v1/log`: release records of one epoch, in order."""
 
     entries: tuple[SignedRelease, ...]
-    """Entries, ascending by index."""
+    """Entries of the log, ascending by index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,20 +179,20 @@ class ShardInfo:
     epoch: U64
     """Key epoch that the shard serves."""
     index: int
-    """Evaluation point."""
+    """Index of the shard."""
     shard: Address
-    """Account that signs release records."""
+    """Account that signs the shard's release records."""
     assurance: str
-    """`simulated` or `hardware`."""
+    """Label of the epoch: `simulated` or `hardware`."""
     policy: Digest
     """Appraisal policy in force at this shard."""
     shares: Digest | None = field(default=None, metadata=LATER)
-    """keccak256 of the concatenated commitments that its share fits; None from an older shard."""
+    """keccak256 of the concatenated commitments that the shard's share fits; None from an older shard."""
     version: int | None = field(default=None, metadata=LATER)
-    """Version of these shares, as the chain told the shard; None before it asked."""
+    """Version of these shares according to the chain; None before the shard has read it."""
     in_force: bool | None = field(default=None, metadata=LATER)
-    """Whether these shares are in force at the newest final block that the shard read, at most some seconds ago. If not, the
-    shard releases nothing. None if it cannot read the chain."""
+    """Whether these shares are in force at the newest final block that the shard read, which is at most some seconds old. If not,
+    the shard releases nothing. None if the shard cannot read the chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,19 +202,19 @@ class ShardRefusal:
     error: str
     """Name of a class in `bytewise.protocol.errors`."""
     rule: str
-    """Its rule number."""
+    """Rule number of the error."""
     retryable: bool
     """Whether the same request may succeed later."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseReply:
-    """Answer over the channel: either a release or a refusal."""
+    """Message of a shard over the channel: either an answer or a refusal."""
 
     answer: ReleaseAnswer | None
-    """The released partial or share, with its record."""
+    """The released partial or share with its record; None if the shard refuses."""
     refusal: ShardRefusal | None
-    """The reason of a refusal."""
+    """The reason of the refusal; None if the shard released."""
 
     def __post_init__(self) -> None:
         if (self.answer is None) == (self.refusal is None):
@@ -222,24 +223,24 @@ class ReleaseReply:
 
 @dataclass(frozen=True, slots=True)
 class EpochOnChain:
-    """A key epoch as `KeyEpochs` has it."""
+    """A key epoch as the contract `KeyEpochs` shows it."""
 
     state: EpochState
-    """State; NONE if there is no such epoch, and then all other fields are empty."""
+    """State of the epoch. NONE means that there is no such epoch, and then all other fields are empty."""
     public_key: Blob
-    """65-byte point."""
+    """Public key of the epoch, a 65-byte point."""
     commitments: Blob
     """Feldman commitments of the shares in force, concatenated, 65 bytes each."""
     shards: tuple[Address, ...]
     """Accounts of the shards by index, from 1."""
     threshold: int
-    """How many shares open an envelope."""
+    """Number of shares that open an envelope."""
     version: int
-    """How often the key was dealt again."""
+    """Number of times that the key was dealt again."""
     transcript: Digest
-    """Transcript of the ceremony for whose shares enough holders signed on the chain; zero before that."""
+    """Transcript of the ceremony for whose shares enough shards signed on the chain; zero before that."""
     assurance: str = ""
-    """`simulated` or `hardware`; empty if there is no such epoch."""
+    """Label of the epoch: `simulated` or `hardware`; empty if there is no such epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,13 +248,13 @@ class AuditDraw:
     """Inputs of the light-audit draw of one batch, for one voter."""
 
     batch: BatchHeader
-    """The batch."""
+    """Header of the batch."""
     window_end: int
-    """Last second of the receipt's window, protocol clock."""
+    """Last second of the receipt's challenge window, by the protocol clock."""
     beacon: Digest
     """Hash of the second block after the batch."""
     rate_bps: int
-    """Chance per audit seat in 1/10,000."""
+    """Chance per audit seat to be drawn, in 1/10,000."""
     seats: int
     """Audit seats of the ticket's voter by its stake at the batch's block; 0 if it may not audit the batch."""
 
@@ -267,51 +268,51 @@ class ChainFacts:
     timestamp: int
     """Wall time of the block."""
     clock: int
-    """Protocol clock, which tickets use."""
+    """Time of the protocol clock, by which tickets expire."""
     policy: Digest
     """Digest of the appraisal policy in force."""
     is_verifier: bool
-    """Whether the ticket's voter is in any pool."""
+    """Whether the ticket's voter is a verifier in any pool."""
     dispute: Dispute | None
-    """The ticket's dispute, if the ticket names one and it exists."""
+    """The ticket's dispute; None if the ticket names none, or one that does not exist."""
     drawing: AuditDraw | None
-    """Inputs of the audit draw of the named batch, if it exists and has a beacon."""
+    """Inputs of the audit draw of the named batch; None if the batch does not exist or has no beacon."""
     epoch_state: EpochState
     """State of the ticket's key epoch."""
     assurance: str
-    """Assurance label of that epoch on the chain."""
+    """Label of the ticket's key epoch on the chain."""
     public_key: Blob
-    """Public key of that epoch on the chain."""
+    """Public key of the ticket's key epoch on the chain."""
     commitments: Blob
-    """Concatenated commitments of its shares in force."""
+    """Concatenated Feldman commitments of the epoch's shares in force."""
     holders: tuple[Address, ...]
-    """Accounts of the shards that hold those shares, by index, from 1."""
+    """Accounts of the shards that have the shares in force, by index, from 1."""
     version: int = 0
-    """Version of those shares: how often the key was dealt again."""
+    """Version of the shares in force: the number of times that the key was dealt again."""
     hybrid: HybridKeys | None = None
-    """Its hybrid keys, as far as the chain pins them."""
+    """Hybrid keys of the epoch, if the chain pins them by their digest; otherwise None."""
 
 
 def partial_info(shard: Address, receipt_id: Digest, ticket_hash: Digest, key_epoch: int) -> Digest:
-    """HPKE `info` of a sealed partial. It names shard, receipt, ticket and epoch."""
+    """Returns the HPKE `info` of a sealed partial. It binds shard, receipt, ticket and epoch."""
     return digests.labelled(Label.PARTIAL, shard.encode(), receipt_id, ticket_hash, key_epoch)
 
 
 def share_info(shard: Address, receipt_id: Digest, ticket_hash: Digest, key_epoch: int) -> Digest:
-    """HPKE `info` of a sealed share, which therefore cannot be taken for a partial."""
+    """Returns the HPKE `info` of a sealed share. It differs from that of a partial, so a share cannot be taken for a partial."""
     return digests.labelled(Label.RELEASED_SHARE, shard.encode(), receipt_id, ticket_hash, key_epoch)
 
 
 class ReleaseView(NamedTuple):
-    """The chain's state that one ticket needs, at one block."""
+    """Everything that a ticket's check reads from the chain, at one block."""
 
     block: int
     """Number of the block."""
     snapshot: Snapshot
     """Snapshot for the ticket's voter: protocol clock, policy and roles, without disputes."""
     key: EpochOnChain
-    """The ticket's key epoch on the chain, in state NONE if there is none."""
+    """The ticket's key epoch on the chain. Its state is NONE if there is no such epoch."""
     record: EpochRecord | None
-    """That epoch with its shards; None if there is none."""
+    """The record of that epoch with its shards; None if there is none."""
     dispute: Dispute | None
     """The ticket's dispute; None if it names none, or one that does not exist."""

@@ -1,7 +1,7 @@
 """Verification of a release log: the signed, chained records of one shard for one epoch, each with its ticket and evidence.
 
-The hash chain reveals every change, removal or insertion before its head. It does not reveal a cut-off end, or a second log; only
-an auditor with an earlier head sees that (`kms.release_log.copies`).
+The hash chain reveals every change, removal or insertion before its head. It does not reveal that the end was cut off, or that a
+second log exists. Only an auditor that has an earlier head sees this (`kms.release_log.copies`).
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 
 
 class LogHead(NamedTuple):
-    """Position of the next record."""
+    """Position in a release log at which the next record must follow."""
 
     digest: Digest
     """EIP-712 digest of the newest record; zero before the first."""
@@ -26,22 +26,22 @@ class LogHead(NamedTuple):
 
 
 START = LogHead(ZERO_DIGEST, 0)
-"""Head of a log without records."""
+"""Position before the first record."""
 
 LAG_S = 3600
-"""Largest difference in seconds between the newest blocks that honest parties see at one moment. A record may be dated that
-much before the record it follows, and that much after the moment when an auditor looks."""
+"""Largest difference in seconds between the newest blocks that honest parties see at one moment. A record's time may be that much
+before the time of the record before it, and that much after the moment of an audit."""
 
 _DECISIONS = frozenset(each.value for each in Decision)
 _KINDS = frozenset(each.value for each in TicketKind)
 
 
 def verify_log(entries: Iterable[SignedRelease], head: LogHead, domain: Domain) -> LogHead:
-    """The head after these records. `domain` is the domain of `KeyEpochs`.
+    """Verifies records that follow `head`, and returns the position after them. `domain` is the domain of `KeyEpochs`.
 
-    `ReleaseLogBroken` names the first wrong record: it is not signed, does not follow the previous one, has an unknown
-    decision, has a ticket or evidence of another record, has a ticket of unknown kind, names an impossible batch, or releases
-    something that its epoch does not release.
+    Raises `ReleaseLogBroken` at the first wrong record. A record is wrong if it is not signed, does not follow the previous one,
+    has an unknown decision, or releases what its epoch does not release. It is also wrong if its ticket or evidence belongs to
+    another record, or names an unknown kind or an impossible batch.
     """
     for signed in entries:
         record, digest = signed.record, typed_digest(domain, signed.record)
@@ -65,7 +65,7 @@ def verify_log(entries: Iterable[SignedRelease], head: LogHead, domain: Domain) 
 
 
 def verify_owner(entries: Iterable[SignedRelease], shard: Address, epoch: int) -> Address:
-    """Returns the shard if it signed all records and they are of this epoch; otherwise raises `ReleaseLogBroken`."""
+    """Returns the shard if all records are by this shard and for this epoch. Otherwise raises `ReleaseLogBroken`."""
     for signed in entries:
         record = signed.record
         if (record.shard, record.key_epoch) != (shard, epoch):

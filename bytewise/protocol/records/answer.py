@@ -1,4 +1,4 @@
-"""The answer to a client: a `chat.completion` with the paper's Table 6 members, the signed receipt, and the opening to keep.
+"""The answer to a client: a `chat.completion` with the paper's Table 6 members, the signed receipt, and the opening.
 
 The operator makes the answer. A client makes it again from checked data, and compares the two member by member.
 """
@@ -18,14 +18,14 @@ COMPLETION_PREFIX = "chatcmpl-"
 
 
 class AnswerTokenizer(Protocol):
-    """The part of the artifact's tokenizer that the text of an answer needs."""
+    """The methods of the artifact's tokenizer that the text of an answer needs."""
 
     def text(self, token_ids: tuple[int, ...], stop_strings: tuple[str, ...] = ()) -> str:
-        """Text of tokens, up to the first stop string."""
+        """Returns the text of the tokens, up to the first stop string."""
         ...
 
     def written(self, token_ids: tuple[int, ...]) -> bytes:
-        """Bytes of tokens."""
+        """Returns the bytes of the tokens."""
         ...
 
 
@@ -37,7 +37,7 @@ def completion(
     tokenizer: AnswerTokenizer,
     assurance: str,
 ) -> dict[str, Any]:
-    """The whole answer, plain JSON data (OpenAI "chat completion object"; paper section 7.1, Table 6)."""
+    """Returns the whole answer as plain JSON data (OpenAI "chat completion object"; paper section 7.1, Table 6)."""
     request, output = payload.request, payload.output
     tokens = shown_tokens(request, output)
     answer = public_members(receipt_id, signed, environment, assurance) | opened_members(payload, environment)
@@ -50,7 +50,7 @@ def completion(
 
 
 def opened_members(payload: Payload, environment: Environment) -> dict[str, Any]:
-    """The members of an answer that its opening determines without the model's tokenizer: all but text and logprobs."""
+    """Returns the members of an answer that its opening determines without the model's tokenizer: all but text and logprobs."""
     message = {"role": "assistant", "refusal": None}
     return {
         "model": payload.request.model_name,
@@ -62,7 +62,7 @@ def opened_members(payload: Payload, environment: Environment) -> dict[str, Any]
 
 
 def public_members(receipt_id: Digest, signed: SignedReceipt, environment: Environment, assurance: str) -> dict[str, Any]:
-    """The members of an answer that its receipt and the chain alone determine, plain JSON data."""
+    """Returns the members of an answer that its receipt and the chain alone determine, as plain JSON data."""
     receipt = signed.receipt
     return {
         "id": COMPLETION_PREFIX + receipt_id.hex()[:32],
@@ -76,13 +76,15 @@ def public_members(receipt_id: Digest, signed: SignedReceipt, environment: Envir
 
 
 def fingerprint(environment: Environment) -> str:
-    """Container digest, GPU architecture and driver (paper, Table 6)."""
+    """Returns container digest, GPU architecture and driver as one text (paper, Table 6)."""
     return f"{hex0x(environment.container)}:{environment.gpu_arch}:{environment.driver}"
 
 
 def several(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One answer with the choices of several answers. All other members are those of the first, and `answers` has each answer as
-    it is alone."""
+    """Returns one answer with the choices of several answers.
+
+    All other members are those of the first answer. The additional member `answers` lists each answer in full.
+    """
     choices = [{**answer["choices"][0], "index": i} for i, answer in enumerate(answers)]
     prompt, new = answers[0]["usage"]["prompt_tokens"], sum(answer["usage"]["completion_tokens"] for answer in answers)
     usage = {"prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new}
@@ -90,13 +92,13 @@ def several(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def shown_tokens(request: Request, output: Output) -> tuple[int, ...]:
-    """Tokens of an answer, without the stop token that ended it."""
+    """Returns the tokens of an answer, without the stop token that ended it."""
     tokens = output.token_ids
     return tokens[:-1] if tokens and tokens[-1] in request.decode.stop_tokens else tokens
 
 
 def receipt_members(identifier: Digest, signed: SignedReceipt) -> dict[str, Any]:
-    """The members of an answer about its receipt, plain JSON data."""
+    """Returns the members of an answer about its receipt, as plain JSON data."""
     receipt = signed.receipt
     return {
         "receipt_id": hex0x(identifier),

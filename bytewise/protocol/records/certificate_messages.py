@@ -1,7 +1,7 @@
-"""What members send each other to make a verdict certificate (ADR-077).
+"""Messages that committee members send each other to make a verdict certificate (ADR-077).
 
-Every message is signed by its member's account, over a type that no contract takes. So nobody can commit a member on the chain
-with a message (ADR-026), and nobody can speak for another.
+The member's account signs each message, over a type that no contract accepts. Nobody can therefore use a message to commit its
+sender on the chain (ADR-026), and nobody can send a message in the name of another member.
 """
 
 from dataclasses import dataclass
@@ -19,76 +19,79 @@ MAX_SIGNATURE_CHARS = 132
 
 @dataclass(frozen=True, slots=True)
 class RoundMessage:
-    """The statement that a member's account signs, under the domain of `Disputes`, for each of its messages."""
+    """The statement that a member's account signs for each of its messages, under the domain of `Disputes`."""
 
     dispute: Digest
-    """Dispute id."""
+    """Id of the dispute."""
     round: U16
-    """1, 2, …"""
+    """Number of the round: 1, 2, …"""
     voter: Address
-    """The member."""
+    """Account of the member that sends the message."""
     content: Digest
     """keccak256 of the message's canonical bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedCommitment:
-    """A member's commitment, for a commit root."""
+    """Message with a member's commitment, which another member posts on the chain under a common Merkle root."""
 
     dispute: Digest
-    """Dispute id."""
+    """Id of the dispute."""
     round: U16
-    """1, 2, …"""
+    """Number of the round: 1, 2, …"""
     voter: Address
-    """The member."""
+    """Account of the member that sends the message."""
     seat_mask: U256
-    """All its seats."""
+    """Mask of all seats of this member."""
     commitment: Digest
-    """EIP-712 digest of its vote."""
+    """EIP-712 digest of the member's vote."""
 
 
 @dataclass(frozen=True, slots=True)
 class RootMembers:
-    """Whose commitments a root has. True if they hash to the root that the chain has."""
+    """Message that lists the members whose commitments are in a commit root.
+
+    It is true if the commitments of these members hash to the root on the chain.
+    """
 
     dispute: Digest
-    """Dispute id."""
+    """Id of the dispute."""
     round: U16
-    """1, 2, …"""
+    """Number of the round: 1, 2, …"""
     voter: Address
-    """The member that posts the root."""
+    """Account of the member that posts the root."""
     members: U256
-    """Mask of the seats of these members."""
+    """Mask of the seats of the members in the root."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedVote:
-    """A member's vote after the commit phase. True if it hashes to the member's commitment."""
+    """Message with a member's vote, sent after the commit phase. It is true if it hashes to the member's commitment."""
 
     dispute: Digest
-    """Dispute id."""
+    """Id of the dispute."""
     round: U16
-    """1, 2, …"""
+    """Number of the round: 1, 2, …"""
     voter: Address
-    """The member."""
+    """Account of the member that sends the message."""
     vote: Vote
     """The vote with its salt."""
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateShare:
-    """One member's BLS signature over a finding for a set of seats (`commitments.certified_digest`)."""
+    """Message with one member's BLS signature over a finding, for a set of seats (`commitments.certified_digest`)."""
 
     dispute: Digest
-    """Dispute id."""
+    """Id of the dispute."""
     round: U16
-    """1, 2, …"""
+    """Number of the round: 1, 2, …"""
     voter: Address
-    """The member."""
+    """Account of the member that sends the message."""
     signers: U256
     """Mask of the seats of all members that are to sign."""
     signature: Blob
-    """Point of G2, 256 bytes."""
+    """BLS signature: a point of G2, 256 bytes."""
 
 
 CertificateMessage = SharedCommitment | RootMembers | OpenedVote | CertificateShare
@@ -98,26 +101,29 @@ _KINDS: dict[str, type[CertificateMessage]] = {
 
 
 class SignedMessage(NamedTuple):
-    """A message with the signature that it came with."""
+    """A message with its signature. The signature is not verified yet."""
 
     message: CertificateMessage
     statement: RoundMessage
     signature: bytes
 
     def verify(self, domain: Domain) -> None:
-        """`BadSignature` unless the member's account signed it."""
+        """Raises `BadSignature` unless the member's account signed the message."""
         verify_signature("message", typed_digest(domain, self.statement), self.signature, self.message.voter)
 
 
 def signed_body(domain: Domain, signer: Signer, message: CertificateMessage) -> dict[str, Any]:
-    """The JSON body of a message, signed by its member."""
+    """Signs a message with the member's account. Returns the JSON body that is sent."""
     body = {"kind": next(name for name, kind in _KINDS.items() if isinstance(message, kind)), **to_json(message)}
     signature = signer.sign_preimage(typed_preimage(domain, _statement(message, body)))
     return {**body, "proof": hex0x(signature)}
 
 
 def message_of(body: dict[str, Any]) -> SignedMessage:
-    """The message of a body; its signature is not checked. `MalformedValue` or `WrongFields` if it is none."""
+    """Reads a message from a JSON body, without checking its signature.
+
+    Raises `MalformedValue` or `WrongFields` if the body is not a message.
+    """
     kind, proof = _KINDS.get(str(body.get("kind"))), body.get("proof")
     if kind is None or not isinstance(proof, str) or len(proof) != MAX_SIGNATURE_CHARS:
         raise MalformedValue("message", f"has no proof, or kind {str(body.get('kind'))[:20]!r} is none of {', '.join(_KINDS)}")

@@ -1,4 +1,4 @@
-"""Results of an engine: the answer to a request, and the comparison of a claim with it (design section 6)."""
+"""Results of an engine: the true answer to a request, and the comparison of a claimed answer with it (design section 6)."""
 
 import enum
 from dataclasses import dataclass
@@ -14,73 +14,76 @@ class DivergenceClass(enum.StrEnum):
     """Classes of wrong claims, by what the verifier can show (`docs/reference/exact-arithmetic.md`, section 9)."""
 
     TOKEN = "token"
-    """The computation gives another token: the text was altered afterwards, or the token is outside the vocabulary."""
+    """The computation gives another token: the text was altered after the computation, or the token is outside the vocabulary."""
     SAMPLER = "sampler"
-    """Another token over exactly this model's rows: the numbers are right, and the sampled token is not the request's."""
+    """The committed rows are this model's, but sampling from them with the request's parameters gives another token."""
     MODEL = "model"
-    """Another token, and the committed rows are not this model's for these tokens: another model or another prompt."""
+    """A token differs, and the committed rows are not this model's for these tokens. Another model or prompt was used."""
     LENGTH = "length"
-    """The answer goes on after its end, or stops before it."""
+    """All common tokens are equal, but the claimed answer is longer or shorter than the true one."""
     STOP = "stop"
-    """The tokens are right, and another field of the output is wrong: finish reason, counts or blind."""
+    """The tokens are right, but another field of the output is wrong: finish reason, counts or blind."""
     TRACE = "trace"
-    """The output is right, and the trace root is of another computation."""
+    """The output is right, but the trace root is that of another computation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """The one answer to a request, with the leaves that prove its computation."""
+    """The one true answer to a request, with the trace leaves that prove its computation."""
 
     output: Output
-    """Tokens, finish reason, counts."""
+    """Output record with tokens, finish reason and counts."""
     leaves: tuple[Digest, ...]
     """Blinded trace leaf of each token."""
 
     @property
     def trace_root(self) -> Digest:
-        """Root over the leaves."""
+        """Merkle root over the trace leaves, with their count."""
         return trace.trace_root(self.leaves)
 
     @property
     def out_hash(self) -> Digest:
-        """The hash that byte equality compares."""
+        """The `outHash` of a receipt for this answer."""
         return digests.out_hash(self.output.tokens_hash, self.trace_root)
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Place and class of the difference between a claim and the true answer. It is as sensitive as the plaintext and must not
-    leave the process with the plaintext."""
+    """Place and class of the difference between a claimed and the true answer.
+
+    It is as sensitive as the plaintext, and must not leave the process that sees the plaintext.
+    """
 
     position: int
-    """Index of the first token that differs; the number of tokens if only the trace differs."""
+    """Index of the first token that differs. If no token differs, the number of tokens of the shorter answer."""
     kind: DivergenceClass
     """Class of the difference."""
     expected: int | None
-    """The true token, or None past the true end."""
+    """The true token, or None past the end of the true answer."""
     claimed: int | None
-    """The claimed token, or None past the claimed end."""
+    """The claimed token, or None past the end of the claimed answer."""
     gap: Decimal | None = None
-    """Exact gap between the two largest logits at that position; None if there are no two logits to compare."""
+    """Exact distance between the two largest adjusted logits at that position; None if there are no two logits to compare."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Result of checking one claim by one teacher-forced pass."""
+    """Result of checking one claimed answer. The engine feeds the claimed tokens once through the model (teacher-forced pass)."""
 
     truth: Generated
-    """The true answer. For a matching claim it is the claim itself."""
+    """The true answer. It equals the claimed one if they match."""
     divergence: Divergence | None
-    """The difference, or None for a match."""
+    """The difference, or None if the claimed answer matches."""
     verify_passes: int
-    """Teacher-forced passes that it took on the primary backend: 1."""
+    """Number of teacher-forced passes on the primary backend, which is 1."""
 
 
 def differing_fields(receipt: Receipt, tokens_hash: Digest, trace_root: Digest) -> tuple[str, ...]:
-    """Names of the receipt's fields that differ from an honest re-execution; empty if all are equal.
+    """Returns the names of the receipt's fields that differ from an honest re-execution; empty if all are equal.
 
-    `tokens_hash` and `trace_root` are the re-execution's. Both fields are compared because an operator signs each of them: true
-    rows under altered tokens keep `outHash`, and false rows under true tokens keep `tokensHash` (design section 9).
+    `tokens_hash` and `trace_root` are the re-execution's. Both fields are compared because the operator signs both. True rows
+    with altered tokens leave `outHash` unchanged, and false rows with true tokens leave `tokensHash` unchanged (design section
+    9).
     """
     claimed = (("tokensHash", receipt.tokens_hash, tokens_hash),
                ("outHash", receipt.out_hash, digests.out_hash(tokens_hash, trace_root)))  # fmt: skip

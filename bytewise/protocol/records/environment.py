@@ -1,4 +1,4 @@
-"""Environments, in which answers are computed. They are registered on the chain by digest (design section 4)."""
+"""Environments: descriptions of where answers are computed. They are registered on the chain by digest (design section 4)."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,12 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.units import Digest, short_text
 
 PROFILE_EXACT_1 = "exact-1"
-"""Arithmetic profile in which disputes depend only on profile and model (design section 6)."""
+"""Arithmetic profile of exact integer sums. Disputes under it depend only on profile and model (design section 6)."""
 
 
 PROFILE_PINNED_1 = "pinned-1"
-"""Profile of the paper: floats, judged only where the whole environment is equal (docs/reference/pinned-1.md)."""
+"""Arithmetic profile of the paper, with floats. An answer is judged only where the whole environment is equal
+(docs/reference/pinned-1.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,44 +27,47 @@ class Limits:
     max_request_bytes: int
     """Most bytes of a canonical request."""
     vocabulary: int
-    """Number of token ids. Each id is below it."""
+    """Number of token ids of the model. Every id is below this number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One pinned component."""
+    """One component with its pinned version."""
 
     name: str
-    """Component, e.g. torch."""
+    """Name of the component, e.g. torch."""
     version: str
-    """Its version."""
+    """Version of the component."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A registered environment. Under `exact-1` only profile and limits count; the other fields are kept for forensics."""
+    """A registered environment.
+
+    Under `exact-1` only profile and limits matter; the other fields are kept to investigate faults.
+    """
 
     container: Digest
     """Digest of the container image, or the measurement of the source tree where there is no container."""
     profile: str
-    """Arithmetic profile."""
+    """Name of the arithmetic profile."""
     gpu_arch: str
-    """Name of the architecture, at most 32 ASCII characters; `cpu` for exact-1 on any processor."""
+    """Name of the GPU architecture, at most 32 ASCII characters; `cpu` for exact-1 on any processor."""
     driver: str
     """Driver version, or `none`."""
     libraries: tuple[Version, ...]
-    """Libraries that touch the numbers, ascending by name."""
+    """Libraries that affect the computed numbers, ascending by name."""
     engine_flags: tuple[str, ...]
     """Flags of the engine, ascending."""
     limits: Limits
-    """Accepted sizes."""
+    """Sizes that the environment accepts."""
 
     @property
     def digest(self) -> Digest:
-        """The identifier under which it is registered."""
+        """The digest under which the environment is registered."""
         return digests.labelled(Label.ENVIRONMENT, encode(self))
 
     @property
     def gpu_arch_id(self) -> Digest:
-        """`gpuArch` of a receipt."""
+        """The architecture's name as bytes32, as in the `gpuArch` field of a receipt."""
         return short_text(self.gpu_arch)

@@ -1,8 +1,8 @@
 """Test vectors of a model: fixed questions and the answers that every engine of its profile must give.
 
-A model, and the environments that serve it, are proposed with the digest of its vectors. A verifier certifies them after it
-computed the same. The questions follow from the model's id, so a proposer cannot leave out those that its engine answers
-wrongly.
+Whoever proposes a model, or an environment that serves it, publishes the digest of its vectors. A verifier certifies them after
+it computed the same answers. The questions follow from the model's id, so a proposer cannot leave out questions that its engine
+answers wrongly.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from bytewise.protocol.records.request import REQUEST_VERSION, DecodePolicy, Req
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Decimal, Digest
 
 NEW_TOKENS = 24
-"""Tokens of an answer; fewer where the context is short."""
+"""Number of tokens in an answer. It is lower if the model's context is short."""
 
 _GREEDY = DecodePolicy(NEW_TOKENS, Decimal("0"), Decimal("1"), 0, ())
 
@@ -33,41 +33,42 @@ KINDS: Mapping[str, tuple[int, DecodePolicy]] = {
     ),
     "a longer prompt": (300, _GREEDY),
 }  # fmt: skip
-"""Name of each question → length of its prompt (shorter where the context is short) and decode policy. These never change."""
+"""Maps the name of each question to the length of its prompt and its decode policy. The prompt is shorter if the model's context
+is short. These entries never change."""
 
 
 @dataclass(frozen=True, slots=True)
 class VectorAnswer:
-    """The hashes of one answer that byte equality compares."""
+    """The hashes by which an answer is compared."""
 
     tokens_hash: Digest
     """Hash of the output."""
     trace_root: Digest
-    """Root over every row that was computed for it."""
+    """Root over the trace of the answer's computation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """The vectors that an engine computed, to be published with a proposal."""
+    """The vectors that an engine computed. A proposal publishes them."""
 
     profile: str
-    """Arithmetic profile."""
+    """Name of the arithmetic profile."""
     profile_vectors: Digest
-    """Digest of the profile's own vectors, which include those of the known models."""
+    """Digest of the profile's general vectors, which include those of the known models."""
     model_id: Digest
-    """Digest of the artifact."""
+    """Id of the model: the digest of its artifact."""
     environment: Digest
-    """Environment in which they were computed, if the profile depends on it; zero under `exact-1`."""
+    """Environment in which the answers were computed, if the profile depends on it; zero under `exact-1`."""
     answers: tuple[VectorAnswer, ...]
     """Answers to `questions`, in order."""
 
     @property
     def digest(self) -> Digest:
-        """The digest with which model and environment are proposed."""
+        """The digest that a proposal of the model or of an environment names."""
         return digests.labelled(Label.MODEL_VECTORS, encode(self))
 
     def differences(self, other: "Vectors") -> tuple[str, ...]:
-        """Names of what differs in another engine's vectors; empty exactly if the digests are equal."""
+        """Lists the fields and answers in which another engine's vectors differ. It is empty exactly if the digests are equal."""
         plain = ("profile", "profile_vectors", "model_id", "environment")
         named = [name.replace("_", " ") for name in plain if getattr(self, name) != getattr(other, name)]
         if len(self.answers) != len(other.answers):
@@ -77,7 +78,7 @@ class Vectors:
 
 
 def questions(model_id: Digest, environment: Digest, vocabulary: int, max_context: int) -> tuple[Request, ...]:
-    """The requests of a model's vectors. They follow from its id and shape."""
+    """Returns the requests of a model's vectors. They follow from the model's id, vocabulary and context length."""
     return tuple(_question(model_id, environment, i, vocabulary, max_context) for i in range(len(KINDS)))
 
 

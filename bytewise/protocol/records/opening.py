@@ -1,6 +1,7 @@
-"""Case 2 of the vote function: finds the defect of the record in an opened envelope (design section 9).
+"""Case 2 of the vote function: finds a defect of the record in an opened envelope (design section 9).
 
-The order of the checks is part of the protocol. The first check that fails is the vote, the same for every honest seat.
+The order of the checks is part of the protocol. The first check that fails decides the vote, which is then the same for every
+honest seat.
 """
 
 from bytewise.protocol.encoding import encode
@@ -24,8 +25,10 @@ from bytewise.protocol.units import Digest
 
 
 def verify_opening(receipt: Receipt, receipt_id: Digest, plaintext: bytes, environment: Environment, anchored_at: int) -> Payload:
-    """Returns the payload of a receipt's decrypted envelope, or raises the `Defect` of the record. `anchored_at` is chain time in
-    Unix seconds."""
+    """Returns the payload of a receipt's decrypted envelope. Raises the `Defect` if the record has one.
+
+    `anchored_at` is the chain time of the batch in Unix seconds.
+    """
     try:
         payload = unpad(plaintext)
     except Fault as fault:
@@ -59,7 +62,7 @@ def verify_limits(request: Request, environment: Environment) -> Request:
 
 
 def verify_hashes(payload: Payload, receipt: Receipt) -> Payload:
-    """Returns the payload if the receipt names its request and its tokens; else raises the `Defect`."""
+    """Returns the payload if its request and output have the hashes in the receipt. Otherwise raises the `Defect`."""
     request, output = payload.request, payload.output
     if request.req_hash != receipt.req_hash:
         raise RequestHashMismatch(request.req_hash.hex(), receipt.req_hash.hex())
@@ -69,7 +72,7 @@ def verify_hashes(payload: Payload, receipt: Receipt) -> Payload:
 
 
 def _verify_agreement(request: Request, receipt: Receipt, environment: Environment) -> None:
-    # A client that signs for itself names a key for sealed replies; a gateway names none (design section 3).
+    # A client that signs its own request adds a key for sealed replies; the operator's gateway adds none (design section 3).
     mode = ClientMode.DELEGATED if request.reply_key is None else ClientMode.SIGNED
     for what, have, want in (
         ("model", request.model_id, receipt.model_id),

@@ -1,7 +1,7 @@
-"""The preflight checklist: whether a record is complete enough to support a claim (design section 11).
+"""The preflight checklist: says whether a record is complete enough to support a claim (design section 11).
 
-It has the eleven points of `deterministic_run_preflight.v1`. Each is PASS, FAIL or UNKNOWN; from them follows the claim that the
-record supports.
+It has the eleven points of `deterministic_run_preflight.v1`. Each point is PASS, FAIL or UNKNOWN. These results decide which
+claim the record supports.
 """
 
 import enum
@@ -14,18 +14,18 @@ from bytewise.protocol.units import ZERO_DIGEST, Digest
 
 
 class PointResult(enum.StrEnum):
-    """Result of one point."""
+    """Result of one point of the checklist."""
 
     PASS = "pass"
     """The data is recorded and consistent."""
     FAIL = "fail"
     """The data is missing or contradictory."""
     UNKNOWN = "unknown"
-    """The data cannot be seen: they are sealed, or outside the protocol."""
+    """The data is not visible: it is sealed, or outside the protocol."""
 
 
 class PreflightPoint(enum.StrEnum):
-    """The eleven points, in the order of the source."""
+    """The eleven points, in the order of `deterministic_run_preflight.v1`."""
 
     INPUT = "input hash and prompt template hash are recorded"
     MODEL = "model identifier and digest are recorded"
@@ -45,23 +45,24 @@ class PreflightSubject:
     """The data from which the checklist is made."""
 
     receipt: Receipt
-    """The receipt."""
+    """The receipt that is checked."""
     header: BatchHeader
-    """Header of its batch."""
+    """Header of the receipt's batch."""
     environment: Environment | None
-    """The registered document, if it is known."""
+    """The registered environment, or None if its document is unknown."""
     policy: Digest
     """Appraisal policy in force."""
     window_s: int
     """Length of the challenge window in seconds."""
     assurance: str
-    """The chain's label of the key epoch; empty if unknown."""
+    """Label of the key epoch on the chain; empty if unknown."""
     opened: bool | None
-    """Whether an enclave found a complete request and answer inside; None if no enclave opened it."""
+    """Whether an enclave found a complete request and answer in the envelope; None if no enclave opened it."""
     executed: bool
-    """Whether an enclave re-executed it under the same decode policy."""
+    """Whether an enclave computed the answer again under the same decode policy."""
     attested: bool | None = None
-    """Whether there is evidence of the enclaves that looked; None if nobody looked, or nobody here has what they published."""
+    """Whether there is evidence of the enclaves that checked the receipt. None if no enclave checked it, or its published
+    evidence is not here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +74,14 @@ class Preflight:
 
     @property
     def failed(self) -> tuple[PreflightPoint, ...]:
-        """Points that fail."""
+        """Points with the result FAIL."""
         return tuple(point for point, mark in self.marks if mark is PointResult.FAIL)
 
     def too_thin_for(self, profile: str) -> tuple[PreflightPoint, ...]:
-        """Failed points without which a mismatch under this profile proves nothing.
+        """Returns the failed points because of which a mismatch under this profile proves nothing.
 
-        Under `exact-1` the bytes depend only on model and request. The other records about the machine are for forensics.
+        Under `exact-1` the bytes depend only on model and request. The other records about the machine only help to investigate
+        faults.
         """
         needed = {PreflightPoint.INPUT, PreflightPoint.MODEL, PreflightPoint.DECODING}
         if profile != PROFILE_EXACT_1:
@@ -88,7 +90,7 @@ class Preflight:
 
     @property
     def claim(self) -> str:
-        """The largest claim that the record supports."""
+        """The strongest claim that the record supports."""
         marks = dict(self.marks)
         before = (
             PreflightPoint.INPUT,
@@ -107,7 +109,7 @@ class Preflight:
 
 
 def preflight(record: PreflightSubject) -> Preflight:
-    """The checklist of a receipt, from public data and from what an enclave found."""
+    """Makes the checklist of a receipt from public data and from the findings of an enclave."""
     receipt, environment = record.receipt, record.environment
     known = {None: PointResult.UNKNOWN, True: PointResult.PASS, False: PointResult.FAIL}
     marks = (

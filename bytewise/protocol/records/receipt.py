@@ -1,4 +1,4 @@
-"""The public record of one answer, and how a batch publishes it (design sections 4 and 5)."""
+"""The receipt, which is the public record of one answer, and how a batch publishes it (design sections 4 and 5)."""
 
 import enum
 from collections.abc import Sequence
@@ -22,14 +22,20 @@ from bytewise.protocol.units import U8, U32, U64, U256, ZERO_ADDRESS, Address, B
 
 
 class Mode(enum.IntEnum):
-    """Which part of the operator sees the plaintext: only its enclave, or the operator itself."""
+    """Mode of a receipt.
+
+    It says whether only the operator's enclave sees the plaintext (TEE) or the operator itself does (PLAIN).
+    """
 
     TEE = 1
     PLAIN = 2
 
 
 class ClientMode(enum.IntEnum):
-    """Which party assembled prompt and seed: the client with its own key, or the gateway for the client."""
+    """Client mode of a receipt.
+
+    It says whether the client assembled prompt and seed (SIGNED) or the operator's gateway did (DELEGATED).
+    """
 
     SIGNED = 1
     DELEGATED = 2
@@ -37,24 +43,27 @@ class ClientMode(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """EIP-712 `Receipt` under `ReceiptAnchor`, signed by the operator. The DA locator is not part of the receipt."""
+    """The record of one answer that the operator signs, as EIP-712 data under `ReceiptAnchor`.
+
+    It does not contain the DA locator.
+    """
 
     operator: Address
-    """Account whose stake is bonded."""
+    """Account of the operator, whose stake can be slashed for this receipt."""
     seq: U64
     """The operator's receipt number: 1, 2, 3, … without gaps."""
     req_hash: Digest
-    """Labelled hash of the Request."""
+    """Labelled hash of the `Request`."""
     tokens_hash: Digest
-    """Labelled hash of the Output."""
+    """Labelled hash of the `Output`."""
     out_hash: Digest
-    """keccak256(abi.encode(tokens_hash, trace_root)), which byte equality compares."""
+    """keccak256(abi.encode(tokens_hash, trace_root)). It covers tokens and computation."""
     model_id: Digest
     """Digest of the artifact."""
     environment: Digest
     """Digest of the registered environment."""
     gpu_arch: Digest
-    """Architecture label, as bytes32."""
+    """Name of the GPU architecture, as bytes32."""
     key_epoch: U64
     """Key epoch whose public key sealed the envelope."""
     envelope_hash: Digest
@@ -62,11 +71,11 @@ class Receipt:
     issued_at: U64
     """Unix seconds by the operator's clock; for information only."""
     anchor_by: U64
-    """Unix seconds of chain time by which its batch must be posted."""
+    """Chain time in Unix seconds until which the batch of this receipt must be posted."""
     mode: U8
-    """`Mode`."""
+    """Number of a `Mode`."""
     client_mode: U8
-    """`ClientMode`."""
+    """Number of a `ClientMode`."""
     enclave_key: Address
     """Key of the operator enclave that co-signs in mode `tee`; zero in mode `plain`."""
     chain_id: U256
@@ -75,10 +84,10 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class EmptyLeaf:
-    """A signed placeholder for a sequence number that was lost in a crash (design section 5)."""
+    """A placeholder that an operator signs for a receipt number that it lost in a crash (design section 5)."""
 
     operator: Address
-    """Account whose stake is bonded."""
+    """Account of the operator, whose stake can be slashed."""
     seq: U64
     """The lost number."""
     chain_id: U256
@@ -90,11 +99,11 @@ class SignedReceipt:
     """A receipt with the operator's signature and the current locator of its envelope."""
 
     receipt: Receipt
-    """The record."""
+    """The receipt that is signed."""
     signature: Blob
     """65-byte signature over the receipt id."""
     locator: str
-    """Where the envelope is, e.g. `eigenda:standard:0x…`. It may change without a new signature."""
+    """Place of the envelope on DA, e.g. `eigenda:standard:0x…`. It may change without a new signature."""
 
     @property
     def record(self) -> Receipt:
@@ -104,12 +113,15 @@ class SignedReceipt:
 
 @dataclass(frozen=True, slots=True)
 class SignedEmptyLeaf:
-    """A number that its operator skips. No receipt with it can be anchored; receipts with later numbers can."""
+    """A signed statement that an operator skips a receipt number.
+
+    No receipt with this number can be anchored; receipts with later numbers can.
+    """
 
     empty_leaf: EmptyLeaf
-    """The number."""
+    """Record with the skipped number."""
     signature: Blob
-    """65-byte signature of the operator over the leaf's id."""
+    """65-byte signature of the operator over the empty leaf's id."""
 
     @property
     def record(self) -> EmptyLeaf:
@@ -118,22 +130,22 @@ class SignedEmptyLeaf:
 
 
 ListEntry = SignedReceipt | SignedEmptyLeaf
-"""One leaf of a batch as its list holds it."""
+"""One entry of a list: a signed receipt, or a signed empty leaf in its place."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignedLeaf:
-    """A leaf of a batch as the answer to a demand for its list shows it, without a locator."""
+    """A signed receipt or empty leaf without a locator, as the answer to an availability demand for a list shows it."""
 
     record: Receipt | EmptyLeaf
-    """The record of which the root is made."""
+    """The receipt or empty leaf, from which the leaf of the batch is made."""
     signature: Blob
-    """65-byte signature of the operator over its id."""
+    """65-byte signature of the operator over the record's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiptList:
-    """The list to which the locator of a batch points."""
+    """The list of a batch. The locator in the batch header points to it."""
 
     operator: Address
     """Operator of the batch."""
@@ -150,36 +162,36 @@ class ReceiptList:
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """A batch as the chain shows it: the posted header and what the chain added."""
+    """The header of a batch on the chain: what the operator posted, and what the chain added."""
 
     batch_id: int
-    """Number given by the chain."""
+    """Number that the chain gave to the batch."""
     operator: Address
-    """Operator that posted it."""
+    """Operator that posted the batch."""
     first_seq: U64
-    """Number of its first receipt."""
+    """Number of the batch's first receipt."""
     count: U32
-    """How many receipts."""
+    """Number of receipts and empty leaves in the batch."""
     root: Digest
-    """Merkle root over (receipt id, seq)."""
+    """Merkle root over the leaves of the batch, each made of receipt id and number."""
     list_hash: Digest
-    """Hash of the list bytes."""
+    """Hash of the bytes of the list."""
     environment: Digest
-    """Environment of every receipt in it."""
+    """Environment of every receipt in the batch."""
     model_id: Digest
-    """Model of every receipt in it."""
+    """Model of every receipt in the batch."""
     key_epoch: U64
-    """Epoch of every receipt in it."""
+    """Key epoch of every receipt in the batch."""
     locator: str
     """Locator of the list."""
     anchored_at: U64
-    """Chain time of the posting, at which the window starts."""
+    """Chain time of the posting, at which the challenge window starts."""
     block: U64
     """Block of the posting."""
 
 
 class BatchMember(NamedTuple):
-    """A leaf of a batch with its id and its path to the root."""
+    """One entry of a batch's list with its id and its Merkle proof."""
 
     receipt_id: Digest
     signed: ListEntry
@@ -187,25 +199,27 @@ class BatchMember(NamedTuple):
 
 
 def receipt_id(anchor: Domain, receipt: Receipt | EmptyLeaf) -> Digest:
-    """EIP-712 digest under `ReceiptAnchor`. It identifies the receipt everywhere."""
+    """Returns the EIP-712 digest of a receipt or empty leaf under `ReceiptAnchor`. This id identifies it everywhere."""
     return typed_digest(anchor, receipt)
 
 
 def anchor_subject(demands: Domain, identifier: Digest) -> Digest:
-    """Subject of a demand that a receipt be anchored. `demands` is `Network.demands_domain`."""
+    """Returns the subject of an availability demand that a receipt be anchored. `demands` is `Network.demands_domain`."""
     kinds = ("string", "uint256", "address", "bytes32")
     return digests.keccak256_abi(kinds, ("anchor", demands.chain_id, demands.contract, identifier))
 
 
 def list_subject(demands: Domain, batch_id: int) -> Digest:
-    """Subject of a demand for the list of a batch."""
+    """Returns the subject of an availability demand for the list of a batch. `demands` is `Network.demands_domain`."""
     kinds = ("string", "uint256", "address", "uint64")
     return digests.keccak256_abi(kinds, ("list", demands.chain_id, demands.contract, batch_id))
 
 
 def verify_receipt(anchor: Domain, signed: ListEntry | SignedLeaf) -> Digest:
-    """Returns the id of a receipt or empty leaf, if it is of this chain and has a valid operator signature; otherwise raises the
-    fault."""
+    """Returns the id of a signed receipt or empty leaf.
+
+    Raises `ForeignChain` if it is for another chain, and `BadSignature` if its operator did not sign it.
+    """
     receipt = signed.record
     if receipt.chain_id != anchor.chain_id:
         raise ForeignChain(receipt.chain_id, anchor.chain_id)
@@ -215,8 +229,10 @@ def verify_receipt(anchor: Domain, signed: ListEntry | SignedLeaf) -> Digest:
 
 
 def verify_modes(receipt: Receipt) -> Receipt:
-    """Returns the receipt if the contract accepts its modes and its enclave key (`LeafLib.checkModes`); otherwise raises
-    `MalformedValue`."""
+    """Returns the receipt if the contract accepts its modes and its enclave key (`LeafLib.checkModes`).
+
+    Otherwise raises `MalformedValue`.
+    """
     if (receipt.mode, receipt.enclave_key) != (Mode.PLAIN.value, plain_enclave_key()):
         # Mode tee needs a co-signature of the operator's enclave. Version 0 has no field for it.
         raise MalformedValue("mode", f"{receipt.mode} with enclave key {receipt.enclave_key}")
@@ -226,12 +242,15 @@ def verify_modes(receipt: Receipt) -> Receipt:
 
 
 def batch_leaves(anchor: Domain, entries: Sequence[ListEntry]) -> tuple[Digest, ...]:
-    """Leaves of a batch, in order."""
+    """Returns the Merkle leaves of a batch's entries, in order."""
     return tuple(merkle.batch_leaf(receipt_id(anchor, e.record), e.record.seq) for e in entries)
 
 
 def verify_list(anchor: Domain, header: BatchHeader, listed: ReceiptList) -> tuple[BatchMember, ...]:
-    """Returns the leaves of a list that agrees with its batch header in every respect; otherwise raises the fault."""
+    """Returns the entries of a list with their proofs, if the list agrees with its batch header in every respect.
+
+    Otherwise raises a `Fault`.
+    """
     for what, have, want in (
         ("hash", listed.list_hash, header.list_hash),
         ("operator", listed.operator, header.operator),
@@ -252,8 +271,10 @@ def verify_list(anchor: Domain, header: BatchHeader, listed: ReceiptList) -> tup
 
 
 def verify_entry(header: BatchHeader, receipt: Receipt | EmptyLeaf, expected_seq: int) -> Receipt | EmptyLeaf:
-    """Returns the record if its operator and number (and a receipt's environment, model and epoch) are those of its batch;
-    otherwise raises the fault."""
+    """Returns the record if it fits the header of its batch. Otherwise raises a `Fault`.
+
+    Operator and number must fit; for a receipt also environment, model and key epoch.
+    """
     if receipt.operator != header.operator or receipt.seq != expected_seq:
         raise SequenceBroken(receipt.operator, receipt.seq, expected_seq)
     if isinstance(receipt, EmptyLeaf):
@@ -269,9 +290,11 @@ def verify_entry(header: BatchHeader, receipt: Receipt | EmptyLeaf, expected_seq
 
 
 def verify_place(header: BatchHeader, identifier: Digest, seq: int, proof: Sequence[Digest]) -> Digest:
-    """Returns the id if the record with it is number `seq` of the batch, by a proof to the root; otherwise raises the fault.
+    """Returns `identifier` if the proof shows that the record with this id is number `seq` of the batch. Otherwise raises a
+    `Fault`.
 
-    A tree of `count` leaves has no longer proof. Without this limit the root could stand for more leaves than the batch has.
+    A tree of `count` leaves has no longer proof than the limit that is checked here. Without the limit, the root could stand for
+    more leaves than the batch has.
     """
     last = header.first_seq + header.count - 1
     if not header.first_seq <= seq <= last:
@@ -284,5 +307,5 @@ def verify_place(header: BatchHeader, identifier: Digest, seq: int, proof: Seque
 
 
 def plain_enclave_key() -> Address:
-    """`enclaveKey` of a receipt in mode plain."""
+    """Returns the `enclaveKey` of every receipt in mode plain: the zero address."""
     return ZERO_ADDRESS

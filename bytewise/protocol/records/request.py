@@ -1,4 +1,4 @@
-"""Request and Output, the two private records: the client's request and the operator's answer (design section 4)."""
+"""Request and Output, the two private records: the question of a client and the answer of the operator (design section 4)."""
 
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
@@ -15,7 +15,7 @@ TOKEN_LIMIT = 2**31
 MAX_BIASES = 1024
 """Most tokens with a logit bias."""
 MAX_STOP_TOKENS = 1024
-"""Most tokens that end an answer."""
+"""Most tokens that a request may list as ends of the answer."""
 MAX_STOP_STRINGS = 16
 MAX_STOP_BYTES = 256
 """Longest stop string, in bytes of UTF-8."""
@@ -23,7 +23,7 @@ MAX_GRAMMAR_BYTES = 2**16
 """Longest JSON schema, in bytes of UTF-8."""
 MAX_TOP_LOGPROBS = 20
 MAX_LOGPROBS = 2**15
-"""Most logprobs in one answer, including those of the chosen tokens. The largest answer with them still fits the largest
+"""Most logprobs in one answer, including those of the chosen tokens. The largest answer with so many still fits the largest
 bucket."""
 
 _ZERO, _ONE = Decimal("0"), Decimal("1")
@@ -31,24 +31,24 @@ _ZERO, _ONE = Decimal("0"), Decimal("1")
 
 @dataclass(frozen=True, slots=True)
 class DecodePolicy:
-    """All parameters of decoding. The sampler is a pure function of them, the logits, the key and the position."""
+    """All decoding parameters of a request. The sampler depends only on them, the logits, its key and the position."""
 
     max_new_tokens: int
     """Most generated tokens; at least 1."""
     temperature: Decimal
-    """0 means greedy. Otherwise logits are divided by it."""
+    """The logits are divided by this number; 0 means greedy decoding."""
     top_p: Decimal
-    """Nucleus mass in (0, 1]; 1 keeps every token."""
+    """Nucleus mass in (0, 1]: the share of probability from which tokens are drawn; 1 keeps every token."""
     top_k: int
-    """Most candidates kept; 0 keeps all."""
+    """Most candidate tokens that are kept; 0 keeps all."""
     stop_tokens: tuple[int, ...]
-    """Token ids that end the answer, ascending, each once. The stop token is part of the answer."""
+    """Token ids that end the answer, ascending, without repetition. The stop token is part of the answer."""
     _: KW_ONLY
-    """The following parameters are passed by name. Their defaults turn them off."""
+    """The parameters below are passed by name. Their defaults turn them off."""
     min_p: Decimal = _ZERO
-    """Tokens below this share of the heaviest token's weight are not drawn; 0 keeps all, 1 only the heaviest."""
+    """Tokens whose weight is below this fraction of the heaviest token's are not drawn; 0 keeps all, 1 only the heaviest."""
     repetition_penalty: Decimal = _ONE
-    """Divides positive and multiplies negative logits of tokens in prompt or answer; 0.01 to 100, 1 is off."""
+    """Divides positive logits, and multiplies negative logits, of tokens in prompt or answer; 0.01 to 100, 1 is off."""
     presence_penalty: Decimal = _ZERO
     """Subtracted once from the logit of each token in the answer; -2 to 2."""
     frequency_penalty: Decimal = _ZERO
@@ -56,11 +56,11 @@ class DecodePolicy:
     logit_bias: tuple[tuple[int, Decimal], ...] = ()
     """(token, bias from -100 to 100 added to its logit), ascending by token. Tokens outside the vocabulary have no effect."""
     stop_strings: tuple[str, ...] = ()
-    """Texts that end the answer with the token that completes one; ascending by code point, each once."""
+    """Texts that end the answer with the token that completes one of them; ascending by code point, without repetition."""
     logprobs: int | None = None
-    """How many alternatives with logprobs the output lists for each token, 0 to 20; null: no logprobs."""
+    """Number of alternatives, 0 to 20, whose logprobs the output lists for each token. None lists no logprobs."""
     grammar: str | None = None
-    """JSON schema that the answer's text must satisfy, as JSON text (the order of its properties counts), or null."""
+    """JSON schema that the answer's text must satisfy, as JSON text, or None. The order of its properties matters."""
 
     def __post_init__(self) -> None:
         _integer("max_new_tokens", self.max_new_tokens, 1, 2**20)
@@ -116,34 +116,34 @@ class DecodePolicy:
 
     @property
     def min_p_fraction(self) -> Fraction:
-        """Least share of the heaviest token's weight as an exact rational."""
+        """Least fraction of the heaviest token's weight, as an exact rational."""
         return fraction(self.min_p)
 
     @property
     def penalises(self) -> bool:
-        """Whether any penalty or bias can change a logit."""
+        """Whether the policy has a penalty or bias that can change a logit."""
         neutral = (self.repetition_penalty, self.presence_penalty, self.frequency_penalty) == (_ONE, _ZERO, _ZERO)
         return not neutral or bool(self.logit_bias)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One private request, complete: together with the artifact it determines the one answer."""
+    """One private request. Together with the artifact it determines the one true answer."""
 
     version: int
-    """Always 2."""
+    """Format version, always 2."""
     model_id: Digest
     """Digest of the artifact that must answer."""
     model_name: str
-    """Name that the client used; it is not judged."""
+    """Name of the model that the client used. Verifiers ignore it."""
     environment: Digest
     """Digest of the registered environment."""
     decode: DecodePolicy
-    """Decoding parameters."""
+    """All parameters of decoding."""
     seed: U64
     """Seed of the sampler; unused in greedy decoding."""
     prompt: tuple[int, ...]
-    """Prompt as token ids; at least one."""
+    """Prompt as token ids, at least one."""
     template_digest: Digest
     """Digest of the chat template that rendered the prompt."""
     tokenizer_digest: Digest
@@ -151,15 +151,15 @@ class Request:
     prompt_commitments: Digest | None
     """Merkle root over retrieved documents and tool outputs, or null."""
     nonce: Digest
-    """32 random bytes. They make `req_hash` hiding, and blind output and trace."""
+    """32 random bytes. They keep `req_hash` from revealing a guessed request, and blind output and trace."""
     chain_id: U256
     """EIP-155 chain id."""
     expiry: U64
-    """Unix seconds after which the request must not be anchored."""
+    """Unix second after which the request must not be anchored."""
     client: Address
-    """Account that signed the request hash."""
+    """Account that signed `req_hash`."""
     reply_key: Blob | None
-    """HPKE public key for sealed replies; null for `client=delegated`."""
+    """HPKE public key of the client for sealed replies. None in client mode `delegated`."""
 
     def __post_init__(self) -> None:
         if self.version != REQUEST_VERSION:
@@ -176,32 +176,36 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprobs:
-    """Natural logarithms of the model's own probabilities, before any parameter applies; -9999 below 2^-41 of the largest one."""
+    """Natural logarithms of the model's probabilities, before any decoding parameter applies.
+
+    A probability below 2^-41 of the largest one is written as -9999.
+    """
 
     chosen: Decimal
     """Logprob of the chosen token."""
     top: tuple[tuple[int, Decimal], ...]
-    """(token, logprob) of the most probable tokens, most probable first; the lower id first among equals."""
+    """Pairs (token, logprob) of the most probable tokens, most probable first. Equal ones are ordered by token id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The private answer to one request, as token ids. Text is derived from them and is not hashed."""
+    """The private answer to one request, as token ids. The text is derived from them and is not hashed."""
 
     req_hash: Digest
-    """Hash of the request that it answers."""
+    """Hash of the request to which this is the answer."""
     token_ids: tuple[int, ...]
     """Generated tokens, including the stop token."""
     finish_reason: str
-    """`stop`, `length` or `error` (the end that the profile defines for an undefined row)."""
+    """Reason why the answer ended: `stop`, `length` or `error`. The arithmetic profile ends an answer with `error` at an
+    undefined row."""
     prompt_tokens: int
-    """Length of the prompt."""
+    """Number of tokens in the prompt."""
     completion_tokens: int
-    """Length of `token_ids`."""
+    """Number of tokens in `token_ids`."""
     blind: Digest
-    """HKDF(nonce, output). It prevents that a guessed answer can be tested against the hash."""
+    """Secret derived from the request's nonce by HKDF. Without it nobody can test a guessed answer against the hash."""
     logprobs: tuple[TokenLogprobs, ...] | None = None
-    """One entry for each token if the request asks for logprobs, else null."""
+    """One entry for each token if the request asks for logprobs, else None."""
 
     def __post_init__(self) -> None:
         if self.finish_reason not in ("stop", "length", "error"):
@@ -221,13 +225,16 @@ class Output:
 def output_for(
     request: Request, token_ids: tuple[int, ...], finish_reason: str, logprobs: tuple[TokenLogprobs, ...] | None = None
 ) -> Output:
-    """The one Output record of these tokens as the answer to the request."""
+    """Returns the only valid `Output` record for these tokens as the answer to the request."""
     blind = Digest(digests.derive(Label.OUTPUT_BLIND, request.nonce))
     return Output(request.req_hash, token_ids, finish_reason, len(request.prompt), len(token_ids), blind, logprobs)
 
 
 def choice_seed(seed: U64, choice: int) -> U64:
-    """Seed of one of several choices of an answer. Choice 0 keeps the seed; the others use a hash of it with 53 bits."""
+    """Returns the seed of choice number `choice` of an answer.
+
+    Choice 0 keeps the seed of the request. Every other choice uses a hash of this seed with 53 bits.
+    """
     if choice == 0:
         return seed
     hashed = digests.labelled(Label.CHOICE, seed, choice)
@@ -236,13 +243,16 @@ def choice_seed(seed: U64, choice: int) -> U64:
 
 
 def execution_hash(model_id: Digest, profile: str, decode: DecodePolicy, prompt: tuple[int, ...]) -> Digest:
-    """Hash of all values that determine the computation, without nonce and seed. It keys the sampler (design section 6)."""
+    """Returns the hash of all values that determine the computation, without nonce and seed.
+
+    It keys the sampler (design section 6).
+    """
     tokens = encode(list(prompt))
     return digests.labelled(Label.EXECUTION, model_id, profile.encode(), encode(decode), tokens)
 
 
 def check_tokens(token_ids: tuple[int, ...]) -> None:
-    """`MalformedValue` unless every id is an integer from 0 to 2^31 - 1."""
+    """Raises `MalformedValue` unless every id is an integer from 0 to 2^31 - 1."""
     for token in token_ids:
         if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < TOKEN_LIMIT:
             raise MalformedValue("token id", str(token)[:40])

@@ -1,5 +1,7 @@
-"""Shape of the sealed envelope, its context and its padded plaintext (design section 8). The cryptography is in
-`bytewise.crypto`."""
+"""Form of the sealed envelope, its seal context and its padded plaintext (design section 8).
+
+The cryptography is in `bytewise.crypto`.
+"""
 
 from dataclasses import dataclass
 
@@ -13,21 +15,21 @@ from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U64, Blob, Digest
 
 BUCKETS = tuple(4096 << i for i in range(10))
-"""Sizes to which plaintexts are padded: 4 KiB to 2 MiB."""
+"""Sizes in bytes to which plaintexts are padded: 4 KiB to 2 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """The envelope of one receipt on the DA layer: HPKE ciphertext, and a proof that its maker knew the ephemeral key."""
+    """The envelope of one receipt on DA: HPKE ciphertext, and a proof that the sender knew the ephemeral key."""
 
     suite: int
-    """Suite of its epoch (`bytewise.protocol.suites`)."""
+    """Suite of the key epoch (`bytewise.protocol.suites`)."""
     key_epoch: U64
-    """Key epoch to which it is sealed."""
+    """Key epoch to which the envelope is sealed."""
     enc: Blob
     """Ephemeral point R = rG, 65 bytes uncompressed."""
     ubar: Blob
-    """rḠ for the second generator Ḡ, 65 bytes."""
+    """Point rḠ for the second generator Ḡ, 65 bytes."""
     e: Blob
     """Challenge of the TDH2 proof, 32 bytes."""
     f: Blob
@@ -38,14 +40,14 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class HybridPart:
-    """One shard's share of an envelope's PSK."""
+    """The part of a hybrid envelope for one shard: a share of the envelope's pre-shared key (PSK)."""
 
     kem: Blob
     """ML-KEM-768 ciphertext to the shard's key, 1,088 bytes."""
     sealed: Blob
     """The share encrypted under the encapsulated secret, AES-256-GCM: 48 bytes."""
     commitment: Digest
-    """Labelled hash of the share. With it a shard notices a wrong share."""
+    """Labelled hash of the share. It lets the shard detect a wrong share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class HybridEnvelope(Envelope):
     """An envelope of suite 2 (P-256 and ML-KEM-768). The TDH2 proof (`e`, `f`) also covers the hybrid parts."""
 
     parts: tuple[HybridPart, ...]
-    """Parts in order of the shards."""
+    """One part for each shard, in order of the shards' indices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,32 +63,38 @@ class Payload:
     """Content of an envelope: request, output, and the client's signature over the request hash."""
 
     request: Request
-    """The request."""
+    """Request of the client."""
     output: Output
-    """The output."""
+    """Answer of the operator."""
     client_signature: Blob
     """65-byte signature over `client_digest`."""
 
 
 def envelope_hash(data: bytes) -> Digest:
-    """`envelopeHash` of a receipt: labelled hash of the envelope bytes."""
+    """Returns the labelled hash of the envelope's bytes, which is `envelopeHash` of a receipt."""
     return digests.labelled(Label.ENVELOPE, data)
 
 
 def seal_context(anchor: Domain, receipt: Receipt) -> Digest:
-    """HPKE `info` and proof label: chain, contract, and every receipt field except `envelopeHash`."""
+    """Returns the seal context of a receipt. It hashes chain, contract, and every receipt field except `envelopeHash`.
+
+    It is the HPKE `info` of the envelope, and the envelope's proof covers it.
+    """
     fields = to_json(receipt)
     del fields["envelope_hash"]
     return digests.labelled(Label.SEAL_CONTEXT, anchor.chain_id, anchor.contract.encode(), encode(fields))
 
 
 def client_digest(req_hash: Digest, chain_id: int) -> Digest:
-    """The digest that a client signs for its request."""
+    """Returns the digest that a client signs for its request."""
     return digests.labelled(Label.CLIENT_SIGNATURE, req_hash, chain_id)
 
 
 def pad(payload: Payload) -> bytes:
-    """Length (4 bytes), canonical payload, zeros up to the next bucket."""
+    """Returns the padded plaintext of a payload: its length in 4 bytes, the canonical payload, zeros up to the next bucket size.
+
+    Raises `PlaintextNotCanonical` if the payload is above the largest bucket.
+    """
     raw = encode(payload)
     size = _bucket(len(raw))
     if size is None:
@@ -95,8 +103,10 @@ def pad(payload: Payload) -> bytes:
 
 
 def unpad(plaintext: bytes) -> Payload:
-    """Returns the payload of a padded plaintext; otherwise raises a fault of encoding or padding, to which the caller gives the
-    rule."""
+    """Returns the payload of a padded plaintext. Raises a `Fault` if padding or encoding is wrong.
+
+    The caller turns this fault into the defect of the receipt.
+    """
     length = int.from_bytes(plaintext[:4], "big")
     if len(plaintext) != _bucket(length) or any(plaintext[4 + length :]):
         raise PlaintextNotCanonical("", "padding")
@@ -104,5 +114,5 @@ def unpad(plaintext: bytes) -> Payload:
 
 
 def _bucket(length: int) -> int | None:
-    """The one padded size of a payload of this length; None above the largest bucket."""
+    """Returns the padded size of a payload of this length; None above the largest bucket."""
     return next((bucket for bucket in BUCKETS if bucket >= length + 4), None)

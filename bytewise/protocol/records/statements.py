@@ -1,5 +1,7 @@
-"""Signed statements: Vote, Finding, AuditResult (under `Disputes`); Shares, Ticket, Release (`KeyEpochs`); Possession
-(`BlsKeys`)."""
+"""Statements that accounts sign, by the contract in whose EIP-712 domain they are signed.
+
+`Disputes`: Vote, Finding, AuditResult. `KeyEpochs`: Shares, Ticket, Release. `BlsKeys`: Possession.
+"""
 
 import enum
 from collections.abc import Iterable
@@ -21,7 +23,7 @@ class Outcome(enum.IntEnum):
 
 
 class CannotReason(enum.IntEnum):
-    """Code of a CANNOT_EXECUTE vote."""
+    """Code of a CANNOT_EXECUTE vote: the reason why the machine could not execute."""
 
     NONE = 0
     BACKEND = 1
@@ -44,7 +46,7 @@ class Verdict(enum.IntEnum):
 
 
 class AuditOutcome(enum.IntEnum):
-    """Result of a light audit: equal, different, or undecidable."""
+    """Result of a light audit: the answer is equal, different, or could not be judged (NONE)."""
 
     MATCH = 1
     MISMATCH = 2
@@ -52,7 +54,7 @@ class AuditOutcome(enum.IntEnum):
 
 
 class TicketKind(enum.IntEnum):
-    """Reason for the right to the key of one receipt: a dispute or an audit."""
+    """The procedure that gives a voter the right to open a receipt: a dispute or a light audit."""
 
     DISPUTE = 1
     AUDIT = 2
@@ -60,26 +62,26 @@ class TicketKind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """The final vote of one member in one round. Its EIP-712 digest is the commitment."""
+    """The final vote of one member in one round. Its EIP-712 digest is the member's commitment."""
 
     dispute: Digest
-    """Dispute id."""
+    """Id of the dispute."""
     round: U16
-    """1, 2, …"""
+    """Number of the round: 1, 2, …"""
     voter: Address
-    """Seat holder."""
+    """Account that has the seats."""
     seat_mask: U256
     """Mask of all seats of the voter: bit i is set for seat i."""
     outcome: U8
-    """`Outcome`."""
+    """Number of an `Outcome`."""
     code: U8
-    """Defect code or `CannotReason`; 0 otherwise."""
+    """Defect code, or number of a `CannotReason`; 0 if the outcome needs neither."""
     tokens_hash: Digest
     """Recomputed tokens hash, or zero."""
     trace_root: Digest
     """Recomputed trace root, or zero."""
     round_digest: Digest
-    """Hash over round seed, dispute and every leaf, or zero."""
+    """Hash over round seed, dispute and every trace leaf, or zero."""
     quote_hash: Digest
     """keccak256 of the result quote, or zero."""
     salt: Digest
@@ -88,44 +90,44 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The common statement of all signers of a verdict certificate: a revealed vote without voter, seats, quote and salt."""
+    """The statement that all signers of a verdict certificate share: a vote without voter, seats, quote and salt."""
 
     dispute: Digest
-    """Dispute id."""
+    """Id of the dispute."""
     round: U16
-    """1, 2, …"""
+    """Number of the round: 1, 2, …"""
     outcome: U8
-    """`Outcome`."""
+    """Number of an `Outcome`."""
     code: U8
-    """Defect code or `CannotReason`; 0 otherwise."""
+    """Defect code, or number of a `CannotReason`; 0 if the outcome needs neither."""
     tokens_hash: Digest
     """Recomputed tokens hash, or zero."""
     trace_root: Digest
     """Recomputed trace root, or zero."""
     round_digest: Digest
-    """Hash over round seed, dispute and every leaf, or zero."""
+    """Hash over round seed, dispute and every trace leaf, or zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Possession:
-    """The statement that a BLS key signs (under `BlsKeys`) to prove that an account holds it."""
+    """The statement that a BLS key signs (under `BlsKeys`) to prove that an account has it."""
 
     account: Address
-    """Account that holds the key."""
+    """Account that has the key."""
     key_hash: Digest
-    """keccak256 of the key's 128 bytes."""
+    """keccak256 of the public key's 128 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class GossipIdentity:
-    """The statement by which an account binds the key of its gossip process (ADR-077)."""
+    """The statement by which a member's account names the public key of its gossip process (ADR-077)."""
 
     who: Address
     """Account of the member."""
     peer_key: Digest
-    """Ed25519 public key of its gossip process."""
+    """Ed25519 public key of the member's gossip process."""
     not_after: U64
-    """Last second, Unix time, in which the binding holds."""
+    """Last Unix second at which this statement is valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +135,11 @@ class AuditResult:
     """Signed result of one light audit."""
 
     receipt_id: Digest
-    """Audited receipt."""
+    """Id of the audited receipt."""
     verifier: Address
-    """Drawn auditor."""
+    """Auditor that was drawn."""
     result: U8
-    """`AuditOutcome`."""
+    """Number of an `AuditOutcome`."""
     commitment: Digest
     """Salted commitment to the recomputed hashes. It is opened after the window or in a dispute."""
     audited_at: U64
@@ -146,29 +148,30 @@ class AuditResult:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """The statement that a shard signs after a ceremony gave it a share: the shares and the key for which it proved its share.
+    """The statement that a shard signs after a ceremony gave it a share. It names all shares of the ceremony and their key.
 
-    Holders of the previous shares sign the same, to confirm that these shares follow theirs.
+    The shard signs only after it proved its share. Shards that have the previous shares sign the same statement, to confirm that
+    the new shares replace theirs.
     """
 
     epoch: U64
-    """Key epoch."""
+    """Number of the key epoch."""
     version: U32
-    """How often the key was dealt again; 0 for the first dealing."""
+    """Number of times that the key was dealt again; 0 for the first dealing."""
     commitments: Digest
-    """keccak256 of the Feldman commitments, one after the other, 65 bytes each."""
+    """keccak256 of the Feldman commitments, one after another, 65 bytes each."""
     holders: Digest
-    """`holders_digest` of all receivers of a share."""
+    """Digest `holders_digest` of all shards that received a share."""
     transcript: Digest
     """Digest of the ceremony's transcript."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """The right of one enclave instance to the key of one receipt, signed with the voter's key."""
+    """The right of one enclave instance to have one receipt opened, signed with the voter's key."""
 
     kind: U8
-    """`TicketKind`."""
+    """Number of a `TicketKind`."""
     subject: Digest
     """Dispute id, or the receipt id for an audit."""
     round: U16
@@ -176,7 +179,7 @@ class Ticket:
     receipt_id: Digest
     """Receipt whose envelope may be opened."""
     voter: Address
-    """Seat holder or drawn auditor."""
+    """Account that has a seat or was drawn as auditor."""
     transport_key_hash: Digest
     """Labelled hash of the enclave's transport key."""
     instance: Digest
@@ -189,20 +192,20 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A shard's signed, hash-chained record, written before the shard answers."""
+    """A shard's release record. The shard signs it, links it to its previous record, and only then answers."""
 
     receipt_id: Digest
-    """Receipt whose envelope was asked for."""
+    """Receipt that an enclave asked to open."""
     ticket_hash: Digest
     """EIP-712 digest of the ticket."""
     key_epoch: U64
-    """Key epoch."""
+    """Number of the key epoch."""
     shard: Address
-    """Shard that decided."""
+    """Account of the shard that decided."""
     voter: Address
     """Voter whose enclave asked."""
     evidence_hash: Digest
-    """Labelled hash of the appraised evidence."""
+    """Labelled hash of the evidence that the shard appraised."""
     transport_key_hash: Digest
     """Labelled hash of the key to which the partial was sealed."""
     previous: Digest
@@ -210,23 +213,25 @@ class Release:
     index: U64
     """Number of the record for this shard and epoch: 0, 1, 2, …"""
     decision: U8
-    """1 released, 2 refused, 3 share released."""
+    """Decision of the shard: 1 released, 2 refused, 3 share released."""
     decided_at: U64
     """Unix seconds of the block that the shard read."""
 
 
 def audit_commitment(receipt_id: Digest, verifier: Address, tokens_hash: Digest, trace_root: Digest, salt: Digest) -> Digest:
-    """Commitment of an audit result: the recomputed hashes with a salt, bound to the verifier so that nobody can open a copy
-    (`Audits.open`)."""
+    """Returns the commitment of an audit result: a hash of the recomputed hashes and a salt.
+
+    It includes the verifier, so nobody can open a copy of it as its own result (`Audits.open`).
+    """
     kinds = ("bytes32", "address", "bytes32", "bytes32", "bytes32")
     return digests.keccak256_abi(kinds, (receipt_id, verifier, tokens_hash, trace_root, salt))
 
 
 def holders_digest(holders: Iterable[Address]) -> Digest:
-    """`Shares.holders`: keccak256 of the holders' addresses in order, each in a 32-byte word."""
+    """Returns the digest in `Shares.holders`: keccak256 of the addresses in order, each in a 32-byte word."""
     return digests.keccak256(b"".join(unhex(each).rjust(32, b"\0") for each in holders))
 
 
 def transport_key_hash(public_key: Blob) -> Digest:
-    """Name of an enclave's transport key (65-byte P-256 point)."""
+    """Returns the hash that names an enclave's transport key (65-byte P-256 point)."""
     return digests.labelled(Label.TRANSPORT_KEY, public_key)

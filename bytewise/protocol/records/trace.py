@@ -21,15 +21,15 @@ class TraceStep:
     """The engine's state when it chose one token."""
 
     row: bytes
-    """The quantised head input: int16 values, little-endian."""
+    """The quantised input row of the output head: int16 values, little-endian."""
     exponent: int
     """The exponent field E of the row's quantiser (64 to 254)."""
     token: int
-    """The token chosen."""
+    """The token that was chosen."""
 
 
 def trace_leaves(nonce: Digest, steps: Sequence[TraceStep]) -> tuple[Digest, ...]:
-    """Blinded leaf of each step, in order."""
+    """Returns the blinded leaf of each step, in order."""
     blind = digests.derive(Label.TRACE_BLIND, nonce)
     return tuple(
         digests.labelled(Label.TRACE_LEAF, LEAF_VERSION, blind, i, step.row, step.exponent, step.token)
@@ -38,10 +38,13 @@ def trace_leaves(nonce: Digest, steps: Sequence[TraceStep]) -> tuple[Digest, ...
 
 
 def trace_root(leaves: Sequence[Digest]) -> Digest:
-    """H(label, T, Merkle root)."""
+    """Returns H(label, T, Merkle root), where T is the number of leaves."""
     return digests.labelled(Label.TRACE_ROOT, len(leaves), trace_tree_root(leaves))
 
 
 def round_digest(round_seed: Digest, dispute: Digest, leaves: Sequence[Digest]) -> Digest:
-    """Proof of the work in this round: it cannot be computed without every leaf (design section 4)."""
+    """Returns the round digest, which proves the work of a seat in this round.
+
+    It cannot be computed without every leaf (design section 4).
+    """
     return digests.labelled(Label.ROUND, round_seed, dispute, *leaves)

@@ -1,1 +1,2 @@
-"""Database of the dashboard: blocks, events and facts of one network, with the blocks in which each fact was in force."""
+"""Database of the dashboard's index: blocks, events and facts of one network. Each fact has the blocks in which it was in
+force."""

@@ -1,4 +1,7 @@
-"""Sums over the facts that began in a period of blocks. The database sums, so that memory does not grow with the period."""
+"""Computes sums over the facts that began in a period of blocks.
+
+The database adds them up, so the memory that this needs does not grow with the period.
+"""
 
 from collections.abc import Collection
 from typing import Any
@@ -23,21 +26,26 @@ from bytewise.storage.index.tables import (
 )
 
 FINDINGS = (AuditOutcome.MATCH, AuditOutcome.MISMATCH)
-"""Audits that re-executed the request."""
+"""Results of audits in which the verifier computed the answer again."""
 OPENED = (Outcome.EXECUTED, Outcome.INVALID)
-"""Votes of members that had opened the receipt."""
+"""Outcomes of votes whose member had opened the receipt."""
 
 
 class PeriodSums:
-    """Sums of one period. Each method asks the database once or twice, whatever the number of facts."""
+    """Computes sums over one period of blocks. Each method sends the database at most two queries, whatever the number of
+    facts."""
 
     def __init__(self, index: IndexSnapshot, blocks: range) -> None:
         self._index = index
         self._blocks = blocks
 
     def audits(self) -> Row:
-        """Numbers of audits: `audits`, `match`, `mismatch`, `none`, `opened`, `unconnected`, `matches_refuted`,
-        `mismatches_refuted`, `mismatches_open`."""
+        """Counts the audits of the period.
+
+        Returns one row with the numbers of all `audits`, of results `match`, `mismatch` and `none`, and more. `opened` have
+        shown their digest; `unconnected` have no proof that their receipt is in their batch. `matches_refuted` and
+        `mismatches_refuted` were contradicted by a verdict; `mismatches_open` have no dispute.
+        """
         audit, dispute = self._began(AuditFact, "posted_block"), self._index.select_facts(DisputeFact, {}).subquery()
         result, disputed = audit.c.result, dispute.c.receipt_id == audit.c.receipt_id
         match, mismatch = result == AuditOutcome.MATCH, result == AuditOutcome.MISMATCH
@@ -52,9 +60,10 @@ class PeriodSums:
         return self._index.rows(query)[0]
 
     def audited_receipts(self) -> Row:
-        """Numbers of connected receipts: `audited`, `audited_twice`, `agreeing`, `disagreeing`.
+        """Counts the audited receipts that are proven to be in their batch.
 
-        Those whose two or more findings have one result and at most one digest agree; the others with two findings disagree.
+        The numbers are `audited`, `audited_twice`, `agreeing` and `disagreeing`. A receipt with two or more findings agrees if
+        they have one result and at most one digest. Otherwise it disagrees.
         """
         audit = self._began(AuditFact, "posted_block")
         is_finding = audit.c.result.in_(FINDINGS)
@@ -73,7 +82,7 @@ class PeriodSums:
         return self._index.rows(query)[0]
 
     def batches(self) -> dict[Any, Row]:
-        """By operator: `batches`, `receipts`, `void_batches`."""
+        """Counts for each operator its `batches`, their `receipts`, and its `void_batches`."""
         batch = self._began(BatchFact, "block")
         query = select(
             batch.c.operator, func.count().label("batches"), func.sum(batch.c.receipts).label("receipts"),
@@ -82,7 +91,7 @@ class PeriodSums:
         return self._by("operator", query.group_by(batch.c.operator))
 
     def disputes(self) -> dict[Any, Row]:
-        """By operator: `disputes`, `convictions`, `upheld`."""
+        """Counts for each operator its `disputes`, and how many ended in `convictions` or were `upheld`."""
         dispute = self._began(DisputeFact, "opened_block")
         query = select(
             dispute.c.operator, func.count().label("disputes"), _count("convictions", _is_convicted(dispute)),
@@ -91,10 +100,10 @@ class PeriodSums:
         return self._by("operator", query.group_by(dispute.c.operator))
 
     def reports(self) -> dict[Any, Row]:
-        """By operator: `equivocations`, `skipped`."""
+        """Counts for each operator its reported `equivocations` and `skipped` numbers."""
         report, version = self._index.select_facts(ReportFact, {}).subquery(), INDEX_METADATA.tables[ReportFact.__tablename__]
         same = (version.c[name] == report.c[name] for name in ("operator", "seq", "kind"))
-        # A report whose penalty is paid later changes again.
+        # The fact of a report changes again when a penalty is paid later.
         began = select(func.min(version.c.valid_from)).where(*same).scalar_subquery()
         query = select(
             report.c.operator, _count("equivocations", report.c.kind == "equivocation"),
@@ -103,9 +112,10 @@ class PeriodSums:
         return self._by("operator", query.group_by(report.c.operator))
 
     def demands(self, by: str) -> dict[Any, Row]:
-        """By `kind` or `operator`: `demands`, `answered`, `expired`, `open`, and where one was answered `median_s`, `slowest_s`.
+        """Counts the demands for each value of `by`, which is `kind` or `operator`: `demands`, `answered`, `expired` and `open`.
 
-        The times are seconds from the demand to its answer. The median of an even number is the lower of the middle two.
+        `median_s` and `slowest_s` are the seconds from demand to answer, or None if no demand was answered. The median of an
+        even number of times is the lower of the middle two.
         """
         demand = self._began(DemandFact, "opened_block")
         state, group = demand.c.state, demand.c[by]
@@ -118,14 +128,20 @@ class PeriodSums:
         return {name: {"median_s": None, "slowest_s": None, **row, **times.get(name, {})} for name, row in found.items()}
 
     def audit_openings(self) -> Row:
-        """`openings` of connected receipts by light audits whose digest was shown, and of how many `receipts`."""
+        """Counts how often light audits opened a receipt and showed its digest, and how many receipts they opened.
+
+        The numbers are named `openings` and `receipts`. Only receipts that are proven to be in their batch count.
+        """
         audit = self._began(AuditFact, "posted_block")
         query = select(func.count().label("openings"), func.count(audit.c.receipt_id.distinct()).label("receipts"))
         shown = audit.c.result.in_(FINDINGS), audit.c.out_hash.is_not(None), self._is_connected(audit)
         return self._index.rows(query.where(*shown))[0]
 
     def vote_openings(self) -> dict[Any, Row]:
-        """By round, in ascending order: `openings` by members whose votes show it, and of how many `receipts`."""
+        """Counts by round the `openings` by members whose votes show them, and the `receipts` that they opened.
+
+        Rounds are ascending.
+        """
         vote, dispute = self._began(VoteFact, "revealed_block"), self._index.select_facts(DisputeFact, {}).subquery()
         query = (
             select(
@@ -135,9 +151,9 @@ class PeriodSums:
         return self._by("round", query.group_by(vote.c.round).order_by(vote.c.round))
 
     def _is_connected(self, audit: Subquery) -> ColumnElement[bool]:
-        """Whether a dispute or a paid bounty shows that the receipt is in the batch that the post names.
+        """Returns the condition that a dispute or a paid bounty shows that the receipt is in the batch that the audit names.
 
-        The contract asks for the receipt only then: until then a verifier may post any id.
+        The contract asks for the receipt only for these two. Before that, a verifier may post any receipt id.
         """
         dispute, paid = (self._index.select_facts(table, {}).subquery() for table in (DisputeFact, AuditFact))
         return or_(
@@ -148,7 +164,7 @@ class PeriodSums:
         )
 
     def _began(self, table: type[Fact], column: str) -> Subquery:
-        """Facts whose column names a block of the period."""
+        """Returns a query for the facts whose column names a block of the period."""
         facts = self._index.select_facts(table, {}).subquery()
         return select(facts).where(facts.c[column] >= self._blocks.start, facts.c[column] < self._blocks.stop).subquery()
 
@@ -173,7 +189,10 @@ def _codes(verdicts: Collection[Verdict]) -> list[int]:
 
 
 def _answer_times(demand: Subquery, by: str) -> Select[Any]:
-    """Median and longest time by group. An answered demand never changes again, so its fact began with the answer."""
+    """Returns a query for the median and the longest answer time by group.
+
+    An answered demand never changes again, so its fact began with the answer.
+    """
     asked, answered = select(BlockRow).subquery(), select(BlockRow).subquery()
     took, group = answered.c.timestamp - asked.c.timestamp, demand.c[by]
     ranked = (

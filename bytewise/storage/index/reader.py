@@ -1,4 +1,4 @@
-"""Reads the index: one consistent snapshot for a question, at the newest block or at an earlier one."""
+"""Reads the index. Each snapshot is consistent, and shows the newest block or an earlier block."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,33 +11,34 @@ from bytewise.storage.engine import read_transaction
 from bytewise.storage.index.tables import INDEX_METADATA, BlockRow, EventRow, Fact, MetaRow
 
 Row = Mapping[str, Any]
-"""Columns of a row by name."""
+"""The columns of a row, by name."""
 
 
 class IndexState(NamedTuple):
-    """How far the index is."""
+    """State of the index and of the chain node that it reads."""
 
     chain_id: int
     number: int
-    """Newest indexed block; with `at`, the block that was asked for. -1 in a new index."""
+    """Number of the newest indexed block, or the requested block if the snapshot has one. It is -1 in a new index."""
     hash: Digest
     timestamp: int
     safe: int
     finalized: int
     head: int
-    """Newest block that the node had at the last look."""
+    """Newest block of the chain node when the indexer last asked it."""
     seen_at: int
-    """Unix seconds of the last look at the node; 0 before the first."""
+    """Unix second at which the indexer last asked the chain node, or 0 if it never did."""
     checked_block: int
-    """Block of the last self-check; 0 before the first."""
+    """Block at which the index was last compared with the contracts, or 0 if it never was."""
     differences: tuple[str, ...]
-    """What the last self-check found."""
+    """Differences that the last comparison with the contracts found, one text for each."""
     record_life: int | None
-    """Blocks for which a record of stake at EigenLayer counts; None if no self-check has read it, -1 if none counts."""
+    """Number of blocks for which a record of stake at EigenLayer counts. It is None if no comparison has read it, and -1 if no
+    record counts."""
 
 
 class StoredEvent(NamedTuple):
-    """An event with the hash and time of its block."""
+    """An event, with the hash and the time of its block."""
 
     block: int
     place: int
@@ -52,22 +53,25 @@ class StoredEvent(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Some rows, and where the next ones begin."""
+    """Some rows of a longer result, and the place where the next page begins."""
 
     rows: Sequence[Row]
     next: list[Any] | None
-    """Values of the last row in the order of the sort; None on the last page."""
+    """Values of the last row in the columns that sort the result. It is None on the last page."""
 
 
 class IndexSnapshot:
-    """The index in one transaction. Facts are those in force at `at`, by default at the newest block."""
+    """The index as one transaction sees it.
+
+    It shows the facts that were in force at block `at`, or at the newest block if `at` is None.
+    """
 
     def __init__(self, connection: Connection, at: int | None = None) -> None:
         self._connection = connection
         self._at = at
 
     def state(self) -> IndexState:
-        """How far the index is."""
+        """Returns the state of the index."""
         meta = {name: value for name, value in self._connection.execute(select(MetaRow.name, MetaRow.value))}
         newest = select(BlockRow.number, BlockRow.hash, BlockRow.timestamp).order_by(BlockRow.number.desc()).limit(1)
         if self._at is not None:
@@ -82,28 +86,31 @@ class IndexSnapshot:
         )  # fmt: skip
 
     def find(self, table: type[Fact], *key: Any) -> Row | None:
-        """The fact with this key; None if there is none at that block."""
+        """Returns the fact with this key, or None if there is none at the block of the snapshot."""
         names = _key_names(table)
         rows = self.all(table, **dict(zip(names, key, strict=True)))
         return rows[0] if rows else None
 
     def all(self, table: type[Fact], **where: Any) -> list[Row]:
-        """Facts whose columns have these values (a tuple: one of them), in the order of their keys."""
+        """Returns the facts whose columns have the values of `where`, in the order of their keys.
+
+        A tuple stands for any of its values.
+        """
         columns = INDEX_METADATA.tables[table.__tablename__].c
         return self.rows(self.select_facts(table, where).order_by(*(columns[name] for name in _key_names(table))))
 
     def between(self, table: type[Fact], column: str, blocks: range) -> list[Row]:
-        """Facts whose column names one of these blocks, in the order of their keys."""
+        """Returns the facts whose column names one of these blocks, in the order of their keys."""
         columns = INDEX_METADATA.tables[table.__tablename__].c
         query = self.select_facts(table, {}).where(columns[column] >= blocks.start, columns[column] < blocks.stop)
         return self.rows(query.order_by(*(columns[name] for name in _key_names(table))))
 
     def rows(self, query: Executable) -> list[Row]:
-        """Rows of a question of the caller's own, in this transaction."""
+        """Runs any query of the caller in this transaction, and returns its rows."""
         return [dict(row) for row in self._connection.execute(query).mappings()]
 
     def history(self, table: type[Fact], *key: Any) -> list[Row]:
-        """All versions of a fact up to that block, oldest first."""
+        """Returns all versions of a fact up to the block of the snapshot, the oldest first."""
         columns = INDEX_METADATA.tables[table.__tablename__].c
         query = select(INDEX_METADATA.tables[table.__tablename__]).order_by(columns["valid_from"])
         query = query.where(*(columns[name] == value for name, value in zip(_key_names(table), key, strict=True)))
@@ -112,7 +119,7 @@ class IndexSnapshot:
         return self.rows(query)
 
     def since(self, table: type[Fact], **where: Any) -> dict[tuple[Any, ...], int]:
-        """The first block in which each fact had these values, by its key, whatever became of it up to that block."""
+        """Returns for each key the first block in which its fact had these values. The fact may have changed later."""
         columns = INDEX_METADATA.tables[table.__tablename__].c
         keys = [columns[name] for name in _key_names(table)]
         query = select(*keys, func.min(columns["valid_from"])).where(*(columns[name] == each for name, each in where.items()))
@@ -121,12 +128,12 @@ class IndexSnapshot:
         return {tuple(key): block for *key, block in self._connection.execute(query.group_by(*keys))}
 
     def count(self, table: type[Fact], **where: Any) -> int:
-        """How many facts have these values."""
+        """Returns the number of facts that have these values."""
         query = self.select_facts(table, where).with_only_columns(func.count())
         return int(self._connection.execute(query).scalar_one())
 
     def count_by(self, table: type[Fact], column: str, **where: Any) -> dict[Any, int]:
-        """How many facts have each value of a column."""
+        """Counts the facts for each value of `column`, among the facts that have the values of `where`."""
         by = INDEX_METADATA.tables[table.__tablename__].c[column]
         query = self.select_facts(table, where).with_only_columns(by, func.count()).group_by(by)
         return {value: count for value, count in self._connection.execute(query)}
@@ -134,7 +141,10 @@ class IndexSnapshot:
     def page(
         self, table: type[Fact], sort: str, descending: bool, limit: int, after: Sequence[Any] | None = None, **where: Any
     ) -> Page:
-        """At most `limit` facts in the order of a column and then of their keys, after the values that `Page.next` named."""
+        """Returns at most `limit` facts in the order of a column and then of their keys.
+
+        `after` is the `Page.next` of the page before.
+        """
         order = _order(table, sort)
         query = self.select_facts(table, where)
         if after is not None:
@@ -149,7 +159,11 @@ class IndexSnapshot:
         self, after: tuple[int, int] | None = None, limit: int = 100, descending: bool = False, subject: str = "",
         names: Sequence[tuple[str, str]] = (),
     ) -> list[StoredEvent]:  # fmt: skip
-        """Events in chain order, or newest first, after a (block, place); of a subject, or of these (contract, name)."""
+        """Returns at most `limit` events, in chain order or the newest first.
+
+        `after` is the (block, place) of the last event before. `subject` and `names`, which are pairs of contract and event
+        name, select events if they are not empty.
+        """
         columns = [BlockRow.hash.label("block_hash"), BlockRow.timestamp, *EventRow.__table__.columns]
         query: Select[Any] = select(*columns).join(BlockRow, BlockRow.number == EventRow.block)
         place: list[ColumnElement[Any]] = [EventRow.__table__.c.block, EventRow.__table__.c.place]
@@ -166,7 +180,7 @@ class IndexSnapshot:
         return [StoredEvent(**{name: row[name] for name in StoredEvent._fields}) for row in found]
 
     def subjects(self, names: Sequence[tuple[str, str]]) -> set[str]:
-        """Subjects of the events of these (contract, name)."""
+        """Returns the distinct subjects of the events that have one of these pairs of contract and event name."""
         query = (
             select(EventRow.subject).distinct().where(or_(*(and_(EventRow.contract == c, EventRow.name == n) for c, n in names)))
         )
@@ -175,11 +189,14 @@ class IndexSnapshot:
         return set(self._connection.execute(query).scalars())
 
     def count_events(self) -> int:
-        """How many events the index has."""
+        """Returns the number of events in the index."""
         return int(self._connection.execute(select(func.count()).select_from(EventRow)).scalar_one())
 
     def block_times(self, numbers: Sequence[int]) -> dict[int, int]:
-        """Times of the blocks that are kept, Unix seconds; a block with an event always is."""
+        """Returns the times of these blocks in Unix seconds, without blocks that the index has deleted.
+
+        A block with an event is never deleted.
+        """
         wanted, found = sorted(set(numbers)), dict[int, int]()
         for start in range(0, len(wanted), 500):
             query = select(BlockRow.number, BlockRow.timestamp).where(BlockRow.number.in_(wanted[start : start + 500]))
@@ -187,7 +204,10 @@ class IndexSnapshot:
         return found
 
     def blocks_of(self, since: int | None, until: int | None) -> range:
-        """Kept blocks with a time from `since` until before `until`, Unix seconds; None: without that bound. Times never fall."""
+        """Returns the range of stored blocks whose time is at least `since` and below `until`, in Unix seconds.
+
+        None means no bound. Times of blocks never decrease.
+        """
         query = select(func.min(BlockRow.number), func.max(BlockRow.number))
         for bound in (
             None if since is None else BlockRow.timestamp >= since, None if until is None else BlockRow.timestamp < until,
@@ -198,12 +218,12 @@ class IndexSnapshot:
         return range(0) if first is None else range(first, last + 1)
 
     def block_hash(self, number: int) -> Digest | None:
-        """Hash of a kept block."""
+        """Returns the hash of a block, or None if the index does not have the block."""
         found = self._connection.execute(select(BlockRow.hash).where(BlockRow.number == number)).scalar()
         return None if found is None else Digest(found)
 
     def select_facts(self, table: type[Fact], where: Mapping[str, Any]) -> Select[Any]:
-        """Query for the facts in force at `at` whose columns have these values, for further conditions."""
+        """Returns a query for the facts in force whose columns have these values. The caller may add conditions."""
         whole = INDEX_METADATA.tables[table.__tablename__]
         query = select(whole)
         if self._at is None:
@@ -221,22 +241,25 @@ class IndexSnapshot:
 
 
 class IndexReader:
-    """The index, for anybody who only reads it."""
+    """The index, for a process that only reads it."""
 
     def __init__(self, engine: Engine, limit_s: float | None = None) -> None:
-        """`limit_s`: how long a snapshot may be asked, in seconds."""
+        """Creates the reader. `limit_s` is the time limit of a snapshot in seconds."""
         self._engine = engine
         self._limit_s = limit_s
 
     @contextmanager
     def snapshot(self, at: int | None = None) -> Iterator[IndexSnapshot]:
-        """One read-only transaction: every answer inside is of one state, whatever is written meanwhile."""
+        """Context manager of one read-only transaction.
+
+        All answers in it show one state, whatever another process writes meanwhile.
+        """
         with read_transaction(self._engine, self._limit_s) as connection:
             yield IndexSnapshot(connection, at)
 
 
 def sort_types(table: type[Fact], sort: str) -> list[type]:
-    """Types of the values that `IndexSnapshot.page` takes in `after`."""
+    """Returns the types of the values that `IndexSnapshot.page` takes in `after`."""
     return [column.type.python_type for column in _order(table, sort)]
 
 
@@ -251,7 +274,10 @@ def _key_names(table: type[Fact]) -> list[str]:
 
 
 def _beyond(order: Sequence[ColumnElement[Any]], after: Sequence[Any], descending: bool) -> ColumnElement[bool]:
-    """Rows behind these values: (a, b) > (x, y) as a > x or (a = x and b > y), which every database understands."""
+    """Returns the condition that a row comes after these values in the sort order.
+
+    It writes (a, b) > (x, y) as a > x or (a = x and b > y), which every database understands.
+    """
     conditions = []
     for place, (column, value) in enumerate(zip(order, after, strict=True)):
         equal = [each == known for each, known in zip(order[:place], after, strict=False)]

@@ -1,8 +1,8 @@
-"""Writes the index: one transaction for a range of blocks, rollback to a block, and what the index is of.
+"""Writes the index: adds a range of blocks in one transaction, goes back to a block, and records which network the index is of.
 
-Usually one process writes an index. Two may take turns, for example a running monitor and `bytewise monitor check`: a writer that
-finds another's newest block forgets the facts that it kept in memory. Of two that add the same block, the second one fails on
-the key of the block.
+Usually one process writes an index. Two may alternate, for example a running monitor and `bytewise monitor check`. A writer that
+finds a newest block which it did not write forgets the facts that it has in memory. If two writers add the same block, the
+second one fails because the block number is unique.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ from bytewise.storage.index.tables import (
 )
 
 MAX_CACHED_FACTS = 100_000
-"""Facts in force that the writer keeps in memory. Beyond it, it forgets all of them."""
+"""Most facts in force that the writer keeps in memory. Above this number it forgets all of them."""
 
 Key = tuple[Any, ...]
 """Values of a fact's key columns, in the order of the table."""
@@ -48,41 +48,41 @@ class IndexedEvent(NamedTuple):
     """One event of a contract of the network."""
 
     block: int
-    """Number of its block."""
+    """Number of the block that has the event."""
     place: int
-    """Position in the block."""
+    """Position of the event in its block."""
     transaction: Digest
     contract: str
     """Name of the contract."""
     address: str
-    """Address that emitted it."""
+    """Address of the contract that emitted the event."""
     name: str
     """Name of the event."""
     subject: str
-    """Its first argument, in text."""
+    """The first argument of the event, as text."""
     arguments: Mapping[str, Any]
-    """All arguments by name: bytes as 0x-hex, integers from 2^53 on as text."""
+    """All arguments by name. Bytes are 0x-hex, and integers from 2^53 on are text."""
 
 
 class Finality(NamedTuple):
-    """Numbers of the newest blocks with the node's tags."""
+    """Numbers of the newest blocks that the chain node calls safe and finalized."""
 
     safe: int
     finalized: int
 
 
 class NetworkName(NamedTuple):
-    """What an index is of. Another network has another chain id, address book or rules."""
+    """The network and rules that an index is made for. A different value of any field means another index."""
 
     chain_id: int
     book: str
-    """Digest of the address book's contracts, 0x-hex."""
+    """Digest of the contracts in the address book, 0x-hex."""
     rules: int
     """Version of the tables, and of the code that computes facts from events."""
 
 
 class _Current:
-    """The row of a fact that is in force."""
+    """The version of a fact that is in force, as the writer has it in memory."""
 
     __slots__ = ("is_stored", "valid_from", "values")
 
@@ -91,7 +91,7 @@ class _Current:
 
 
 class _Table:
-    """Names of a table's columns, looked up once."""
+    """The column names of a table of facts, read once."""
 
     def __init__(self, table: type[Fact]) -> None:
         primary = [column.name for column in inspect(table).primary_key]
@@ -114,7 +114,7 @@ _TABLES = {table: _Table(table) for table in FACTS}
 
 
 class FactWriter:
-    """Facts of the block that is being written. What a handler of events needs, and nothing else."""
+    """Reads and changes the facts of the block that is being written. Handlers of events need nothing else."""
 
     def __init__(self, connection: Connection, cache: dict[type[Fact], dict[Key, _Current | None]]) -> None:
         self._connection = connection
@@ -123,15 +123,18 @@ class FactWriter:
         self._closed: dict[type[Fact], list[dict[str, Any]]] = {}
         self._touched: dict[type[Fact], set[Key]] = {}
         self.block = 0
-        """Number of the block."""
+        """Number of the block that is being written."""
 
     def find(self, table: type[Fact], *key: Any) -> Mapping[str, Any] | None:
-        """Values of the fact that is in force; None if there is none."""
+        """Returns the values of the fact that is in force, or None if there is none."""
         current = self._current(table, key)
         return None if current is None else current.values
 
     def put(self, table: type[Fact], *key: Any, **changes: Any) -> None:
-        """Changes the named columns of a fact from this block on. A new fact has zero, False, empty or None in the others."""
+        """Changes the named columns of a fact from this block on.
+
+        In a new fact, all other columns are zero, False, empty or None.
+        """
         current = self._current(table, key)
         values = {**(_TABLES[table].blank if current is None else current.values), **changes}
         if current is not None and current.values == values:
@@ -146,19 +149,25 @@ class FactWriter:
             self._cache[table][key] = _Current(values, self.block, False)
 
     def amend(self, table: type[Fact], *key: Any, **changes: Any) -> bool:
-        """As `put`, only for a fact that is in force. Returns whether it is: an event about nothing known changes nothing."""
+        """Changes a fact like `put`, but only if it is in force.
+
+        Returns whether it is, so an event about an unknown key changes nothing.
+        """
         known = self._current(table, key) is not None
         if known:
             self.put(table, *key, **changes)
         return known
 
     def add(self, table: type[Fact], *key: Any, **amounts: int) -> None:
-        """Adds to the named columns of a fact, negative amounts too; a new fact begins at zero."""
+        """Adds amounts, which may be negative, to the named columns of a fact.
+
+        A new fact begins at zero, and a sum below zero becomes zero.
+        """
         have = self.find(table, *key) or _TABLES[table].blank
         self.put(table, *key, **{name: max(0, have[name] + amount) for name, amount in amounts.items()})
 
     def flush(self) -> None:
-        """Writes all changes in few statements."""
+        """Writes all changes to the database, in few statements."""
         for table, keys in self._touched.items():
             opened = [(key, self._cache[table][key]) for key in sorted(keys)]
             fresh = [(key, each) for key, each in opened if each is not None and not each.is_stored]
@@ -216,19 +225,19 @@ class FactWriter:
 
 
 class IndexWriter:
-    """The index, for a process that writes it."""
+    """The index, for the process that writes it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._cache: dict[type[Fact], dict[Key, _Current | None]] = {}
-        """Facts in force at the end of block `_written`."""
+        """Facts in force at the end of the block `_written`, by table and key. None means that there is no such fact."""
         self._written: tuple[int, bytes] | None = None
 
     def claim(self, network: NetworkName) -> None:
-        """Makes the tables in an empty database, and says what the index is of.
+        """Makes the tables in an empty database, and records the network and rules of the index.
 
-        `ConfigurationError` for an index of something else, or of other rules, and for a database of something else or that is
-        broken. There are no migrations: an index of other rules is made again from the chain (ADR-069).
+        Raises `ConfigurationError` if the index is of another network or other rules, or if the database is damaged or has other
+        tables. There are no migrations: an index of other rules is made again from the chain (ADR-069).
         """
         try:
             self._claim(network)
@@ -249,25 +258,28 @@ class IndexWriter:
                 raise ConfigurationError("index database", _difference(known, wanted))
 
     def tip(self) -> IndexedBlock | None:
-        """The newest indexed block; None in a new index."""
+        """Returns the newest indexed block, or None in a new index."""
         return next(iter(self.blocks(1)), None)
 
     def blocks(self, most: int, below: int | None = None) -> tuple[IndexedBlock, ...]:
-        """Kept blocks, newest first, below a number if one is given."""
+        """Returns at most `most` stored blocks, the newest first. If `below` is not None, only blocks with a lower number."""
         query = select(BlockRow.number, BlockRow.hash, BlockRow.parent, BlockRow.timestamp).order_by(BlockRow.number.desc())
         query = query.limit(most) if below is None else query.where(BlockRow.number < below).limit(most)
         with read_transaction(self._engine) as connection:
             return tuple(IndexedBlock(n, Digest(h), Digest(p), t) for n, h, p, t in connection.execute(query))
 
     def finality(self) -> Finality:
-        """The finality that was noted last; zeros in a new index."""
+        """Returns the finality that was stored last. Its numbers are zero in a new index."""
         with read_transaction(self._engine) as connection:
             found = _meta(connection)
         return Finality(int(found.get("safe", 0)), int(found.get("finalized", 0)))
 
     @contextmanager
     def writing(self) -> Iterator["BlockWriter"]:
-        """One transaction: blocks with their events and facts. Nothing of it stays after an error."""
+        """Context manager of one transaction that adds blocks with their events and facts.
+
+        After an error nothing of it is stored.
+        """
         if sum(map(len, self._cache.values())) > MAX_CACHED_FACTS:
             self._cache = {}
         try:
@@ -283,13 +295,20 @@ class IndexWriter:
             raise
 
     def note_check(self, block: int, differences: Sequence[str], record_life: int | None = None) -> None:
-        """Notes what a comparison with the contracts found, and for how many blocks a record of stake at EigenLayer counts."""
+        """Stores the result of comparing the index at `block` with the contracts.
+
+        `record_life` is the number of blocks for which a stake record at EigenLayer counts. If it is None, the stored number
+        stays.
+        """
         noted = {"checked_block": str(block), "differences": "\n".join(differences)}
         with write_transaction(self._engine) as connection:
             _note(connection, noted if record_life is None else noted | {"record_life": str(record_life)})
 
     def note(self, finality: Finality, head: int, seen_at: int) -> None:
-        """Notes finality and the newest block of the node, and forgets blocks without events below the finalized one."""
+        """Stores the finality and the newest block of the chain node.
+
+        Deletes the blocks below the finalized block that have no events.
+        """
         noted = {"safe": finality.safe, "finalized": finality.finalized, "head": head, "seen_at": seen_at}
         with write_transaction(self._engine) as connection:
             _note(connection, {name: str(value) for name, value in noted.items()})
@@ -298,7 +317,7 @@ class IndexWriter:
             connection.execute(delete(BlockRow).where(BlockRow.number < below, BlockRow.events == 0))
 
     def rollback(self, number: int) -> int:
-        """Takes the index back to the end of block `number`. Returns how many events are gone."""
+        """Takes the index back to the end of block `number`. Returns the number of deleted events."""
         self._cache = {}
         with write_transaction(self._engine) as connection:
             gone = connection.execute(delete(EventRow).where(EventRow.block > number)).rowcount
@@ -309,12 +328,15 @@ class IndexWriter:
         return gone
 
     def trees(self) -> frozenset[str]:
-        """Addresses of the stake trees of all pools that were ever added."""
+        """Returns the addresses of the stake trees of all pools that were ever added."""
         with read_transaction(self._engine) as connection:
             return frozenset(connection.execute(select(PoolFact.tree).distinct()).scalars())
 
     def dump(self) -> bytes:
-        """All blocks, events and facts as text, in one order: equal for equal indexes, whatever their history and database."""
+        """Returns all blocks, events and facts as text in a fixed order.
+
+        Equal indexes have equal texts, whatever their history and database.
+        """
         lines = []
         with read_transaction(self._engine) as connection:
             for table in INDEX_METADATA.sorted_tables:
@@ -327,15 +349,15 @@ class IndexWriter:
 
 
 class BlockWriter:
-    """Blocks of one transaction, in order."""
+    """Adds blocks in order, within one transaction."""
 
     def __init__(self, connection: Connection, facts: FactWriter) -> None:
         self._connection = connection
         self.facts = facts
-        """Facts of the block that was begun last."""
+        """Writer of the facts of the block that was begun last."""
 
     def add(self, blocks: Sequence[IndexedBlock], events: Sequence[IndexedEvent]) -> None:
-        """Adds blocks that follow the newest one, and their events. The caller then writes the facts of each block."""
+        """Adds blocks that follow the newest block, and their events. The caller then writes the facts of each block."""
         count: dict[int, int] = {}
         for each in events:
             count[each.block] = count.get(each.block, 0) + 1

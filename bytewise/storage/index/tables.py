@@ -1,7 +1,7 @@
 """Tables of the index: blocks, events, and facts with the range of blocks in which they were in force.
 
-A fact is a row with a key, `valid_from` and `valid_to`. A change closes the row and opens another one. So the state at any block
-is a query, and a rollback to a block needs two statements for each table (ADR-069).
+A fact is a row with a key, `valid_from` and `valid_to`. A change closes the row and opens another one. So one query returns the
+state at any block, and going back to a block needs two statements for each table (ADR-069).
 """
 
 import json
@@ -14,50 +14,50 @@ from bytewise.storage.base import NAMES, Account, Bytes, Bytes32, Int64, Prose, 
 
 
 class IndexBase(DeclarativeBase):
-    """Every table of the index. An actor's database has none of them."""
+    """The base class of every table of the index. The database of an actor has none of these tables."""
 
     metadata = MetaData(naming_convention=NAMES)
 
 
 class DecimalText(TypeDecorator[int]):
-    """An integer as decimal text."""
+    """Column type that stores an integer as decimal text."""
 
-    # Neither database has an integer of 256 bits.
+    # Neither SQLite nor PostgreSQL has an integer of 256 bits.
     impl = String(80)
     cache_ok = True
 
     def process_bind_param(self, value: int | None, dialect: Dialect) -> str | None:
-        """Decimal text."""
+        """Returns the integer as decimal text."""
         return None if value is None else str(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> int | None:
-        """The integer."""
+        """Returns the integer that the text stands for."""
         return None if value is None else int(value)
 
 
 class JsonText(TypeDecorator[Any]):
-    """A value as canonical JSON."""
+    """Column type that stores a value as canonical JSON."""
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
-        """Canonical JSON."""
+        """Returns the value as canonical JSON."""
         return None if value is None else json.dumps(value, sort_keys=True, separators=(",", ":"))
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        """The value."""
+        """Returns the value that the JSON stands for."""
         return None if value is None else json.loads(value)
 
 
 Wei = Annotated[int, mapped_column(DecimalText)]
-"""An unsigned integer of 256 bits, in decimal."""
+"""An unsigned integer of 256 bits, stored as decimal text. Amounts are in wei."""
 Json = Annotated[Any, mapped_column(JsonText)]
-"""Lists and mappings of texts and numbers, in one canonical form."""
+"""Lists and mappings of texts and numbers, stored in one canonical form."""
 
 
 class MetaRow(IndexBase):
-    """What the index is of, and how far it is, by name (`bytewise.storage.index.store`)."""
+    """One named value about the whole index, for example its network, its rules, or the newest block of the chain node."""
 
     __tablename__ = "index_meta"
     name: Mapped[Word] = mapped_column(primary_key=True)
@@ -65,7 +65,7 @@ class MetaRow(IndexBase):
 
 
 class BlockRow(IndexBase):
-    """A block of the chain. Below the finalized block only those with events are kept."""
+    """A block of the chain. Of the blocks below the finalized block, the index has only those with events."""
 
     __tablename__ = "block"
     number: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
@@ -76,7 +76,7 @@ class BlockRow(IndexBase):
 
 
 class EventRow(IndexBase):
-    """One event of a contract of the network, as it was decoded."""
+    """One event of a contract of the network, with its decoded arguments."""
 
     __tablename__ = "event"
     block: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False)
@@ -92,7 +92,10 @@ class EventRow(IndexBase):
 
 
 class Fact(IndexBase):
-    """A row with a key, in force from block `valid_from` until before block `valid_to` (None: still)."""
+    """A row with a key.
+
+    It is in force from block `valid_from` until before block `valid_to`, or until now if `valid_to` is None.
+    """
 
     __abstract__ = True
     valid_from: Mapped[Int64] = mapped_column(primary_key=True, autoincrement=False, sort_order=100)
@@ -103,7 +106,7 @@ class Fact(IndexBase):
 
 
 class DisputeFact(Fact):
-    """A dispute. Amounts are known once it has ended."""
+    """A dispute. The amounts of its settlement are known once it has ended."""
 
     __tablename__ = "dispute"
     id: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -118,7 +121,7 @@ class DisputeFact(Fact):
     opened_block: Mapped[Int64] = mapped_column(index=True)
     opened_at: Mapped[Int64]
     phase: Mapped[int] = mapped_column(index=True)
-    """As the chain stores it: REVEAL and AIRGAP follow from the clock (`bytewise.protocol.court.phases.DERIVED`)."""
+    """The phase that the contract stores. REVEAL and AIRGAP follow from the clock (`bytewise.protocol.court.phases.DERIVED`)."""
     level: Mapped[int]
     round: Mapped[int]
     verdict: Mapped[int] = mapped_column(index=True)
@@ -147,7 +150,7 @@ class DisputeFact(Fact):
 
 
 class RoundFact(Fact):
-    """One round of a dispute with its tally."""
+    """One round of a dispute, with its tally."""
 
     __tablename__ = "dispute_round"
     dispute: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -162,7 +165,7 @@ class RoundFact(Fact):
     commit_end: Mapped[Int64]
     reveal_end: Mapped[Int64]
     rooted: Mapped[bool]
-    """Whether a commit root was posted: any seat may be bound by it, and each may still open its vote."""
+    """Whether a commit root was posted. Then any seat may have committed under it and may still reveal its vote."""
     committed: Mapped[int]
     revealed: Mapped[int]
     certified: Mapped[int]
@@ -177,14 +180,14 @@ class RoundFact(Fact):
     absent: Mapped[int]
     lead_verdict: Mapped[int]
     lead_key: Mapped[Bytes32 | None]
-    """What the largest group that contradicts the receipt says: outcome, code and out_hash, hashed."""
+    """The finding of the largest group that contradicts the receipt, as a hash over outcome, code and out_hash."""
     lead_out_hash: Mapped[Bytes32 | None]
     paid_seats: Mapped[int]
-    """Seats that were paid or charged so far."""
+    """Number of seats that were paid or charged so far."""
 
 
 class SeatFact(Fact):
-    """One seat of a round: who holds it, and what became of it at the end."""
+    """One seat of a round: its holder, its outcome, and its pay in wei."""
 
     __tablename__ = "seat"
     dispute: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -197,7 +200,7 @@ class SeatFact(Fact):
 
 
 class VoteFact(Fact):
-    """What one member did in one round: commitment, then vote, or the certificate that speaks for it."""
+    """The commitment and the vote of one member in one round. A verdict certificate may take the place of the revealed vote."""
 
     __tablename__ = "vote"
     dispute: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -209,7 +212,7 @@ class VoteFact(Fact):
     revealed_block: Mapped[Int64 | None]
     certified: Mapped[bool]
     said: Mapped[int]
-    """`Outcome`; 0 while it is not known."""
+    """The vote's `Outcome`. It is 0 while it is not known."""
     code: Mapped[int]
     tokens_hash: Mapped[Bytes32 | None]
     trace_root: Mapped[Bytes32 | None]
@@ -238,18 +241,18 @@ class BatchFact(Fact):
     locator: Mapped[Prose]
     params_version: Mapped[int]
     anchored_at: Mapped[Int64]
-    """Time of its block, Unix seconds."""
+    """Unix second of the block that anchored the batch."""
     started_at: Mapped[Int64]
-    """The same by the protocol clock, from which its window runs."""
+    """Time of the anchoring on the protocol clock. The challenge window runs from then."""
     stopped_at_start: Mapped[Int64]
-    """Seconds that its pool had been stopped by then."""
+    """Seconds for which the batch's pool had been stopped before the anchoring."""
     block: Mapped[Int64]
     is_void: Mapped[bool]
     released: Mapped[bool]
 
 
 class DemandFact(Fact):
-    """A demand for a list, an envelope or an anchored receipt."""
+    """An availability demand for a list, an envelope or an unanchored receipt."""
 
     __tablename__ = "demand"
     subject: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -258,38 +261,38 @@ class DemandFact(Fact):
     operator: Mapped[Account] = mapped_column(index=True)
     demanded_by: Mapped[Account]
     contract: Mapped[Account]
-    """Address of `Demands`, from which the subject of a list follows."""
+    """Address of the contract `Demands`. The subject of a demand for a list is computed from it."""
     opened_block: Mapped[Int64]
     opened_at: Mapped[Int64]
-    """Of the protocol clock, as `deadline` and `closed_at`."""
+    """Seconds of the protocol clock, like `deadline` and `closed_at`."""
     deadline: Mapped[Int64]
     closed_at: Mapped[Int64]
-    """When the window of what it asks for went on; 0 while it is open."""
+    """Time at which the demand was answered or expired, when the challenge window runs on. It is 0 while the demand is open."""
     bond: Mapped[Wei]
     answered_by: Mapped[Account | None]
     slashed: Mapped[Wei]
 
 
 class ReportFact(Fact):
-    """A report of two receipts with one number, or of a receipt whose number was skipped."""
+    """A report that an operator signed two receipts with one number, or a receipt whose number its batch skips."""
 
     __tablename__ = "report"
     operator: Mapped[Account] = mapped_column(primary_key=True)
     seq: Mapped[Wei] = mapped_column(primary_key=True)
-    """Any number of 64 bits: the operator signed it."""
+    """The receipt number. It may be any number of 64 bits, because the operator signed it."""
     kind: Mapped[Word] = mapped_column(primary_key=True)
     reporter: Mapped[Account]
     slashed: Mapped[Wei]
 
 
 class AuditFact(Fact):
-    """A light audit that was posted."""
+    """The result of a light audit that a verifier posted."""
 
     __tablename__ = "audit"
     receipt_id: Mapped[Bytes32] = mapped_column(primary_key=True)
     verifier: Mapped[Account] = mapped_column(primary_key=True)
     batch_id: Mapped[Int64]
-    """The batch that the post names. Nothing but a bounty shows that the receipt is in it."""
+    """The batch that the verifier named. Only a dispute or a paid bounty proves that the receipt is in that batch."""
     result: Mapped[int] = mapped_column(index=True)
     posted_block: Mapped[Int64]
     audited_at: Mapped[Int64]
@@ -308,11 +311,12 @@ class OperatorFact(Fact):
     endpoint: Mapped[Prose]
     registered_block: Mapped[Int64]
     suspended_until: Mapped[Int64 | None]
-    """Last second of the protocol clock in which its batches are accepted; None while it is not suspended."""
+    """Last second of the protocol clock in which the contract accepts its batches. It is None while the operator is not
+    suspended."""
 
 
 class VerifierFact(Fact):
-    """A verifier, or one that left (`pool` is None)."""
+    """A verifier. `pool` is None after it left its pool."""
 
     __tablename__ = "verifier"
     account: Mapped[Account] = mapped_column(primary_key=True)
@@ -323,46 +327,46 @@ class VerifierFact(Fact):
 
 
 class PlaceFact(Fact):
-    """A place in a pool's stake tree."""
+    """A place in a pool's stake tree, with its account and weight. A place is never freed."""
 
     __tablename__ = "place"
     tree: Mapped[Account] = mapped_column(primary_key=True)
     place: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     account: Mapped[Account] = mapped_column(index=True)
     units: Mapped[Int64]
-    """From stake epoch `epoch` on."""
+    """Weight of the account from stake epoch `epoch` on."""
     epoch: Mapped[int]
 
 
 class StakeFact(Fact):
-    """Stake of an account, in wei."""
+    """Stake of an account in wei: the part that counts, and the parts that disputes, receipts and demands bind."""
 
     __tablename__ = "stake"
     account: Mapped[Account] = mapped_column(primary_key=True)
     active: Mapped[Wei]
-    """As its last event says it."""
+    """Stake that counts, according to the last event about it."""
     synced_block: Mapped[Int64 | None]
-    """At EigenLayer: block of that event. The record counts for so many blocks after it (`IndexState.record_life`)."""
+    """At EigenLayer, the block of that event; otherwise None. The stake counts for `IndexState.record_life` blocks after it."""
     locked: Mapped[Wei]
     collateral: Mapped[Wei]
     obliged: Mapped[Wei]
     slashed: Mapped[Wei]
-    """All that it ever lost."""
+    """Sum of all stake that the account ever lost."""
 
 
 class PoolFact(Fact):
-    """A pool of verifiers."""
+    """A pool of verifiers. While too few of its verifiers have weight, it is stopped and challenge windows stand still."""
 
     __tablename__ = "pool"
     digest: Mapped[Bytes32] = mapped_column(primary_key=True)
     tree: Mapped[Account]
     stopped_since: Mapped[Int64 | None]
     stopped_s: Mapped[Int64]
-    """Seconds of all stops that are over."""
+    """Seconds of all stops that have ended."""
 
 
 class ItemFact(Fact):
-    """An environment (it has a pool) or a model (it has none)."""
+    """A registered environment, which has a pool, or a registered model, which has none."""
 
     __tablename__ = "registry_item"
     digest: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -372,9 +376,9 @@ class ItemFact(Fact):
     certified: Mapped[Int64]
     document: Mapped[Bytes]
     held: Mapped[bool]
-    """Whether the breaker holds convictions in it."""
+    """Whether the breaker suspends the slashes of convictions in this environment."""
     tripped: Mapped[int]
-    """How often the breaker tripped."""
+    """Number of times that the breaker tripped for this environment."""
 
 
 class KeyEpochFact(Fact):
@@ -397,7 +401,10 @@ class KeyEpochFact(Fact):
 
 
 class SettingFact(Fact):
-    """A rule of the network by name: `params`, `fee_limits`, `fee_price`, `policy`, `clock`; and `measurement 0x…`."""
+    """A rule of the network.
+
+    Names: `params`, `params N`, `fee_limits`, `fee_price`, `policy`, `clock`, and `measurement 0x…`.
+    """
 
     __tablename__ = "setting"
     name: Mapped[Word] = mapped_column(primary_key=True)
@@ -406,11 +413,11 @@ class SettingFact(Fact):
 
 
 class ProposalFact(Fact):
-    """A governance proposal, or a call that a timelock holds."""
+    """A governance proposal, or a call that waits in a timelock."""
 
     __tablename__ = "proposal"
     kind: Mapped[Word] = mapped_column(primary_key=True)
-    """`vote`, `short_timelock` or `long_timelock`."""
+    """Kind of the proposal: `vote`, `short_timelock` or `long_timelock`."""
     id: Mapped[Word] = mapped_column(primary_key=True)
     state: Mapped[Word]
     proposed_block: Mapped[Int64]
@@ -426,7 +433,7 @@ class ProposalFact(Fact):
 
 
 class LedgerFact(Fact):
-    """A sum that the ledger keeps, by name: `pots`, `credits`, `treasury`, `burned`, and flows by their reason."""
+    """A sum that the ledger keeps, by name: `pots`, `credits`, `treasury`, `burned`, `funded`, and payments by their reason."""
 
     __tablename__ = "ledger"
     name: Mapped[Word] = mapped_column(primary_key=True)
@@ -434,7 +441,7 @@ class LedgerFact(Fact):
 
 
 class CreditFact(Fact):
-    """What the ledger owes an account, and what it paid it."""
+    """The wei that the ledger owes an account, that the account earned so far, and that it withdrew."""
 
     __tablename__ = "credit"
     account: Mapped[Account] = mapped_column(primary_key=True)
@@ -447,7 +454,7 @@ FACTS: tuple[type[Fact], ...] = (
     DisputeFact, RoundFact, SeatFact, VoteFact, BatchFact, DemandFact, ReportFact, AuditFact, OperatorFact, VerifierFact,
     PlaceFact, StakeFact, PoolFact, ItemFact, KeyEpochFact, SettingFact, ProposalFact, LedgerFact, CreditFact,
 )  # fmt: skip
-"""Every table of facts."""
+"""Every table of facts of the index."""
 
 INDEX_METADATA = IndexBase.metadata
-"""The whole schema."""
+"""The whole schema of the index."""

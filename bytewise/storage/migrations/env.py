@@ -6,7 +6,7 @@ from bytewise.storage.tables import METADATA
 
 
 def run() -> None:
-    """Applies the revisions in one transaction where the database can."""
+    """Runs the migrations in one transaction where the database supports that. In offline mode it prints their SQL."""
     if context.is_offline_mode():
         context.configure(dialect_name=context.config.get_main_option("dialect"), target_metadata=METADATA, literal_binds=True)
         with context.begin_transaction():

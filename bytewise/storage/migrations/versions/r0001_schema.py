@@ -1,4 +1,4 @@
-"""The whole schema: one table a function."""
+"""The first revision: it creates the whole schema, with one function for each table."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Creates all tables. The first revision has no downgrade: nothing is older."""
+    """Creates all tables. The first revision has no downgrade, because there is no older schema."""
     _named_lock()
     _journal_entry()
     _protected_vote()
