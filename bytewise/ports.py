@@ -75,7 +75,7 @@ class EnclaveJobs(Protocol):
     """The side of the job socket that the duty process uses."""
 
     def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
-        """Returns a fresh transport key for one job. The key is of an enclave that runs the model, if there is such an
+        """Returns a fresh transport key for one job. The key belongs to an enclave that runs the model, if there is such an
         enclave."""
         ...
 
@@ -104,9 +104,9 @@ class SnapshotView(Protocol):
     """The state from which a tick decides. Every read is of the block that the caller names."""
 
     def snapshot(self, who: Address, block: int, openings: Sequence[DisputeOpening] = ()) -> Snapshot:
-        """Returns the facts at one block from which account `who` decides, except `batches`.
+        """Returns the facts at one block from which account `who` decides. The member `batches` is left empty.
 
-        It includes the disputes of `openings` that the block has.
+        The snapshot includes each dispute of `openings` that exists at the block.
         """
         ...
 
@@ -158,7 +158,7 @@ class AuditView(Protocol):
         ...
 
     def agreeing(self, receipt_id: Digest, batch_id: int, out_hash: Digest, block: int) -> int:
-        """Counts the verifiers that opened their audit of a receipt in a batch to this out_hash."""
+        """Counts the verifiers whose opened audit of a receipt in a batch has this out_hash."""
         ...
 
     def is_open_for_audits(self, epoch: int, block: int) -> bool:
@@ -166,11 +166,14 @@ class AuditView(Protocol):
         ...
 
     def auditors(self, environment: Digest, stake_block: int, block: int) -> tuple[tuple[Address, int], ...]:
-        """Returns the verifiers that may be drawn to audit, each with its stake in wei at the end of the earlier block."""
+        """Returns the verifiers that may be drawn to audit an answer of an environment.
+
+        Each comes with its stake in wei at the end of block `stake_block`, which is the block of the batch.
+        """
         ...
 
     def stake_at(self, account: Address, stake_block: int, block: int) -> int:
-        """Returns the stake of an account in wei at the end of the earlier block `stake_block`."""
+        """Returns the stake in wei that an account had at the end of `stake_block`, a block before `block`."""
         ...
 
 
@@ -200,14 +203,15 @@ class DemandView(Protocol):
     def expired(self, from_block: int, to_block: int) -> tuple[Digest, ...]:
         """Returns the subjects of demands that ended in these blocks without an answer.
 
-        A subject is in the result again if its demand is ended again, because stake was missing before.
+        A subject appears once for each time that its demand was ended. A demand is ended again if stake for its penalty was
+        missing before.
         """
         ...
 
     def window_end(self, receipt: Digest, batch_id: int, block: int) -> int:
         """Returns the last second (protocol clock) in which a receipt can be disputed.
 
-        A demand for its envelope extends this time.
+        A demand for the receipt's envelope extends this time.
         """
         ...
 
@@ -248,17 +252,12 @@ class ReportView(Protocol):
         ...
 
     def reported(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
-        """Returns operator and number of each report of equivocation in these blocks that took a penalty.
-
-        A pair is there once for each penalty.
-        """
+        """Returns a pair of operator and receipt number for each penalty that a report of equivocation took in these blocks."""
         ...
 
     def skipped(self, from_block: int, to_block: int) -> tuple[tuple[Address, int], ...]:
-        """Returns operator and number of each report of a skipped number in these blocks that took a penalty.
-
-        A pair is there once for each penalty.
-        """
+        """Returns a pair of operator and receipt number for each penalty that a report of a skipped number took in these
+        blocks."""
         ...
 
 
@@ -270,12 +269,13 @@ class AccountView(Protocol):
         ...
 
     def alt_commits(self, who: Address, from_block: int, to_block: int) -> dict[Digest, Digest]:
-        """Returns the commitments of a challenger to expected answers, by dispute, for disputes opened in these blocks."""
+        """Returns the disputes that a challenger opened in these blocks, each with the challenger's commitment to the expected
+        answer."""
         ...
 
 
 class Documents(Protocol):
-    """Documents that governance published in events, by digest."""
+    """Documents that governance published in events. A document is found by its digest."""
 
     def environment(self, digest: Digest, to_block: int) -> Environment:
         """Returns a registered environment. Raises `UnknownEnvironment` if there is none up to this block."""
@@ -323,7 +323,7 @@ class CourtSender(Protocol):
         ...
 
     def finalize(self, dispute: Digest) -> None:
-        """Ends a dispute whose airgap is over. If one transaction can do both, it also settles the first seats."""
+        """Ends a dispute whose airgap is over. If possible, the same transaction also pays or charges the first seats."""
         ...
 
     def pay_out(self, dispute: Digest) -> None:
@@ -355,7 +355,8 @@ class CertificateSender(Protocol):
         ...
 
     def certify(self, finding: Finding, commit_root: Digest, certificate: BlsCertificate, settles: bool = False) -> None:
-        """Sends one signature of members whose seats make a quorum. With `settles`, the same transaction counts the round."""
+        """Sends one signature of members whose seats make a quorum. With `settles`, the same transaction also counts the votes of
+        the round."""
         ...
 
     def reveal_under_root(self, vote: Vote, quote: Blob, proof: Sequence[Digest]) -> None:
@@ -377,7 +378,7 @@ class CertificateView(Protocol):
     def keys_at(self, tree: Address, block: int, to_block: int) -> Mapping[Address, PublicKey]:
         """Returns for each account the last certificate key that it had registered at the end of `block`.
 
-        It returns only keys whose place in this stake tree is noted by the end of `to_block`.
+        An account is left out unless the place of its key in this stake tree is noted by the end of `to_block`.
         """
         ...
 

@@ -127,7 +127,7 @@ class Seen(NamedTuple):
 def public_checks(connection: Connection, found: Found) -> list[ReceiptCheck]:
     """Makes the checks that need no opening, and returns their results.
 
-    If the receipt was found in its list, the caller has already checked list, root, sequence number and signature.
+    Membership, number and signature are reported and not checked again, because the search (`find_receipt`) has checked them.
     """
     header, receipt = found.header, found.checked.signed.receipt
     label = label_of(connection, found)
@@ -148,7 +148,8 @@ def public_checks(connection: Connection, found: Found) -> list[ReceiptCheck]:
 def chain_standing(connection: Connection, search: Search, identifier: Digest) -> Standing:
     """Returns the receipt's verdict, audits and finality at the block of the search.
 
-    If the receipt was not found, they are only what the chain shows.
+    If the search did not find the receipt, verdict, audits and label come from chain events that name its id. Finality is then
+    unknown.
     """
     reader, first, head = connection.reader, connection.network.deploy_block, search.head
     opened = [each for each in connection.history.opened(first, head) if each.receipt_id == identifier]
@@ -188,7 +189,8 @@ _NOT_FINAL = {
 
 
 def completeness(connection: Connection, found: Found, standing: Standing, opened: bool | None, rerun: Rerun | None) -> Preflight:
-    """Makes the preflight of a receipt. `opened` says whether its opening is complete, or is None if there is no opening."""
+    """Returns the preflight of a receipt: whether its record is complete enough to support a claim. `opened` says whether the
+    receipt's opening is complete, or is None if there is no opening."""
     snapshot = connection.reader.snapshot(ZERO_ADDRESS, found.head)
     judged = standing.verdict in (Verdict.UPHELD, Verdict.OVERTURNED)
     known = True if judged else False if standing.verdict is Verdict.INVALID else opened
@@ -209,7 +211,7 @@ def label_of(connection: Connection, found: Found) -> str:
 def check_opening(found: Found, identifier: Digest, payload: Payload) -> tuple[ReceiptCheck, Conclusion | None]:
     """Checks whether the opening belongs to this receipt.
 
-    Returns the check, and a conclusion if no re-execution is needed, else None.
+    Returns the check. If the check alone decides the verification, also returns the conclusion, otherwise None.
     """
     try:
         verify_opening(found.checked.signed.receipt, identifier, pad(payload), found.environment, found.header.anchored_at)
@@ -271,9 +273,10 @@ def check_shown(shown: Comparison, has_words: bool) -> ReceiptCheck:
 
 
 def without_list(standing: Standing, missing: Conclusion, outcome: Rerun | None, shown: Comparison | None = None) -> Conclusion:
-    """Returns the conclusion for a receipt without a list that proves its membership in a batch.
+    """Returns the conclusion for a receipt for which no list was found. `missing` is the conclusion of the search.
 
-    Only a dispute can replace that proof, because the contract requires the proof to open a dispute.
+    A list proves that a batch contains the receipt. A dispute about the receipt proves the same, because the contract checks that
+    proof when a dispute is opened. Without either, the conclusion is `missing`, with more reasons.
     """
     known = _beside_text(_from_chain(standing), shown)
     if standing.dispute is not None and outcome is not None:
@@ -305,10 +308,10 @@ def not_found(search: Search) -> Conclusion:
 
 
 def with_promise(connection: Connection, signed: SignedReceipt, identifier: Digest, head: int, missing: Conclusion) -> Conclusion:
-    """Returns the conclusion for a receipt of a file that is in no list.
+    """Returns the conclusion `missing` for a saved receipt that no list contains. Adds a warning if its `anchorBy` is too late.
 
-    It adds a warning if the receipt's `anchorBy` is too late. The contract does not limit `anchorBy`, and nobody can demand an
-    anchor before that time. It is too late if it is later than the longest delay of the network allows.
+    `anchorBy` is the time from which an anchor can be demanded. The operator chooses it, and the contract does not limit it.
+    It is too late if it is more than the network's `maxAnchorDelay` after the receipt's time or the chain's time.
     """
     receipt = signed.receipt
     try:

@@ -1,4 +1,4 @@
-"""The connection to a network: its address book, chain nodes and DA proxies. The caller names all of them, and none is
+"""The connection to a network: its address book, chain nodes and DA proxies. The caller names them. Nodes and proxies are not
 trusted."""
 
 import queue
@@ -30,8 +30,8 @@ Accept = Callable[[bytes], bool]
 
 
 class BoundedStore:
-    """Reads from a DA store, and limits the total time of failed reads. Successful reads do not count. Only one thread may use
-    it."""
+    """A reader of a DA store that limits how long all failed reads may take together. Successful reads do not count. Only one
+    thread may use it."""
 
     def __init__(self, get: Callable[[str, Accept | None], bytes], patience_s: float = PATIENCE_S) -> None:
         self._get, self._patience_s, self._left_s = get, patience_s, patience_s
@@ -99,6 +99,6 @@ def chain_of(rpc: list[str], chain_id: int) -> Chain:
 
 
 def read_ahead_of(rpc: list[str], chain_id: int) -> Chain:
-    """Returns the chain like `chain_of`, for reads of numbered blocks that are fetched in batches (`chain.client.access`)."""
+    """Returns the same chain as `chain_of`, with a client that fetches many views and blocks at a time (`ReadAheadClient`)."""
     urls, quorum = rpc_endpoints("", tuple(rpc), 0)
     return open_chain(urls, quorum, chain_id, TIMEOUT_S, ReadAheadClient)

@@ -142,7 +142,7 @@ class Plan:
 
     @property
     def probes(self) -> dict[str, Body]:
-        """The repeated requests, by name. The sampled request has two choices, each of which is an answer."""
+        """The two requests that the gate repeats, by name: `greedy` and `sampled`. The answer to `sampled` has two choices."""
         text = "Count the ships in the harbour, and say of each where it came from and what it carries."
         return {"greedy": self._body(text, 0, self.seed), "sampled": {**self._body(text, 0.8, self.seed), "n": 2}}
 
@@ -152,7 +152,8 @@ class Plan:
         return len(self.probes) * self.runs * (1 + 1 + self.traffic)
 
     def different(self, number: int) -> Body:
-        """Returns one request of the traffic. Each has a different text, length, temperature and seed."""
+        """Returns the request with this number of the traffic. Text and seed differ for each number; lengths and temperatures
+        repeat."""
         text = f"Question {number}: " + "what is written on the other side of this page? " * (1 + number % 4)
         return self._body(text, 0.25 * (number % 5), self.seed + 1 + number)
 

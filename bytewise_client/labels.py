@@ -12,9 +12,9 @@ from chain.reads.reader import SnapshotReader
 
 
 class Labels:
-    """Reads the chain's labels of key epochs at one block, and of the receipts that are sealed to them.
+    """Reads assurance labels from the chain at one block: of key epochs, and of receipts by their key epoch.
 
-    It reads each epoch once.
+    Each epoch is read once.
     """
 
     def __init__(self, reader: SnapshotReader, block: int) -> None:
@@ -27,10 +27,10 @@ class Labels:
     def of_receipts(
         self, audits: Sequence[PostedAudit], disputes: Sequence[Dispute], batches: Sequence[BatchHeader]
     ) -> Mapping[Digest, str]:
-        """Returns the label of each receipt that an audit or a dispute names. The label is empty if nothing shows it.
+        """Returns the label of each receipt that an audit or a dispute names. The label is empty if it is unknown.
 
-        The contract accepts an audit result for a batch that does not contain the receipt. It pays only for the batch that
-        contains it.
+        An unpaid audit cannot raise a label to `hardware` if the batches have different labels. The reason is that the contract
+        accepts an audit result that names a wrong batch. It pays only results that name the receipt's batch.
         """
         disputed = {each.receipt_id: self.of_epoch(int(each.key_epoch)) for each in disputes}
         audited: dict[Digest, dict[Address, int]] = {}

@@ -134,7 +134,8 @@ def collect(reader: SnapshotReader) -> dict[str, Any]:
 
 
 def whole_snapshot(reader: SnapshotReader, block: int) -> Snapshot:
-    """Reads the snapshot for no particular account, with all disputes and batches since the deployment."""
+    """Reads a snapshot with all disputes and batches since the deployment. Its fields about one account are those of the zero
+    address."""
     snapshot = reader.snapshot(ZERO_ADDRESS, block, reader.opened(reader.network.deploy_block, block))
     batches = list[AnchoredBatch]()
     while len(batches) < snapshot.batch_count and (page := reader.anchored(len(batches), block)):
@@ -365,9 +366,10 @@ def holdings(reader: SnapshotReader, account: Address, block: int) -> dict[str, 
 
 
 def seats_for(dispute: Mapping[str, Any]) -> int:
-    """Counts the seats that found the final result of a dispute.
+    """Counts the seats whose vote agrees with the final result of a dispute.
 
-    The final result is the replacement of the claim. If there is no replacement, it is both signed fields of the claim.
+    If the verdict replaced the receipt's `outHash`, a seat agrees if it found the new hash. Otherwise a seat agrees if it found
+    both hashes of the receipt.
     """
     claim, replacement = dispute["claim"], dispute["replacement"]
     return sum(

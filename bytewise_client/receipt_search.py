@@ -56,7 +56,8 @@ def find_receipt(
 ) -> Search:
     """Searches the anchored batches, the newest first, until the receipt is found.
 
-    If lists cannot be read, the search uses the receipt `saved` instead, if it has this id and a batch covers its number.
+    If the receipt is not found and some lists could not be read, the search returns the signed receipt `saved` instead. It does
+    so only if `saved` has this id and fits the batch that covers its number.
     """
     head = connection.reader.head()
     headers = connection.reader.batches(connection.network.deploy_block, head)
@@ -139,7 +140,7 @@ def known_receipts(connection: Connection) -> set[str]:
 def listed_receipts(
     connection: Connection, headers: Sequence[BatchHeader], head: int, limit: int
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Returns at most `limit` receipts of these batches as plain data, and messages about unread or unfitting lists.
+    """Returns at most `limit` receipts of these batches as plain data, and a message for each list that could not be used.
 
     A `limit` of 0 means no limit.
     """

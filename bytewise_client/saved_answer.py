@@ -16,7 +16,7 @@ _MEMBERS = frozenset({"choices", "receipt", "opening", "answers"})
 
 
 class Choice(NamedTuple):
-    """One receipt of a file, with the file's data about it."""
+    """One choice of a saved answer: its receipt, its opening, and the members that the file shows."""
 
     place: int
     """Position of the choice in the answer, from 0."""
@@ -40,7 +40,7 @@ class SavedAnswer(NamedTuple):
 
     @property
     def is_several(self) -> bool:
-        """Whether the file is the answer to a request with `n`, which has one receipt for each choice."""
+        """Whether the file has several choices, each with its own receipt. A request with `n` above 1 gets such an answer."""
         return bool(_several(self.shown))
 
     def of_receipt(self, identifier: Digest) -> Choice:
@@ -54,7 +54,7 @@ class SavedAnswer(NamedTuple):
 def read_answer(path: Path) -> SavedAnswer:
     """Reads a file that has an answer or only an opening.
 
-    Raises the errors of `parse_answer`, or `ConfigurationError` if it cannot be read.
+    Raises `ConfigurationError` if the file cannot be read, and the errors of `parse_answer`.
     """
     try:
         content = path.read_bytes()
@@ -66,7 +66,8 @@ def read_answer(path: Path) -> SavedAnswer:
 def parse_answer(content: bytes, name: str = "answer") -> SavedAnswer:
     """Parses JSON that is an answer or only an opening.
 
-    Raises `ConfigurationError` with this name if the JSON is neither, or is a piece of a streamed answer.
+    `name` is the file's name for error messages. Raises `ConfigurationError` if the bytes are neither, or are a piece of a
+    streamed answer.
     """
     if re.match(rb"\s*(data|event|id|retry)?:", content):
         raise ConfigurationError(name, "is a stream of events; save the whole answer, which has receipt and opening")

@@ -108,7 +108,8 @@ def expected_answer(
     """Returns the expected answer of a receipt, as far as the data determine it.
 
     Without an opening (`payload`) it has only the public members. Without the tokenizer `words` it has all members except the
-    text. `signed` is the signed receipt in the file. An operator may sign one receipt twice, so any valid signature is accepted.
+    text. `signed` is the signed receipt in the file. Its signature is expected if it is valid, because an operator may sign one
+    receipt twice with different signatures.
     """
     stated = _stated(found, identifier, signed)
     answer = public_members(identifier, stated, found.environment, label)
@@ -141,10 +142,9 @@ def compare_choice(whole: Mapping[str, Any], place: int, expected: Mapping[str, 
 
 
 def compare_rest(whole: Mapping[str, Any], expected: Mapping[str, Any]) -> Comparison:
-    """Compares the members of an answer that concern all its choices.
+    """Compares the members of an answer with several choices that belong to no single choice, such as the usage.
 
-    They are the number of choices, the usage, and all other members outside the choices, which are those of the first choice's
-    answer.
+    It also compares the number of choices. `expected` is the expected answer to the whole request.
     """
     apart = ("choices", "answers")
     found = compare_answer({k: v for k, v in whole.items() if k not in apart}, expected)

@@ -41,7 +41,8 @@ class Model(Protocol):
         ...
 
     def rerun(self, receipt: Receipt, payload: Payload) -> Rerun:
-        """Computes the answer of an opening again. Raises `CannotExecute` if this machine cannot do that."""
+        """Computes the answer of an opening again with the model, and compares it with the opening and the receipt. Raises
+        `CannotExecute` if this machine cannot run the model."""
         ...
 
 
@@ -106,7 +107,8 @@ def verify_receipt(
     open_model: OpenModel = no_model,
     progress: SearchProgress = no_progress,
 ) -> VerificationReport:
-    """Verifies one receipt. If `saved` is not None, its opening is used, and the members that it shows are compared."""
+    """Verifies one receipt. If the caller has a saved answer, `saved`, its opening is used, and the members that it shows are
+    compared with the signed records."""
     choice = None if saved is None else saved.of_receipt(identifier)
     return VerificationReport((_Verifier(connection, saved, False, open_model, progress).look(identifier, choice),))
 

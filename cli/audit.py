@@ -93,8 +93,8 @@ def list_audits(
 ) -> None:  # fmt: skip
     """List audited receipts, the newest first: results that verifiers posted, and the verdict.
 
-    The list may contain a result that was posted for a batch without the receipt, because the contract does not check that.
-    `bytewise audit show` shows only the results of the receipt's drawn auditors.
+    The list may contain a result whose batch does not contain the receipt, because the contract accepts such a result. `bytewise
+    audit show` shows only the results of the receipt's drawn auditors.
 
     Exit codes: 0 listed, 5 the node does not answer, 64 wrong input.
 

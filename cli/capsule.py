@@ -84,11 +84,11 @@ def make(
 ) -> None:
     """Write what a receipt and its verdict rest on to one file that needs neither chain nor DA.
 
-    The chain node must have the state of the proven block; every node has it for about the newest hundred blocks. A dispute must
-    be over in that block. Of a disputed receipt nothing is read from DA. Everybody who gets the file can read an opening in it.
+    The chain node must have the state of the proven block; every node has it for about the newest hundred blocks. A disputed
+    receipt is read from DA only if another contract opened the dispute. Everybody who gets the file can read an opening in it.
 
-    Exit codes: 0 written, 4 no such receipt or dispute, 5 a service is down, or the dispute is not over in that block,
-    64 wrong input, or the file exists.
+    Exit codes: 0 written, 4 no such receipt or dispute, 5 a service is down, or the dispute is not over in that block, 64 wrong
+    input, or the file exists.
 
     Example: bytewise capsule make 0x71e0 --network network.json --rpc http://127.0.0.1:8545
     """
@@ -323,8 +323,8 @@ def finality(
     """Add signatures of sync committees: they show the block as finalized to whoever trusts one beacon block.
 
     The files are answers of a beacon node's API under `/eth/v1/beacon/`. CHECKPOINT is the root of a finalized beacon block that
-    your readers can find elsewhere. `updates` has one answer for each period of 27 hours, from the period of CHECKPOINT to the
-    period before that of the capsule's block.
+    your readers can find elsewhere. The file of `--updates` has one answer for each period of 27 hours. The first is for the
+    period of CHECKPOINT, the last for the period before that of the capsule's block.
 
     Exit codes: 0 written, 64 wrong input, or the signatures do not show this block.
 
@@ -377,9 +377,10 @@ def trust_of(
     journals: list[str] | None = None,
     journal_witnesses: list[str] | None = None,
 ) -> "Trust":
-    """Returns what the reader trusts, from the options of a verb: deployments, a block hash, witnesses and journals.
+    """Returns what the reader of a capsule trusts: deployments, a block hash, witnesses and journals.
 
-    Each argument has the value of one option, or None without it. `threshold` is how many of the witnesses must have signed.
+    The arguments are the values of a verb's options, and None for an option that the user left out. `threshold` is the number of
+    witnesses that must have signed.
     """
     from chain.capsule.deployment import deployment_of
     from chain.capsule.verification import Trust

@@ -42,10 +42,8 @@ def vectors(
 ) -> None:
     """Compute the vectors with which a model and its environments are proposed.
 
-    The command prints their digest.
-
-    The questions follow from the model id. Publish the file, so that a verifier whose engine gives other answers can see which
-    answers differ.
+    Vectors are fixed questions with the answers of the model. The questions follow from the model id. The command prints the
+    digest of the vectors. Publish the file, so that a verifier whose engine gives other answers can see which answers differ.
 
     Exit codes: 0 written, 3 this machine cannot compute the vectors, 64 wrong input.
     """
@@ -78,10 +76,9 @@ def certify(
 ) -> None:
     """Certify a proposed model or environment, if your engine gives its vectors.
 
-    The engine must give every vector of the item. The running member then sends the certificate.
-
-    An environment is certified with a model that it serves. The questions follow from the model id, so the proposer cannot choose
-    them. This machine computes all of them, and the vectors of the profile.
+    Vectors are fixed questions with the answers of a model. The questions follow from the model id, so the proposer cannot choose
+    them. This machine computes all answers, and the vectors of the profile. If they equal the proposed vectors, the running
+    member sends the certificate. To certify an environment, give the artifact of a model that is served in this environment.
 
     Exit codes: 0 all vectors are equal (and the certificate is ordered), 2 a vector differs, 3 this machine cannot compute them,
     5 the node does not answer, 64 wrong input, or refused by the contract (not proposed, too late, no weight, certified before).

@@ -139,8 +139,8 @@ def witness(
 ) -> None:
     """Sign that a journal continues every checkpoint of it that you have signed before.
 
-    The folder --memory has the newest checkpoint of each journal. Ask a journal's owner for an export since that checkpoint. The
-    command signs only if the journal continues it. Your signature does not say that the entries are true.
+    The folder --memory has the newest checkpoint that you signed of each journal. Ask the journal's owner for an export since
+    your checkpoint: the command signs only if the journal continues it. Your signature does not say that the entries are true.
 
     Exit codes: 0 written, 2 the export does not hold, or the journal was rewritten or cut, 64 wrong input, or the file exists.
 

@@ -40,9 +40,9 @@ def check(
 ) -> None:
     """Check every invariant of a network at one block, and again after each pause of the settings until Ctrl-C.
 
-    The monitor first brings its index up to the newest block, which takes a while the first time. It reports an invariant as
-    broken only if the contracts, a proof against the block's state root, or a shard's own signatures confirm that. If it cannot
-    be confirmed, the invariant is unknown.
+    The monitor first brings its index up to the newest block, which takes a while the first time. The monitor reports an
+    invariant as broken only if the contracts, a proof against the block's state root, or a shard's own signatures confirm the
+    violation. It reports a violation that nothing confirms as unknown.
 
     Exit codes with `--once`: 0 all invariants hold, 2 at least one is broken, 3 none is broken and at least one is unknown, 64
     wrong settings.

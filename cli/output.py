@@ -115,8 +115,8 @@ def one_by_prefix(argument: str, text: str, known: Iterable[str]) -> str:
 
 
 def rows_with(option: str, text: str | None, rows: Sequence[Row], name: str) -> list[Row]:
-    """Returns the rows in which the member `name` is the id that a user gave with an option. Returns all rows if the option was
-    not given and `text` is None."""
+    """Returns the rows whose field `name` is the id that a user gave with an option. If the user left the option out, `text` is
+    None and all rows are returned."""
     if text is None:
         return list(rows)
     chosen = by_prefix(option, text, {each[name] for each in rows})
@@ -124,8 +124,8 @@ def rows_with(option: str, text: str | None, rows: Sequence[Row], name: str) -> 
 
 
 def rows_of(argument: str, text: str, rows: Sequence[Row], name: str) -> list[Row]:
-    """Returns the rows in which the member `name` is the id that a user typed. Raises `typer.Exit` with `Exit.NOT_FOUND` if there
-    is no such row."""
+    """Returns the rows whose field `name` is the id that a user typed. Raises `typer.Exit` with `Exit.NOT_FOUND` if there is no
+    such row."""
     chosen = one_by_prefix(argument, text, {each[name] for each in rows})
     return [each for each in rows if each[name] == chosen]
 

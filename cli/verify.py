@@ -97,7 +97,7 @@ def _verify_capsule(file: Path, network: Path, more: Path | None, output: Output
 
 
 class Asked(NamedTuple):
-    """What the user asks to verify: one receipt, or all receipts of a saved answer."""
+    """The request of the user to verify one receipt, or all receipts of a saved answer."""
 
     receipt: str
     """The receipt's id or its first digits. Empty if all receipts of the saved answer are verified."""

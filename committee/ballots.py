@@ -187,8 +187,8 @@ class Ballots:
         sender.reveal(stored.vote, stored.quote)
 
     def collect(self, action: PostCommitRoot | CertifyRound | RevealUnderRoot, sender: CertificateSender) -> None:
-        """Sends the transaction of one step of a verdict certificate: a commit root, the certificate, or a reveal under a
-        root."""
+        """Sends the transaction of one step of a verdict certificate: the Merkle root of the members' commitments, the
+        certificate, or the reveal of a vote whose commitment is under such a root."""
         _present(self._certificates).collect(action, sender)
 
     def _together(

@@ -1,7 +1,8 @@
-"""The part of a member that makes verdict certificates: it collects and checks messages of other members (ADR-077).
+"""The part of a member that makes verdict certificates together with other members (ADR-077).
 
-`decide_certificate` decides each step. This module checks messages, stores what they state, signs, and sends. A restart loses
-everything except the commitments under a root on which the member relies. These are enough to reveal the member's vote.
+`decide_certificate` decides each step. This module checks the messages of other members, stores what they state, signs, and
+sends. A commit root is the Merkle root of the commitments of several members. The member stores the commitments under a root in
+the database before it relies on the root, because it needs them to reveal its vote. A restart loses everything else.
 """
 
 import contextlib
@@ -58,7 +59,7 @@ sum of signatures takes 0.06 s more for each signature in the sum."""
 
 @dataclass(slots=True)
 class RoundNotes:
-    """What this member knows about one round from messages and from the chain. An `int` key is the mask of a set of seats."""
+    """The facts about one round that this member knows from messages and from the chain. An `int` key is a bit mask of seats."""
 
     commitments: dict[Address, SharedCommitment] = field(default_factory=dict)
     """The first commitment that each member shared."""
@@ -135,7 +136,8 @@ class Certificates:
 
     def plan(self, snapshot: Snapshot, dispute: Dispute, vote: Vote, is_declined: bool = False) -> CertificatePlan:
         """Decides what this member does next in a round for which its vote is stored, and sends the messages that other members
-        need for it. Returns `ALONE` if the chain does not answer or answers something impossible, so that other disputes go on.
+        need for it. If the chain does not answer or answers something impossible, it returns the plan `ALONE`: the member then
+        commits and reveals its vote without the other members.
 
         `is_declined` means that a person declined the duty for this dispute. Then the member makes no further commitment. If its
         earlier commitment is under a root, it still stores that root and reveals its vote under it.
@@ -157,10 +159,10 @@ class Certificates:
         return plan
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Checks BLS signatures that arrived, beginning with the dispute that ends first.
+        """Checks the BLS signatures that arrived, beginning with the dispute whose reveal phase ends first.
 
         Returns no action, because the next tick decides. The node calls this after it has sent the actions of the tick. At most
-        `CHECKS_PER_TICK` checks are made, and no signature is checked alone twice.
+        `CHECKS_PER_TICK` checks are made. A sum of signatures is checked first, and a single signature only if the sum is wrong.
         """
         left = CHECKS_PER_TICK
         for dispute in sorted(snapshot.disputes, key=lambda each: each.reveal_end):
@@ -170,7 +172,7 @@ class Certificates:
         return ()
 
     def collect(self, action: PostCommitRoot | CertifyRound | RevealUnderRoot, sender: CertificateSender) -> None:
-        """Sends the transaction of one action: a commit root, a reveal under a root, or the certificate."""
+        """Sends the transaction of one action: a commit root, the reveal of a vote under a commit root, or the certificate."""
         match action:
             case PostCommitRoot():
                 sender.post_commit_root(action.dispute, action.round, action.root)

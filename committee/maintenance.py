@@ -37,8 +37,8 @@ def decline(settings: NodeSettings, dispute: str) -> int:
     """Records that this member does not vote in one dispute and accepts the penalty. A vote that is committed already, on the
     chain or under a root, is still revealed. Returns exit code 0.
 
-    Raises `WrongPhase` if the dispute is final on the chain, and `NoProgress` if the duty is done or missed in the database. Then
-    nothing is recorded. The order is also recorded if the dispute is not known yet or the chain cannot be read.
+    Raises `WrongPhase` if the dispute is final on the chain, and `NoProgress` if the duty is done or missed in the database. In
+    both cases nothing is recorded. If the dispute is not known yet or the chain cannot be read, the decision is still recorded.
     """
     try:
         subject = digest(unhex(dispute))

@@ -51,7 +51,8 @@ class LogsSeen(NamedTuple):
 
     @property
     def version(self) -> tuple[object, ...]:
-        """A value that differs after each change of the copies. Counts are enough for that, because logs only grow."""
+        """A value that is different after each change of the copies. It contains numbers of decisions and logs, not their
+        content, because logs only grow."""
         return len(self.decisions), self.logs, self.unreadable, self.read_at
 
 

@@ -1,7 +1,8 @@
-"""The second backend, which runs in a separate process for each check, without keys and sockets.
+"""Before a seat contradicts an operator, a second backend computes the same request again. It runs in a separate process for each
+check, without keys and sockets.
 
 The library of the second backend is large and from outside this project, so a process that opens envelopes does not load it. The
-separate process gets one request and one answer over a stream, and returns one code.
+separate process receives one check over a stream, and returns only one code.
 """
 
 import functools
@@ -35,7 +36,7 @@ class SecondBackend(Protocol):
 
 
 class TwoBackendEngine(JudgingEngine, SecondBackend, Protocol):
-    """An engine whose second backend can run in another process."""
+    """A judging engine that can first test its own backend, and that has a second backend for a cross-check."""
 
     def vectors(self) -> Digest:
         """Runs the known-answer vectors of the arithmetic profile. Raises `NotExact` with the differing vector."""
@@ -44,7 +45,8 @@ class TwoBackendEngine(JudgingEngine, SecondBackend, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CrossCheckRequest:
-    """A request, and an answer that differs from the answer that the operator signed."""
+    """One check for the process of the second backend: a request, and the answer that the first backend computed for it. The
+    operator signed a different answer."""
 
     request: Request = field(repr=False)
     output: Output = field(repr=False)
@@ -53,14 +55,14 @@ class CrossCheckRequest:
 
 @dataclass(frozen=True, slots=True)
 class CrossCheckResult:
-    """The second backend's result for this answer."""
+    """Result of one check. It says whether the second backend computed the same answer as the first backend."""
 
     reason: U8
     """0 if the second backend computes the same answer, otherwise the `CannotReason`."""
 
 
 class OpenedBackend(NamedTuple):
-    """An engine for one check, as its process opened it."""
+    """The engine of a process that does one check, and the fences that this process lacks."""
 
     engine: SecondBackend
     """The engine with its second backend."""
@@ -69,10 +71,10 @@ class OpenedBackend(NamedTuple):
 
 
 class CrossCheck:
-    """The process of the second backend, which starts before the first job and gets the checks.
+    """Starts the process of the second backend, and sends checks to it. The process must start before the enclave's first job.
 
-    `preload` runs in that process and returns the names of missing fences. `open_engine` runs in a new process for each check,
-    which has `limit_s` seconds once it gets the check.
+    `preload` runs in that process and returns the names of missing fences. For each check, that process starts a new process, in
+    which `open_engine` runs. The new process has `limit_s` seconds from the moment when it receives the check.
     """
 
     def __init__(self, open_engine: Callable[[], OpenedBackend], preload: Callable[[], tuple[str, ...]], limit_s: int) -> None:
@@ -144,7 +146,7 @@ class CrossCheck:
 
 
 class CrossCheckedEngine:
-    """A `JudgingEngine` that confirms each result against an operator with a second backend."""
+    """A `JudgingEngine` that sends an answer to a second backend before it lets a seat contradict the operator."""
 
     def __init__(self, engine: TwoBackendEngine, cross_check: CrossCheck) -> None:
         self._engine, self._cross_check = engine, cross_check
@@ -158,8 +160,9 @@ class CrossCheckedEngine:
         return self._engine.verify(request, claimed, out_hash)
 
     def confirm(self, request: Request, verification: Verification) -> Verification:
-        """Returns the verification if it agrees with the claim. Otherwise this machine must first pass its vectors again and a
-        second backend must compute the same answer. Raises `CannotExecute` if one of them fails."""
+        """Returns the verification if the operator's answer was right, or if two tests confirm that it was wrong. First, this
+        machine must pass the known-answer vectors again. Then the second backend must compute the same answer as this engine.
+        Raises `CannotExecute` if a test fails, and `TryAgain` if the second backend gives no result."""
         if verification.divergence is None:
             return verification
         try:

@@ -24,8 +24,8 @@ from bytewise.protocol.units import ZERO_DIGEST, Digest
 
 
 class JobOutcome(NamedTuple):
-    """The seat's finding, and the number of verification passes of the engine that it took. Digests are zero unless the request
-    was executed."""
+    """The seat's finding, with the number of verification passes that the engine needed for it. Digests are zero unless the
+    engine executed the request."""
 
     outcome: Outcome
     code: int = 0
@@ -36,16 +36,17 @@ class JobOutcome(NamedTuple):
 
 
 class JudgingEngine(Engine, Protocol):
-    """An engine that can check a divergence with a second backend."""
+    """An engine that can ask a second backend when its result differs from the operator's answer."""
 
     def confirm(self, request: Request, verification: Verification) -> Verification:
-        """Returns the verification if a second backend agrees with it. Raises `CannotExecute` if it does not."""
+        """Returns the verification if it found no difference, or if a second backend finds the same answer as this engine. Raises
+        `CannotExecute` if the second backend does not."""
         ...
 
 
 def verify_job(job: RunJob, chain_id: int) -> Digest:
-    """Checks that a job is consistent and for this chain, and returns its receipt id. Raises a `Fault` of the duty process that
-    sent the job otherwise."""
+    """Returns the receipt id of a job after two checks: the job's chain is this one, and its parts belong together. Raises a
+    `Fault` if a check fails, which accuses the duty process that sent the job."""
     if job.contracts.chain_id != chain_id:
         raise ForeignChain(job.contracts.chain_id, chain_id)
     identifier = receipt_id(Domain(job.contracts.chain_id, job.contracts.anchor), job.receipt)

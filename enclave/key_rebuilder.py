@@ -1,10 +1,12 @@
-"""The process that rebuilds a key (ADR-038). It is forked from a job's process before the job arrives, and ends after one
-envelope.
+"""A child process in which an enclave rebuilds an epoch's private key (ADR-038). A job's process forks this child before the job
+arrives. The child ends after one envelope.
 
-This process asks the shards itself, with its own transport key. The job's process reads the plaintext. It never has the shares,
-and never the secret that opens sealed answers of shards. It gets only the public half of the transport key and the padded
-plaintext. Once this process has ended, nobody can open answers that were sealed to its transport key. For an epoch of partials,
-this process gives its secret to the job's process instead.
+The child has its own transport key and asks the shards itself. It returns only the public half of the transport key and the
+padded plaintext. So the job's process, which reads the plaintext, never has the shares, nor the secret that opens the shards'
+sealed answers. Once the child has ended, nobody can open these answers.
+
+In an epoch whose key is not rebuilt, the child gives the transport secret to the job's process. That process then asks the shards
+for partials.
 """
 
 import os
@@ -38,7 +40,8 @@ class RebuilderReady:
 
 @dataclass(frozen=True, slots=True)
 class RebuildRequest:
-    """Request to open one envelope. After it the child gets the job socket's connection, over which streams to shards arrive."""
+    """Request to open one envelope. The job's process sends it to the child, and then the connection of the job socket. Over that
+    connection the child gets its streams to the shards."""
 
     job: RunJob
     """The job that contains the envelope."""
@@ -46,7 +49,7 @@ class RebuildRequest:
 
 @dataclass(frozen=True, slots=True)
 class TransportSecret:
-    """Answer of the child for an epoch whose key is not rebuilt."""
+    """Answer of the child in an epoch whose key is not rebuilt: the secret half of the transport key."""
 
     transport_secret: Blob = field(repr=False)
     """Secret half of the transport key, for the process that asks the epoch's shards for partials."""
@@ -94,14 +97,16 @@ class KeyRebuilder:
         return self._process.pid
 
     def transport(self) -> tuple[bytes, Blob]:
-        """Returns an empty secret, and the public half of the child's transport key. The child must be ready."""
+        """Returns the two halves of the job's transport key. The secret half is empty, because only the child has it. The child
+        must be ready."""
         return b"", self._public
 
     def open(self, job: RunJob, transport_secret: bytes) -> bytes:
-        """Returns the plaintext of the job's envelope. `transport_secret` is ignored, because the child has the secret.
+        """Returns the plaintext of the job's envelope. Ignores `transport_secret`, because the child has the real secret.
 
-        Raises `TryAgain` if the child ends without an answer. The child has ended when this returns, and before another key
-        source is asked.
+        Ends the child in every case. If the epoch's key is not rebuilt, the child ends first, and then the other key source opens
+        the envelope with partials. Raises `TryAgain` if the child gives no answer, and otherwise the error that the child
+        reports.
         """
         try:
             answer = self._answer(job)

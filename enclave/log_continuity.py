@@ -4,8 +4,8 @@ A shard signs a release record before it answers. The record has its index in th
 an enclave that serves many jobs notices when a shard uses an index twice, goes back, or names a wrong previous record. Then the
 shard's log was cut off or exists twice, and the enclave does not use its partial.
 
-The process of a job sends only signed records to the supervisor for later processes, because untrusted input may have taken over
-the process.
+Each job has its own process, so the supervisor collects the records and gives them to later processes. A job's process could be
+taken over by untrusted input. The supervisor therefore accepts a record from it only with the shard's signature.
 """
 
 import threading
@@ -53,10 +53,11 @@ class LogContinuity:
         self._lock = threading.Lock()
 
     def keep(self, index: int, release: RecordedRelease, digest: Digest) -> Release:
-        """Returns the record of shard `index` if it continues the log of the earlier records.
+        """Returns a new record of shard `index`, and stores it as the newest one, if it can follow the records that this enclave
+        knows. Raises `ReleaseNotRecorded` otherwise.
 
-        Raises `ReleaseNotRecorded` otherwise. `digest` is the digest of the record, whose signature the caller has verified.
-        Between two records for this enclave, the log may have records for other enclaves.
+        `digest` is the record's digest. The caller has verified its signature. Indices may be skipped, because other enclaves
+        receive records from the same log.
         """
         record, key = release.record, _log_key(release)
         with self._lock:

@@ -1,9 +1,9 @@
-"""The enclave's side of a release. It asks as many shards as the threshold requires at once over attested channels, verifies and
-combines their answers, and opens the envelope.
+"""The enclave's side of a release: it collects partials or shares from the shards and opens the envelope with them. It asks the
+shards in parallel over attested channels, and no more of them than the threshold requires.
 
 The enclave trusts no answer. A release record must be signed, name the ticket and fit the shard's earlier records
-(`enclave.log_continuity`). A partial or share must have a valid proof. If a shard lies or fails, the enclave reports it to
-`on_failure` and asks another shard instead.
+(`enclave.log_continuity`). A partial or share must have a valid proof. If a shard lies or fails, the enclave calls `on_failure`
+and asks another shard instead.
 """
 
 import os
@@ -97,8 +97,8 @@ def open_answer(
 
 
 def shared_point(answers: Mapping[int, ShardAnswer], envelope: Envelope) -> EccPoint:
-    """Computes x·R from the answers of t shards, where x is the epoch's private key and R the envelope's ephemeral point. Erases
-    shares of x in the answers."""
+    """Computes the point x·R that opens an envelope, where x is the epoch's private key and R the envelope's ephemeral point.
+    `answers` has the answers of as many shards as the threshold requires. If these contain shares of x, it erases the shares."""
     shares = {index: piece.of_key for index, piece in answers.items() if piece.of_key is not None}
     if shares:
         return reconstruction.multiply_by_key(decode_point(envelope.enc), shares)
@@ -123,7 +123,8 @@ _MAX_REPLY_MARKS = 64
 
 
 def open_channel(shard: ShardRecord, end: ChannelEndpoint, transport_key: Blob, timeout_s: float, dial: Dial = dial) -> Channel:
-    """Opens the attested channel to a shard, for a partial that is sealed to `transport_key`.
+    """Opens the attested channel over which an enclave asks a shard. The channel binds `transport_key`, to which the shard will
+    seal its answer.
 
     Raises `TryAgain` if the shard cannot be reached, and the errors of `bytewise.tee.channel.connect`.
     """
@@ -304,11 +305,11 @@ class ReleaseQuery:
         self._standing = first_policy_state(decode(AppraisalPolicy, job.policy))
 
     def terms(self, shard: ShardRecord) -> PeerRequirements:
-        """Returns the requirements that a shard must prove: a program that the policy accepts, and a signature of the shard's
-        account, for this network and epoch.
+        """Returns the requirements that a shard must prove on its channel. The shard must run a program that the appraisal policy
+        accepts, and must sign with its account for this network and epoch.
 
-        The duty process provides the policy. A false policy opens nothing, because a shard with another policy refuses the
-        channel, and an enclave tells a shard only public data.
+        The policy comes from the duty process, which may be dishonest. That gains nothing: an honest shard refuses a channel
+        under another policy, and the enclave sends only public data to a shard.
         """
         job = self.job
         return PeerRequirements(

@@ -41,8 +41,8 @@ def listen(path: Path) -> socket.socket:
 
 
 def serve_one(server: socket.socket, context: JobContext, taken: Callable[[], None] = lambda: None) -> bool:
-    """Has one conversation with the owner, with a job or without. Calls `taken` when the conversation begins. Returns False if
-    nobody connected, or another user did."""
+    """Waits a short time for a client and serves its one conversation, which asks for the enclave's status or brings a job. Calls
+    `taken` when the conversation begins. Returns False if no client connected, or if the client is another user."""
     try:
         peer, _ = server.accept()
     except TimeoutError:

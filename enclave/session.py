@@ -55,7 +55,7 @@ class JobContext:
 
 
 class Session:
-    """One job of the enclave. Call `prepare`, then `run`."""
+    """One job of the enclave. Its user calls `prepare`, then `run`."""
 
     def __init__(self, context: JobContext, receipt_id: Digest) -> None:
         self._context = context
@@ -67,8 +67,8 @@ class Session:
         return Prepared(self._context.instance, self._public, self._context.limit_s, self._context.unfenced)
 
     def run(self, job: RunJob) -> JobResult:
-        """Judges the prepared job, and returns the result with its quote. Raises a `Fault` if this is another job or if it is
-        inconsistent."""
+        """Judges the job, and returns the result with its quote. Raises a `Fault` if the job is inconsistent, or if it names
+        another receipt, transport key or instance than `prepare` announced."""
         identifier = verify_job(job, self._context.chain_id)
         for what, have, want in (
             ("receipt", identifier, self._receipt_id),

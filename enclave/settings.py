@@ -11,7 +11,8 @@ from bytewise.tee.quoters import verify_attestation
 
 @dataclass(frozen=True, slots=True)
 class EnclaveSettings:
-    """Settings of an enclave. It has no key of an account and no address of a chain node."""
+    """Settings of an enclave. They name no account key and no chain node, because an enclave signs no transactions and reads no
+    chain."""
 
     artifact: Path
     """Folder of the converted model."""

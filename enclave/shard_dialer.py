@@ -13,8 +13,8 @@ from bytewise.service import frames
 
 
 class ShardDialer:
-    """The source of streams to shards for the present conversation. Several threads may call `dial`; they are served one after
-    the other."""
+    """Opens streams to shards for the job that the enclave is working on. Several threads may call `dial`, which serves one
+    thread after the other."""
 
     def __init__(self) -> None:
         self.peer: socket.socket | None = None

@@ -27,11 +27,12 @@ _POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class JobTaken:
-    """Message of a process to the supervisor that a client connected, with a job or without. The time limit begins then."""
+    """Message that a client connected. A job's process sends it to the supervisor, which then starts the time limit of that
+    process. The client may also ask for the status only."""
 
 
 class Supervisor:
-    """The supervisor, which keeps one process that waits for a job or works on it, until it is stopped."""
+    """Keeps one job process alive at any time. When that process ends, the supervisor forks the next one, until it is stopped."""
 
     def __init__(
         self, listening: socket.socket, open_context: Callable[[socket.socket], JobContext], continuity: LogContinuity, limit_s:
@@ -44,7 +45,12 @@ class Supervisor:
         self._announced = False
 
     def run(self) -> int:
-        """Runs until it is stopped, and then returns 0. If a process fails by itself, returns an exit code for that failure."""
+        """Runs until it is stopped, and then returns 0.
+
+        Returns another exit code if a process ends with an error code, if a signal ends it before a client connected, or if the
+        process of the second backend ends. A signal that ends a process later, for example at the time limit, costs only its
+        job.
+        """
         while not self._stop.is_set():
             code = self._run_one()
             if code:

@@ -1,8 +1,9 @@
-"""Decides which messages a gossip process takes and relays: those of registered peers, within limits, of this network and epoch.
+"""Decides which messages a gossip process relays and stores for its duty process. Such a message comes from a registered peer,
+keeps the limits, and belongs to this network and to the active key epoch or the epoch before.
 
 Cheap checks come first: the origin, repetition, the origin's rate, the size. Only then is the message parsed. A repeated message
-does not count against the rate. This module never asks the chain. A false statement in a well-formed message of a registered
-peer is therefore relayed, and the duty process that receives it refuses it.
+does not count against the rate. This module never asks the chain. A false statement in a well-formed message of a registered peer
+is therefore relayed, and the duty process that receives it refuses it.
 """
 
 from collections import OrderedDict, deque
@@ -35,7 +36,7 @@ MAX_SEEN = 10_000
 
 
 class Memory(Generic[K]):
-    """A bounded counter: the `size` most recently counted keys, each with its count. Older keys are forgotten."""
+    """A bounded counter of keys. It keeps the `size` keys that were counted last, each with its count, and forgets older keys."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -65,7 +66,7 @@ class Admission:
         self._rounds: Memory[tuple[str, str, int]] = Memory(MAX_SEEN)
 
     def admit(self, topic: str, key: str, data: bytes, now: float) -> GossipMessage:
-        """Returns the parsed message if it may be taken and relayed. Raises `GossipRefused` if not.
+        """Checks a message, and returns the parsed message if the process may relay and store it. Raises `GossipRefused` if not.
 
         `key` is the peer key of the message's origin, and `now` a monotonic time in seconds.
         """

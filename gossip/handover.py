@@ -68,7 +68,8 @@ def _receive(connection: socket.socket, size: int) -> bytes:
 
 
 class HandOverServer:
-    """The gossip process's side: answers each call in a thread, at a UNIX socket of mode 0600, until `close` is called."""
+    """The server of the hand-over, which runs in the gossip process. It answers each call in a thread of its own, at a UNIX
+    socket of mode 0600, until `close` is called."""
 
     def __init__(self, path: Path, call: Call) -> None:
         """Removes the socket that an earlier process left at this path, and starts to listen there. `call` gets each request and
@@ -142,8 +143,8 @@ class ProcessState:
 
 
 class HandOverClient:
-    """The duty process's side. Every method raises `GossipRefused` if the gossip process does not answer, or if it refuses the
-    call."""
+    """The client of the hand-over, which runs in the duty process. Every method raises `GossipRefused` if the gossip process does
+    not answer, or if it refuses the call."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -171,8 +172,8 @@ class HandOverClient:
         self._call({"call": "offer", "envelope": envelope, "file": str(file)})
 
     def fetch(self, envelope: str, size: int, account: str, file: Path) -> None:
-        """Fetches an envelope of `size` bytes from the peer of `account`, and writes it to a file. The caller must check the hash
-        of the bytes, because the peer may send others."""
+        """Makes the gossip process fetch an envelope of `size` bytes from the peer of `account` and write it to a file. The
+        caller must check the hash of the file, because the peer may send wrong bytes."""
         request = {"call": "fetch", "envelope": envelope, "size": size, "account": account, "file": str(file)}
         self._call(request, FETCH_TIMEOUT_S)
 

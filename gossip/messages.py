@@ -27,7 +27,7 @@ _U16 = re.compile("0|[1-9][0-9]{0,4}")
 
 
 class GossipRefused(Exception):
-    """Error: a message or a call is refused. `reason` is one word for the metric, `detail` one line for the log."""
+    """Raised when a message or a call is refused. `reason` is one word for the metric, `detail` one line for the log."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
@@ -61,7 +61,7 @@ def topic_name(chain: str, topic: str) -> str:
 
 
 def canonical(value: object) -> bytes:
-    """Encodes plain data without fractions as canonical JSON: sorted members, no spaces, UTF-8. Such data follows RFC 8785."""
+    """Encodes data without fractions as canonical JSON, as RFC 8785 defines it: sorted members, no spaces, UTF-8."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
@@ -74,8 +74,8 @@ def write_message(chain: str, epoch: int, body: dict[str, Any]) -> bytes:
 
 
 def read_message(data: bytes) -> GossipMessage:
-    """Parses the bytes of a message. Raises `GossipRefused` if they are not the canonical JSON of a message, or too large. Size
-    and brackets are counted before anything is parsed."""
+    """Parses the bytes of a message. Raises `GossipRefused` if they are too large or are not the canonical JSON of a message. The
+    size and the number of brackets are checked before parsing, so that a hostile message costs little."""
     if len(data) > MAX_MESSAGE_BYTES:
         raise GossipRefused("too_large", f"{len(data)} bytes, at most {MAX_MESSAGE_BYTES}")
     if data.count(b"{") + data.count(b"[") > MAX_BRACKETS:
@@ -95,7 +95,7 @@ def read_message(data: bytes) -> GossipMessage:
 
 
 def is_digest(value: object) -> bool:
-    """Tells whether a value is text of the form of a digest: `0x` and 64 lower-case hexadecimal digits."""
+    """Returns whether a value is a digest as text: `0x` and 64 lower-case hexadecimal digits."""
     return isinstance(value, str) and len(value) == DIGEST_CHARS and value.startswith("0x") and _is_hex(value[2:])
 
 

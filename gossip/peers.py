@@ -52,7 +52,7 @@ class PeersFile:
 
 
 def possession_of(account: str) -> bytes:
-    """Returns the bytes that a peer key signs to state that it is the key of this account's gossip process."""
+    """Returns the bytes that a gossip process signs with its peer key, to state that the key belongs to this account."""
     return b"bytewise gossip process of " + account.lower().encode()
 
 

@@ -57,8 +57,8 @@ class Ring:
             return self._last
 
     def take(self, after: int, most: int) -> RingPage:
-        """Returns at most `most` messages with numbers greater than `after`. If `after` is greater than every number here, the
-        process has restarted since, and the reader gets the messages from the beginning."""
+        """Returns at most `most` messages with numbers greater than `after`. If no message had a number as great as `after` yet,
+        the process has restarted since the reader's last call, and the reader gets the messages from the beginning."""
         with self._lock:
             start = after if 0 <= after <= self._last else 0
             found = [each for each in self._kept if each.number > start][: max(0, most)]

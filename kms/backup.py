@@ -1,8 +1,8 @@
 """Backup of a shard's keys and shares as one sealed file, and its restore.
 
 A restore returns only shares that are in force on the chain, because an older share in an old backup must never be used again. It
-also needs a release log that is not older than the backup: a shard without its log would contradict what it signed. The database
-has a backup of its own.
+refuses if the shard's release log is older than the backup, because the shard could then sign records that contradict its earlier
+records. The file does not contain the database with the log, which needs a backup of its own.
 """
 
 import re
@@ -83,8 +83,8 @@ class RestoreResult(NamedTuple):
 def back_up(folder: Path, out: Path, key: bytes, records: ReleaseRecords, clock: Clock, rng: Rng) -> Backup:
     """Writes the sealed file, which must not exist yet, and returns its content. The shard may be running. `key` has 32 bytes.
 
-    Raises `StaleBackup` if the database lacks records that the shard signed. With a backup, an operator could otherwise restore
-    the keys beside that database.
+    Raises `StaleBackup` if the database lacks records that the shard signed. A backup made from such a database would not name
+    the lost records, so a restore could not notice that they are missing.
     """
     verify_positions(read_positions(folder), records)
     shard, logs = accounts.address_of(folder), tuple(_positions(records))
@@ -117,10 +117,10 @@ def restore(
 ) -> RestoreResult:
     """Restores the keys, and the shares that are in force, into a folder that has none. After a crash, the same call continues.
 
-    If `view` is None, it restores no share, and the other shards must repair it (`CeremonyPurpose.REPAIR`). Raises `StaleBackup`
-    if the log is older than the backup, or if the backup lacks a share that this shard must have by the chain. Raises
-    `ConfigurationError` if the folder has other keys or is in use, or if a storage key outside the folder does not open the
-    share. After either error nothing was written.
+    If `view` is None, this restores no share; a repair by the other shards must then give the shard its share again
+    (`CeremonyPurpose.REPAIR`). Raises `StaleBackup` if the release log is older than the backup, or if the backup lacks a share
+    in force that the chain assigns to this shard. Raises `ConfigurationError` if the folder has other keys or is in use, or if a
+    storage key outside the folder does not open the share. After either error nothing was written.
     """
     backup = open_backup(file, key)
     verify_logs(backup, records)
@@ -174,8 +174,8 @@ def verify_logs(backup: Backup, records: ReleaseRecords) -> Backup:
 
 
 def drop_stale_shares(draft: Path, shard: Address, view: CeremonyView | None, sealing: StorageKeySource) -> Iterator[str]:
-    """Removes the shares that are not in force from `draft`, and yields the names of their files. Raises `StaleBackup` if this
-    shard must have another share by the chain."""
+    """Removes the shares that are not in force from the folder `draft`, and yields the names of their files. Raises `StaleBackup`
+    if the chain assigns a share to this shard and `draft` does not have that share."""
     by_epoch: dict[int, list[Path]] = {}
     for path in draft.iterdir():
         if named := _SHARE.fullmatch(path.name):

@@ -18,9 +18,9 @@ EXPIRED = "its request expires, and anchoring it would convict this operator"
 
 
 def verify_time_left(request: Request, until: int) -> Request:
-    """Returns the request if it does not expire before `until`, in chain time. `until` is the time by which its receipt promises
-    to be anchored, plus the longest pause. Raises `TryAgain` if the request expires earlier, because it waited too long for the
-    engine."""
+    """Returns the request if it does not expire before `until`, a Unix second of chain time. The caller adds the longest pause to
+    the time by which the receipt promises to be anchored. Raises `TryAgain` if the request expires earlier, because it waited too
+    long for the engine."""
     if request.expiry < until:
         raise TryAgain("engine", "the request waited for too long")
     return request
@@ -63,10 +63,10 @@ class LeafSlot(NamedTuple):
 
 
 def unanchored(receipt_store: ReceiptStore) -> tuple[SignedReceipt, ...]:
-    """Returns the oldest receipt of the open batch and the oldest receipt that is in no batch, as far as they exist.
+    """Returns up to two receipts: the oldest receipt of the open batch, and the oldest receipt that is in no batch.
 
-    If it returns nothing, every receipt is anchored. That holds even while another thread builds batches: a receipt first is in
-    no batch, then in the open batch, then on the chain, and the store is read in that order.
+    An empty result means that every receipt is anchored, even while another thread builds batches. A receipt is first in no
+    batch, then in the open batch, then on the chain, and the store is read in that order.
     """
     loose = receipt_store.unbatched(1)
     header = receipt_store.open_batch()
@@ -79,15 +79,15 @@ def receipts_of(leaves: Sequence[ListEntry]) -> tuple[SignedReceipt, ...]:
 
 
 def leaf_slots(numbers: range, receipts: Sequence[SignedReceipt], untils: Mapping[int, SendLimit], now: int) -> list[LeafSlot]:
-    """Decides for each number whether its receipt can be posted at chain time `now`, or why the number is skipped. `untils` has
-    the time limits by number."""
+    """Returns one slot for each number: with its receipt if that receipt can be posted at chain time `now`, otherwise with the
+    reason why the number is skipped. `untils` maps a number to the time limit of its receipt."""
     found: dict[int, SignedReceipt] = {each.receipt.seq: each for each in receipts}
     return [_slot(seq, found.get(seq), untils.get(seq), now) for seq in numbers]
 
 
 def uniform_head(waiting: Sequence[LeafSlot]) -> list[LeafSlot]:
-    """Returns the longest part from the start that one batch header can name: all its receipts have the same environment, model
-    and key epoch."""
+    """Returns the slots from the start up to the first receipt with another environment, model or key epoch. A batch header names
+    only one of each."""
     run: list[LeafSlot] = []
     service = None
     for each in waiting:

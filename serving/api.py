@@ -81,7 +81,7 @@ class Counter(Protocol):
 
 
 class Gate:
-    """A place for the service, which is empty until the model is loaded. Until then every request is answered with status 503."""
+    """Gives the API its service once the model is loaded. Until then every request is answered with status 503."""
 
     def __init__(self) -> None:
         self.service: Counter | None = None

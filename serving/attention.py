@@ -27,7 +27,8 @@ from serving.wiring import run
 
 @dataclass(frozen=True, slots=True)
 class ScheduledAnswers:
-    """The answer hook that makes the answers false that the schedule selects (`serving.pipeline.AnswerHook`)."""
+    """The answer hook of an attention fund, which makes an answer false if the schedule selects it
+    (`serving.pipeline.AnswerHook`)."""
 
     schedule: FraudSchedule
     folder: AttentionFolder

@@ -57,7 +57,8 @@ class DisputeSender(Protocol):
         ...
 
     def demand_envelope(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int) -> None:
-        """Demands the envelope of a receipt, so that the operator can answer with a new locator."""
+        """Demands the envelope of this operator's own receipt. The operator then answers the demand with a new locator, because a
+        committee uses a new locator only if it answers a demand."""
         ...
 
 
@@ -86,7 +87,8 @@ class OperatorDisputes:
         """Disputes and rounds whose committee can fetch the envelope, or for which the operator can do nothing more."""
 
     def step(self) -> None:
-        """Handles the newest block once. It handles the block again if there was no time for every envelope."""
+        """Handles this operator's disputes at the newest block, once for each block. If the time for envelopes runs out
+        (`SERVE_BUDGET_S`), the next call handles the remaining disputes."""
         head = self._reader.head()
         if head == self._number:
             return

@@ -51,7 +51,7 @@ class ApiRefusal(NamedTuple):
 
 
 def error_body(message: str, kind: str, param: str | None = None, code: str | None = None) -> dict[str, Any]:
-    """Builds OpenAI's error envelope. The official client reads exactly the four members that it has."""
+    """Builds OpenAI's error envelope, with the four members that the official client reads."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 

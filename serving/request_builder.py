@@ -104,9 +104,11 @@ def make_request(
 def make_choices(
     request: Request, count: int, client: LocalSigner, rng: Rng, environment: Environment
 ) -> list[tuple[Request, Blob]]:
-    """Makes the Requests of `count` choices, with signatures: the request itself, then copies with new seeds and nonces.
+    """Makes the signed Requests for `count` choices. The first is `request` itself, the others are copies with new seeds and
+    nonces.
 
-    Raises `BadRequest` if one of them is outside the limits, because a seed with more digits makes a Request larger.
+    Raises `BadRequest` if one of these Requests is larger than the limits allow. A copy can be larger than `request`, because its
+    seed may have more digits.
     """
     others = [replace(request, seed=choice_seed(request.seed, i), nonce=Digest(rng(32))) for i in range(1, count)]
     within = [_within_limits(each, environment) for each in (request, *others)]

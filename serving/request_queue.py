@@ -43,7 +43,8 @@ class RequestTicket:
 
     @property
     def start(self) -> bytes:
-        """The part of the name that all retries share: the first half with an idempotency key, otherwise the whole name."""
+        """Bytes with which the name of every retry begins. With an idempotency key they are the first half of the name, which is
+        a hash of caller and key. Without a key they are the whole name."""
         return self.name[:_HALF] if self.once else self.name
 
     def verify_name(self, name: Digest) -> None:

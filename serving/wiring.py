@@ -2,7 +2,7 @@
 
 The main thread runs uvicorn's loop, one thread loads the model and then ticks, and one thread runs the engine. Before the
 operator is ready, `warm_up` answers two requests and verifies the answers as a verifier would. `OwnStake` renews the operator's
-stake record at EigenLayer, without which it cannot post (ADR-030).
+stake record at EigenLayer, because the operator cannot post batches without a record that counts (ADR-030).
 """
 
 import json
@@ -73,8 +73,8 @@ class Recorder(Protocol):
     """The part of a sender that `OwnStake` uses."""
 
     def sync_stake(self, account: Address, block: int) -> None:
-        """Makes the stake source record the stake that an account has now. `block` is the block of the record that is replaced,
-        or 0 if there is no record."""
+        """Makes the contract `EigenLayerStake` record the present stake of an account, because an old record stops counting.
+        `block` is the block of the record that is replaced, or 0 if there is no record."""
         ...
 
 
@@ -130,7 +130,7 @@ HookFactory = Callable[[Address, int], AnswerHook]
 
 
 def honest_answers(_operator: Address, _chain_id: int) -> AnswerHook:
-    """Returns the hook of every operator that gives true answers."""
+    """Returns the answer hook of an honest operator, which changes no answer."""
     return unchanged_answer
 
 
@@ -201,9 +201,9 @@ class OperatorWork:
     def tick(self) -> None:
         """Does the work of one tick in order: duties about anchored batches, the next batch, disputes, and the stake record.
 
-        A failure of one part does not stop the other parts: lists are demanded just when DA is down, and then no new batch can be
-        built either. The transactions of each part are sent before the next part may wait for DA. A `Bug` ends the tick at once.
-        Of other errors, the first is raised at the end.
+        A failure of one part does not stop the other parts. For example, no batch can be built while DA is down, but just then
+        verifiers demand lists, which the operator must answer. The transactions of each part are sent before the next part may
+        wait for DA. A `Bug` ends the tick at once. Of other errors, the first is raised at the end.
         """
         failed: list[Fault | Unavailable] = []
         pump = self.sender.pump

@@ -18,8 +18,9 @@ too early or proves nothing."""
 
 
 class AttentionJob:
-    """The scorer of the reveals in one folder. It scores each file once in the life of the process. Nothing is stored, so a
-    restart scores all files again."""
+    """The scorer of this node in revealed attention tests. A folder has one file for each reveal. The job scores a file once, and
+    again if the file changes or while an audit of this node is not opened. Nothing is stored, so a restart scores all files
+    again."""
 
     def __init__(self, settings: AttentionSettings, account: Address, read: ReadTests) -> None:
         self._settings, self._account, self._read = settings, account, read
@@ -31,8 +32,8 @@ class AttentionJob:
         return PeriodicJob("attention", self.run, self._settings.every_s)
 
     def run(self) -> None:
-        """Scores the files of reveals that are new or were changed since the last run. A reveal that is too early is tried again
-        at the next run."""
+        """Scores the reveals that are new or were changed since the last run, and those about which this node has an audit that
+        was not opened yet. A reveal that is too early to be scored is tried again at the next run."""
         paths = sorted(self._settings.folder.glob("*.json"))
         self._skipped &= {path.name for path in paths}
         present = {key: path for path in paths for key in [self._key(path)] if key is not None}

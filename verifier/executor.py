@@ -1,8 +1,8 @@
 """Carries out actions: turns each decision into a job, a journal entry or a transaction.
 
-An action may be decided and executed several times: outbox, protection table and job pool remember which ones have begun. The
-journal entry is written before the action executes. Some actions need only a sender, because anybody may send them, or because
-they collect what is due to the account. They are called moves.
+An action may be decided and executed several times. The outbox, the protection table and the job pool recognise an action that
+has already begun. The journal entry is written before the action executes. A move is an action that needs a sender and no other
+part of the node. Anybody may send it, or it collects money that is due to the account.
 """
 
 from collections import OrderedDict
@@ -74,15 +74,16 @@ Move = (
 class MoveSender(
     CourtSender, VoteSender, CertificateSender, AuditSender, DemandSender, ReportSender, AccountSender, Protocol
 ):  # fmt: skip
-    """All transactions that moves send. The transactions defined below have no deadline."""
+    """The sender of all transactions that moves need. The methods that this class defines itself send transactions without a
+    deadline."""
 
     def collect_slash(self, slash_id: int) -> None:
         """Makes the stake source pay out the stake that slash number `slash_id` took."""
         ...
 
     def sync_stake(self, account: Address, block: int) -> None:
-        """Makes the stake source record the stake that an account has now. `block` is the block of the record that is replaced,
-        or 0 if there is no record."""
+        """Makes the stake source record the stake that an account has now. `block` is the block of the account's old record, or 0
+        if there is none."""
         ...
 
     def refresh(self, account: Address, block: int) -> None:
@@ -94,8 +95,8 @@ class MoveSender(
         ...
 
     def collect(self, ref: Digest, times: int = 0) -> None:
-        """Distributes the stake that a report slashed, as far as it has arrived. The outbox sends this once for each value of
-        `times`."""
+        """Distributes the stake that a report slashed, as far as the contract has received it. The outbox sends this once for
+        each value of `times`."""
         ...
 
 
@@ -197,7 +198,8 @@ class VoteExecutor(Protocol):
     """The part of a member that carries out votes. `committee` implements it."""
 
     def start(self, action: RunVoteJob, snapshot: Snapshot) -> None:
-        """Starts the enclave job that finds the vote."""
+        """Fetches the envelope and queues the enclave job that finds the vote. If DA surely lacks the bytes, the vote is
+        UNAVAILABLE without a job."""
         ...
 
     def commit(self, action: CastCommit, sender: VoteSender) -> None:
@@ -209,13 +211,14 @@ class VoteExecutor(Protocol):
         ...
 
     def collect(self, action: PostCommitRoot | CertifyRound | RevealUnderRoot, sender: CertificateSender) -> None:
-        """Sends one transaction of a verdict certificate: the root of the commitments, the certificate, or a reveal under the
-        root."""
+        """Sends one transaction of a verdict certificate: the Merkle root of the members' commitments, the certificate, or the
+        reveal of a vote under such a root."""
         ...
 
 
 class ActionExecutor:
-    """The executor of a node that acts. A part that the role lacks is None. An action for such a part raises `Bug`."""
+    """The executor of a node that starts jobs and sends transactions. A parameter is None if the node's role lacks that part. An
+    action that needs a missing part raises `Bug`."""
 
     def __init__(
         self, sender: MoveSender, journal: Journal, auditor: Auditor | None, watchtower: Watchtower | None,

@@ -40,8 +40,8 @@ class GossipClient:
         metrics.GOSSIP_MESSAGES.labels(topic=topic, direction="out").inc()
 
     def take(self, topic: str) -> Sequence[dict[str, Any]]:
-        """Returns the message bodies that arrived on a topic since the last call for it. Raises `TryAgain` if the gossip process
-        is away. The log says once that it went away."""
+        """Returns the message bodies that arrived on a topic since the last call for this topic. Raises `TryAgain` if the gossip
+        process is away, and logs only the first of several such failures in a row."""
         with self._answering():
             while taken := self._handover.take():
                 for each in taken:

@@ -1,8 +1,8 @@
 """Writes `peers.json` for the gossip process: the registered members, the peer keys that their accounts signed, and their seats.
 
-Watchtowers that the settings name are peers, too. They receive hints, and the rules for seats keep them out of the other topics.
-Members exchange their identities as files over any channel. No channel needs to be trusted, because account and peer key sign for
-each other.
+Watchtowers that the settings name are peers, too, so that they get hints. They cannot publish on the other topics, because these
+accept only messages of members with seats. Members exchange their identities as files over any channel. No channel needs to be
+trusted, because account and peer key sign for each other.
 """
 
 from collections.abc import Sequence

@@ -48,9 +48,9 @@ class ObservedChain(Protocol):
 
 
 def required_wei(snapshot: Snapshot, role: Role, params: ParamSet, max_fee_wei: int, demand_budget_wei: int) -> int:
-    """Returns the balance in wei that an account needs in the worst case. `max_fee_wei` is the highest fee per gas that it pays;
-    0 means that it sends nothing and needs nothing. A watchtower also needs the bond of a dispute, and the bond of a demand for
-    the list of a full batch, at most `demand_budget_wei`."""
+    """Returns the balance in wei that an account needs in the worst case. `max_fee_wei` is the highest fee per gas that the
+    account pays. If it is 0, the account sends nothing and the result is 0. A watchtower also needs the bond of a dispute, and
+    the bond of a demand for the list of a full batch. At most `demand_budget_wei` of the demand's bond is counted."""
     if max_fee_wei == 0:
         return 0
     if role in JUDGES:

@@ -196,8 +196,8 @@ class NodeContext:
         return [ClusterClient(executor.bridge_socket, executor.prepare_timeout_s) for _ in range(executor.cluster_jobs)]
 
     def own_enclave(self) -> EnclaveJobs:
-        """Returns the client of the node's first enclave, or the choice between two enclaves. If the node has further enclaves or
-        a cluster, that client takes only jobs that its enclave suits."""
+        """Returns the client of the enclave at `socket`. If the settings have `next_socket`, the client chooses between the two
+        enclaves. If the node also has further enclaves or a cluster, the client refuses jobs that suit none of its enclaves."""
         executor = self.executor
         sockets = (executor.socket,) if executor.next_socket is None else (executor.socket, executor.next_socket)
         if executor.further_sockets or executor.bridge_socket is not None:
@@ -232,7 +232,7 @@ class NodeContext:
 
     @property
     def executor(self) -> ExecutorSettings:
-        """Section `[executor]`, which verifiers and members have."""
+        """Section `[executor]` of the settings. Raises `ConfigurationError` for a watchtower, which has no such section."""
         if self.settings.executor is None:
             raise ConfigurationError("executor", f"role {self.settings.role} has none")
         return self.settings.executor
@@ -267,8 +267,8 @@ class NodeContext:
         return StrategyProcess(policy.strategy, policy.strategy_folder, policy.strategy_deadline_s)
 
     def demander(self, disputes: bool, audits: bool) -> Demander:
-        """Makes the part that handles availability demands. `disputes` and `audits` say what the node does. A node that does
-        neither fetches no envelopes."""
+        """Makes the part that handles availability demands. `disputes` says whether the node opens disputes, and `audits` whether
+        it runs audits. A node that does neither fetches no demanded envelopes."""
         policy, moves = self.settings.demand_policy, self.settings.moves
         means = DemandOptions(self.signer.address, policy, moves, disputes, fetches=disputes or audits)
         return Demander(self.chain, self.network, self.records, self.da, means, self.demands, self.given)

@@ -106,9 +106,9 @@ def check_sync_signature(
 ) -> None:
     """Checks the aggregate signature of a sync committee of the beacon chain, whose points are in compressed form.
 
-    `signed` says which members signed. `total` is the sum of all members' keys, from the beacon state; whichever keys are fewer
-    are added or subtracted. The beacon chain checked the keys when their validators joined. Raises the errors of
-    `check_signature`.
+    `signed` says which members signed. `total` is the sum of all members' keys, from the beacon state. The key of the signers is
+    the sum of their keys, or `total` minus the keys of the other members, whichever needs fewer keys. The beacon chain checked
+    the keys when their validators joined. Raises the errors of `check_signature`.
     """
     from bytewise.crypto import bls_points
 

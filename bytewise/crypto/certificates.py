@@ -20,10 +20,10 @@ class BlsCertificate(NamedTuple):
 
 
 def signing_mask(members: Sequence[Seat], keys: Mapping[Address, PublicKey], willing: Collection[Address]) -> int:
-    """Returns the bit mask of the seats that every signature covers (`commitments.certified_digest`).
+    """Returns the bit mask of the seats for which all signatures of a certificate are made (`commitments.certified_digest`).
 
-    `willing` are members that were seen to open their commitments under the root. The mask has the seats of the willing members
-    that have a key and did not commit on the chain.
+    `willing` are members that were seen to open their commitments under the commit root. The mask has the seats of each willing
+    member that has a key and did not commit on the chain.
     """
     return sum(each.seat_mask for each in members if each.voter in willing and each.voter in keys and not each.committed)
 
@@ -60,7 +60,7 @@ def is_signed_by_all(
 ) -> bool:
     """Returns whether the aggregate of all these signatures is valid.
 
-    It takes the time of `is_signed`, plus a tenth for each signature.
+    It takes the time of one call of `is_signed`, and a tenth of that time more for each signature.
     """
     seats = {each.voter: each.seat_mask.bit_count() for each in members}
     try:

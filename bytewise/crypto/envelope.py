@@ -61,8 +61,7 @@ PART_BYTES, PART_MARKS = 2 * (1088 + 48 + 32) + 64, 4
 def sealing_key(epoch: EpochRecord, accept_simulated: bool, accept_rebuilt: bool = False) -> Blob:
     """Returns the epoch's public key, to which the caller seals.
 
-    Raises `ConfigurationError` for a simulated epoch, or for an epoch whose key enclaves rebuild, unless the caller's settings
-    accept it.
+    Raises `ConfigurationError` for a simulated epoch unless `accept_simulated`, and for a rebuilt epoch unless `accept_rebuilt`.
     """
     if epoch.assurance != HARDWARE and not accept_simulated:
         raise ConfigurationError(f"key epoch {epoch.epoch}", f"is {epoch.assurance}: set accept.simulated to seal to it")
@@ -85,7 +84,8 @@ def seal(
 def seal_padded(
     plaintext: bytes, epoch_public_key: Blob, context: Digest, key_epoch: int, rng: Rng, to: Recipients | None = None
 ) -> bytes:
-    """Seals bytes that are already padded. Everything else is as in `seal`."""
+    """Seals bytes as they are. The caller has padded them: their length is not checked, and no `PlaintextNotCanonical` is
+    raised. Everything else is as in `seal`."""
     suite = suite_of(key_epoch)
     if (to is None) == (suite == SUITE_HYBRID):
         raise ConfigurationError(
@@ -137,8 +137,8 @@ def verify_envelope(
 def verify_receipt_envelope(anchor: Domain, receipt: Receipt, data: bytes) -> Envelope:
     """Returns the envelope of a receipt.
 
-    Raises `EnvelopeProofBad` if its hash or epoch differs from the receipt, or if its proof fails under the receipt's seal
-    context.
+    Raises `EnvelopeProofBad` if the envelope's hash or epoch differs from the receipt, or if the envelope's proof fails under the
+    receipt's seal context.
     """
     identifier = receipt_id(anchor, receipt)
     if envelope_hash(data) != receipt.envelope_hash:

@@ -137,7 +137,7 @@ def seal_to_transport(public_key: bytes, info: bytes, plaintext: bytes) -> Blob:
 def open_from_transport(secret: bytes, info: bytes, sealed: bytes) -> bytes:
     """Opens a message that was sealed to this transport key.
 
-    Raises `MalformedValue` if it was sealed to another key or under another `info`.
+    Raises `MalformedValue` if the bytes were not sealed to this key under this `info`, or were altered.
     """
     key = ec.derive_private_key(int.from_bytes(secret), ec.SECP256R1())
     if len(sealed) < POINT_BYTES:

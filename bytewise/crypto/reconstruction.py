@@ -1,9 +1,9 @@
 """The paper's mode: shards release shares, and the enclave rebuilds the private key, uses it once and erases it.
 
-Only epochs whose number names this mode use it (ADR-038). A share opens every envelope of its epoch, so the key of such an epoch
-has no other use. Shares and key are in buffers that are overwritten (`bytewise.crypto.erasable`), in a process that ends after
-one envelope (`enclave.key_rebuilder`). Its other memory, including the secret that opens the shards' answers, ends with the
-process.
+Only rebuilt epochs use this mode; an epoch's number says whether it is one (ADR-038). A share opens every envelope of its epoch,
+so the key of such an epoch has no other use. Shares and key are in buffers that are overwritten (`bytewise.crypto.erasable`), in
+a process that ends after one envelope (`enclave.key_rebuilder`). Everything else in the memory of this process, including the
+secret that opens the shards' answers, is gone when the process ends.
 """
 
 from collections.abc import Mapping
@@ -33,8 +33,8 @@ def open_key_share(sealed: bytes, to: TransportKey, info: Digest, index: int, ve
     """Opens the share that shard `index` sealed under `info` (`keys.epochs.share_info`). The caller must erase the returned
     buffer.
 
-    Raises `MalformedValue` if it was not sealed to this key under this info, and `ShardLied` if it does not fit the epoch's
-    public commitments.
+    Raises `MalformedValue` if the share was not sealed to this key under this info, and `ShardLied` if the share does not fit the
+    epoch's public commitments.
     """
     share = bytearray(SCALAR_BYTES)
     try:
@@ -48,7 +48,8 @@ def open_key_share(sealed: bytes, to: TransportKey, info: Digest, index: int, ve
 
 
 def multiply_by_key(point: EccPoint, shares: Mapping[int, bytearray]) -> EccPoint:
-    """Returns the private key x, rebuilt from t verified shares, times `point`. Erases key and shares before it returns."""
+    """Returns x · `point`, where x is the private key, which it rebuilds from t verified shares. Erases key and shares before it
+    returns."""
     key = interpolate(shares)
     try:
         return multiply_point(point, key)

@@ -30,7 +30,7 @@ def root_of(leaves: Sequence[Digest]) -> Digest:
 
 
 def roots_at(leaves: Iterable[Digest], sizes: Collection[int]) -> dict[int, Digest]:
-    """Returns, for each size in `sizes`, the root of the tree of that many first leaves. Sizes above the number of leaves are
+    """Returns, for each number in `sizes`, the root of the tree of the first so many leaves. Sizes above the number of leaves are
     left out.
 
     Every leaf is read once.
@@ -49,7 +49,7 @@ def roots_at(leaves: Iterable[Digest], sizes: Collection[int]) -> dict[int, Dige
 
 
 def range_proof(leaves: Sequence[Digest], first: int, end: int) -> tuple[Digest, ...]:
-    """Returns the hashes that lead from the leaves `first` to `end - 1` to the root.
+    """Returns the proof of a range: the hashes that, with the leaves `first` to `end - 1`, determine the root.
 
     Raises `MalformedValue` if the range is empty or outside the tree.
     """

@@ -1,8 +1,9 @@
 """Client of one or more EigenDA proxies. It implements `bytewise.ports.BlobStore` (design section 5).
 
-Success ends a call. `CallerError` means that our call is wrong. A retry answer is repeated a bounded number of times. After
-that, or after a fail-over answer, the next proxy is asked; if none is left, the last answer raises `TryAgain` or `FailOver`. A
-certificate that a proxy calls bad raises `BadCertificate` only if a second proxy agrees, otherwise `TryAgain`.
+After a successful answer the call ends. If a proxy finds the call malformed, `CallerError` is raised. After an answer of class
+RETRY the client asks the same proxy again, a bounded number of times. After that, or after an answer of class FAIL_OVER, it asks
+the next proxy. If no proxy is left, the last answer decides between `TryAgain` and `FailOver`. A certificate that a proxy calls
+bad raises `BadCertificate` only if a second proxy agrees, otherwise `TryAgain`.
 """
 
 import json

@@ -60,16 +60,15 @@ def classify(status: int) -> ReplyClass:
 
 
 def locator_of(certificate: bytes) -> str:
-    """Returns the locator of a standard-mode certificate, which begins with its version byte."""
+    """Returns the locator of a certificate in standard mode. The first byte of the certificate must be its version."""
     return f"eigenda:{STANDARD}:0x{certificate.hex()}"
 
 
 def certificate_of(locator: str) -> bytes:
-    """Returns the certificate of a locator. Raises `BadCertificate` if the text cannot be a certificate, without asking a
-    proxy.
+    """Returns the certificate in a locator. Asks no proxy.
 
-    Only certificates that a proxy accepts as input are returned. For any other certificate, the proxy's answer 400 would look
-    like an error of ours.
+    Raises `BadCertificate` if the text does not contain a certificate of a version that a proxy accepts as input. A proxy would
+    answer 400 to such a certificate, which would look like an error of ours.
     """
     if len(locator) > 2 * MAX_CERTIFICATE_BYTES:
         raise BadCertificate(locator[:40], "too long")

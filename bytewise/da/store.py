@@ -159,7 +159,8 @@ _VERSIONS = {0: VERSION_V4, 3: VERSION_V3, 4: VERSION_V4}
 
 @dataclasses.dataclass(frozen=True)
 class FaultSettings:
-    """Fault settings of the memstore. Durations are in seconds."""
+    """Faults that the store injects for tests, as the proxy's memstore does: delays, refusals and early expiry. Durations are in
+    seconds."""
 
     expiration_s: float
     put_latency_s: float = 0.0

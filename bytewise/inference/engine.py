@@ -28,10 +28,10 @@ from bytewise.protocol.units import Digest
 
 
 def batches(order: Sequence[int], size: Callable[[int], int], fits: Callable[[int, int], bool]) -> Iterator[Sequence[int]]:
-    """Generator that divides claims into runs. `fits(number of claims, tokens of the longest claim)` holds for each run.
+    """Generator that divides claims into runs, so that each run satisfies `fits(number of claims, tokens of the longest claim)`.
 
-    `order` lists the claims, ascending by their number of tokens, which `size` returns. A claim that does not fit even alone is
-    a run of its own; the caller handles it.
+    `order` lists the claims, ascending by their number of tokens, which `size` returns. A claim that does not fit even alone is a
+    run of its own; the caller handles it.
     """
     start = 0
     for stop, claim in enumerate(order):
@@ -60,9 +60,10 @@ class Prefix(Generic[AnyCache]):
         self._kept: tuple[AnyCache, list[int]] | None = None
 
     def take(self, prompt: Sequence[int], capacity: int) -> tuple[AnyCache, int]:
-        """Returns a cache with at least that capacity, and how many tokens of the prompt are already in it; never all of them.
+        """Returns a cache with at least that capacity, and how many tokens of the prompt are already in it.
 
-        The caller owns the cache until it calls `put`. Without a suitable old cache, a new empty cache is made.
+        The prompt's last token is never among them. The caller owns the cache until it calls `put`. Without a suitable old cache,
+        a new empty cache is made.
         """
         kept, self._kept = self._kept, None
         if kept is None or kept[0].capacity < capacity:
@@ -217,7 +218,7 @@ class ExactEngine:
             raise CannotExecute(f"backends {self.backend} and {second.backend} disagree at {again.divergence.position}")
 
     def second_backend(self) -> "ExactEngine":
-        """Returns an engine of the same artifact that multiplies in another way than this engine. The first call creates it.
+        """Returns an engine of the same artifact on a path that shares no product with this engine. The first call creates it.
         Raises `CannotExecute` if no such engine passes its known-answer tests."""
         if self._second is None:
             with memory_bounded(), fixed(self._threads):
@@ -239,8 +240,8 @@ class ExactEngine:
             return self.path.vectors()
 
     def verify_room(self, tokens: int, jobs: int = 1) -> None:
-        """Raises `CannotExecute` (RESOURCES) if the caches of `jobs` jobs with `tokens` tokens each may not be in memory
-        together."""
+        """Raises `CannotExecute` (RESOURCES) if the memory allowed for caches is too small for `jobs` jobs with `tokens` tokens
+        each."""
         if not self._fits(jobs, tokens):
             needed = self.path.cache_bytes(jobs, tokens)
             what = f"a cache of {jobs} times {tokens} tokens needs {needed} bytes, allowed are {self.allowance}"

@@ -89,13 +89,12 @@ class Path(Protocol[AnyCache]):
     def teacher_force(
         self, cache: AnyCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int, logits: bool = True
     ) -> list[list[HeadRow]]:
-        """Appends each sequence to its cache (prefill), and returns its head rows from index `keep[i]` of the appended tokens
-        on.
+        """Appends each sequence to its cache (prefill), and returns its head rows from index `keep[i]` of the appended tokens on.
 
-        The engine calls this method in pieces, so that the logits of few positions are in memory at a time; a sequence
-        continues where its cache ends. Sequences of a batch grow in step. A sequence that has ended gets no more tokens, then
-        or later. `chunk` is the most tokens of each sequence in one forward call. If `logits` is false, a path need not keep
-        logits; a row then computes its logits when they are read.
+        The engine calls this method in pieces, so that the logits of few positions are in memory at a time; a sequence continues
+        where its cache ends. Sequences of a batch grow in step. Once a sequence has ended, neither this call nor a later call
+        appends tokens to it. `chunk` is the most tokens of each sequence in one forward call. If `logits` is false, a path need
+        not keep logits; a row then computes its logits when they are read.
         """
         ...
 

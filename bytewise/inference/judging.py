@@ -98,8 +98,8 @@ class Judge:
         return (*self.answer.request.prompt, *self.believable[:-1])
 
     def take(self, rows: Iterable[HeadRow]) -> None:
-        """Takes the next head rows that the model gives for `inputs`, from the prompt's last position on. They also extend the
-        true answer until it differs from the claim or ends."""
+        """Takes the next head rows that the model gives for `inputs`, from the prompt's last position on. The rows also extend
+        the true answer until it differs from the claim or ends."""
         for row in rows:
             position = len(self._replayed)
             if position < len(self.believable):

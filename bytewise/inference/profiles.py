@@ -42,13 +42,13 @@ def open_engine(
     path: Path, environment: Environment | None, *, threads: int = 1, backend: str = "", device: str = "cpu",
     progress: Progress | None = None, cache_bytes: int = 0, room: int = 0,
 ) -> AnyEngine:  # fmt: skip
-    """Returns the engine of an artifact on `cpu` or `cuda`. For `pinned-1` the caller must pass an environment; `exact-1` runs
-    in any.
+    """Returns the engine of an artifact on `cpu` or `cuda`. For `pinned-1` the caller must pass an environment; `exact-1` runs in
+    any.
 
-    `cache_bytes` bounds the memory of one job's caches; 0 means half of what the weights leave. If `room` is positive, a job of
-    so many tokens must fit. Both count only for `exact-1`, because the library makes the caches of `pinned-1`. Raises
-    `ArtifactMismatch`; `CannotExecute` for too little memory or another environment; `ConfigurationError` for an unknown
-    device, or if `pinned-1` has no environment.
+    `cache_bytes` bounds the memory of one job's caches; 0 means half of what the weights leave. The caches of a job with `room`
+    tokens must fit. Both count only for `exact-1`, because the library makes the caches of `pinned-1`. Raises `ArtifactMismatch`
+    if a file differs from the manifest, and `CannotExecute` for too little memory or another environment. Raises
+    `ConfigurationError` for an unknown device, or if `pinned-1` has no environment.
     """
     engine = verify_artifact(
         path, environment, threads=threads, backend=backend, device=device, progress=progress, cache_bytes=cache_bytes

@@ -12,7 +12,7 @@ from bytewise.protocol.units import U64, U256, Address, Digest
 
 
 class StakeSource(enum.StrEnum):
-    """The contract system that keeps a network's stake. It never changes."""
+    """The contracts that keep a network's stake: its own vault, or EigenLayer. A network never changes its source."""
 
     NATIVE = "native"
     """The contract `StakeVault` of the network itself."""
@@ -76,7 +76,7 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class PoolTree:
-    """A pool of verifiers, from which the court draws committees, and its stake tree."""
+    """A pool of verifiers, from which the court draws committees, with the address of the pool's stake tree."""
 
     digest: Digest
     """Digest that names the pool."""
@@ -110,7 +110,7 @@ class ShareHolder:
 class DealtShares:
     """All shares of one key that were dealt in one ceremony.
 
-    These shares open envelopes together. They do not work together with shares of another version.
+    These shares open envelopes only together with each other, not with shares of the same key from another ceremony.
     """
 
     epoch: U64
@@ -200,5 +200,5 @@ class Network:
 
 
 def share_holder(shard: ShardRecord) -> ShareHolder:
-    """Returns the share holder that corresponds to a shard of an epoch document."""
+    """Returns account, base address and TLS certificate of a shard, as a `ShareHolder`."""
     return ShareHolder(shard.address, shard.url, shard.certificate)

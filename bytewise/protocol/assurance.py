@@ -1,13 +1,14 @@
-"""Assurance labels of key epochs, and the warning that is shown to people (fence 6, design section 7)."""
+"""Assurance labels of key epochs, and the warning that programs show with results under a label other than `hardware` (fence 6
+of `docs/reference/attestation.md`, design section 7)."""
 
 SIMULATED, HARDWARE = "simulated", "hardware"
 """Labels of a key epoch. They say whether its shards accept simulated evidence or evidence of hardware."""
 
 
 def warning(assurance: str) -> str:
-    """Returns the warning to show with every result of a key epoch.
+    """Returns the warning that programs show with every result under this label.
 
-    It is empty for `hardware`, and for the empty label of no epoch.
+    Returns an empty text for `hardware`, and for an empty label, which means that the result has no key epoch.
     """
     if assurance in (HARDWARE, ""):
         return ""

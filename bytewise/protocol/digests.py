@@ -1,4 +1,4 @@
-"""Labelled hashes: every SHA-256, HMAC key and key derivation names its purpose first (design section 4).
+"""Labelled hashes: every SHA-256, HMAC and key derivation has a label that names its purpose (design section 4).
 
 `labelled(label, parts…) = SHA-256(len(label) ‖ label ‖ len(p1) ‖ p1 ‖ …)`, with lengths as 8 bytes big-endian; an integer part
 is 8 bytes big-endian. No other module calls a hash directly, except `signing` and `merkle` for keccak256.
@@ -134,7 +134,7 @@ def labelled(label: Label, *parts: bytes | int) -> Digest:
 
 
 def keyed(label: Label, key: bytes, *parts: bytes | int) -> Digest:
-    """Returns the HMAC-SHA256 (RFC 2104) of the label and the parts under a secret key. They are written as in `labelled`."""
+    """Returns the HMAC-SHA256 (RFC 2104) of the label and the parts under a secret key. `labelled` describes their encoding."""
     message = bytearray()
     for part in (label.value.encode(), *parts):
         raw = part.to_bytes(8, "big") if isinstance(part, int) else part

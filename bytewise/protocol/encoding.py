@@ -65,8 +65,8 @@ def decode(cls: type[T], data: bytes, max_marks: int = MAX_MARKS) -> T:
 def parse(data: bytes, max_marks: int = MAX_MARKS) -> Any:
     """Parses canonical bytes to plain JSON data. Raises `NotCanonical` for bytes that would re-encode differently.
 
-    A reader of small untrusted records passes a smaller `max_marks`, because a megabyte of `{},` costs eighty times a megabyte of
-    hex.
+    `max_marks` limits the brackets, commas and backslashes. A reader of small untrusted records passes a smaller limit, because
+    parsing a megabyte of `{},` costs eighty times as much as parsing a megabyte of hex.
     """
     verify_size(data, max_marks)
     verify_depth(data)
@@ -176,7 +176,7 @@ def _integer(text: str) -> int:
 
 
 def distinct_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns the object with these members. Raises `ValueError` if a name is repeated."""
+    """Returns a JSON object made of these pairs of name and value. Raises `ValueError` if a name is repeated."""
     members = dict(pairs)
     if len(members) != len(pairs):
         raise ValueError("repeated key")

@@ -1,8 +1,9 @@
 """Messages between the duty process and its enclave, over a job socket (design sections 2 and 7).
 
-One message is canonical JSON after a 4-byte big-endian length. The duty process sends `Prepare` and gets `Prepared`. It signs a
-ticket for that transport key and sends `RunJob`. For each `Dial` it opens a stream to a shard. At the end it gets `JobResult`.
-Nothing else leaves the enclave, except `EnclaveStatus` as the answer to `AskStatus`, in a separate conversation.
+One message is canonical JSON after a 4-byte big-endian length. The duty process sends `Prepare` and gets `Prepared`, which
+contains a fresh transport key. The duty process signs a ticket for this key and sends `RunJob`. For each `Dial` of the enclave
+it opens a stream to a shard. At the end it gets `JobResult` or `JobFailed`. Nothing else leaves the enclave, except
+`EnclaveStatus` as the answer to `AskStatus`, in a separate conversation.
 """
 
 from dataclasses import dataclass, field
@@ -166,7 +167,7 @@ def status_report_data(nonce: Digest) -> bytes:
 class RunJob:
     """Everything that an enclave needs to judge one receipt, except partials.
 
-    The enclave fetches partials over streams to the shards that the duty process opens.
+    The duty process opens streams to the shards, and the enclave fetches the partials over these streams.
     """
 
     ticket: Ticket
@@ -241,7 +242,7 @@ class JobResult:
 
 @dataclass(frozen=True, slots=True)
 class JobFailed:
-    """The enclave's statement that it could not finish the job. It names error class and rule, and never contains plaintext."""
+    """Answer of the enclave, or of the bridge to a cluster, that a job could not be finished. It never contains plaintext."""
 
     error: str
     """Class name of the error."""
@@ -252,7 +253,8 @@ class JobFailed:
 def verify_hybrid_size(threshold: int, count: int) -> int:
     """Returns `count` if it is at least 2 · `threshold` - 1. Otherwise raises `MalformedValue`.
 
-    With fewer shards, nobody could tell a sender whose envelope does not open from shards that falsely state this.
+    If an envelope does not open, either its sender made it wrongly or shards report this falsely. With fewer shards, nobody
+    could tell which.
     """
     if count < 2 * threshold - 1:
         raise MalformedValue("key epoch", f"a hybrid one of threshold {threshold} needs {2 * threshold - 1} shards, not {count}")

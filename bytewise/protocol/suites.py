@@ -30,12 +30,12 @@ KEM_KEY_BYTES = 1184
 
 
 def hybrid_epoch(number: int) -> int:
-    """Returns the full number of the hybrid key epoch with this count. Counts start at 1."""
+    """Returns the number of a hybrid key epoch: its suite in the high bits, and `number`, at least 1, in the low bits."""
     return (SUITE_HYBRID << _SUITE_BITS) | number
 
 
 def rebuilt_epoch(number: int) -> int:
-    """Returns the full number of the rebuilt key epoch with this count. Counts start at 1."""
+    """Returns the number of a rebuilt key epoch: its suite in the high bits, and `number`, at least 1, in the low bits."""
     return (SUITE_REBUILT << _SUITE_BITS) | number
 
 
@@ -45,7 +45,7 @@ def is_rebuilt(epoch: int) -> bool:
 
 
 def is_key_epoch(number: int) -> bool:
-    """Returns whether this can be the number of a key epoch: its suite is known and its count is not 0."""
+    """Returns whether this can be the number of a key epoch: its suite is known and its low bits are not 0."""
     return number >> _SUITE_BITS in (0, SUITE_HYBRID, SUITE_REBUILT) and number % (1 << _SUITE_BITS) != 0
 
 

@@ -20,7 +20,8 @@ from bytewise.service.secret import read_secret, write_secret
 class AttentionFolder:
     """The files of one range of attention tests.
 
-    Methods raise `ConfigurationError` if a file is missing, unreadable or of another kind.
+    Methods raise `ConfigurationError` for a file that cannot be read or is of another kind, and for a schedule that other users
+    may read. A missing opening is no error.
     """
 
     path: Path

@@ -232,10 +232,10 @@ _LEFT_OUT = ("password_file", "ready_file")
 
 
 def files_of(settings: Any, folder: Path, with_password: bool) -> tuple[dict[str, Path], tuple[str, ...]]:
-    """Returns the files that a settings object names: files inside the node's folder by their path in it, and paths outside it.
+    """Returns the files that a settings object names: those inside the node's folder, and the paths of those outside it.
 
-    Folders and sockets are left out, because they can be made or fetched again. The password file is left out unless
-    `with_password`.
+    The keys of the first result are the paths in the folder. Folders and sockets are left out, because they can be made or
+    fetched again. The password file is left out unless `with_password`.
     """
     inside: dict[str, Path] = {}
     outside: list[str] = []

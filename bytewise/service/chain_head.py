@@ -1,4 +1,4 @@
-"""The block from which a process last decided, with its metrics and the readiness checks of its age and of the clock."""
+"""The block from which a process last decided: its metrics, and checks of the block's age and of the machine's clock."""
 
 import threading
 

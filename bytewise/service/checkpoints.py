@@ -9,7 +9,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings:
     """Section `[checkpoints]`: where the node stores signed checkpoints of its journal. Copy the checkpoints to other people:
-    with a copy they can show later that no entry before it was changed."""
+    with a copy they can show later whether an entry that it covers was changed."""
 
     folder: Path
     """Folder of the checkpoints. The node makes it if it is missing. A file is named after the number of entries."""

@@ -1,6 +1,6 @@
 """Ends a process although one of its loops still waits for a service.
 
-Every process imports this module, so it imports next to nothing.
+Every process imports this module, so the module imports next to nothing.
 """
 
 import os
@@ -23,8 +23,8 @@ def is_abandoned() -> bool:
 def leave(code: int) -> int:
     """Returns the exit code of a process that is about to end.
 
-    If a loop was abandoned, it ends the process at once instead: a thread that waits for a service cannot be ended in another
-    way.
+    If a loop was abandoned, this function does not return but ends the process at once: a thread that waits for a service cannot
+    be ended in another way.
     """
     if _abandoned.is_set():
         sys.stdout.flush()

@@ -40,7 +40,7 @@ class Parser(PlainParser):
 def run_entry(component: str, work: Callable[[], int]) -> int:
     """Runs `work` and returns the exit code of the process.
 
-    An error becomes one log line with advice, and its exit code (`service.exit_codes`).
+    If `work` raises an error, writes one log line with advice and returns the exit code of the error (`service.exit_codes`).
     """
     telemetry.configure(component)
     return leave(_exit_code(work))

@@ -36,9 +36,9 @@ def replace_file(path: Path, data: bytes) -> None:
 
 @contextmanager
 def retry_folder(folder: Path) -> Iterator[None]:
-    """Context manager for work that is done again later.
+    """Context manager that raises `TryAgain` if a file in the folder cannot be read or written.
 
-    It raises `TryAgain` if a file in the folder cannot be read or written, because disks and mounts come back.
+    Use it for work that is done again later, because disks and mounts come back.
     """
     try:
         yield

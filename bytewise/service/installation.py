@@ -36,7 +36,8 @@ _PACKAGED = Path("bytewise") / "packaged"
 
 
 def is_wheel(root: Path = SOURCE_ROOT) -> bool:
-    """Returns whether a wheel is installed in this folder. Then packages of other projects are beside ours."""
+    """Returns whether this folder contains an installed wheel. If so, packages of other projects are in the same folder as
+    ours."""
     return (root / _PACKAGED).is_dir()
 
 

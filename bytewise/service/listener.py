@@ -97,7 +97,7 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self._thread = threading.Thread(target=self.serve_forever, name="metrics", daemon=True)
 
     def start(self) -> None:
-        """Starts to serve requests in a thread, and sets the metrics that the process is up."""
+        """Starts a thread that serves requests. Also sets the metrics that say that the process is up and which version runs."""
         metrics.UP.set(1)
         metrics.BUILD_INFO.labels(version=package_version(), python=platform.python_version()).set(1)
         self._thread.start()
@@ -162,7 +162,7 @@ class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serves one request in its thread, and then frees its place."""
+        """Serves one request in its thread. After that the connection no longer counts for `MAX_CONNECTIONS`."""
         try:
             super().process_request_thread(request, client_address)
         finally:

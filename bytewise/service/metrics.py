@@ -386,7 +386,7 @@ _epoch: tuple[int, str] | None = None
 
 
 def set_key_epoch(epoch: int, assurance: str) -> None:
-    """Sets the metric of the key epoch and its assurance, and logs them if they have changed.
+    """Sets the metric of the key epoch and its assurance. Logs both if one of them has changed.
 
     `epoch` is the key epoch of this process.
     """

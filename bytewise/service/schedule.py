@@ -40,7 +40,7 @@ jobs."""
 
 
 class PeriodicJob(NamedTuple):
-    """Work that runs beside the tick. It ends soon after `stop` is set, or may be killed at any point."""
+    """Work that runs beside the tick. Either it ends soon after `stop` is set, or it can be killed at any point without harm."""
 
     name: str
     """Name of the job's loop in logs and metrics."""

@@ -53,7 +53,7 @@ class Secret:
 def read_secret(path: Path) -> Secret:
     """Reads a key file, without its final newline.
 
-    Raises `ConfigurationError` if it cannot be read or if other users may access it.
+    Raises `ConfigurationError` if the file cannot be read, or if other users may access it.
     """
     try:
         mode = path.stat().st_mode

@@ -90,8 +90,8 @@ _DEVELOPER = "BYTEWISE_"
 def load_settings(cls: type[T], path: Path, table: str = "") -> T:
     """Reads the settings of class `cls` from a file and the environment.
 
-    Raises `ConfigurationError` with a list of all problems. Several processes may share the file. If it has a table with the
-    name `table`, that table has the settings of this process. Otherwise the whole file has them.
+    Raises `ConfigurationError` with a list of all problems. Several processes may share the file. If the file has a table with
+    the name `table`, that table has the settings of this process. Otherwise the whole file has the settings.
     """
     problems: list[str] = []
     document = read_document(path)
@@ -124,7 +124,7 @@ def setting_variables() -> dict[str, str]:
 
 
 def library_variables(names: Sequence[str]) -> dict[str, str]:
-    """Returns those of the named variables that are set. A library reads them itself; the caller only records them."""
+    """Returns the environment variables among `names` that are set. A library reads them itself; the caller only records them."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 

@@ -17,7 +17,7 @@ fails."""
 def dial(shard: ShardRecord, timeout_s: float) -> socket.socket:
     """Opens a TCP connection to the shard's channels.
 
-    Raises `ConfigurationError` if the address is malformed, `OSError` if it fails.
+    Raises `ConfigurationError` if the address is malformed, and `OSError` if the connection fails.
     """
     return socket.create_connection(place_of(shard), timeout=timeout_s)
 

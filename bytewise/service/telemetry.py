@@ -45,7 +45,8 @@ class Telemetry:
         self._logger: Any = None
 
     def configure(self, component: str, stream: TextIO | None = None, details: bool = True) -> None:
-        """Sets the component name of each line, and forgets the key epoch.
+        """Sets the component name of each line. Forgets which key epoch was logged last, so the next call of `key_epoch` logs it
+        again.
 
         An enclave sets `details` to False, because the values of errors may quote plaintext.
         """
@@ -81,15 +82,16 @@ class Telemetry:
         self.log(event, **about, **fields)
 
     def on_error(self, report: Callable[[str], object]) -> None:
-        """Sets the function that is called with the event name of each line about an error.
+        """Sets the function that is called for each line about an error. The function gets the event name of the line.
 
-        `bytewise.service.metrics` counts them with it. This module does not import metrics, because an enclave logs but serves
-        no metrics.
+        `bytewise.service.metrics` sets a function that counts errors. This module does not import metrics, because an enclave
+        logs but serves no metrics.
         """
         self._on_error = report
 
     def key_epoch(self, epoch: int, assurance: str) -> None:
-        """Logs the key epoch of this process and its assurance label if they have changed (`metrics.set_key_epoch`)."""
+        """Logs the key epoch of this process and its assurance, if one of the two differs from the last call
+        (`metrics.set_key_epoch`)."""
         with self._lock:
             known, self._epoch = self._epoch, (epoch, assurance)
         if known != (epoch, assurance):

@@ -1,8 +1,8 @@
 """`python -m bytewise.storage migrate --url URL …`: migrates databases. A starter runs it before its processes.
 
-`step-back` takes the databases one revision back, so that the previous version of this program can use them. Stop their
-processes first. Exit code 0: all are done. Exit code 64: a database cannot be opened or written, or is at the first revision.
-The databases that the command line names before that one are done.
+`step-back` takes the databases one revision back, so that the previous version of this program can use them. Stop their processes
+first. Exit code 0: all are done. Exit code 64: a database cannot be opened or written, or is at the first revision. The databases
+before this one on the command line are done, the later databases are not.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""The records that a verifier has seen: batches, checked receipts, archived ciphertext, and its light audits.
+"""Records of one verifier: the batches that it has seen, checked receipts, archived ciphertext, and light audits.
 
-All records except ciphertext can be rebuilt from the chain and DA. The verifier archives ciphertext because DA deletes it after
-a time.
+All records except ciphertext can be rebuilt from the chain and DA. The verifier archives ciphertext because DA deletes it after a
+time.
 """
 
 import math
@@ -29,7 +29,7 @@ statement."""
 
 
 class SeenBatch(NamedTuple):
-    """A batch that was read from the chain. `state` says how far the verifier's check of it is, `seen_at` is in Unix seconds."""
+    """A batch that was read from the chain. `state` is NEW, CHECKED, FAULTY or WITHHELD. `seen_at` is in Unix seconds."""
 
     header: BatchHeader
     state: str
@@ -75,7 +75,7 @@ class Archive:
     def add_batch(self, header: BatchHeader, state: str = "NEW") -> SeenBatch:
         """Stores a batch and returns it. A batch that is stored already keeps its state.
 
-        Raises `StoreCorrupt` if it has another header.
+        Raises `StoreCorrupt` if the batch is stored already with another header.
         """
         with write_transaction(self._engine) as connection:
             insert_if_new(
@@ -134,13 +134,14 @@ class Archive:
         return self._receipts(*conditions, *([] if finding is None else [SeenReceiptRow.finding == finding]))
 
     def numbered(self, numbers: Collection[tuple[Address, int]]) -> tuple[SeenReceipt, ...]:
-        """Returns the known receipts that have one of these pairs of operator and receipt number."""
+        """Returns the stored receipts whose operator and receipt number are one of these pairs."""
         wanted, place = sorted(numbers), tuple_(SeenReceiptRow.operator, SeenReceiptRow.seq)
         pages = (wanted[start : start + NUMBERS_PER_QUERY] for start in range(0, len(wanted), NUMBERS_PER_QUERY))
         return tuple(found for page in pages for found in self._receipts(place.in_(page)))
 
     def rewind(self, block: int) -> None:
-        """Deletes the batches above a block and their receipts, because a reorganisation removed them. Ciphertext stays."""
+        """Deletes the batches of blocks above this block, and the receipts in them, because a reorganisation removed the blocks.
+        Ciphertext stays."""
         gone = select(SeenBatchRow.batch_id).where(SeenBatchRow.block_number > block)
         with write_transaction(self._engine) as connection:
             connection.execute(delete(SeenReceiptRow).where(SeenReceiptRow.batch_id.in_(gone)))
@@ -206,7 +207,7 @@ class LightAudits:
     def coverage(self, since: int, until: int) -> float:
         """Returns the fraction of audits that have a signed result.
 
-        It counts those whose deadline is after `since` and not after `until`. Returns NaN if there are none.
+        Only audits whose deadline is after `since` and not after `until` count. Returns NaN if there are none.
         """
         query = select(func.count(), func.count(LightAuditRow.result)).where(
             LightAuditRow.deadline > since, LightAuditRow.deadline <= until
@@ -224,9 +225,10 @@ class LightAudits:
         self._update(receipt_id, deadline=deadline)
 
     def sign_once(self, result: AuditResult, signature: Blob, opening: Any) -> LightAudit:
-        """Stores the signed result before it is posted, and returns the audit with the result to post.
+        """Stores the signed result of an audit before it is posted, and returns the audit with the result to post.
 
-        That is this result, or the result that was stored earlier. Raises `StoreCorrupt` if the audit is unknown.
+        If the audit already has a stored result, that result stays and is the one to post. Raises `StoreCorrupt` if the audit is
+        unknown.
         """
         unsigned = update(LightAuditRow).where(LightAuditRow.receipt_id == result.receipt_id, LightAuditRow.result.is_(None))
         values = {"result": encoding.encode(result), "signature": signature, "opening": encoding.encode(opening)}

@@ -1,8 +1,9 @@
-"""Backup of a node: one file with everything that must not be lost. This module makes and checks it, and restores its database.
+"""Makes and checks backups of a node, and restores a node's database from a backup. A backup has everything that must not be
+lost.
 
-The file has the settings, the keys and other files in the node's folder, a copy of the database, and the votes of the protection
-table a second time, as an export. It has the keystore's password only if the caller asks for it. `bytewise backup` and the
-periodic job use this module.
+The backup is one file with the settings, the keys and other files in the node's folder, and a copy of the database. It has the
+votes of the protection table a second time, as an export. It has the keystore's password only if the caller asks for it.
+`bytewise backup` and the periodic job use this module.
 """
 
 import os
@@ -53,7 +54,7 @@ LATE = 2
 
 
 class BackupSource(NamedTuple):
-    """The node that a backup is made of."""
+    """The parts of a node from which a backup is made."""
 
     config: Path
     """The settings file, in the node's folder."""
@@ -162,9 +163,9 @@ def verify_backup(folder: Path, manifest: BackupManifest, journal: Path | None) 
 
 
 def import_votes(table: Protection, name: str, export: bytes) -> int:
-    """Adds the votes of an export and returns how many the export has.
+    """Adds the votes of an export to the protection table, and returns how many votes the export has.
 
-    Raises `ConfigurationError` with `name` if it is no export.
+    Raises `ConfigurationError`, which shows `name`, if the bytes are not an export.
     """
     try:
         return table.import_votes(export)
@@ -186,8 +187,8 @@ def restore_database(
 ) -> RestoredDatabase:
     """Copies a backup's database to the empty place at `url`, adds the votes of the exports, and marks the database as restored.
 
-    With `is_newest`, the account did nothing after the backup, so the database is not marked (`RestoreFence`). Raises
-    `SecondVote` if an export contradicts the copy.
+    `is_newest` states that the account did nothing after the backup was made. The database is then not marked (`RestoreFence`).
+    Raises `SecondVote` if an export contradicts the copy.
     """
     engine = open_database(url)
     try:
@@ -259,7 +260,8 @@ class BackupJob:
         self._forget()
 
     def check(self) -> Check:
-        """Returns the readiness check of the newest backup's age. It fails if that backup is late or there is none."""
+        """Returns the readiness check of the newest backup's age. It fails if the newest backup is too old, or if there is
+        none."""
         age, most = self._clock.now() - self._newest, LATE * self._settings.every_h * HOUR_S
         value = "no backup" if self._newest == 0 else f"{age // HOUR_S} h"
         if not os.path.isdir(self._settings.folder):

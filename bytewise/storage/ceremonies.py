@@ -25,7 +25,7 @@ RUNNING = ""
 
 
 class StoredCeremony(NamedTuple):
-    """A ceremony, as the database has it."""
+    """A key ceremony as the database of one shard or of the coordinator stores it."""
 
     signed: SignedPlan
     """The plan with its coordinator's signature."""
@@ -78,9 +78,9 @@ class Ceremonies:
     def append(self, name: Digest, first: int, messages: Sequence[Message], end: SignedHead | None = None) -> int:
         """Adds messages to the log, from number `first` on, and returns the new length of the log.
 
-        Messages that are stored already must be the same. If one differs, or if numbers would be missing, raises `LogForked` and
-        stores nothing. `end` is the head that the coordinator signed for the longer log. In the coordinator's own database `end`
-        is None.
+        Messages that are stored already must be the same. If one differs, or if `first` would leave a gap, raises `LogForked` and
+        stores nothing. `end` is the head that the coordinator signed for the log with these messages. In the coordinator's own
+        database `end` is None.
         """
         with write_transaction(self._engine) as connection:
             lock_name(connection, f"ceremony {name.hex()}")
@@ -106,9 +106,10 @@ class Ceremonies:
             return insert_if_new(connection, CeremonyForkRow, ceremony=fork.plan.plan.digest, fork=encode(fork))
 
     def copies(self) -> tuple[CeremonyLogCopy, ...]:
-        """Returns the stored log of each ceremony whose coordinator signed it, with the evidence of a fork, if there is any.
+        """Returns the stored log of each ceremony for which the database has a head that the coordinator signed.
 
-        The order is that of the ceremonies' ids. Raises `StoreCorrupt` if a stored record is damaged.
+        A copy also has the evidence of a fork, if there is any. The copies are in the order of the ceremonies' ids. Raises
+        `StoreCorrupt` if a stored record is damaged.
         """
         with read_transaction(self._engine) as connection:
             names = connection.execute(select(CeremonyRow.id).order_by(CeremonyRow.id)).scalars().all()
@@ -123,7 +124,7 @@ class Ceremonies:
     def keep(self, message: Message) -> Message:
         """Stores a message that this process made, and returns the message that it may send.
 
-        Returns the stored message instead if this process stored one of this kind for the ceremony before.
+        If the process has already stored a message of this kind for the ceremony, returns the earlier message and stores nothing.
         """
         key = {"ceremony": message.ceremony, "kind": message.kind}
         query = select(OwnMessageRow.message).filter_by(**key)

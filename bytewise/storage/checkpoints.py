@@ -191,7 +191,7 @@ def verify_continued(leaves: Sequence[Digest], checkpoints: Sequence[SignedCheck
 def read_checkpoint(file: Path) -> SignedCheckpoint:
     """Reads the checkpoint in a file and does not verify its signatures.
 
-    Raises `MalformedValue` if the file cannot be read or has none.
+    Raises `MalformedValue` if the file cannot be read or is not a checkpoint.
     """
     try:
         return _parsed(file)

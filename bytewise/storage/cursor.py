@@ -73,8 +73,8 @@ class Cursor:
     def common(self, hash_of: Callable[[int], Digest]) -> BlockMark | None:
         """Returns the newest finished block that the chain still has, or None.
 
-        `hash_of` returns the chain's hash of a block number. It writes nothing. The caller rewinds to that block: first the
-        cursor, then its own rows of later blocks. Because a crash may come between the two, the caller also deletes its rows of
-        later blocks at every start.
+        `hash_of` returns the hash that the chain has for a block number. This method writes nothing. The caller rewinds to the
+        returned block: first the cursor, then the caller's own rows of later blocks. Because a crash may come between the two,
+        the caller also deletes its rows of later blocks at every start.
         """
         return next((mark for mark in self.marks() if hash_of(mark.number) == mark.hash), None)

@@ -50,8 +50,10 @@ class Duties:
         return found
 
     def order(self, kind: str, subject: bytes, deadline: int) -> Duty:
-        """Opens a duty with this deadline because a person asked for it, and returns it. A duty that has ended is opened
-        again."""
+        """Makes a duty open with this deadline, because a person asked for it, and returns the duty.
+
+        Adds the duty if it is unknown, and opens it again if it has ended.
+        """
         self.add(kind, subject, deadline)
         change = update(DutyRow).where(DutyRow.kind == kind, DutyRow.subject == subject)
         with write_transaction(self._engine) as connection:

@@ -99,7 +99,10 @@ def newer_revision(url: str, found: str) -> ConfigurationError:
 
 
 def cause_of(error: SQLAlchemyError) -> str:
-    """Returns the message of the database itself in one line, for example "no such table" or "connection refused"."""
+    """Returns the message of the database driver in an error, without SQLAlchemy's additions, for example "no such table".
+
+    Returns only the first line. For an error that no driver raised, returns the name of its class.
+    """
     said = str(error.orig) if isinstance(error, DBAPIError) else type(error).__name__
     return (said.splitlines() or [""])[0][:160]
 

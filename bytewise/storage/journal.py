@@ -87,9 +87,9 @@ class Journal:
     def verify_journal(self, expected_head: Digest | None = None) -> Digest:
         """Checks the whole journal and returns the digest of its newest entry.
 
-        Raises `StoreCorrupt` for the first entry that breaks the chain or lacks this node's signature. A missing end is found
-        only if the caller passes the head that it stored elsewhere as `expected_head`: then a journal with another head also
-        raises `StoreCorrupt`.
+        Raises `StoreCorrupt` for the first entry that breaks the chain or lacks this node's signature. `expected_head` is the
+        digest of the newest entry as the caller stored it elsewhere; if the journal has another newest entry, raises
+        `StoreCorrupt`. Without `expected_head`, a missing end of the journal is not found.
         """
         head = self.verified().head
         if expected_head is not None and head != expected_head:
@@ -127,7 +127,7 @@ class Journal:
         return tuple(map(_entry, rows))
 
     def about(self, subjects: Collection[bytes], end: int) -> tuple[JournalEntry, ...]:
-        """Returns the entries about these subjects whose number is below `end`, in order.
+        """Returns the entries about these subjects in order. Only entries with a number below `end` are returned.
 
         Raises `StoreCorrupt` if one of them was altered.
         """

@@ -72,9 +72,10 @@ def step_back(url: str) -> str:
 
 
 def make_databases(server_url: str, template: str, names: Sequence[str]) -> None:
-    """Makes a migrated database for each name on a PostgreSQL server. It migrates a new database named `template` and copies it.
+    """Makes one migrated database for each of these names on a PostgreSQL server.
 
-    Raises `ConfigurationError` if the server cannot be reached or refuses, or if one of these databases exists.
+    First makes and migrates a new database named `template`, and then copies it. Raises `ConfigurationError` if the server cannot
+    be reached or refuses, or if one of these databases exists.
     """
     engine = open_database(server_url).execution_options(isolation_level="AUTOCOMMIT")
     try:

@@ -68,8 +68,8 @@ class NonceLease:
         """Takes or renews the lease, and returns the fencing token.
 
         Raises `LeaseTaken` while another process has the lease. `unrenewed` is a term that the caller saw unchanged for longer
-        than a lease lasts: a lease with that term is taken over. Raises `LeaseLost` if another process took our lease: our
-        earlier reads may be out of date, so only a restart helps.
+        than a lease lasts. If the lease still has this term, this process takes it over. Raises `LeaseLost` if another process
+        took our lease: our earlier reads may be out of date, so only a restart helps.
         """
         if self._fence >= 0:
             return self.renew()
@@ -106,7 +106,8 @@ class NonceLease:
             self._write(connection, refused_owner=self.owner)
 
     def release(self) -> None:
-        """Releases the lease. Does nothing if another process has it."""
+        """Releases the lease. If it is no longer ours, the database does not change. In any case this object forgets its
+        fencing token."""
         with write_transaction(self.engine) as connection:
             row = self._locked(connection)
             if row is not None and (row.owner, row.fencing_token) == (self.owner, self._fence):
@@ -130,7 +131,7 @@ class NonceLease:
         return bool(row.leased_until > self.clock.now())
 
     def require_in(self, connection: Connection) -> Row[Any]:
-        """Locks the row of the lease and returns it. Raises `LeaseLost` unless the row has our fencing token."""
+        """Locks the row of the lease and returns it. Raises `LeaseLost` unless the row has our name and our fencing token."""
         row = self._locked(connection)
         if row is None or (row.owner, row.fencing_token) != (self.owner, self._fence):
             raise LeaseLost(self.account, self._fence)
@@ -148,7 +149,7 @@ class NonceLease:
     def take_nonce_in(self, connection: Connection, chain_nonce: int) -> int:
         """Takes the next nonce and returns it, inside the transaction that stores the signed bytes.
 
-        Raises `LeaseLost` without our lease.
+        Raises `LeaseLost` if this process does not have the lease.
         """
         nonce = max(int(self.require_in(connection).next_nonce), chain_nonce)
         self._write(connection, next_nonce=nonce + 1)
@@ -223,9 +224,9 @@ _GRACE_S = 2.0
 def hold_lease(lease: NonceLease, stop: threading.Event, wait: bool = True) -> Iterator[NonceLease]:
     """Context manager that takes the lease, renews it inside the block, and releases it at the end of the block.
 
-    Raises `ConfigurationError` if the database belongs to another account. Raises `LeaseTaken` if another process has the lease:
-    at once, or with `wait` after the time of one lease, in which the lease of a killed process ends. If the lease is lost inside
-    the block, `stop` is set and the block ends with `LeaseLost`.
+    Raises `ConfigurationError` if the database belongs to another account. Raises `LeaseTaken` if another process has the lease.
+    With `wait`, first tries again for the duration of one lease, because the lease of a killed process ends in that time. If this
+    process loses the lease inside the block, `stop` is set and the block ends with `LeaseLost`.
     """
     lease.verify_owner()
     fence = _take(lease, stop, wait)
@@ -313,7 +314,8 @@ def _leave_note(lease: NonceLease) -> None:
 def hold_account_key(key_file: Path, database_url: str) -> Iterator[None]:
     """Context manager that holds the lock of an account's key file inside the block (`hold_key`).
 
-    If another process has the lock, this process stores its name in the account's lease, where the other process counts it.
+    Raises `KeyInUse` if another process has the lock. Before that, stores the name of this process in the account's lease, where
+    the other process finds it and counts the refusal.
     """
     with ExitStack() as stack:
         try:

@@ -157,13 +157,15 @@ class Outbox:
         return tuple(sorted(found, key=lambda item: (item.nonce is None, item.nonce or 0, item.id)))
 
     def leavable_rows(self) -> tuple[OutboxItem, ...]:
-        """Returns the rows that ended with a nonce and are not FINAL. Their blocks may still leave the chain."""
+        """Returns the ended rows that have a nonce and are not FINAL. The block with such a transaction may still leave the
+        chain."""
         return self._items(OutboxRow.state.in_(_LEAVABLE), OutboxRow.nonce.is_not(None))
 
     def loose(self, chain_nonce: int) -> tuple[Attempt, ...]:
-        """Returns signed bytes whose row was planned again and now has a later nonce or none.
+        """Returns earlier signed bytes of rows that were planned again and now have a later nonce or none.
 
-        That nonce waits until these bytes are mined. It returns the newest version for each nonce from `chain_nonce` on.
+        The later nonce cannot be mined before these bytes are mined, so the sender broadcasts them, too. Returns the newest
+        version for each earlier nonce from `chain_nonce` on.
         """
         lease = (OutboxRow.chain_id == str(self.lease.chain_id), OutboxRow.account == self.lease.account)
         left = or_(OutboxRow.nonce.is_(None), OutboxRow.nonce != OutboxAttemptRow.nonce)
@@ -241,7 +243,7 @@ class Outbox:
     def replan(self, item_id: int, intent: Intent) -> OutboxItem:
         """Plans an ended, unsuccessful row again, with the calldata, value, deadline and time limit of `intent`.
 
-        The caller limits how often.
+        The caller limits how often a row is planned again.
         """
         values: dict[str, Any] = {
             "calldata": intent.calldata, "value_wei": str(intent.value_wei), "deadline": intent.deadline,
@@ -253,7 +255,10 @@ class Outbox:
         return self.item(item_id)
 
     def set_times(self, item_id: int, deadline: int, broadcast_by: int) -> OutboxItem:
-        """Sets the deadline and the time limit for sending of a row that was decided again, and returns the row."""
+        """Sets the deadline and the time limit for sending of a row, and returns the row.
+
+        The sender calls it when the same transaction is decided again with other times.
+        """
         with write_transaction(self.lease.engine) as connection:
             self.lease.require_in(connection)
             connection.execute(

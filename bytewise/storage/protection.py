@@ -48,7 +48,8 @@ class Protection:
     def sign_once(self, vote: Vote, quote: Blob) -> StoredVote:
         """Stores a vote, and returns the vote that may be committed and revealed.
 
-        That is this vote, or the stored vote with the same content. Raises `SecondVote` if the stored vote has other content.
+        If a vote with the same content is stored already, returns the stored vote and not this one. Raises `SecondVote` if the
+        stored vote has other content.
         """
         with write_transaction(self._engine) as connection:
             return self._sign_in(connection, vote, quote)
@@ -56,14 +57,17 @@ class Protection:
     def known(self, dispute: Digest, round_number: int, voter: Address) -> StoredVote | None:
         """Returns the vote that this voter already made in this round, or None.
 
-        The caller uses it and does not compute the answer again.
+        The caller then uses the returned vote and does not compute the answer again.
         """
         with read_transaction(self._engine) as connection:
             row = connection.execute(_query(dispute, round_number, voter)).one_or_none()
         return None if row is None else _stored(row)
 
     def require(self, dispute: Digest, round_number: int, voter: Address) -> StoredVote:
-        """Returns the stored vote for a vote that the chain shows. Raises `ProtectionMissing` if the table lacks it."""
+        """Returns the stored vote of a voter that has a vote in this round on the chain.
+
+        Raises `ProtectionMissing` if the table lacks the vote.
+        """
         stored = self.known(dispute, round_number, voter)
         if stored is None:
             metrics.PROTECT_REFUSALS.labels(kind="missing").inc()
@@ -114,15 +118,20 @@ class Protection:
 class ReliedRoots:
     """Database store of the commit roots on which a member relies, with the commitments under each root.
 
-    A commit root stands for the commitments of several members, so they do not commit on the chain. The member stores the
-    commitments before it relies on the root: it needs them for the Merkle path with which it can reveal its vote alone.
+    A commit root stands for the commitments of several members, which then send no commitments of their own to the chain. The
+    member stores all commitments under the root before it relies on the root. With them it can make the Merkle path that it needs
+    to reveal its vote alone.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def keep(self, dispute: Digest, round_number: int, root: Digest, leaves: Mapping[int, Digest]) -> None:
-        """Stores a root and its commitments for a round, by first seat. If the round has a stored root, nothing changes."""
+        """Stores the commit root of a round with its commitments. `leaves` has the commitment of each member by the member's
+        first seat.
+
+        If the round already has a stored root, nothing changes.
+        """
         value = encoding.encode({str(place): hex0x(leaf) for place, leaf in leaves.items()})
         with write_transaction(self._engine) as connection:
             insert_if_new(connection, ReliedRootRow, dispute=dispute, round=round_number, root=root, leaves=value)

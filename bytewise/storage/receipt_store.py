@@ -2,8 +2,8 @@
 
 One transaction takes a receipt number and stores the signed receipt and the answer. So no number is lost or used twice, and a
 client that retries gets its first receipt, never a second one. Before the receipts of an answer are signed, the answer is stored
-as a draft. A crash may come after the signature but before the client gets it, so no other receipt gets the numbers of a draft
-(ADR-012).
+as a draft. The process may crash after it signed a receipt and before the client gets the receipt, so no other receipt gets the
+numbers of a draft (ADR-012).
 """
 
 from collections.abc import Mapping, Sequence
@@ -107,8 +107,9 @@ class ReceiptStore:
         """Takes the numbers and stores receipts and answers, all or nothing.
 
         Raises `SequenceBroken` if a number is not the next one. A request may ask for several choices, and each choice is one
-        receipt. `key` names the request: a retry gets the response of its first choice. An earlier answer to this request loses
-        its name and stays stored only for its receipt; with `once`, it raises `StoreCorrupt` instead.
+        receipt. `key` is the name of the request, under which a retry finds the answer of the first choice. If an earlier answer
+        has this name: with `once`, raises `StoreCorrupt`; otherwise the earlier answer loses the name and stays stored for its
+        receipt.
         """
         with write_transaction(self._engine) as connection:
             lock_name(connection, "receipt sequence")
@@ -120,9 +121,9 @@ class ReceiptStore:
                 self._issue_one(connection, labelled(Label.RETRY, each.identifier) if choice else key, each)
 
     def answer_from(self, start: bytes) -> tuple[Digest, bytes] | None:
-        """Returns the name of the request that begins with these bytes, and its stored answer for retries.
+        """Finds the stored answer of a request by the first bytes of the request's name. Returns the name and the answer.
 
-        Returns None if there is none.
+        Returns None if no stored answer has such a name.
         """
         query = select(AnswerRow.request_key, AnswerRow.response).where(AnswerRow.request_key.between(*_span(start)))
         with read_transaction(self._engine) as connection:
@@ -197,10 +198,11 @@ class ReceiptStore:
         return 0 if row is None else int(row.first_seq + row.receipts - 1)
 
     def add_batch(self, header: BatchHeader, listed: bytes, lacking: int = 0) -> None:
-        """Stores a batch before it is sent, and assigns the receipts with its numbers to it.
+        """Stores a batch before it is sent, and records that the receipts with the batch's numbers are in the batch.
 
         Storing the same batch again changes nothing. `listed` is the content of its list. `lacking` is how many of its numbers
-        have no receipt.
+        have no receipt. Raises `StoreCorrupt` if another batch begins with the same number, or if the number of receipts that are
+        in no other batch contradicts `lacking`.
         """
         first, last = header.first_seq, header.first_seq + header.count - 1
         members = update(IssuedReceiptRow).where(

@@ -36,7 +36,7 @@ _AROUND = len(b'{"grounds":,"record":,"right":,"signature":"0x"},')
 
 
 class Usage(NamedTuple):
-    """Numbers of earlier releases that the shard compares with its limits."""
+    """Facts about earlier releases, which the shard compares with its limits."""
 
     instances: frozenset[Digest]
     """Enclave instances that already received a partial under the right of this ticket."""
@@ -63,9 +63,10 @@ class ReleaseRecords:
         """For each epoch: index of the first record whose date was not read yet, and the newest date before it."""
 
     def append(self, ticket: Ticket, decide: Callable[[Usage, LogHead], SignedRelease]) -> SignedRelease:
-        """Calls `decide` for the ticket, commits the record that it returns, and returns that record.
+        """Calls `decide` with the usage that counts for the ticket and the head of the records, and commits the record that it
+        returns.
 
-        If `decide` raises, nothing changes.
+        Returns the same record. If `decide` raises, nothing changes.
         """
         epoch, right = ticket.key_epoch, right_id(ticket)
         with write_transaction(self._engine) as connection:
@@ -81,9 +82,9 @@ class ReleaseRecords:
         return signed
 
     def page(self, epoch: int, first: int) -> tuple[SignedRelease, ...]:
-        """Returns at most `PAGE` records of a key epoch, from index `first` on.
+        """Returns at most `PAGE` records of a key epoch, from index `first` on, and fewer if they would exceed `PAGE_BYTES`.
 
-        It reads no more than it returns, because anybody may ask.
+        It loads only the records that it returns, because anybody may ask for them.
         """
         lengths = (
             func.coalesce(func.length(each), 4)

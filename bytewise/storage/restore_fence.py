@@ -1,9 +1,9 @@
 """Limits what an account may sign after its database was restored from a backup.
 
 The account may have signed more after the backup was made. `bytewise backup restore` marks the database. From then on, the
-account makes no new vote in a round whose commit phase began before the first block that is younger than the restore: the lost
-database may have the vote of that round. Votes that are in the restored protection table go on. A nonce that the account had
-used before its first start after the restore counts as its own, although the outbox does not know the transaction (ADR-067).
+account makes no new vote in a round whose commit phase began before the first block that is not older than the restore: the lost
+database may have the vote of that round. Votes that are in the restored protection table go on. A nonce that was used before the
+first start after the restore counts as the account's own, although the outbox does not know the transaction (ADR-067).
 """
 
 from collections.abc import Callable
@@ -54,10 +54,10 @@ class RestoreFence:
         self.restored = restored
 
     def note(self, clock: int, timestamp: int) -> None:
-        """Takes the protocol clock and the timestamp of a block that the process read.
+        """Sets the fence at the protocol clock of a block, if this is the first block that is not older than the restore.
 
-        The first block that is not older than the restore sets the fence. An older block does not count: its chain node may be
-        behind and not show a round in which the lost database voted.
+        The process calls this method for each block that it reads. An older block does not count: its chain node may be behind
+        and not show a round in which the lost database voted.
         """
         restored = self.restored
         if restored is not None and restored.clock is None and timestamp >= restored.restored_at:
@@ -67,7 +67,7 @@ class RestoreFence:
     def covers(self, drawn_at: int) -> bool:
         """Returns whether the lost database may have a vote in a round.
 
-        `drawn_at` is when its commit phase began, on the protocol clock.
+        `drawn_at` is the time on the protocol clock at which the commit phase of the round began.
         """
         restored = self.restored
         return restored is not None and (restored.clock is None or drawn_at <= restored.clock)

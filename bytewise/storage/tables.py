@@ -46,7 +46,8 @@ class ProtectedVoteRow(Base):
 
 
 class ReliedRootRow(Base):
-    """The commitments under a posted commit root that contains ours. Without them our vote could not be revealed."""
+    """The commitments under the commit root that stands for our commitment in a round. Without them our vote could not be
+    revealed."""
 
     __tablename__ = "relied_root"
     dispute: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -56,7 +57,7 @@ class ReliedRootRow(Base):
 
 
 class NonceLeaseRow(Base):
-    """The process that may send for an account, the time until which it may, and the next free nonce."""
+    """The process that may send for an account, the Unix second at which this right ends, and the next free nonce."""
 
     __tablename__ = "nonce_lease"
     chain_id: Mapped[Word] = mapped_column(primary_key=True)
@@ -168,7 +169,7 @@ class CeremonyMessageRow(Base):
 
 
 class CeremonyForkRow(Base):
-    """Evidence of the first other log of a ceremony that its coordinator signed and showed to us."""
+    """Evidence that the coordinator of a ceremony signed a second log. Only the first evidence of each ceremony is stored."""
 
     __tablename__ = "ceremony_fork"
     ceremony: Mapped[Bytes32] = mapped_column(ForeignKey("ceremony.id"), primary_key=True)
@@ -176,7 +177,7 @@ class CeremonyForkRow(Base):
 
 
 class OwnMessageRow(Base):
-    """Our one message of each kind in a ceremony, stored before it is sent."""
+    """The message of one kind that this process made in a ceremony. It is stored before it is sent."""
 
     __tablename__ = "ceremony_own_message"
     ceremony: Mapped[Bytes32] = mapped_column(ForeignKey("ceremony.id"), primary_key=True)
@@ -255,7 +256,7 @@ class SeenReceiptRow(Base):
 
 
 class ArchivedEnvelopeRow(Base):
-    """Archived ciphertext. A verifier stores it when it first fetches it, because DA deletes it after a time."""
+    """Archived ciphertext. The verifier stores ciphertext at the first fetch, because DA deletes ciphertext after a time."""
 
     __tablename__ = "archived_envelope"
     envelope_hash: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -300,7 +301,7 @@ class IssuedReceiptRow(Base):
 
 
 class DraftedAnswerRow(Base):
-    """An answer whose receipts are being signed. Until they are stored, no other receipt gets their numbers."""
+    """An answer whose receipts are being signed. Until the receipts are stored, no other receipt gets their numbers."""
 
     __tablename__ = "drafted_answer"
     operator: Mapped[Account] = mapped_column(primary_key=True)

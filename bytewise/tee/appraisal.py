@@ -1,9 +1,9 @@
 """Appraises evidence: a pure function of policy, bytes, expected report data and time (design section 7; the verifier of RFC
 9334).
 
-Cheap checks come first, and the work is bounded: size, shape, policy, then the platform's signatures under each rule of its
-type, then the claims. The order is the same for every type of evidence, so a simulated run exercises the code that judges
-hardware.
+Cheap checks come first, and the work is bounded: size, shape, policy, then the platform's signatures under each rule of the
+policy for this type of evidence, then the claims. The order is the same for every type of evidence, so a simulated run exercises
+the code that judges hardware.
 """
 
 import hmac
@@ -88,8 +88,9 @@ def is_vendor_root(kind: EvidenceType, root: bytes) -> bool:
 
 
 def verify_hardware(rule: PlatformRule, claims: Claims) -> Claims:
-    """Checks that claims come from real hardware, and returns them. Raises `EvidenceRefused` if the rule's root is not a
-    vendor's root, whatever the policy says, or if the claims have the simulator's mark or no platform id."""
+    """Checks that claims come from real hardware, and returns them. Raises `EvidenceRefused` if the root of the rule is not a
+    root of a vendor, even if the policy names it. Also raises `EvidenceRefused` if the claims have the simulator's mark or no
+    platform id."""
     if not is_vendor_root(rule.type, rule.root):
         raise UntrustedRoot(f"root of the rule is not the vendor's for {rule.type.value}")
     if claims.simulated:
@@ -192,8 +193,8 @@ def verify_result_quote(policy: AppraisalPolicy, quote: bytes, chain_id: int) ->
 
 
 def decode_result_quote(quote: bytes) -> ResultQuote:
-    """Returns the content of a result quote without verifying it. Its member `policy` names the policy document by which a
-    reader must judge it. Raises `EvidenceMalformed` if the bytes are not a result quote."""
+    """Returns the content of a result quote without verifying it. The content's member `policy` names the policy document by
+    which a reader must judge the quote. Raises `EvidenceMalformed` if the bytes are not a result quote."""
     if len(quote) > MAX_RESULT_QUOTE_BYTES:
         raise EvidenceTooLarge(f"result quote of {len(quote)} bytes, at most {MAX_RESULT_QUOTE_BYTES}")
     try:

@@ -83,8 +83,8 @@ def key_name(certificate: x509.Certificate) -> Digest:
 
 
 def verify_certificate(certificate: x509.Certificate, now: int) -> Digest:
-    """Checks a certificate at Unix second `now`, and returns the name of its key. It must be valid and short-lived, its key on
-    P-256.
+    """Checks a certificate at Unix second `now`, and returns the name of its key. The certificate must be valid and short-lived,
+    and its key must be on P-256.
 
     Raises `ChannelRefused` otherwise. TLS verifies that the sender has the key; evidence shows whose key it is.
     """
@@ -148,7 +148,8 @@ class TlsSession:
         return self._tls.export_keying_material(EXPORTER_LABEL, EXPORTER_BYTES)
 
     def trust(self) -> None:
-        """Marks the other end as attested. From now on only the limits of single messages apply to it."""
+        """Marks the other end as attested. From now on the sum of the bytes that it sends is not limited, only the size of each
+        message."""
         self._left = None
 
     def write(self, data: bytes, until: float) -> None:
@@ -167,7 +168,8 @@ class TlsSession:
         return bytes(data)
 
     def close(self) -> None:
-        """Sends TLS's closing message, waiting at most a second for the other end, and closes the socket."""
+        """Sends TLS's closing message, for at most a second, and closes the socket. It does not wait for the other end's
+        message."""
         try:
             self._tls.shutdown()
             self._flush(monotonic_s() + 1)
@@ -266,7 +268,7 @@ class _Kind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ChannelEndpoint:
-    """Parts that one end uses for all its channels during the life of its process. They are never printed."""
+    """Everything that one end needs to open channels. It is made once for the life of the process, and never printed."""
 
     terms: PeerRequirements
     """Requirements for the peer."""

@@ -32,7 +32,7 @@ class Claims:
 
 @dataclass(frozen=True, slots=True)
 class GpuClaims:
-    """Facts about a GPU that its verifier found."""
+    """Facts about a GPU, as NVIDIA's verifier found them."""
 
     model: str
     """Hardware model of the GPU."""

@@ -73,11 +73,10 @@ _NOT_FOR_READING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 def install_filter(*, forks: bool, writes: bool = True, ends: Sequence[int] = ()) -> str:
-    """Installs the system-call filter on all threads. Returns an empty text, or the reason why the filter could not be
-    installed.
+    """Installs the system-call filter on all threads. Returns an empty text, or the reason why the filter could not be installed.
 
-    Without `forks` the process cannot start another process. It can signal only itself and, to end them, the processes `ends`.
-    Without `writes` it can open files for reading only.
+    Without `forks` the process cannot start another process. It can send signals to itself, and to the processes `ends` only to
+    end them. Without `writes` it can open files for reading only.
     """
     if platform.machine() != "x86_64":
         return f"no filter for {platform.machine()}"
@@ -245,14 +244,15 @@ def lock_memory() -> Fence:
     """Locks all memory of this process, so that it never reaches a disk even if swap is added later. Child processes are not
     included.
 
-    Call this function after `limit_resources`. If the system limits locked memory, locking needs a limit of address space that
-    is not larger.
+    Call this function after `limit_resources`. If the system limits locked memory, locking needs a limit of address space that is
+    not larger than this limit.
     """
     return Fence("locked", _locked())
 
 
 def limit_resources(*, memory_bytes: int, cpu_s: int, files: int) -> Fence:
-    """Limits further address space, processor time and open files of this process. The limits cannot be raised again."""
+    """Limits the address space that this process may still add, its processor time and its open files. The limits cannot be
+    raised again."""
     try:
         mapped = int(SIZES.read_text().split()[0]) * resource.getpagesize()
         wanted = ((resource.RLIMIT_AS, mapped + memory_bytes), (resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_NOFILE, files))
@@ -331,7 +331,7 @@ def _interfaces() -> list[str]:
 
 
 def c_library() -> ctypes.CDLL:
-    """Returns the C library of this process. It remembers the error number of the last call."""
+    """Returns the C library of this process, loaded so that `ctypes.get_errno` returns the error number of the last call."""
     return ctypes.CDLL(None, use_errno=True)
 
 

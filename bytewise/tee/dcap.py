@@ -133,7 +133,7 @@ def _verify_authority(rule: PlatformRule, quote: bytes, collateral: Collateral, 
 
 
 def refusal(said: str) -> EvidenceRefused:
-    """Returns the error that stands for the library's message `said`, with which it refused a quote."""
+    """Returns the error of this project for a refused quote. `said` is the message with which the library refused the quote."""
     text = said.removeprefix("Verification failed: ")[:200]
     kind = next((kind for part, kind in _REFUSALS if part in text.lower()), EvidenceRefused)
     return kind(text)

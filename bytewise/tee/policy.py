@@ -1,6 +1,7 @@
-"""Files of the appraisal policy: canonical bytes of `AppraisalPolicy`, or of `SignedPolicy` with the shard's stored history.
+"""Files of the appraisal policy. A file has the canonical bytes of an `AppraisalPolicy`, or of a `SignedPolicy`.
 
-A governor (an account that may approve policies) lists the changes of a policy and signs it; a shard loads and applies it.
+A governor (an account that may approve policies) lists the changes of a policy and signs it. A shard loads a signed policy and
+applies it to the history that the shard stores.
 """
 
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ def approve(policy_file: Path, out_file: Path, signer: LocalSigner) -> SignedPol
     """Signs the policy of `policy_file`, and writes it to `out_file` together with the signatures that `out_file` already has.
 
     Raises `ConfigurationError` if a file cannot be read or written, or if `out_file` has signatures over another policy.
-    Signatures of other governors are never lost.
+    All signatures of other governors in `out_file` are kept. Run it for one governor at a time.
     """
     policy = _read(AppraisalPolicy, policy_file)
     signed = _read(SignedPolicy, out_file) if out_file.exists() else SignedPolicy(policy, ())
@@ -52,8 +53,8 @@ def approve(policy_file: Path, out_file: Path, signer: LocalSigner) -> SignedPol
 
 
 def policy_changes(before: AppraisalPolicy, after: AppraisalPolicy) -> tuple[str, ...]:
-    """Returns one line for each entry that begins or ends to count when policy `after` follows `before` on a shard. The line
-    says whether the entry waits. Raises `PolicyRefused` if a shard would refuse `after`."""
+    """Returns one line for each entry that is added or removed when policy `after` follows `before` on a shard. The line says
+    whether an added entry waits. Raises `PolicyRefused` if a shard would refuse `after`."""
     waiting = {each.entry for each in update_policy(first_policy_state(before), after, PolicyTimes(0, 0)).pending}
     old: tuple[PlatformRule | TrustedMeasurement, ...] = (*before.rules, *before.measurements)
     new: tuple[PlatformRule | TrustedMeasurement, ...] = (*after.rules, *after.measurements)
@@ -83,20 +84,20 @@ def _line(entry: PlatformRule | TrustedMeasurement) -> str:
 
 
 def load_policy(path: Path, chain_id: int, production: bool) -> AppraisalPolicy:
-    """Returns the unsigned policy of a file. Raises `ConfigurationError` if it does not fit this chain and process; then the
-    actor does not start."""
+    """Returns the unsigned policy of a file. Raises `ConfigurationError`, so that the actor does not start, if the policy does
+    not fit this chain and process."""
     return _fit(_read(AppraisalPolicy, path), path, chain_id, production)
 
 
 def load_policy_state(
     path: Path, history: Path, governors: Sequence[Address], threshold: int, chain_id: int, production: bool, times: PolicyTimes
 ) -> PolicyState:  # fmt: skip
-    """Applies the signed policy of the file `path` to the stored `history`, stores the result there and returns it.
+    """Applies the signed policy in the file `path` to the state in the file `history`, stores the new state there and returns it.
 
-    Two clocks are compared first, so a single wrong clock neither changes the waiting time of an addition nor is stored. Raises
-    `PolicyRefused` if the policy may not follow, and `ConfigurationError` if a file cannot be read or the times contradict each
-    other (`verify_times`). A lost history must be restored: without it, any older policy with good signatures would be
-    accepted.
+    Two clocks are compared first. So a single wrong clock cannot change the waiting time of an addition, and its time is not
+    stored. Raises `PolicyRefused` if the policy may not follow the stored state, and `ConfigurationError` if a file cannot be
+    read or the times contradict each other (`verify_times`). A lost history must be restored: without it, any older policy with
+    good signatures would be accepted.
     """
     policy = _fit(verify_approval(_read(SignedPolicy, path), governors, threshold), path, chain_id, production)
     before = _read(PolicyState, history) if history.exists() else first_policy_state(policy)

@@ -146,8 +146,8 @@ class ConfigfsQuoter:
 def verify_attestation(
     evidence: EvidenceType, platform_file: Path | None, endorsements: Path | None, insecure_accept_simulated: bool, chain_id: int
 ) -> EvidenceType:
-    """Checks the settings for this type of evidence, and returns the type. Raises `ConfigurationError` if a setting is missing
-    or the type is not allowed on this chain."""
+    """Checks that the settings allow this type of evidence, and returns the type. Raises `ConfigurationError` if a setting is
+    missing or the type is not allowed on this chain."""
     simulated = evidence is EvidenceType.SIMULATED
     if simulated and not (insecure_accept_simulated and platform_file):
         raise ConfigurationError("evidence", "simulated needs insecure_accept_simulated = true and a platform_file")

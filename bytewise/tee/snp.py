@@ -2,8 +2,7 @@
 23).
 
 The chip's certificate must be of exactly the chip and TCB version in the report, so that old firmware cannot use the key of new
-firmware. AMD's revocation list names revoked keys among those that sign chip certificates. A rule with a maximal age requires
-the list.
+firmware. AMD's revocation list revokes keys that sign chip certificates. A rule with a maximal age requires the list.
 """
 
 from dataclasses import dataclass
@@ -112,8 +111,8 @@ def verify_report(rule: PlatformRule, data: bytes, certificates: SnpCertificates
 
 
 def certificate_time(rule: PlatformRule, certificates: SnpCertificates) -> int:
-    """Returns the Unix second from which on the certificates, and the list if the rule requires one, are valid. A published
-    report has no time of its own, so it is judged at this time."""
+    """Returns the first Unix second at which the certificates are valid, together with the list if the rule requires one. A
+    published report has no time of its own, so it is judged at this time."""
     found = (_certificate(certificates.ask), _certificate(certificates.vcek))
     starts = [each.not_valid_before_utc for each in found]
     if rule.max_age_s:

@@ -43,8 +43,12 @@ class EigenLayerTransactions(NetworkPlanner):
         self._act("EigenLayerStake", "sync", bytes.fromhex(account[2:]) + block.to_bytes(8, "big"), (account,))
 
     def retry_slash(self, account: Address, ref: Digest, times: int) -> None:
-        """Retries a slash for `ref` that EigenLayer refused. `times` is the number of earlier refusals, so that each retry is a
-        separate transaction."""
+        """Asks EigenLayer again for a slash of `account` that it refused before.
+
+        `ref` identifies the slash: it is the dispute or report that ordered it. The stake then goes to a pot that pays nobody,
+        because the dispute or report was settled without it. `times` is the number of earlier refusals, so that each
+        retry is a separate transaction.
+        """
         subject = bytes.fromhex(account[2:]) + ref + times.to_bytes(8, "big")
         self._act("EigenLayerStake", "retry", subject, (account, ref))
 
@@ -53,7 +57,7 @@ class EigenLayerTransactions(NetworkPlanner):
         self._act("EigenLayerStake", "collect", slash_id.to_bytes(32, "big"), (slash_id,))
 
     def sweep_stake(self) -> None:
-        """Moves money of `EigenLayerStake` that it owes to no pot into a pot that pays nobody."""
+        """Empties the contract `EigenLayerStake` of money that it owes to no pot. The money goes to a pot that pays nobody."""
         self._again("EigenLayerStake", "sweep")
 
 
@@ -107,8 +111,10 @@ class AccountTransactions(NetworkPlanner):
     # --- verifiers ---
 
     def announce_platform(self, platform_id: Digest) -> None:
-        """Announces the machine with which this account joins one block later. Whoever copies the machine's id from the later
-        `join` can then not keep it."""
+        """Announces, as a hash, the machine with which this account will join a pool in a later block.
+
+        If another account copies the machine's id from the later `join`, this account can still take the machine back.
+        """
         account = self.transactions.outbox.lease.account
         announcement = keccak256_abi(("address", "bytes32"), (account, platform_id))
         self._act("Registry", "announce", platform_id, (announcement,), repeatable=True)
@@ -122,8 +128,8 @@ class AccountTransactions(NetworkPlanner):
         self._again("Registry", "quit")
 
     def refresh(self, account: Address, block: int) -> None:
-        """Makes the registry read a verifier's current stake again, to correct its weight. It is planned once for each `block`,
-        such as the first block of a stake epoch."""
+        """Makes the registry read a verifier's current stake again, to correct its weight. The caller
+        chooses `block`, for example the first block of a stake epoch, so that each `block` gets one transaction."""
         self._act("Registry", "refresh", bytes.fromhex(account[2:]) + block.to_bytes(8, "big"), (account,))
 
     def propose(self, digest: Digest, pool: Digest, vectors: Digest, document: bytes) -> None:
@@ -138,8 +144,11 @@ class AccountTransactions(NetworkPlanner):
         return self._act("Registry", "certify", subject, (digest, vectors), deadline=certify_until)
 
     def register_bls(self, signer: BlsSigner) -> None:
-        """Registers this account's BLS key for certificates, or replaces it. A second call makes the contract store the
-        account's place in the pool with the key."""
+        """Registers this account's BLS key for certificates, or replaces an older key. It sends two transactions.
+
+        The first one registers the key. The second one, `notePlace`, makes the contract store the account's place in the stake
+        tree with the key.
+        """
         proof = signer.prove_possession(self._network.keys_domain, self.transactions.outbox.lease.account)
         self._act("BlsKeys", "register", signer.public_key, (point_words(signer.public_key), point_words(proof)))
         self._act("BlsKeys", "notePlace", signer.public_key, (key_hash(signer.public_key),))
@@ -165,8 +174,10 @@ class AccountTransactions(NetworkPlanner):
     # --- money ---
 
     def withdraw(self, due_wei: int) -> None:
-        """Withdraws this account's credit in the ledger whose delay is over. Does nothing if `due_wei` is 0 or a withdrawal is
-        on its way."""
+        """Withdraws this account's money in the ledger, as far as the payment delay is over.
+
+        `due_wei` is the amount that the caller has read. Does nothing if it is 0, or if a withdrawal is on its way.
+        """
         if due_wei > 0:
             self._again("Ledger", "withdraw")
 
@@ -234,18 +245,23 @@ class DemandTransactions(NetworkPlanner):
         self._act("Demands", "answerAnchor", self._id(signed.receipt), arguments, deadline=deadline)
 
     def expire(self, subject: Digest, times: int = 0) -> None:
-        """Ends a demand that was not answered in time. `times` is how often it was ended before: a repetition takes the rest of
-        the penalty, as a separate transaction."""
+        """Ends a demand that nobody answered in time, and takes the penalty from the operator's stake.
+
+        A demand can be ended again if the stake did not cover the whole penalty. `times` is the number of earlier ends, so that
+        each end is a separate transaction.
+        """
         self._act("Demands", "expire", subject + _again(times), (subject,))
 
     def expire_list(self, batch_id: int) -> None:
-        """Ends a demand for the list of a batch that was not answered in time."""
+        """Ends the demand for the list of this batch, if nobody answered the demand in time."""
         where = ("Demands", self._at("Demands"), "listSubject")
         self.expire(Digest(self.transactions.client.call(*where, batch_id, block="latest")))
 
     def collect(self, ref: Digest, times: int = 0) -> None:
-        """Distributes the stake that a report or an ended demand slashed and that has arrived since then. `times` is how often
-        this was done before for `ref`; each time is a separate transaction."""
+        """Distributes slashed stake that arrived after its slash. `ref` identifies the report or ended demand that slashed it.
+
+        `times` is the number of earlier distributions for `ref`, so that each distribution is a separate transaction.
+        """
         self._act("Demands", "collect", ref + _again(times), (ref,))
 
     def report_equivocation(

@@ -59,8 +59,8 @@ class DisputeTransactions(NetworkPlanner):
         bond_wei: int,
         within_s: int = 0,
     ) -> None:
-        """Disputes a receipt with a bond. `commitments.alt_commit` makes `alt_commit`, the commitment to the answer that the
-        challenger expects. `within_s` is explained in `bytewise.ports`."""
+        """Disputes a receipt with a bond. `alt_commit` is the challenger's commitment to the answer that it expects; the function
+        `commitments.alt_commit` makes this commitment. `within_s` is explained in `bytewise.ports`."""
         subject = receipt_id(self._network.anchor_domain, receipt)
         arguments = (struct_values(receipt), signature, batch_id, proof, alt_commit)
         self._act("Disputes", "open", subject, arguments, value_wei=bond_wei, within_s=within_s)
@@ -114,8 +114,8 @@ class DisputeTransactions(NetworkPlanner):
     def certify(self, finding: Finding, commit_root: Digest, certificate: BlsCertificate, settles: bool = False) -> None:
         """Sends a verdict certificate: one signature of members whose seats make a quorum.
 
-        With `settles`, the same transaction also counts the round. If the contracts once refused both calls together, only the
-        certificate is sent.
+        If `settles` is true, the same transaction also counts the round. If that combined transaction has reverted before, the
+        certificate is sent alone.
         """
         until: int = self._view(finding.dispute)["round"]["revealEnd"]
         keys = [point_words(key) for key in certificate.keys]
@@ -147,8 +147,8 @@ class DisputeTransactions(NetworkPlanner):
     def reveal_under_root(self, vote: Vote, quote: Blob, proof: Sequence[Digest]) -> None:
         """Reveals the sender's own vote under the first commit root of the round. `merkle.commit_proof` makes `proof`.
 
-        Raises `MalformedValue` if the proof has the wrong length. Raises `SecondVote` if another vote of this account was ever
-        planned this way for this round.
+        Raises `MalformedValue` if the proof has the wrong length. Raises `SecondVote` if this method has ever planned
+        another vote of this account for this round.
         """
         if len(proof) != merkle.COMMIT_DEPTH:
             raise MalformedValue("proof of a commitment", f"{len(proof)} siblings instead of {merkle.COMMIT_DEPTH}")
@@ -174,7 +174,8 @@ class DisputeTransactions(NetworkPlanner):
     def finalize(self, dispute: Digest) -> None:
         """Ends a dispute whose airgap is over. The same transaction pays or charges up to `SEATS_PER_END` seats.
 
-        If the contracts once refused these calls together, only the end is sent, because slashed stake may not have arrived.
+        If that combined transaction has reverted before, for example because slashed stake had not arrived, this method sends
+        only the call that ends the dispute.
         """
         steps, room = [CourtCall("Disputes", "finalize", (dispute,))], SEATS_PER_END
         for number, each in enumerate(self._view(dispute)["rounds"], start=1):

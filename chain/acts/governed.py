@@ -1,7 +1,7 @@
 """Contract calls that only a vote can make, through the short or the long timelock.
 
-`chain.acts.proposals` puts them into a proposal. Of OpenZeppelin's contracts, only those functions are here that a deployment
-can need.
+`chain.acts.proposals` puts them into a proposal. Of OpenZeppelin's contracts, this module has only the functions that
+a deployment can need.
 """
 
 from collections.abc import Sequence
@@ -52,8 +52,8 @@ def set_stake_mover(who: Address, allowed: bool) -> ContractCall:
 
 
 def set_court(court: Address) -> ContractCall:
-    """Returns the call that names the contract `Breaker` of a court to the registry. It may close environments and suspend
-    operators."""
+    """Returns the call that tells the registry which contract `Breaker` belongs to the court. The registry then lets this
+    `Breaker` close environments and suspend operators."""
     return ContractCall("Registry", "setCourt", (court,))
 
 

@@ -37,8 +37,8 @@ call."""
 def try_queued(client: Chain, network: Network, timelock: Address, act: ContractCall) -> None:
     """Tries a call of the governor in the name of its timelock, as if a proposal made it.
 
-    Raises the rule behind a refusal, like `dry_run`. The governor accepts such a call only if it is queued, so the node must
-    answer calls on a changed state. Raises `ConfigurationError` if the node does not.
+    The governor accepts such a call only if it is queued, so the node is asked about a state in which it is queued. Raises
+    `ConfigurationError` if the node cannot answer calls on a changed state. Raises the same errors as `dry_run`.
     """
     slots = {_word(_ENDS_SLOT): _word(1 << 128), "0x" + _place_of_first().hex(): "0x" + keccak256(act.calldata).hex()}
     changed: dict[str, Any] = {address_of(network, act.contract): {"stateDiff": slots}}
@@ -212,10 +212,10 @@ def contents_of(client: Chain, network: Network, acts: Sequence[ContractCall], d
 
 
 def timelock_for(client: Chain, network: Network, acts: Sequence[ContractCall]) -> Timelock:
-    """Returns the timelock that may make all calls now; the short one if both may.
+    """Returns the timelock that may make all these calls now. Returns the short timelock if both may.
 
-    If neither may, raises the first refusal that is not about missing rights, because that timelock got further. If both lack
-    rights, raises the long timelock's refusal.
+    If both are refused, raises the first refusal that has another reason than missing rights, because such a reason tells the
+    user more. If both lack rights, raises the long timelock's refusal.
     """
     refusals: list[Fault] = []
     timelocks: tuple[Timelock, ...] = ("ShortTimelock", "LongTimelock")
@@ -258,8 +258,8 @@ def id_of(client: Chain, network: Network, contents: Contents) -> int:
 
 
 def slow_operation(network: Network, contents: Contents) -> tuple[Any, ...] | None:
-    """Returns the arguments of `scheduleBatch` if the proposal is one such call of the long timelock. Returns None for any other
-    proposal."""
+    """Returns the arguments of `scheduleBatch` if the proposal consists of one call of this function of the long timelock.
+    Returns None for any other proposal."""
     if list(contents.targets) != [address_of(network, "LongTimelock")]:
         return None
     named = _named("LongTimelock", contents.calldatas[0])

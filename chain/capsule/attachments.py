@@ -76,10 +76,10 @@ class ProvenVote(NamedTuple):
 
 
 def proven_votes(capsule: Capsule, header: ProvenHeader, kept: Mapping[int, Digest]) -> list[ProvenVote]:
-    """Returns the votes whose `Revealed` events are proven.
+    """Checks the capsule's proofs of `Revealed` events, and returns the votes of these events.
 
-    Raises `Stop` if there are no logs, or if a proof fails or shows something else. `kept` has the hashes of earlier blocks by
-    number, as the state of the capsule's block has them (EIP-2935).
+    Raises `Stop` if there are no proofs, if a proof fails, or if a proven event is no vote of the capsule's dispute. `kept` maps
+    the numbers of earlier blocks to their hashes, as the state of the capsule's block stores them (EIP-2935).
     """
     if not capsule.logs and not capsule.log_headers:
         raise Stop(Failure.LOGS_ABSENT, "no events are included", unverifiable=True)

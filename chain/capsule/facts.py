@@ -128,12 +128,12 @@ class Facts(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """The final verdict; NONE while there is none."""
+        """The final verdict. It is NONE if nobody disputed the receipt, or until the dispute is final."""
         return self.case.verdict if self.case.phase is Phase.FINAL else Verdict.NONE
 
     @property
     def open_reason(self) -> str:
-        """Reason why the receipt is not accepted for good; empty if it is accepted (`ReceiptAnchor.isFinal`)."""
+        """Reason why the contract does not accept the receipt as final. Empty if it does (`ReceiptAnchor.isFinal`)."""
         if self.batch.is_void:
             return "its batch is void"
         if self.is_demanded:
@@ -167,8 +167,11 @@ class Storage:
         self._read_word = read_word
 
     def get(self, contract: str, variable: str, *steps: Any, at: Address | None = None) -> Any:
-        """Returns the value of a variable; `steps` lead into it (`Layout.place`). `at` is the address if several contracts have
-        this name, such as stake trees."""
+        """Returns the value of a variable of the contract with name `contract`.
+
+        If the variable is a mapping, array or struct, `steps` are the keys, indices and member names that select one value in
+        it (`Layout.place`). `at` is the contract's address. It is needed only for a stake tree, because all trees have one name.
+        """
         found = layout(contract)
         place = found.place(variable, *steps)
         return found.decode(place, self._read_word(at or address_in(self.deployment, contract), place.slot))

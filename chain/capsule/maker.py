@@ -114,8 +114,10 @@ def make_capsule(chain: Chain, network: Network, member: AnchoredReceipt, enclos
 
 
 def gather(chain: Chain, network: Network, member: AnchoredReceipt, enclosed: Enclosed, tag: str) -> Capsule:
-    """Builds a capsule from what the node gives, without verifying it. Raises `TooEarly` if the newest block with this tag does
-    not have the batch."""
+    """Builds a capsule from the node's answers, without verifying the capsule.
+
+    Raises `TooEarly` if the newest block with this tag does not have the batch.
+    """
     head, deployment = chain.head(tag), deployment_of(network)
     raw = header_rlp(chain, head.number)
     header = header_of(raw)

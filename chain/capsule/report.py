@@ -45,7 +45,7 @@ REQUIRED = frozenset(Group) - {Group.OPENING, Group.LOGS, Group.QUOTES, Group.RE
 
 
 class Failure(enum.StrEnum):
-    """Reasons why a group does not pass."""
+    """Reasons why a group of checks of an evidence capsule fails or cannot be decided."""
 
     TOO_LARGE = "capsule.tooLarge"
     MALFORMED = "capsule.malformed"
@@ -185,8 +185,8 @@ class CapsuleReport:
         return [each for each in self.checks if each.result is Result.UNVERIFIABLE and each.group in REQUIRED]
 
     def passes(self, *groups: Group) -> bool:
-        """Returns whether none of these groups failed or was left out. An UNVERIFIABLE group that was checked counts as
-        passed."""
+        """Returns whether all these groups were checked and none of them failed. A checked group with the result UNVERIFIABLE
+        counts as passed."""
         seen = {each.group: each for each in self.checks}
         return all(
             group in seen and seen[group].result is not Result.FAIL and seen[group].failure is not Failure.NOT_REACHED

@@ -343,7 +343,8 @@ class Rejected(Exception):
 
 
 def read_capsule(data: bytes) -> Capsule:
-    """Parses a capsule. Raises `Rejected` for any other bytes, with the value of a `chain.capsule.report.Failure`.
+    """Parses a capsule. Raises `Rejected` if the bytes are no capsule. The error has the value of a
+    `chain.capsule.report.Failure`, which names the reason.
 
     Size limits are checked before anything is parsed.
     """

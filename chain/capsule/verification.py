@@ -208,8 +208,8 @@ def _state(v: _CapsuleVerifier) -> str:
 
 
 def kept_hashes(headers: Iterable[ProvenHeader | None], head: int, read_word: ReadWord) -> dict[int, Digest]:
-    """Reads the hashes of these earlier blocks, by number, from the state of block `head`. Blocks whose hash that state no
-    longer stores are left out."""
+    """Reads the hashes of these earlier blocks from the state of block `head`, and returns them by block number. A block is
+    left out if that state does not store its hash any more."""
     numbers = [each.number for each in headers if each is not None and is_kept(each.number, head)]
     return {number: Digest(read_word(HISTORY, number % HISTORY_BLOCKS)) for number in numbers}
 

@@ -26,8 +26,8 @@ class Said(NamedTuple):
 
 
 def votes_of(facts: Facts, dispute: Digest, listed: Sequence[RoundVotes]) -> list[Said]:
-    """Returns every vote of a capsule, checked against the contracts' state. Raises `Stop` for the first vote that the state
-    does not have, and for a missing vote."""
+    """Checks every vote of a capsule against the contracts' state, and returns the votes. Raises `Stop` if the capsule has a
+    vote that the state does not have, or if it lacks a vote that the state has."""
     have, want = [each.round for each in listed], [each.number for each in facts.rounds]
     if have != want:
         raise Stop(Failure.VOTES_ROUNDS, f"votes of rounds {have}, drawn were {want}")

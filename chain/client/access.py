@@ -84,8 +84,8 @@ def _neighbours(read: Read) -> list[Read]:
 
 
 class Chain(Protocol):
-    """Reads from a chain and sending to it. A block is named by `rpc.at_number`, by `rpc.at_hash`, or by a tag: latest, safe,
-    finalized."""
+    """The interface to read from a chain and to send to it. A block is named by `rpc.at_number`, by `rpc.at_hash`, or by a tag:
+    latest, safe, finalized."""
 
     @property
     def chain_id(self) -> int:

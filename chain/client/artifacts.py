@@ -169,7 +169,8 @@ class Interface:
         return self.bytecode + self._encode("constructor", self.constructor, arguments)
 
     def deployed(self, *immutables: bytes) -> bytes:
-        """Returns the runtime code with these words as immutable values, in the order of their declarations (`BESIDE`)."""
+        """Returns the runtime code in which these words are the immutable values, in the order in which the contract declares
+        them. Only the artifacts of `BESIDE` have the positions that this needs."""
         code = bytearray(self._runtime)
         for places, word in zip(self._immutables, immutables, strict=True):
             for place in places:

@@ -72,7 +72,8 @@ def _item(name: str, value: Any) -> bytes:
 
 
 def encode_receipt(raw: Mapping[str, Any]) -> Blob:
-    """Encodes a transaction's receipt as the block's trie has it (EIP-2718). Call it inside `reading_answer`."""
+    """Encodes a transaction's receipt in the form that the block's receipt trie contains (EIP-2718). Call this function
+    inside `reading_answer`."""
     logs = [[hex_bytes(each["address"]), [hex_bytes(t) for t in each["topics"]], hex_bytes(each["data"])] for each in raw["logs"]]
     status, gas = quantity(raw["status"]), quantity(raw["cumulativeGasUsed"])
     body = Blob(rlp.encode([status, gas, hex_bytes(raw["logsBloom"]), logs]))
@@ -86,7 +87,7 @@ chain)."""
 
 
 class BlockReader:
-    """Reads of blocks and balances of one chain. `tag` selects the finality of `head`: latest, safe or finalized."""
+    """A reader of blocks and balances of one chain. `tag` selects the finality of `head`: latest, safe or finalized."""
 
     def __init__(self, client: Chain, tag: str = "latest") -> None:
         if tag not in TAGS:

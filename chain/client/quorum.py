@@ -27,9 +27,9 @@ LONGEST_BACKOFF_S = 60.0
 
 
 class EndpointBackoff:
-    """One endpoint with its backoff, by its position in the settings.
+    """One endpoint, and the time for which it is avoided after a failure. `place` is its position in the settings.
 
-    After a failure the endpoint is avoided for a time that grows with each failure: other endpoints are asked before it.
+    The time grows with each failure in a row. During this time, the other endpoints are asked first.
     """
 
     def __init__(self, place: int, endpoint: ChainClient, now: Callable[[], float]) -> None:
@@ -126,8 +126,8 @@ class QuorumClient:
         return [self.raw_block(number) for number in numbers]
 
     def logs(self, contract: str, at: Address, events: Sequence[str], from_block: int, to_block: int) -> list[Log]:
-        """Reads named events of one contract up to a block. It counts only endpoints that have this very block, because a node
-        that lags returns too few events without an error."""
+        """Reads named events of one contract up to a block. Answers count only from endpoints that have this very block,
+        because a node that lags returns too few events without an error."""
         return self._logs(to_block, lambda node: node.logs(contract, at, events, from_block, to_block))
 
     def logs_of(self, contracts: Mapping[Address, str], from_block: int, to_block: int) -> list[Log]:

@@ -61,7 +61,7 @@ def committed_terms(
     network: Network, pool: Address, receipt: Digest, bond_wei: int, expected: Digest | None, salt: Digest
 ) -> PoolTerms:
     """Returns the terms of a pool that will be deployed at address `pool`. `expected` is the out_hash to which the pool commits.
-    Without it, the pool can win no challenger share."""
+    If it is None, the pool commits to no answer, so it cannot win the challenger's share."""
     domain = network.disputes_domain
     key = salt if expected is None else key_of(Outcome.EXECUTED, 0, expected)
     return PoolTerms(receipt, bond_wei, alt_commit(domain, dispute_id(domain, receipt), pool, key, salt))

@@ -1,5 +1,4 @@
-"""Contract calls of the deployer, of role holders and of governance, each named by contract and function, with gas for its
-data."""
+"""Contract calls of the deployer, of role holders and of governance, and their conversion to transactions with a gas limit."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -60,7 +59,10 @@ def call_of(signer: Signer, network: Network, act: ContractCall) -> TransactionC
 
 
 def measured(client: Chain, network: Network, signer: Signer, act: ContractCall) -> TransactionCall:
-    """Returns the call as a transaction, with half more gas than it would need now. Raises the rule behind a refusal."""
+    """Returns the call as a transaction. Its gas limit is one and a half times the node's estimate, at most `TX_GAS_CAP`.
+
+    If the contract refuses the call, raises the error that `as_rule` finds for the refusal.
+    """
     try:
         gas = client.estimate(request_of(network, signer.address, act))
     except ChainReverted as error:
@@ -69,7 +71,8 @@ def measured(client: Chain, network: Network, signer: Signer, act: ContractCall)
 
 
 def dry_run(client: Chain, network: Network, who: Address, act: ContractCall, changed: Mapping[str, Any] | None = None) -> None:
-    """Tries a call by `who` on the newest block without sending it. Raises the rule behind the contract's refusal.
+    """Tries a call by `who` on the newest block without sending it. If the contract refuses the call, raises the error that
+    `as_rule` finds for the refusal.
 
     `changed` overrides parts of the state, by account, in the form of `eth_call`.
     """

@@ -151,7 +151,7 @@ class ItemProposal(NamedTuple):
 
 
 class RehearsedStep(NamedTuple):
-    """A deployment step with its gas, which was not sent."""
+    """A deployment step that was not sent, with the gas that it would take."""
 
     step: DeploymentStep
     at: Address
@@ -253,8 +253,10 @@ def verify_deployed(client: Chain, site: DeploymentPlan, book: Network) -> Netwo
 
 
 def verify_parameters(client: Chain, site: DeploymentPlan) -> DeploymentPlan:
-    """Returns the plan if `Params` accepts its parameters and its lengths fit each other. Raises the broken rule if they do
-    not."""
+    """Returns the plan if the contract `Params` accepts the plan's parameters and the plan's lengths fit each other.
+
+    Raises `ConfigurationError` if a length is too short. If `Params` refuses, raises the error that `as_rule` finds.
+    """
     verify_lengths(site.params, lengths_of(site.shape, client.chain_id))
     first = next(step for step in steps(site) if step.contract == "Params")
     try:

@@ -26,8 +26,8 @@ _LISTED = "take it from EigenLayer's list of deployments for this chain"
 
 
 def verify_eigenlayer(client: Chain, site: DeploymentPlan, stake: EigenLayerSettings) -> None:
-    """Raises `ConfigurationError` unless EigenLayer exists, its delays outlast every dispute, and the strategy has wrapped
-    ether."""
+    """Raises `ConfigurationError` unless EigenLayer exists, the strategy has wrapped ether, and the delays of deallocation and
+    withdrawal are at least `horizon` blocks: the age up to which a record of stake counts, plus the longest dispute."""
     for option, at in ((MANAGER, stake.allocations), (STRATEGY, stake.strategy)):
         if not client.codes([at])[0]:
             raise ConfigurationError(option, f"there is no contract at {at}: {_LISTED}")

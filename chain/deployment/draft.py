@@ -93,8 +93,8 @@ def transactions_hash(site: DeploymentPlan) -> Digest:
 
 
 def steps_taken(client: Chain, draft: Draft, out: Path, site: DeploymentPlan) -> int:
-    """Counts the transactions of a deployment that the chain has. Raises `ConfigurationError` with advice if the draft is of
-    another deployment."""
+    """Counts the transactions of a deployment that the chain has already. Raises `ConfigurationError` with advice if the draft
+    is of another deployment."""
     path = path_of(out)
     if (draft.book.chain_id, draft.deployer) != (client.chain_id, site.deployer) or draft.asked != transactions_hash(site):
         raise ConfigurationError(

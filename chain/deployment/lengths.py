@@ -1,6 +1,7 @@
-"""Checks of lengths in blocks against lengths in seconds, which no contract can make.
+"""Checks whether the lengths in blocks and the lengths in seconds of a network fit each other.
 
-A contract does not know the length of a block or the future tree of a pool. The deployer and voters know both.
+No contract can make these checks, because it does not know the seconds of a block or the future tree of a pool. The deployer and
+voters know both.
 """
 
 from dataclasses import dataclass
@@ -74,7 +75,8 @@ def finality_s(chain_id: int, block_s: int) -> int:
 
 
 def verify_lengths(params: ParamSet, lengths: Lengths) -> None:
-    """Raises `ConfigurationError`, which names the first length that is too short and what it must cover."""
+    """Checks that the lengths fit each other. Raises `ConfigurationError` if a length is too short. The error names that length
+    and its minimum."""
     t = params.times
     _covers("longest", lengths.longest, farthest_seed(lengths), "blocks: some disputes could not name their seed block")
     live = t.max_anchor_delay + t.window + t.cure
@@ -93,8 +95,8 @@ def farthest_seed(lengths: Lengths) -> int:
 
 
 def seed_blocks(lengths: Lengths) -> int:
-    """Returns the largest number of blocks between the begin of a round and the end of the epoch in which its last seed is
-    lost."""
+    """Returns the largest number of blocks that a round can need if all its seeds are lost: from its begin to the end of the
+    stake epoch of its last seed."""
     return max(_last_lost(lengths, here) - here for here in range(lengths.tree.epoch_blocks))
 
 

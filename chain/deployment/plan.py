@@ -97,7 +97,8 @@ class GovernanceSettings:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The header of a block. Two of them show the contract `RandaoSource` that mixes change."""
+    """The header of a block. The constructor of `RandaoSource` takes two headers, and refuses a chain on which both have the
+    same random value (prevRandao)."""
 
     number: int
     """Height."""
@@ -145,8 +146,10 @@ class EigenLayerSettings:
 
 
 def longest_for(params: ParamSet, shape: Shape) -> int:
-    """Returns `EigenLayerSettings.longest_s` for these parameters: as many slots as the longest dispute has blocks on this
-    chain."""
+    """Returns the smallest `EigenLayerSettings.longest_s` for these parameters.
+
+    It has `SLOT_S` seconds for each block of the longest dispute. The chain's blocks may be shorter than that.
+    """
     return -(-params.longest_dispute // shape.block_s) * SLOT_S
 
 

@@ -162,7 +162,8 @@ class ForkPack(NamedTuple):
 
 
 def sums_of_node(word: int) -> tuple[int, ...]:
-    """Returns the seven sums in one node of the contract's tree (`SumNodeLib`)."""
+    """Unpacks one word of the contract `StakeTree`, which is one node of its sum tree. Returns the sums of the node's seven
+    children, lowest bits first."""
     return tuple(word >> (child * _SUM_BITS) & 2**_SUM_BITS - 1 for child in range(ARITY))
 
 

@@ -73,8 +73,10 @@ def read_reveal(path: Path) -> AttentionReveal:
 
 
 class JudgedReveals:
-    """A cache of verified reveals, by their content and the operator's batches. Drawing a large range again would cost
-    seconds."""
+    """A cache of the results of `verify_reveal`. Its key is the reveal's content and the roots of the operator's batches.
+
+    Verifying draws the tests of the whole range, which takes seconds for a large range.
+    """
 
     def __init__(self) -> None:
         self._known: dict[Digest, tuple[AttentionTest, ...] | RevealRefused] = {}
@@ -221,9 +223,9 @@ class AuditDraws:
     def of(self, test: AttentionTest, header: BatchHeader, right: Digest | None = None) -> tuple[DrawnAudit, ...]:
         """Returns the drawn auditors of a test, and the verifiers that posted a result without being drawn.
 
-        `right` is the out_hash of the true answer, if known. If `only` names an account that was not drawn, or that posted a
-        result, other auditors without a result are left out. The stake of each costs one call, and is needed only to judge the
-        silence of `only` (`ScoredTest.is_audited`).
+        `right` is the out_hash of the true answer, or None if it is unknown. If the caller asks about one account, `only`, other
+        auditors without a result are left out to save calls. They are included if `only` was drawn and posted nothing, because
+        they are needed to judge its silence (`ScoredTest.is_audited`).
         """
         batch = self._batch(header)
         counted = results_in(self._posted.get(test.receipt_id, []), header.batch_id)
@@ -279,12 +281,12 @@ class _AuditedBatch(NamedTuple):
 
 
 def auditors_in_window(reader: SnapshotReader, header: BatchHeader, window_end: int, head: int) -> frozenset[Address]:
-    """Returns the members whose audits `Audits.post` accepts until the end of a batch's window.
+    """Returns the verifiers that could post audits of a batch during its whole challenge window (`Audits.post`).
 
-    They are in the pool of its environment since its block. Returns nobody if the batch's key epoch was compromised before that
-    end. A verifier that left the pool before the end is left out. The registry has only the present pool of an account, so a
-    verifier that left after the end is found by its first event after the batch. No state of an old block is read, because few
-    nodes have it.
+    They were in the pool of the batch's environment from the batch's block to the end of the window. The set is empty if the
+    batch's key epoch was compromised before the window ended. The registry stores only the present pool of an account. So a
+    verifier that left after the window is found by its first event after the batch, without state of old blocks, which few nodes
+    have.
     """
     pool = reader.pool_of(header.environment, head)
     members = {each.account for each in reader.verifiers(pool, head) if each.may_audit(pool, header.block)}

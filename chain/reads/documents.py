@@ -1,4 +1,5 @@
-"""Documents by digest that governance and proposers published in events, and the registered operators (`ports.Documents`)."""
+"""Environments, model manifests and appraisal policies from events of the registry, found by their digests, and the registered
+operators (`ports.Documents`). Governance and proposers publish these documents."""
 
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.branches import BytewiseError

@@ -141,10 +141,11 @@ class CertificateKey(NamedTuple):
 
 
 class KeyRegister:
-    """All certificate keys, their accounts, and the stake tree in which each key's place is noted.
+    """The state of the contract `BlsKeys`, rebuilt from events: all certificate keys, their accounts and their stake trees.
 
-    It is the state of `BlsKeys`, rebuilt from events. A key belongs to one account and one tree forever. A key that replaces
-    another one inherits its noted place only while the account is in that tree's pool, so events of `Registry` are needed, too.
+    A key can be used once the contract has noted the account's place in a stake tree with the key (`PlaceNoted`). A key belongs
+    to one account and one tree forever. A replacing key takes over the place of the replaced key only while the account is in
+    that tree's pool. So the register also needs events of `Registry`.
     """
 
     def __init__(self) -> None:
@@ -171,13 +172,16 @@ class KeyRegister:
                 self._register(Digest(v["keyHash"]), key)
 
     def keys_at(self, tree: Address, block: int) -> dict[Address, PublicKey]:
-        """Returns, for each account, its last key at the end of a block, if the key's place in this tree is noted."""
+        """Returns the newest key that each account had at the end of a block. An account is left out if the contract has noted no
+        place in this tree with that key."""
         last = {each.account: name for name, each in self._keys.items() if each.block <= block}
         return {account: self._keys[name].key for account, name in last.items() if self._noted.get(name) == tree}
 
     def is_usable(self, account: Address, key: PublicKey, tree: Address) -> bool:
-        """Returns whether an account can sign with a key in this tree's pool, as soon as the key is registered and its place is
-        noted."""
+        """Returns whether an account may use a key in this tree's pool, now or after registering it and noting its place.
+
+        Returns False if another account or tree has the key, or if the account has replaced it.
+        """
         name = key_hash(key)
         return name not in self._keys or (self._newest.get(account) == name and self._noted.get(name, tree) == tree)
 
@@ -291,10 +295,10 @@ class CourtHistory:
             return Address(raw["tree"])
 
     def keys_at(self, tree: Address, block: int, to_block: int) -> dict[Address, PublicKey]:
-        """Returns, for each account, the last certificate key that it had registered at the end of `block`.
+        """Returns the newest certificate key that each account had registered at the end of `block`.
 
-        It returns only keys whose place in this stake tree is noted by the end of `to_block`. No other key can be in a
-        certificate of a dispute of the tree's pool.
+        An account is left out if, at the end of `to_block`, the contract has noted no place in this stake tree with that key.
+        Such a key cannot be in a certificate of a dispute of the tree's pool.
         """
         return self.key_register(to_block).keys_at(tree, block)
 

@@ -244,8 +244,8 @@ class SnapshotReader(KeyEpochReader):
             return tuple(from_struct(DemandRecord, each) for each in raw)
 
     def answered(self, subject: Digest, from_block: int, to_block: int) -> Blob | None:
-        """Reads the answer to a demand that was put on the chain in these blocks: the list, or an envelope's new locator.
-        Returns None if there is none."""
+        """Reads the answer that was put on the chain for a demand: the list, or an envelope's new locator. Returns None if these
+        blocks have no answer."""
         found = self._answer_to(subject, from_block, to_block)
         with reading_answer("Answered"):
             return None if found is None else _answer(found)
@@ -354,10 +354,9 @@ class SnapshotReader(KeyEpochReader):
                 return tuple(found)
 
     def stale_weights(self, pool: Digest, block: int) -> tuple[tuple[Address, int], ...]:
-        """Returns the verifiers of a pool that still have weight in the next stake epoch although no stake of theirs counts any
-        more.
+        """Returns the verifiers of a pool that still have weight in the next stake epoch although none of their stake counts.
 
-        Each comes with the first block of the running stake epoch.
+        Each is a pair of the account and the first block of the running stake epoch.
         """
         state = self.pool(pool, block)
         if state is None:
@@ -379,7 +378,7 @@ class SnapshotReader(KeyEpochReader):
         return bool(self.client.call("Registry", self._at.registry, "isAllowed", measurement, block=at_number(block)))
 
     def next_units(self, who: Address, pool: PoolState, block: int) -> int:
-        """Reads the units of an account in a pool in the next stake epoch."""
+        """Reads the weight of an account in a pool's next stake epoch, in units of stake."""
         return int(self.client.call("StakeTree", pool.tree, "unitsAt", who, pool.epoch + 1, block=at_number(block)))
 
     def registered_measurement(self, who: Address, block: int) -> RegisteredMeasurement | None:
@@ -405,7 +404,8 @@ class SnapshotReader(KeyEpochReader):
         """Returns the seconds of the protocol clock for which operator `who` can still anchor a batch with this environment,
         model and key epoch. The result is negative after that time.
 
-        Returns None if none of them is closing, or if one was never open.
+        Returns None if there is no such limit: none of operator, environment, pool, model and key epoch is closing. Also returns
+        None if one of them was never open.
         """
         at = at_number(block)
         ends = self.client.call("Registry", self._at.registry, "anchorable", who, environment, model_id, block=at)

@@ -151,8 +151,8 @@ class RestakingReader(Simulation):
         return Restaking._make([*fixed, slasher, recipient, pending["pendingSlasher"], pending["effectBlock"]])
 
     def stake_records(self, account: Address, from_block: int, to_block: int) -> tuple[tuple[int, int], ...]:
-        """Reads block and wei of each record of an account in these blocks. If a block has several, only the last is
-        returned."""
+        """Reads the records of an account's stake that were made in these blocks, as pairs of block and wei. Of several records
+        in one block, only the last one is returned."""
         logs = self._logs("Synced", from_block, to_block)
         with reading_answer("Synced"):
             return tuple({log.block: int(log.values["stake"]) for log in logs if log.values["account"] == account}.items())

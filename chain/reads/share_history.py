@@ -23,9 +23,10 @@ class _ShareVersion(NamedTuple):
 
 
 def share_history(client: Chain, network: Network, epoch: int, block: int) -> tuple[DealtShares, ...]:
-    """Reads all versions of an epoch's shares up to a block, in order. Returns none if the chain does not have the epoch.
+    """Reads all versions of an epoch's shares up to a block, in order. Returns an empty tuple if the chain does not have the
+    epoch.
 
-    A holder that the address book never listed has an empty address of its release log.
+    If the address book never listed a holder, the URL of its release log is empty.
     """
     return tuple(each.shares for each in _share_history(client, network, epoch, block, network.holders(epoch)))
 

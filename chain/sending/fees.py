@@ -24,8 +24,8 @@ class Fees(NamedTuple):
 
 
 def tip_at(left_s: int | None) -> int:
-    """Returns the tip in wei per gas for the seconds left until the deadline, or for None if there is no deadline. The tip never
-    falls as time passes."""
+    """Returns the tip in wei per gas. `left_s` is the number of seconds until the deadline, or None if there is no deadline. The
+    tip never falls while the deadline comes closer."""
     if left_s is None:
         return TIP_WEI
     return TIP_WEI * HURRY_S // min(max(left_s, BLOCK_S), HURRY_S)
@@ -44,8 +44,8 @@ def offered(base_fee_wei: int, left_s: int | None, ceiling_wei: int) -> Fees:
 def raised(old: Fees, base_fee_wei: int, left_s: int | None, ceiling_wei: int) -> Fees | None:
     """Returns fees with which a new version replaces the old one in every pool.
 
-    Both are at least 10 % higher (the rule of geth and anvil), and enough for now. Returns None if the ceiling leaves no room
-    for 10 %.
+    Fee cap and tip are at least 10 % above the old ones, because geth and anvil refuse a smaller step. They are also at least the
+    fees that a new transaction would get now. Returns None if the ceiling does not allow 10 % more.
     """
     fresh = fees_at(base_fee_wei, tip_at(left_s))
     least = Fees(_plus_tenth(old.max_fee), _plus_tenth(old.tip))
@@ -54,8 +54,8 @@ def raised(old: Fees, base_fee_wei: int, left_s: int | None, ceiling_wei: int) -
 
 
 def outgrown(old: Fees, left_s: int | None) -> bool:
-    """Returns whether the deadline is so close that the tip must be at least twice the old one. This happens a few times for a
-    transaction."""
+    """Returns whether the deadline is now so close that `tip_at` gives at least twice the old tip. The sender then raises the
+    fees at once. Because the tip must double each time, this happens only a few times for one transaction."""
     return tip_at(left_s) >= 2 * old.tip
 
 

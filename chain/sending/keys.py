@@ -107,7 +107,8 @@ def _read_transaction(preimage: Preimage) -> UnsignedTransaction:
 
 
 class AccountSigner:
-    """The account of a node. Its key is here or at a remote signer, and signs only what the signing rules allow (ADR-064)."""
+    """The account of a node. Its key is in this process or at a remote signer. It signs only the bytes that the signing rules
+    allow (ADR-064)."""
 
     def __init__(self, key: LocalSigner | RemoteSigner, rules: SigningRules) -> None:
         self._key = key

@@ -41,14 +41,17 @@ def left(intent: Intent, head: Block) -> int | None:
 
 
 def is_stale(intent: Intent, attempts: Sequence[Attempt], now: int) -> bool:
-    """Returns whether the time to send a transaction is over and no node has a version of it. `now` is in Unix seconds. A new
-    request extends that time."""
+    """Returns whether the time limit for sending a transaction is over and no version of it was ever broadcast. `now` is in Unix
+    seconds. A new request of the transaction can move the time limit."""
     return 0 < intent.broadcast_by < now and all(is_empty(each.raw) or each.broadcast_at is None for each in attempts)
 
 
 def times_moved(old: Intent, new: Intent, now: int) -> bool:
-    """Returns whether a repeated request must update the stored times: the deadline changed, or half of the time to send is
-    over."""
+    """Returns whether a transaction takes over the deadline and the time limit for sending when it is requested again.
+
+    It does if the deadline changed, or if less than half as much time is left until the old limit as until the new limit. Smaller
+    changes are not worth a write.
+    """
     return old.deadline != new.deadline or (new.broadcast_by > 0 and 2 * (old.broadcast_by - now) < new.broadcast_by - now)
 
 
@@ -80,11 +83,11 @@ class FinalityTracker:
         self._seen: Block | None = None
 
     def step(self, used: int, head: Block) -> None:
-        """Sets rows whose block left the chain back to BROADCAST. Marks rows as FINAL whose block cannot leave the chain any
-        more.
+        """Checks the blocks of all ended rows. A row whose block left the chain goes back to BROADCAST. A row whose block is deep
+        enough becomes FINAL.
 
-        `used` is the account's number of transactions. A block's hash fixes all its ancestors. So while the head of the last
-        step is still in the chain, only rows that are about to become FINAL are checked one by one.
+        `used` is the account's number of transactions. If the head of the last step is still in the chain, all its ancestors are,
+        too. Then only rows that are about to become FINAL are checked one by one.
         """
         moved, looked = self._seen is None or self._left(self._seen.number, self._seen.hash, head), True
         for item in self._outbox.leavable_rows():
@@ -120,7 +123,7 @@ class FinalityTracker:
 
 
 class StateAnswer(enum.Enum):
-    """Answers of the contracts' state to a transaction that is not signed yet."""
+    """Decisions about a transaction that is not signed yet. The contracts' state or a dry run gives the decision."""
 
     GO = "send it"
     WAIT = "not yet"
@@ -153,8 +156,8 @@ class SenderPolicy(NamedTuple):
 
 
 class TransactionSender:
-    """Sends the transactions in one account's outbox. `check` and `classify` know the contracts: see
-    `chain.acts.state_check`."""
+    """Sends the transactions in one account's outbox. The functions `check` and `classify` judge a transaction by the rules of
+    the contracts (`chain.acts.state_check`)."""
 
     def __init__(
         self,
@@ -177,12 +180,11 @@ class TransactionSender:
         self._aftercare = FinalityTracker(client, outbox, self._policy.final_after)
 
     def plan(self, intent: Intent, repeatable: bool = False) -> OutboxItem:
-        """Returns the outbox row of a transaction.
+        """Plans a transaction that the caller has found to be due on the chain, and returns the outbox row of the transaction.
 
-        The row is new, or an old one, which is planned again if it ended without success some time ago. The caller has read on
-        the chain that the transaction is due, since a reorganisation may have taken back what superseded it. `repeatable` is set
-        if the contract accepts the transaction as often as it is sent. It is then planned again only when its old bytes can no
-        longer be mined.
+        If the transaction has no row, a new row is made. A row that ended without success at least `replan_after_s` seconds ago
+        is planned again, because a reorganisation can undo the reason for its end. `repeatable` says that the contract accepts
+        the transaction any number of times. Such a row is planned again only when its old bytes can no longer be mined.
         """
         item = self.outbox.plan(intent)
         # A transaction that must be handed in soon is no vote; its content may change when it is decided again.

@@ -147,10 +147,10 @@ def send_all(client: Chain, calls: Sequence[TransactionCall], timeout_s: float) 
 
 
 def why_reverted(client: Chain, call: TransactionCall, block: int) -> str:
-    """Returns the decoded error of a reverted call. It repeats the call on the state after its block, which the call did not
-    change.
+    """Returns the decoded error of a reverted call as text. It repeats the call on the state after the call's block.
 
-    The other transactions of that block may hide the reason; then a text says that there is none.
+    The reverted call did not change that state, but other transactions of the block may have changed it. If the repeated call
+    therefore succeeds, the text says that no reason was found.
     """
     request = {"from": call.signer.address, "data": "0x" + call.data.hex(), "value": hex(call.value_wei), "gas": hex(call.gas)}
     if call.to is not None:

@@ -53,9 +53,9 @@ def commit(
     """Commit to a secret schedule of false answers, before its range of receipts begins.
 
     The command draws the secret key of the schedule and writes it to the new folder. Then it sends one ordinary request to the
-    operator, with the commitment as a stop string. The receipt of this request brings the commitment to the chain, and nothing
-    public shows it. If the command is interrupted, give it the same folder again. Afterwards serve the range by
-    `bytewise attention run`.
+    operator, with the commitment as a stop string. The receipt of this request brings the commitment to the chain, but nothing
+    public shows that the receipt contains a commitment. If the command is interrupted, repeat it with the same folder. Afterwards
+    serve the range by `bytewise attention run`.
 
     Exit codes: 0 committed, 5 the chain or the operator does not answer, 64 wrong input, or the range began already.
 
@@ -149,8 +149,8 @@ def _ask(
 
 
 def read_carrier(kept: "AttentionFolder") -> "tuple[SignedReceipt, Request]":
-    """Reads the receipt whose request contains the commitment, and that request, from the folder. Raises `ConfigurationError` if
-    the stored answer has no signed receipt or no opening."""
+    """Reads the carrier from the folder: the receipt whose request contains the commitment. Returns the receipt and the request.
+    Raises `ConfigurationError` if the stored answer has no signed receipt or no opening."""
     from bytewise_client.saved_answer import read_answer
 
     (choice,) = read_answer(kept.carrier).choices[:1]

@@ -50,9 +50,9 @@ def call(
     The command prints target and calldata, so that they can be signed elsewhere.
 
     For example, a guardian pauses the network for an hour by `bytewise chain call Guardian pause 3600`. Without --from or --key
-    the call is tried as the account that has the role for it. Calls that need a timelock's role are made by a vote
-    (`bytewise chain proposal create`). No address book has the address of a bond pool: give --at, or use `bytewise pool`. The
-    pool's code, court and ledger are checked first.
+    the command tries the call as the account with the role that the function requires. If only a timelock has this role, the call
+    needs a vote (`bytewise chain proposal create`). No address book has the address of a bond pool: give --at, or use `bytewise
+    pool`. The command first checks the pool's code, court and ledger.
 
     Exit codes: 0 the contract accepts the call (or accepted it), 5 the node does not answer, 64 wrong input, or refused by the
     contract.

@@ -28,7 +28,7 @@ SEND_TIMEOUT_S = 120.0
 
 
 class CallContext(NamedTuple):
-    """What a verb needs to call a contract: the network, the account that signs, and whether to send the call."""
+    """The context in which a verb calls a contract: the network, the account that signs, and whether to send the call."""
 
     client: "Chain"
     reader: "SnapshotReader"
@@ -74,7 +74,8 @@ def call_context(asked: CallOptions) -> CallContext:
 def deliver(of: CallContext, act: "ContractCall", more: Mapping[str, Any] | None = None) -> None:
     """Tries a call as the account that will sign, prints it, and sends it if the user asked for that.
 
-    `more` has further fields to print. Raises `ConfigurationError` with the contract's reason if it would refuse the call now.
+    `more` has further fields to print. If the contract would refuse the call now, raises `ConfigurationError` with the contract's
+    reason.
     """
     from chain.deployment.calls import dry_run, request_of
 
@@ -105,8 +106,8 @@ def deliver(of: CallContext, act: "ContractCall", more: Mapping[str, Any] | None
 def send_creation(of: CallContext, contract: str, code: bytes, nonce: int, more: Mapping[str, Any]) -> None:
     """Tries to deploy a contract that no address book lists, prints the transaction with `more`, and sends it if the user asked.
 
-    `nonce` is the account's nonce for it, which decides the contract's address. So the transaction has this nonce or is not sent.
-    Raises `ConfigurationError` if the chain would refuse it now.
+    `nonce` is the account's nonce for the transaction. The contract's address depends on it, so the transaction is never sent
+    with another nonce. Raises `ConfigurationError` if the chain would refuse the transaction now.
     """
     from chain.sending.fees import fees_at
     from chain.sending.transactions import TransactionCall, send_all

@@ -117,7 +117,7 @@ def site_in(folder: Path, database_server: str = "") -> ContainerSite:
 
 
 def long_lived(site: Site, accounts: Mapping[str, Address]) -> list[DemoProcess]:
-    """Returns the processes that keep running, each in a separate container, except the shards."""
+    """Returns all processes that run for as long as the network does, without the shards. Each runs in a separate container."""
     return [
         actors.store(site),
         *actors.enclaves(site),

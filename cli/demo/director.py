@@ -42,7 +42,8 @@ class Fate:
 
 @dataclass(slots=True)
 class Fates:
-    """What happened to the members that the director made fail. `cli.demo.facts` checks it. A field is None until it is known."""
+    """The record of the two failures that the director caused. `cli.demo.facts` checks the record. A field is None until its
+    value is known."""
 
     killed: Fate | None = None
     """The member that is killed after its commitment is broadcast."""

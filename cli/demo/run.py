@@ -223,7 +223,7 @@ class Screen:
         self.console.print(Text(f"{self.elapsed_s:6.1f} s  ", style="dim") + Text(sentence))
 
     def waiting(self, what: str) -> None:
-        """Shows below the sentences what the run waits for. Does nothing if the output is no terminal."""
+        """Shows below the printed sentences that the run waits for `what`. Does nothing if the output is no terminal."""
         if self.console.is_terminal:
             self._live.update(Spinner("dots", text=f"waiting for {what}"))
 

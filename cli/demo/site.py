@@ -35,9 +35,9 @@ class _Block(NamedTuple):
 def free_ports(count: int) -> list[int]:
     """Returns different TCP ports that were free a moment ago. Raises `ConfigurationError` if there are not enough.
 
-    A returned port can be bound later: this function returns a port again only after hundreds of other ports, and no other
-    process that calls this function gets it. A port that the kernel chooses is not safe in this way, because the kernel may give
-    it to another program at once.
+    A returned port can safely be bound later, because no other process that calls this function gets the port, and this process
+    gets it again only after hundreds of other ports. A port that the kernel chooses is not safe in this way, because the kernel
+    may give it to another program at once.
     """
     found = list(itertools.islice(filter(_is_free, itertools.islice(_own().rest, _BLOCK - 1)), count))
     if len(found) < count:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class FaultOption(enum.StrEnum):
-    """How a verifier fails in its seats. It repeats `cli.drill.penalty.SeatFault`, because a help page must not import a
-    drill."""
+    """Way in which a verifier fails in its seats. The values repeat `cli.drill.penalty.SeatFault`, because a help page must not
+    import a drill."""
 
     ABSENT = "absent"
     NOT_REVEALED = "not-revealed"

@@ -27,7 +27,7 @@ TRUE, FALSE = (Digest(b"\x01" * 32), Digest(b"\x02" * 32)), (Digest(b"\x03" * 32
 
 
 class SeatFault(enum.StrEnum):
-    """How the verifier fails in its seats: it does not commit, it commits and does not reveal, or it votes wrongly."""
+    """Way in which the verifier fails in its seats: it does not commit, it commits and does not reveal, or it votes wrongly."""
 
     ABSENT = "absent"
     NOT_REVEALED = "not-revealed"

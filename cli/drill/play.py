@@ -119,8 +119,8 @@ class DrillPlay:
         return found | {("ledger", "burned"): money.total_burned, ("ledger", "treasury"): money.treasury}
 
     def report(self, before: Amounts, after: Amounts, choices: Sequence[tuple[str, ContractCall, str]]) -> DrillReport:
-        """Returns the report of the drill. `before` and `after` are amounts, and `choices` are later calls with title and note.
-        Each choice is tried without changing the fork."""
+        """Returns the report of the drill. `before` and `after` are the amounts at its start and its end. `choices` are calls
+        that the account could make afterwards, each with title and note. Each call is tried without changing the fork."""
         lost = sum(before[self.account, each] - after[self.account, each] for each in ("stake", "stake being withdrawn"))
         changes = tuple(Change(*key, before[key], after[key]) for key in before)
         moved = CourtHistory(self.reader).movements(self.first + 1, self.reader.head())

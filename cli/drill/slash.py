@@ -93,7 +93,7 @@ class SlashDrill:
 
 
 def post_of(header: BatchHeader, fee_wei: int) -> ContractCall:
-    """Returns the call that anchors a batch. `fee_wei` is the fee for the places of its receipts."""
+    """Returns the call that anchors a batch. `fee_wei` is the fee that the operator pays to anchor the batch's receipts."""
     fields = (
         header.first_seq, header.count, header.root, header.list_hash, header.environment, header.model_id, header.key_epoch,
         header.locator.encode(),

@@ -39,7 +39,7 @@ def show(config: ShardOption, out: OutOption = None) -> None:
     `--out` writes one file for each ceremony, with the log that its coordinator signed and the second log if there is one. With
     the files of two shards, `verify` also finds a fork of which each shard saw only one log.
 
-    Exit codes: 0 no second log is stored, 2 a coordinator provably signed two, 64 wrong input.
+    Exit codes: 0 no second log is stored, 2 a coordinator provably signed two logs of one ceremony, 64 wrong input.
     """
     from bytewise.storage.ceremonies import Ceremonies
     from bytewise.storage.engine import check_revision, open_database

@@ -85,8 +85,8 @@ class Court(NamedTuple):
 def known_of(book: Network, record: EpochRecord, client: Chain | None) -> Known:
     """Finds which shards have or had shares of the key epoch. It asks the chain, or reads the address book if `client` is None.
 
-    Raises `ConfigurationError` if the chain is of another network than the address book, or lacks the epoch. Also raises it if
-    the two give the epoch different assurance labels.
+    Raises `ConfigurationError` if the chain is of another network than the address book, or lacks the epoch, or gives the epoch
+    another assurance label than the address book.
     """
     if client is None:
         return Known(shares_history(book, record))
@@ -102,10 +102,11 @@ def known_of(book: Network, record: EpochRecord, client: Chain | None) -> Known:
 
 
 def known_or_booked(book: Network, record: EpochRecord, client: Chain | None) -> Known:
-    """Finds the holders like `known_of`, but takes them from the address book if the chain cannot be read.
+    """Finds the holders of shares like `known_of`, but takes them from the address book if the chain cannot be read. The result
+    then has the error of the chain.
 
-    The result then has the error of the chain. A different assurance label and a node on another chain are still raised as
-    errors. In these cases the address book itself may be wrong, and then the signatures in a log would not match its shards.
+    A different assurance label, or a node on another chain, still raises an error. In these cases the address book itself may be
+    wrong, and then the signatures in a log would not match the shards of the address book.
     """
     try:
         return known_of(book, record, client)
@@ -127,8 +128,8 @@ def court_of(known: Known, ahead: Chain | None = None, tell: Callable[[int], obj
     """Returns the judge of releases, at the newest block of the chain. If the block cannot be read, the result judges nothing and
     has the reason.
 
-    `ahead` is a client of the same chain for reads in batches, or None. `tell` shows the progress: it is called with the number
-    of entries of a log whose reads are complete.
+    `ahead` is a client of the same chain for reads in batches, or None. `tell` shows the progress while a log is read. Its
+    argument is the number of entries for which all reads of the chain are done.
     """
     if known.failure is not None:
         return _without_chain(known.failure)

@@ -206,8 +206,8 @@ def balance(view: NodeView) -> Check:
 
 
 def serving(view: NodeView) -> Check:
-    """Checks that the operator may accept requests: the chain meets what `/readyz` of its process requires, and its settings
-    accept the active key epoch."""
+    """Checks that the operator may accept requests. The chain must be in the state that `/readyz` of the operator's process
+    requires, and the operator's settings must accept the active key epoch."""
     from bytewise.inference.artifact import artifact
 
     settings = view.settings
@@ -228,8 +228,8 @@ def serving(view: NodeView) -> Check:
 
 
 def worst_case_wei(view: NodeView) -> int:
-    """Returns the most wei that a node of this role may pay before any of it comes back. `/readyz` of its process requires the
-    same."""
+    """Returns the most wei that a node of this role may pay before any of that money comes back. `/readyz` of the node's process
+    requires the same balance."""
     signer, settings, params = view.signer_settings, view.settings, _params(view)
     assert signer is not None, "a shard and a monitor pay nothing"
     snapshot = view.reader.snapshot(view.account, view.head)
@@ -263,8 +263,8 @@ def protection(view: NodeView) -> Check:
 
 
 def vote_time(view: NodeView) -> Check:
-    """Checks that half a commit phase is long enough for finality and one execution. After that half, a member that got no
-    partials votes NO_KEY."""
+    """Checks that the first half of a commit phase is long enough for the draw to become final and for one execution of the
+    model. In the second half, a member that got no partials votes NO_KEY."""
     times, final_s = _params(view).times, finality_s(view.network.chain_id, measured_block_s(view.chain))
     return Check(
         "vote_time", times.commit_time // 2 >= final_s + times.execution_bound, f"{times.commit_time} s to commit",

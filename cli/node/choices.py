@@ -1,4 +1,4 @@
-"""What the owner of a new node chooses with the options of `bytewise init`."""
+"""The choices that the owner of a new node makes with the options of `bytewise init`."""
 
 from pathlib import Path
 from typing import NamedTuple

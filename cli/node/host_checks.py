@@ -329,8 +329,8 @@ def ports(view: NodeView) -> Check:
 
 
 def metrics_page(view: NodeView) -> Check:
-    """Checks that the running node serves its page of metrics. If the node does not run and the port is free, the check
-    passes."""
+    """Checks that the program on the port of section `[metrics]` serves a node's page of metrics. The check also passes if
+    there is no such section, or if the port is free, as before the start of the node."""
     at, threshold = view.settings.metrics, "a page of metrics while the node runs"
     advice = "End the program that has the port of section [metrics], or name another port; `bytewise run` serves the page."
     if at is None or _can_bind(at.host, at.port):

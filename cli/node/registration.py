@@ -43,7 +43,7 @@ def verifier_steps(
     view: NodeView, stake_wei: int, pool: str | None, platform_id: str | None, measurement: str | None
 ) -> list[Step]:
     """Returns the steps that are missing until the account is a verifier with this stake and measurement. `stake_wei` is the
-    stake that it should have in total. Raises `ConfigurationError` if an option that is needed is missing or wrong."""
+    stake that the account should have in total. Raises `ConfigurationError` if an option that is needed is missing or wrong."""
     mine = view.reader.holdings(view.account, view.head)
     named = None if measurement is None else _digest("--measurement", measurement)
     if mine.pool != ZERO_DIGEST:

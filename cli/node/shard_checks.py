@@ -104,8 +104,8 @@ def share_age(view: NodeView) -> Check:
 
 
 def next_refresh(view: NodeView) -> list[dict[str, Any]]:
-    """Returns the next refresh of the shares as a list with one entry of what is due. The list is empty if the shard serves no
-    epoch, if the setting `refresh_days` is 0, or if the time is past."""
+    """Returns a list with one future duty for `bytewise status`: the next refresh of the shares, and the seconds until it is due.
+    The list is empty if the shard serves no epoch, if the setting `refresh_days` is 0, or if the refresh is due already."""
     settings = _settings(view)
     if not settings.refresh_days or not settings.epoch_file.exists():
         return []

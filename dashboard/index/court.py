@@ -46,8 +46,8 @@ def opened(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Disputes", "SeedNamed")
 def seed_named(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records that a round begins, or begins again with another seed block. Clears the seats that were drawn in this round
-    before."""
+    """Records that a round begins, and the block from whose hash the contract will draw the round's seats. The contract may name
+    another block later in the same round. Then the draw begins again, so this clears the seats that were drawn before."""
     if not at.facts.amend(DisputeFact, v["id"], phase=int(Phase.SEED), level=v["level"], round=v["round"]):
         return
     before = at.facts.find(RoundFact, v["id"], v["round"])
@@ -61,7 +61,8 @@ def seed_named(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Disputes", "SeatsDrawn")
 def seats_drawn(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records who holds the seats that were drawn next, and moves the dispute to the phase DRAWING."""
+    """Records the accounts that hold the seats in this event, and moves the dispute to the phase DRAWING. One event may contain
+    only some of the round's seats."""
     round_ = at.facts.find(RoundFact, v["id"], v["round"])
     if round_ is None:
         return
@@ -143,8 +144,8 @@ def certified(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Disputes", "Settled")
 def settled(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records the tally of a round. A round with a verdict becomes the deciding round of its dispute, and the challenger has to
-    show its knowledge of the answer anew."""
+    """Records the tally of a round. If the round has a verdict, also records the round as the deciding round of its dispute, and
+    that the challenger has not yet opened its commitment to the winning answer."""
     tally = v["tally"]
     at.facts.amend(
         RoundFact, v["id"], v["round"], settled=True, verdict=v["verdict"], equal=tally["equal"], lead=tally["lead"],
@@ -179,7 +180,8 @@ def appealed(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Disputes", "AltOpened")
 def alternative_opened(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records that the challenger opened its commitment to the winning answer, which it made before anybody voted."""
+    """Records that the challenger opened its commitment to the winning answer. The challenger made this commitment before anybody
+    voted."""
     at.facts.amend(DisputeFact, v["id"], knew=True)
 
 

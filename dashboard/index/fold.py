@@ -87,7 +87,7 @@ def plain(value: Any) -> Any:
 
 
 def subject_of(event: ChainEvent) -> str:
-    """Returns the first argument of an event as text, at most 80 characters. Returns empty text if the argument is a struct or a
-    list."""
+    """Returns the text by which an event can be found, usually the id of a dispute, batch or account. It is the event's first
+    argument, cut to 80 characters. Returns empty text if that argument is a struct or a list."""
     first = next(iter(event.values.values()), "")
     return str(plain(first) if not isinstance(first, Mapping | list | tuple) else "")[:80]

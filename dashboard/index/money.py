@@ -22,7 +22,7 @@ BURN_REASONS = ("none", "remainder", "penalty", "report")
 
 @HANDLERS.on("Ledger", "Taken")
 def taken(at: Moment, v: Mapping[str, Any]) -> None:
-    """Adds money that entered a pot, and counts it by its source."""
+    """Adds money that entered a pot to the sum of all pots, and to the sum for its source."""
     _move(at, v["amount"], POTS)
     _note(at, "taken", SOURCES, v["source"], v["amount"])
 
@@ -55,7 +55,7 @@ def burned(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Ledger", "Advanced")
 def advanced(at: Moment, v: Mapping[str, Any]) -> None:
-    """Moves money that the treasury advances into a pot."""
+    """Moves money from the treasury to a pot, because the treasury advances fees of later rounds."""
     _move(at, v["amount"], POTS, TREASURY)
 
 
@@ -104,23 +104,24 @@ def _on_stake(*events: str) -> Callable[[Handler], Handler]:
 
 @_on_stake("Deposited", "Synced")
 def stake_set(at: Moment, v: Mapping[str, Any]) -> None:
-    """Sets the stake of an account to the amount that the event states. `Synced` also sets the block from which the record
-    ages."""
+    """Sets the stake of an account to the amount that the event states. The event `Synced` is a new record of stake at
+    EigenLayer. Such a record counts for a limited number of blocks, so its block is stored, too."""
     synced = at.block if at.event.name == "Synced" else None
     at.facts.put(StakeFact, v["account"], active=v["stake"], synced_block=synced)
 
 
 def is_lapsed(stake: Mapping[str, Any], life: int | None, block: int) -> bool:
-    """Returns whether a record of stake at EigenLayer is too old to count at a block. `life` is the number of blocks for which a
-    record counts: -1 if none counts, None if the number is not known, and then no record is too old."""
+    """Returns whether an account's record of stake at EigenLayer is too old to count at a block. `life` is the number of blocks
+    for which a record counts. If it is -1, every record is too old. If it is None, the number is not known, and no record is too
+    old."""
     synced = stake["synced_block"]
     return life is not None and synced is not None and block - synced > life
 
 
 @_on_stake("UnbondRequested")
 def unbond_requested(at: Moment, v: Mapping[str, Any]) -> None:
-    """Subtracts stake that an account begins to withdraw, which no longer counts. At EigenLayer nothing changes here, because
-    the next `Synced` event states the remaining stake."""
+    """Subtracts stake that an account begins to withdraw, because such stake no longer counts. Does nothing for stake at
+    EigenLayer, because the next `Synced` event states the remaining stake."""
     if at.event.contract == "StakeVault":
         at.facts.add(StakeFact, v["account"], active=-v["amount"])
 

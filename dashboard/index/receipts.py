@@ -65,8 +65,8 @@ def expired(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Demands", "Equivocation", "Skipped")
 def reported(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records a report against an operator. Kind `equivocation`: it signed two receipts with one number. Kind `skipped`: it
-    signed a receipt with a number that its batch leaves empty."""
+    """Records a report about receipts that an operator signed. Kind `equivocation`: the operator signed two leaves with one
+    number. Kind `skipped`: the operator signed a receipt, but its batch has an empty leaf at the receipt's number."""
     kind = "equivocation" if at.event.name == "Equivocation" else "skipped"
     at.facts.put(ReportFact, v["operator"], v["seq"], kind, reporter=v["reporter"])
     at.facts.add(ReportFact, v["operator"], v["seq"], kind, slashed=v["slashed"])

@@ -52,13 +52,14 @@ def verifier_left(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("StakeTree", "UnitsSet")
 def units_set(at: Moment, v: Mapping[str, Any]) -> None:
-    """Sets the weight of an account, in units, from a stake epoch on. An account keeps its place in the stake tree for ever."""
+    """Sets the weight of an account in a pool's stake tree: its stake in units. The weight counts from a stake epoch on, a period
+    of a fixed number of blocks. An account keeps its place in the tree for ever."""
     at.facts.put(PlaceFact, at.event.address, v["place"], account=v["account"], units=v["units"], epoch=v["epoch"])
 
 
 @HANDLERS.on("Registry", "PoolAdded")
 def pool_added(at: Moment, v: Mapping[str, Any]) -> None:
-    """Adds a pool of verifiers with the address of its stake tree."""
+    """Adds a pool, with the address of its stake tree. A pool is the set of verifiers that judge certain environments."""
     at.facts.put(PoolFact, v["pool"], tree=v["tree"])
 
 
@@ -77,8 +78,8 @@ def pool_resumed(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Registry", "ItemProposed")
 def item_proposed(at: Moment, v: Mapping[str, Any]) -> None:
-    """Adds a proposed environment, or a proposed model if the event names no pool. Certified units begin at zero, because they
-    belonged to an earlier proposal."""
+    """Adds a proposed environment, or a proposed model if the event names no pool. Sets its certified weight to zero, because any
+    earlier certificates were for an earlier proposal."""
     at.facts.put(
         ItemFact, v["digest"], pool=some(v["pool"]), vectors=some(v["vectors"]), certified=0, document=bytes(v["document"])
     )
@@ -92,7 +93,8 @@ def item_moved(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Registry", "ItemCertified")
 def item_certified(at: Moment, v: Mapping[str, Any]) -> None:
-    """Sets the units of all verifiers that have certified the present proposal of an item so far."""
+    """Sets the certified weight of a proposed environment or model: the stake, in units, of all verifiers that have certified
+    this proposal so far."""
     at.facts.put(ItemFact, v["digest"], certified=v["certified"])
 
 

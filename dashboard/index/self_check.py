@@ -1,7 +1,7 @@
 """Compares the index with the contracts' own views at the same block. A difference names the row.
 
-The comparison finds an event that the index lacks, has twice or has wrong, if a view shows its effect. No view lists posted
-light audits, certificate keys or demands for envelopes. Of these it compares only those that the index knows (ADR-069).
+The comparison finds a missing, repeated or wrong event only if a view shows the event's effect. No view lists all light audits,
+certificate keys or demands for envelopes. Of these, the comparison covers only those that the index knows (ADR-069).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -214,9 +214,9 @@ def _demands_of(state: StateSource, index: IndexSnapshot, rows: Sequence[Row]) -
 
 
 def record_life(state: StateSource, index: IndexSnapshot) -> int | None:
-    """Returns the number of blocks for which a record of stake at EigenLayer counts (`EigenLayerStake.stakeOf`). Returns None
-    while the index has no such record. Returns -1 while no record counts, because a dispute may last longer than the stake is
-    slashable."""
+    """Returns the number of blocks for which a record of stake at EigenLayer counts (`EigenLayerStake.stakeOf`). Returns None if
+    the index has no such record. Returns -1 if no record counts at all, because under the present parameters a dispute may last
+    longer than the stake stays slashable."""
     if not any(row["synced_block"] is not None for row in index.all(StakeFact)):
         return None
     if state.view("Params", "longestLive") > state.view("EigenLayerStake", "LONGEST"):

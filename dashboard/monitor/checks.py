@@ -46,8 +46,8 @@ def votes_agree(seen: Observation, report: CheckReport) -> None:
 
 
 def members_present(seen: Observation, report: CheckReport) -> None:
-    """Reports each member of a counted round that did not commit, on the chain or under a commit root, or that did not
-    reveal."""
+    """Reports each member that did not commit, or that committed and did not reveal. It checks only rounds that were tallied. A
+    commitment under a commit root counts, too."""
     for row, number, member in _members(seen):
         if member.did in ABSENT:
             text = f"round {number}: {member.voter.account} ({_seats(member)}) {_absence(member)}"
@@ -73,15 +73,15 @@ def _seats(member: MemberVote) -> str:
 
 
 def audits_agree(seen: Observation, report: CheckReport) -> None:
-    """Reports receipts whose audits contradict each other, and mismatches that nobody disputes. It counts only audits posted for
-    the batch that a dispute or a paid bounty shows to contain the receipt."""
+    """Reports each receipt whose audits contradict each other, and each receipt with a mismatch that nobody disputes. It covers
+    only receipts whose batch is known from a dispute or a paid bounty, and ignores their audits for any other batch."""
     for receipt, rows, disputed in _audits_by_batch(seen, are_proven=True):
         _compare_audits(seen, report, receipt, rows, is_disputed=disputed)
 
 
 def unproven_audits_agree(seen: Observation, report: CheckReport) -> None:
-    """Does the same as `audits_agree` for audits of receipts whose batch no dispute and no bounty shows. They prove less,
-    because any verifier may post an invented receipt id."""
+    """Reports the same as `audits_agree`, but for receipts whose batch is not known from a dispute or a paid bounty. Their audits
+    prove less, because any verifier may post an invented receipt id."""
     for receipt, rows, disputed in _audits_by_batch(seen, are_proven=False):
         _compare_audits(seen, report, receipt, rows, is_disputed=disputed)
 
@@ -253,8 +253,8 @@ def demands_end(seen: Observation, report: CheckReport) -> None:
 
 
 def logs_extend(seen: Observation, report: CheckReport) -> None:
-    """Reports each shard whose release log does not continue what the shard showed before, or contains a release without a right
-    to it."""
+    """Reports each shard whose release log does not continue what the shard showed before, or contains a release to a voter that
+    had no right to it."""
     for epoch in seen.logs:
         _note_unread(epoch, report)
         for log in epoch.logs:
@@ -263,8 +263,8 @@ def logs_extend(seen: Observation, report: CheckReport) -> None:
 
 
 def logs_cover(seen: Observation, report: CheckReport) -> None:
-    """Reports each vote that re-executed the request but has its release in too few logs, because a log that stops growing hides
-    releases."""
+    """Reports each vote whose enclave executed the request although too few logs show releases to it. Shards then released
+    without a record in the log that they show."""
     epochs = {each.epoch: each for each in seen.logs}
     for each in seen.logs:
         _note_unread(each, report)

@@ -72,8 +72,8 @@ Confirm = Callable[[Sequence[InvariantFinding]], list[str]]
 
 
 def conclude(name: str, report: CheckReport, confirm: Confirm) -> InvariantResult:
-    """Returns the result of a check. Its findings count only if the contracts confirm the rows that show them; otherwise the
-    invariant is unknown."""
+    """Returns the result of a check. With findings, the invariant is broken if the contracts confirm the index rows that show the
+    findings, and unknown if they do not. Without findings, it holds, or is unknown if the check has a doubt."""
     doubts = "; ".join(report.doubts)
     if not report.findings:
         state = InvariantState.UNKNOWN if doubts else InvariantState.HOLDS

@@ -103,7 +103,8 @@ class Observation(NamedTuple):
         return times
 
     def changed_at(self, table: type[Fact], *key: Any, **same: Any) -> int:
-        """Returns the Unix second since which a fact has had the values `same` without interruption."""
+        """Returns the Unix second since which a row of the index has had the values in `same` without interruption. `same` maps
+        columns to values."""
         since = 0
         for version in reversed(self.scene.index.history(table, *key)):
             if any(version[name] != value for name, value in same.items()):

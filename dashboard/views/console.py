@@ -224,8 +224,8 @@ def _parameter_fields(asked: ConsoleQuestion, group: str, cls: type) -> Iterator
 
 
 def parameter_values(p: ParamSet, group: str = "") -> Iterator[tuple[str, int]]:
-    """Yields parameters with their values in the contracts' units, of one group or, if `group` is empty, of all. The seats of
-    each level are a parameter of their own."""
+    """Yields the name and value of each parameter of a group, or of all groups if `group` is empty. Values are in the contracts'
+    units. The seats of each committee level have a name of their own."""
     for each in fields(p):
         part = getattr(p, each.name)
         if not is_dataclass(part) or group not in ("", each.name):

@@ -55,7 +55,8 @@ def _end_of(phase: Phase, row: Row, round_: Row | None) -> int:
 
 
 def detail(scene: Scene, row: Row, addresses: Mapping[str, str]) -> DisputeDetail:
-    """Returns the full record of one dispute. `addresses` are those of the contracts by name, for the calls of next actions."""
+    """Returns the full record of one dispute. `addresses` maps the name of each contract to its address, which the calls of the
+    next actions contain."""
     rounds = scene.index.all(RoundFact, dispute=row["id"])
     current = next((each for each in rounds if each["round"] == row["round"]), None)
     assurance = scene.assurance(row["key_epoch"])
@@ -75,7 +76,7 @@ def detail(scene: Scene, row: Row, addresses: Mapping[str, str]) -> DisputeDetai
 
 
 def member_seats(scene: Scene, rows: Sequence[Row]) -> list[MemberSeat]:
-    """Returns seats by member. Seats of one member in one round with one outcome become one record."""
+    """Groups seats into records. Seats of one member in one round with one outcome become one record."""
     groups: dict[tuple[bytes, int, str, int], list[Row]] = {}
     for row in rows:
         if row["voter"]:

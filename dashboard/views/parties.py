@@ -87,8 +87,8 @@ def audits(scene: Scene, rows: Sequence[Row]) -> list[AuditSummary]:
 
 
 def known_batch(checks: Sequence[Row], dispute: Row | None) -> int | None:
-    """Returns the batch that contains a receipt, as far as its dispute or a paid audit shows it. Returns None if nothing shows
-    it. `checks` are the receipt's audits."""
+    """Returns the number of the batch that contains a receipt. The index knows it only from a dispute about the receipt, or from
+    an audit of it that got a bounty. Returns None if it has neither. `checks` are the receipt's audits."""
     return dispute["batch_id"] if dispute else next((row["batch_id"] for row in checks if row["bounty"] > 0), None)
 
 

@@ -89,7 +89,7 @@ class DemandStatistics(Record):
 
 
 class OpeningCause(Record):
-    """Openings of receipts for one cause, as far as the chain shows them: by votes, and by audits whose digest was opened."""
+    """Openings of receipts for one cause. The chain shows an opening by a vote, or by an audit whose digest was opened."""
 
     cause: str
     openings: int

@@ -118,7 +118,7 @@ class DisputeStep(Record):
 
 
 class TallyLine(Record):
-    """Number of seats in a round that gave one answer."""
+    """One answer of a round, with the number of seats that gave it."""
 
     label: str
     seats: int

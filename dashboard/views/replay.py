@@ -100,8 +100,8 @@ def _fields(asked: ConsoleQuestion) -> dict[str, tuple[ConsoleField, ...]]:
 
 
 def past_disputes(scene: Scene) -> Iterator[tuple[Row, PastDispute]]:
-    """Yields the newest ended disputes, each as its row and in the form that a replay takes. Skips disputes under a version of
-    the parameters that the index does not know."""
+    """Yields the newest ended disputes, each as a pair: its row in the index, and the `PastDispute` that a replay needs. Skips a
+    dispute if the index does not know the parameters under which it ran."""
     rows = scene.index.page(DisputeFact, "opened_block", descending=True, limit=MAX_DISPUTES, ended=True).rows
     ids = tuple(row["id"] for row in rows)
     tables = {table: _by_dispute(scene.index.all(table, dispute=ids)) if ids else {} for table in (RoundFact, SeatFact, VoteFact)}

@@ -127,5 +127,5 @@ def hex_or_none(value: bytes | None) -> str | None:
 
 
 def newest(*rows: Row | None) -> int:
-    """Returns the block of the newest change of some facts; 0 if all are None."""
+    """Returns the number of the block in which one of these facts last changed. Returns 0 if all are None."""
     return max((row["valid_from"] for row in rows if row is not None), default=0)

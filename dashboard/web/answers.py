@@ -49,7 +49,7 @@ class FoundObject(Record, Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class DashboardSite:
-    """Everything that the answers of one dashboard need: index, names, clock, capsules and release logs."""
+    """Everything that the answers of one dashboard need, such as index, names, clock, capsules and release logs."""
 
     reader: IndexReader
     addresses: Mapping[str, str]

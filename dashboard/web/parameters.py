@@ -85,8 +85,9 @@ def verdict_code(name: VerdictName) -> int:
 
 
 def span_of(since: str | None, until: str | None) -> tuple[int | None, int | None]:
-    """Returns the first moment of a period and the first moment after it, in Unix seconds. A day without a time in `until`
-    belongs to the period. Raises `Refused` for a day that no calendar has, or if the period ends before it begins."""
+    """Returns the first moment of a period and the first moment after it, in Unix seconds. If `until` is a day without a time,
+    that whole day belongs to the period. Raises `Refused` for a day that no calendar has, or if the period ends before it
+    begins."""
     first, last = _moment("since", since), _moment("until", until)
     if until and last is not None and "T" not in until:
         last += DAY_S

@@ -119,7 +119,8 @@ def when(time: Time | None) -> Markup:
 
 
 def seconds(count: int) -> str:
-    """Returns a duration as text in its largest fitting unit, rounded down."""
+    """Returns a duration as text, rounded down, in the largest unit of which it has at least two: days, hours or minutes. Below
+    two minutes it is in seconds."""
     for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if count >= 2 * size:
             return f"{count // size} {unit}s"

@@ -87,10 +87,12 @@ def _verify_chain(plan: CeremonyPlan, trust: TrustSettings, epoch: EpochOnChain)
 
 
 def is_wanted(plan: CeremonyPlan, commitments: Sequence[Blob], epoch: EpochOnChain) -> bool:
-    """Returns whether the chain uses, or may use later, the shares with these commitments, which the plan's ceremony made.
+    """Returns whether a shard should store the new shares of the plan's ceremony, which have these commitments. That is so in
+    three cases: the chain has these shares in force, it still has the shares from which the ceremony started, or it does not have
+    the new epoch yet.
 
-    Returns False for a retired epoch, and once the chain names other shares. A shard that erased its share must not make it
-    again.
+    Returns False for a retired epoch, and once the chain names any other shares. A shard that erased such a share must not make
+    it again.
     """
     if epoch.state is EpochState.NONE:
         return plan.source is None

@@ -1,8 +1,8 @@
 """The canary: a message sealed to the new key, which the shares must open before clients seal envelopes to that key.
 
-Every shard derives the same canary from the transcript, so nobody sends it. Each receiver proves on it that it has its share
-(Chaum-Pedersen, against the share's verification key). Subsets that together contain every proven share must open the canary.
-This shows that the key and all these shares belong together.
+Every shard derives the same canary from the transcript, so nobody sends it. Each receiver publishes its partial of the canary,
+with a proof against its verification key (Chaum-Pedersen). Several subsets of these partials, which together contain each of
+them, must each open the canary. This shows that the key and all these shares belong together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,8 +43,8 @@ def verify_canary(
 
 
 def covering_subsets(indices: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
-    """Yields subsets of `size` that together contain every index. They are consecutive groups; the last group overlaps the one
-    before it if it would be too short. Raises `CeremonyFailed` if there are fewer indices than `size`."""
+    """Yields subsets of `size` indices that together contain every index. Each subset is a run of neighbours in `indices`, and
+    the last one overlaps the one before if needed. Raises `CeremonyFailed` if there are fewer indices than `size`."""
     if len(indices) < size:
         raise CeremonyFailed("canary", f"{len(indices)} shares, threshold {size}")
     for start in range(0, len(indices), size):

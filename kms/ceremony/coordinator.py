@@ -174,8 +174,9 @@ def share_signatures(state: CeremonyState) -> tuple[Blob, ...]:
 
 
 def share_consents(state: CeremonyState) -> tuple[Blob, ...]:
-    """Returns the consents for the contract `KeyEpochs`: one signature for each index of the old shares, empty for a holder that
-    did not sign. A new key needs none."""
+    """Returns the signatures with which holders of the old shares consent to the new shares, for the contract `KeyEpochs`. The
+    position in the result is the index of the old share. It is empty for a holder that did not sign. A ceremony for a new key has
+    no consents."""
     last = max(state.consents, default=0)
     return tuple(state.consents.get(index, Blob(b"")) for index in range(1, last + 1))
 
@@ -195,9 +196,10 @@ def unproven_shares(state: CeremonyState) -> dict[int, str]:
 
 
 def verify_shares_proven(state: CeremonyState, without: Collection[int] = ()) -> CeremonyState:
-    """Returns the ceremony if every receiver outside `without` proved its share. Raises `SharesUnproven` otherwise.
+    """Returns the ceremony if every receiver proved its share. Receivers with an index in `without` need not prove it. Raises
+    `SharesUnproven` otherwise.
 
-    Raises `ConfigurationError` if `without` has a shard that proved its share, or that receives none.
+    Raises `ConfigurationError` if `without` names a receiver that proved its share, or an index that receives none.
     """
     missing = unproven_shares(state)
     for index in sorted(set(without) - missing.keys()):

@@ -5,7 +5,7 @@ sum (a rogue key). Dealers also post a hash of their commitments first. Without 
 trial (Gennaro, Jarecki, Krawczyk, Rabin).
 
 A value is sealed under HPKE with a proof that its sealer chose the ephemeral key. To complain, a receiver publishes the point
-that opens a deal, with a proof that it is that point. Anybody can then judge the complaint.
+that opens its sealed value, and proves that the point is right. Anybody can then judge the complaint.
 """
 
 from collections.abc import Mapping, Sequence

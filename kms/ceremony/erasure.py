@@ -71,11 +71,12 @@ class JudgedStatement:
 def shares_to_erase(
     contracts: Contracts, epoch: int, on_chain: EpochOnChain, dealt: Sequence[DealtShares], disputable: bool = False
 ) -> tuple[SharesToErase, ...]:
-    """Returns each version of the shares that must be erased.
+    """Returns each version of the epoch's shares that must be erased: all versions before the one in force, and in an ended epoch
+    also the last one.
 
-    These are all versions before the one in force, and in an ended epoch also the last one. `dealt` has every version as the
-    chain recorded it. `disputable` is as in `SharesToErase`. Raises `ConfigurationError` if the chain has no such epoch, or if no
-    version of it must be erased. Raises `TryAgain` if a version is missing.
+    `dealt` has every version as the chain recorded it. `disputable` says whether a dispute may still need the epoch's key. Raises
+    `ConfigurationError` if the chain has no such epoch, or if no version of it must be erased. Raises `TryAgain` if `dealt` lacks
+    a version.
     """
     name = f"key epoch {epoch}"
     if on_chain.state is EpochState.NONE:
@@ -138,13 +139,12 @@ def erase_shares(
     folder: Path, document: EpochDocument, contracts: Contracts, records: Ceremonies, view: CeremonyView, clock: Clock,
     sealing: StorageKeySource = IN_FOLDER,
 ) -> SignedErasure:  # fmt: skip
-    """Erases every share of the document's epoch except the one in force, and ends the ceremonies that would make other shares of
-    it.
+    """Erases every share of the document's epoch except the one in force. Ends the ceremonies whose seeds could make an erased
+    share again. Writes a signed statement to `statement_file`.
 
-    It erases all shares if no dispute can need the epoch's key any more, or if the key was dealt to other shards. It writes the
-    statement to `statement_file`. Raises `ConfigurationError` and erases nothing if the chain names other shares, if the folder
-    has none of them, or if the shard's account does not open. It also does so if a process that serves from the folder may have
-    other shares in memory.
+    Erases all shares if no dispute can need the epoch's key any more, or if the key was dealt to other shards. Raises
+    `ConfigurationError` and erases nothing in four cases: the chain names other shares than the document, the folder has none of
+    these shares, the shard's account does not open, or a process that serves from the folder may have another share in memory.
     """
     epoch = document.record.epoch
     on_chain = view.key_epoch(epoch)
@@ -167,8 +167,8 @@ def erase_shares(
 
 
 def statement_file(statement: Erasure) -> str:
-    """Returns the name of the statement's file in the shard's folder. There is one file for each version of which a share was
-    kept, and one for a statement that no share was kept."""
+    """Returns the name of the statement's file in the shard's folder. The name contains the epoch and the version of the shares.
+    It ends differently if the shard kept no share."""
     return f"erasure-{statement.epoch}-v{statement.version}{'-none' if statement.kept == ZERO_DIGEST else ''}.json"
 
 
@@ -194,7 +194,8 @@ def erase_files(folder: Path, said: Erasure, meant: Sequence[Blob], records: Cer
 
 
 def end_ceremonies(records: Ceremonies, epoch: U64, meant: Sequence[Blob]) -> None:
-    """Erases the seeds of all ceremonies of an epoch, except those that start from the shares in force."""
+    """Ends the running ceremonies of an epoch and erases their seeds, because a seed could make an erased share again. A ceremony
+    that deals the shares in force again goes on; `meant` has the commitments of these shares."""
     for plan in records.running():
         goes_on = plan.source is not None and tuple(plan.source.commitments) == tuple(meant)
         if plan.epoch == epoch and not goes_on:

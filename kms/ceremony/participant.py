@@ -1,8 +1,8 @@
 """A shard's side of ceremonies: it stores the coordinator's log, answers with its messages and makes its new share.
 
-The shard stores the sealed seed before anything depends on it, and the log before it sends a message about it. It stores the new
-share before it signs for it, and each message before it sends it. After a crash between any two steps the next exchange
-continues.
+The shard stores each thing before anything else depends on it. It stores the sealed seed first. It stores the log before it sends
+messages about the log, and the new share before it signs for the share. It stores each message before it sends the message. After
+a crash between any two steps the next exchange continues.
 """
 
 import threading
@@ -57,7 +57,7 @@ class ParticipantConfig:
 
 
 class ParticipantKeys:
-    """Access to the seeds and shares of one shard that a ceremony needs, and to the new share that the ceremony makes."""
+    """The secrets of one shard in ceremonies: it draws the seed, finds the old share and stores the new one."""
 
     def __init__(self, config: ParticipantConfig, view: CeremonyView, rng: Rng) -> None:
         self._config = config
@@ -69,7 +69,8 @@ class ParticipantKeys:
         return self._config.sealer.seal(self._rng(SEED_BYTES), seed_context(ceremony))
 
     def secrets(self, state: CeremonyState, kept: StoredCeremony) -> ParticipantSecrets:
-        """Returns the shard's secrets in a ceremony, with the stored seed."""
+        """Returns the shard's account, its seed for this ceremony, and the old share that it deals again, if any. `kept` contains
+        the sealed seed."""
         seed = self._config.sealer.open(kept.seed, seed_context(state.id))
         return ParticipantSecrets(self._config.signer, seed, self._old_share(state.plan, state.phase))
 
@@ -135,8 +136,8 @@ class Participant:
         self._lock = threading.Lock()
 
     def exchange(self, body: bytes) -> ExchangeAnswer:
-        """Answers one request of the coordinator: stores the log in it, and returns this shard's next messages. Raises a `Fault`
-        or `Unavailable` that says why there is no answer."""
+        """Answers one request of the coordinator. It stores the part of the ceremony's log that the request contains, and returns
+        this shard's next messages. Raises a `Fault` or `Unavailable` that says why there is no answer."""
         if len(body) > MAX_EXCHANGE_BYTES:
             raise TooLarge(f"{len(body)} bytes, at most {MAX_EXCHANGE_BYTES}")
         asked = decode(Exchange, body, MAX_EXCHANGE_MARKS)

@@ -1,7 +1,8 @@
-"""The messages that one shard sends next in a ceremony. They are a pure function of its seed, its old share and the log.
+"""Computes the messages that one shard sends next in a ceremony. The messages depend only on the shard's seed, its old share and
+the log.
 
-The function keeps no state between two calls, so a shard that crashed sends the same messages again. `kms.ceremony.participant`
-stores each message before it signs it, so that a shard never signs two different messages.
+No state is kept between two calls, so a shard that crashed sends the same messages again. `kms.ceremony.participant` stores each
+message before it signs it, so that a shard never signs two different messages.
 """
 
 from collections.abc import Callable, Iterator, Mapping

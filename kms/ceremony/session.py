@@ -69,8 +69,8 @@ PAUSE_S = 0.25
 def make_plan(
     settings: CeremonySettings, purpose: CeremonyPurpose, contracts: Contracts, coordinator: Address, rng: Rng
 ) -> CeremonyPlan:
-    """Makes the plan from these settings and the files that they name. Raises `ConfigurationError` or `CeremonyRefused` if the
-    plan would be wrong."""
+    """Makes the plan from these settings and the files that they name. Raises `ConfigurationError` or `CeremonyRefused` if they
+    make no valid plan."""
     receivers = _numbered(settings.entries)
     dealers, source, heir = receivers, None, None
     if purpose is not CeremonyPurpose.GENERATE:

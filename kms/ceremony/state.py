@@ -70,7 +70,9 @@ def dealer_weights(plan: CeremonyPlan, qualified: tuple[int, ...]) -> Mapping[in
 def result_of(
     plan: CeremonyPlan, head: Digest, polynomials: Mapping[int, tuple[EccPoint, ...]], kem_keys: Mapping[int, Blob]
 ) -> CeremonyResult:
-    """Returns the result of these polynomials. `head` is the head of the log. Raises `CeremonyFailed` if they make no result."""
+    """Computes the result of a ceremony: the commitments of the new shares, and the transcript. `polynomials` has the commitments
+    of the dealers that count, and `head` is the head of the log. Raises `CeremonyFailed` if the dealers' sum is not valid, or is
+    a share of another key."""
     qualified = tuple(sorted(polynomials))
     try:
         dealt = weighted_sum(dealer_weights(plan, qualified), polynomials)
@@ -159,10 +161,10 @@ def seat_of(state: CeremonyState, seats: tuple[CeremonySeat, ...], message: Mess
 
 
 def verify_phase_head(state: CeremonyState, message: Message, phase_head: Digest) -> Digest:
-    """Returns the head that a message of this phase names if it is the head of this log. Raises `CeremonyRefused` otherwise.
+    """Returns the log head that a message names, if it is the head with which the present phase of this log began. Raises
+    `CeremonyRefused` otherwise.
 
-    The coordinator may have shown the author another log, for which the message was true. Then the message is no lie, and no seat
-    is excluded.
+    The refusal accuses nobody and excludes no seat, because the coordinator may have shown another log to the message's author.
     """
     if phase_head != state.phase_head:
         raise CeremonyRefused(state.id.hex()[:16], f"{message.kind} of {message.sender} is of another log")
@@ -170,8 +172,9 @@ def verify_phase_head(state: CeremonyState, message: Message, phase_head: Digest
 
 
 def repeat_of(state: CeremonyState, message: Message) -> CeremonyState | None:
-    """Returns None if this is the sender's first message of its kind. Otherwise returns the state in which the sender is
-    excluded, because its second message differs from the first. Raises `NoProgress` if both messages are the same."""
+    """Checks whether a sender repeats itself. Returns None if this is its first message of this kind. Raises `NoProgress` if the
+    same message is already in the log. If the log has a different message of this kind, returns the state in which the sender is
+    excluded."""
     before = state.bodies.get((message.sender, message.kind))
     if before is None:
         return None
@@ -181,7 +184,8 @@ def repeat_of(state: CeremonyState, message: Message) -> CeremonyState | None:
 
 
 def exclude(state: CeremonyState, address: str, why: str) -> CeremonyState:
-    """Excludes a shard that lied from all its roles, and returns the new state. The shard's contributions no longer count."""
+    """Excludes a shard that lied from all its roles, and returns the new state. The shard's deal no longer counts, unless the
+    result of the ceremony is already fixed and contains it."""
     dealers = {seat.index for seat in state.plan.dealers if seat.address == address}
     receivers = {seat.index for seat in joining_seats(state.plan) if seat.address == address}
     fixed = state.phase > CeremonyPhase.JUDGING

@@ -92,11 +92,11 @@ def _close_dealing(state: CeremonyState) -> CeremonyState:
 
 
 def verify_all_opened(state: CeremonyState) -> CeremonyState:
-    """Returns the ceremony if every dealer of a new key that committed also dealt or was excluded. Otherwise raises
-    `CeremonyFailed` with the silent dealers.
+    """Returns the state if every dealer that committed also dealt, or was excluded. Raises `CeremonyFailed` with the silent
+    dealers otherwise. Only a ceremony for a new key has this rule.
 
-    The last dealer has seen the others' commitments, and the coordinator sees all of them. If a dealer could commit and then not
-    deal, one of them could choose the key (ADR-034).
+    A silent dealer could choose between two keys: the key with its deal and the key without it. The last dealer knows both keys
+    before it deals, because it sees the commitments of the others (ADR-034).
     """
     unopened = [seat for seat in _committed_seats(state) if seat.index not in state.deals]
     if unopened:

@@ -1,2 +1,3 @@
-"""Audit of release logs: copies of the logs, the check that each release had an entitled voter, and a report which voters could
-open a receipt."""
+"""Audit of release logs: copies of the logs, a check that each release had an entitled voter, and a report of the voters that
+could open a receipt.
+"""

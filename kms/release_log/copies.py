@@ -116,9 +116,10 @@ class ReleaseLogCopy:
         """Adds the shard's records that the copy lacks, up to a limit, and returns the new head. Stores the time if the log was
         read to its end.
 
-        Raises `ReleaseLogBroken` and stores nothing of a page that is wrong, contradicts the copy, or ends before it. A signed
-        record that contradicts the copy is stored beside it. Raises `TryAgain` if the log is longer than the limit, or if another
-        process adds to the copy. Records with ordering problems are stored, and `ReleaseLogBroken` names them.
+        Raises `ReleaseLogBroken` if a page is wrong, or if the shard's log contradicts the copy or is shorter than the copy.
+        Nothing of that page is stored in the copy; a signed record that contradicts the copy is stored beside it as proof.
+        Records with ordering problems are stored, and then `ReleaseLogBroken` names them. Raises `TryAgain` if the log is longer
+        than the limit, or if another process adds to the copy.
         """
         with self._exclusive():
             began, (kept, head) = SystemClock().now(), self.read(domain)
@@ -270,8 +271,9 @@ def find_copies(folder: Path, epoch: int) -> Iterator[ReleaseLogCopy]:
 def page_reader(client: ShardClient, epoch: int, timeout_s: float) -> PageReader:
     """Returns the function that reads pages of a shard's log over HTTPS.
 
-    It raises `Unavailable` if the shard does not answer, and a `Fault` if the answer is no page. One page may take `timeout_s`
-    seconds and all pages `WAIT_S`; this machine's own work does not count. A busy shard is asked again up to `BUSY_TRIES` times.
+    The returned function raises `Unavailable` if the shard does not answer, and a `Fault` if the answer is no page. It waits at
+    most `timeout_s` seconds for one page and `WAIT_S` seconds for all pages together. It asks a busy shard again up to
+    `BUSY_TRIES` times.
     """
     left = WAIT_S
 

@@ -42,11 +42,11 @@ class EntitlementChain(AuditDrawChain, Protocol):
         ...
 
     def numbers_at(self, timestamp: int, block: int) -> Sequence[int]:
-        """Returns the numbers of the blocks with that time, up to a block."""
+        """Returns the numbers of all blocks with this timestamp, among the blocks up to number `block`."""
         ...
 
     def snapshot(self, who: Address, block: int) -> Snapshot:
-        """Returns a snapshot at a block, from which the protocol clock is read."""
+        """Returns a snapshot at a block. The judgement of a release uses only the protocol clock in it."""
         ...
 
     def holdings(self, who: Address, block: int) -> Holdings:
@@ -147,8 +147,9 @@ def _missing(signed: SignedRelease, chain: EntitlementChain, seen: AuditBlock) -
 def judge_log(entries: Iterable[SignedRelease], chain: EntitlementChain, seen: AuditBlock) -> LogFindings:
     """Judges each release by its ticket, at the newest block and at the block of the record's time.
 
-    A release that is dated after the newest block counts as not judged, because this node may be behind the shard's node. But if
-    no node can have such a block yet, it is a problem. If the node becomes unreachable, earlier findings stay.
+    A release that is dated after the newest block counts as not judged, because this node may be behind the shard's node. If its
+    date is also far after the auditor's own clock, no node can have had such a block, so the release counts as wrong. If the node
+    becomes unreachable, earlier findings stay.
     """
     found, is_away = LogFindings(), False
     for signed in entries:
@@ -169,7 +170,7 @@ def judge_log(entries: Iterable[SignedRelease], chain: EntitlementChain, seen: A
 
 
 def unjudged_log(entries: Iterable[SignedRelease], why: UnjudgedReason) -> LogFindings:
-    """Returns the findings if the chain cannot be asked: the number of releases that were not judged."""
+    """Returns findings in which every release counts as not judged, for the reason `why`."""
     return LogFindings(unjudged=Counter(why for each in entries if each.record.decision in RELEASES))
 
 

@@ -1,5 +1,6 @@
-"""Reports which voters could open a receipt, by the copies of release logs: how many partials each voter got of each version of
-the shares."""
+"""Reports which voters could open a receipt. It counts in the copies of release logs how many partials each voter got of each
+version of the shares.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ class SharesHistory:
         return before[-1] if before else next(iter(owned), None)
 
     def is_whole(self, shares: DealtShares, last_read_at: int, newest: int) -> bool:
-        """Returns whether a copy of a holder's log contains all its releases with these shares.
+        """Returns whether the copy of a shard's log is known to contain every release that the shard made with these shares.
 
         `last_read_at` is the Unix second at which the log was last read to its end, or 0 if it never was. `newest` is the time of
         the copy's newest record, or 0 if it has no record.

@@ -12,7 +12,7 @@ from bytewise.protocol.units import Address, Digest
 
 
 class AuditDrawChain(Protocol):
-    """The reads of the chain, each at a named block, that decide an audit draw."""
+    """The reads of the chain that the inputs of an audit draw need, each at a named block."""
 
     def block_hash(self, number: int) -> Digest:
         """Returns the hash of a block."""
@@ -43,10 +43,10 @@ class AuditDrawChain(Protocol):
 def audit_draw_at(
     chain: AuditDrawChain, who: Address, voter: Holdings, receipt: Digest, batch_id: int, block: int
 ) -> AuditDraw | None:
-    """Returns the inputs of a receipt's audit draw at a block, with the seats of account `who`, whose state is `voter`. Returns
-    None if there is no such batch, or no beacon yet. It does not check that the receipt is in the batch.
+    """Returns the inputs of a receipt's audit draw at a block. They include the number of seats of the account `who`, whose
+    registrations and amounts are in `voter`. An account that may not audit the batch has no seats.
 
-    A voter that may not audit the batch has no seats.
+    Returns None if there is no such batch, or no beacon yet. It does not check that the receipt is in the batch.
     """
     found = chain.batch(batch_id, block)
     if found is None or found[0].block + BEACON_DELAY_BLOCKS > block:

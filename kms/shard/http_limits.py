@@ -176,8 +176,8 @@ class TurnQueue:
     async def turn(self, address: str) -> AsyncIterator[None]:
         """Context manager that waits for the turn of a client at an address. The turn lasts while the context is open.
 
-        Raises `TryAgain` if the turn does not come within `TURN_WAIT_S`. Also raises it at once if too many requests wait, in all
-        or from this address; the limits are those of connections.
+        Raises `TryAgain` if the turn does not come within `TURN_WAIT_S`. Raises it at once if too many requests wait already, in
+        all or from this address. These two limits are the numbers `MAX_TLS_CONNECTIONS` and `MAX_TLS_CONNECTIONS_PER_ADDRESS`.
         """
         if not self._waiting.take(address):
             raise TryAgain("shard", "is busy with pages of its log: ask again")
@@ -211,5 +211,5 @@ def server_config(app: FastAPI, host: str, port: int, certificate: Path, key: Pa
 
 
 def host_of(transport: asyncio.BaseTransport) -> str:
-    """Returns the address of the other end. The value is the same for all closed connections."""
+    """Returns the IP address of the other end of a connection, or an empty text if the connection has none any more."""
     return str((transport.get_extra_info("peername") or ("",))[0])

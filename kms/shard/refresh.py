@@ -1,8 +1,9 @@
-"""Checks the age of the shares in force, repeatedly beside the server, and for `bytewise doctor` and `bytewise status`.
+"""Checks the age of the shares in force. The check runs repeatedly beside the server, and in `bytewise doctor` and `bytewise
+status`.
 
-A shard only reminds; it does not renew shares by itself. The chain accepts new shares only from the curator, with a log that one
-coordinator signed (`docs/guide/key-ceremony.md`), and no shard has the key of either. Until both have acted, the present shares
-stay in force.
+A shard only reminds; it does not renew shares by itself. New shares need two other accounts: the coordinator, which signs the
+ceremony's log, and the curator, which posts the new shares on the chain (`docs/guide/key-ceremony.md`). Until both have acted,
+the present shares stay in force.
 """
 
 import contextlib

@@ -34,8 +34,8 @@ class RefusalQuota:
         self._lock = threading.Lock()
 
     def take(self, voter: Address, now: int) -> bool:
-        """Counts one more refusal of this verifier at Unix second `now` if it may be recorded. Returns whether it may be
-        recorded."""
+        """Returns whether one more refusal of this verifier may be recorded on the day of Unix second `now`, and counts the
+        refusal if so."""
         with self._lock:
             if now // _DAY_S != self._day:
                 self._day, self._taken = now // _DAY_S, Counter()

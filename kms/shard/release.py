@@ -96,8 +96,8 @@ _NEEDS_RELEASE_SHARES = "is rebuilt by enclaves from shares, and release_shares 
 
 
 class Shard:
-    """The shard of one key epoch. Methods are thread-safe, because transactions of the database serialise work that must not run
-    at the same time."""
+    """Answers release requests for one key epoch: it checks a request, records the release, then computes the partial. Methods
+    are thread-safe, because transactions of the database serialise work that must not run at the same time."""
 
     def __init__(
         self,

@@ -101,7 +101,8 @@ def verify_unexpired(ticket: Ticket, clock: int) -> Ticket:
 
 
 def verify_epoch(ticket: Ticket, state: EpochState) -> EpochState:
-    """Returns the state of the ticket's key epoch if the epoch is open for such a ticket. Raises `EpochClosed` otherwise."""
+    """Returns the state of the ticket's key epoch if shards still release in that state. Raises `EpochClosed` otherwise. In a
+    COMPROMISED epoch, shards release for disputes only."""
     open_states = {EpochState.ACTIVE, EpochState.DRAINING}
     if ticket.kind == TicketKind.DISPUTE.value:
         open_states.add(EpochState.COMPROMISED)
@@ -135,9 +136,11 @@ def verify_audit(ticket: Ticket) -> Ticket:
 
 
 def audit_seats(ticket: Ticket, drawing: AuditDraw, clock: int, block: int) -> int:
-    """Returns the number of seats of an audit whose window is open and whose voter the beacon drew. `clock` is the protocol clock
-    at `block`. Raises `TicketRefused` otherwise. It also does so once the chain has lost the beacon, because the contract would
-    not accept the result any more."""
+    """Returns the number of seats with which a drawn audit counts. `clock` is the protocol clock at `block`.
+
+    Raises `TicketRefused` if the challenge window is over, if the beacon did not draw the voter, or if the chain no longer has
+    the block hash of the beacon. In the last case the contract would not accept the audit's result.
+    """
     if clock > drawing.window_end:
         raise TicketRefused(f"window of batch {drawing.batch.batch_id} is over", TicketFlaw.WINDOW_OVER)
     if not sortition.beacon_is_known(int(drawing.batch.block), block):
@@ -149,8 +152,8 @@ def audit_seats(ticket: Ticket, drawing: AuditDraw, clock: int, block: int) -> i
 
 
 def verify_acceptance_in_force(standing: PolicyState, evidence: AppraisalResult, facts: ChainFacts) -> AppraisalResult:
-    """Returns the evidence if the policy entries that accept it are in force by the chain's time. Raises `TryAgain` if one of
-    them still waits. The chain's time is used because a local clock may have jumped ahead."""
+    """Returns the evidence if the policy entries by which it was accepted have ended their waiting time. Raises `TryAgain` if an
+    entry still waits. The time is that of the chain's block, because a local clock may have jumped ahead."""
     if {entry_digest(evidence.program), entry_digest(evidence.rule)} & standing.waiting(facts.timestamp):
         raise TryAgain("appraisal policy", f"what was added to it does not count yet at block {facts.number}")
     return evidence
@@ -159,9 +162,9 @@ def verify_acceptance_in_force(standing: PolicyState, evidence: AppraisalResult,
 def verify_limits(ticket: Ticket, seats: int, instances: frozenset[Digest], audits: int, budget: int) -> Ticket:
     """Returns the ticket. Raises `BudgetSpent` if a limit is used up.
 
-    `instances` are the enclave instances that already got a partial for this seat or audit. `audits` is the number of audits that
-    were released in this epoch. A new audit is refused once that number has reached `budget`, which does not apply to dispute
-    seats.
+    `instances` are the enclave instances that already got a partial for this seat or audit. `audits` is the number of audits for
+    which this shard released in this epoch. Once `audits` has reached `budget`, a new audit is refused. Dispute seats have no
+    such budget.
     """
     allowed = INSTANCES_PER_SEAT * seats
     if len(instances | {ticket.instance}) > allowed:
@@ -172,8 +175,11 @@ def verify_limits(ticket: Ticket, seats: int, instances: frozenset[Digest], audi
 
 
 def verify_records(of_receipt: int, given: Callable[[], int]) -> None:
-    """Raises `BudgetSpent` if one instance has too many release records under one ticket. `given` counts these records. That is
-    slow, so it is called only if the receipt has as many records (`of_receipt`) in all."""
+    """Raises `BudgetSpent` if one enclave instance already has `RECORDS_PER_INSTANCE` release records under one ticket.
+
+    `given` is a slow function that counts these records. `of_receipt` is the number of all records of the receipt. If that number
+    is below the limit, `given` is not called.
+    """
     if of_receipt >= RECORDS_PER_INSTANCE and given() >= RECORDS_PER_INSTANCE:
         raise BudgetSpent("records", RECORDS_PER_INSTANCE)
 
@@ -181,7 +187,8 @@ def verify_records(of_receipt: int, given: Callable[[], int]) -> None:
 def verify_not_ahead(facts: ChainFacts, now: int) -> ChainFacts:
     """Returns the facts. Raises `TryAgain` if their block is dated long after `now`, a Unix second of the shard's own clock.
 
-    A record with such a date would stop the shard until that time (`verify_date`), and auditors would reject its log.
+    A false date must not get into the release log. The shard could release nothing more until that date (`verify_date`), and
+    auditors would reject its log.
     """
     if facts.timestamp > now + AHEAD_S:
         why = f"block {facts.number} is dated {facts.timestamp}, and this machine's clock is at {now}"
@@ -192,10 +199,10 @@ def verify_not_ahead(facts: ChainFacts, now: int) -> ChainFacts:
 
 
 def verify_date(newest: int, facts: ChainFacts) -> int:
-    """Returns the block's time.
+    """Returns the time of the block of `facts`, which the next release record will have as its date.
 
-    Raises `TryAgain` if that time is so long before the `newest` recorded date that auditors would reject the log. The present
-    chain node is then behind the node that answered before.
+    Raises `TryAgain` if that time is long before `newest`, the latest date in the release log, because auditors would reject such
+    a log. The chain node that answers now is then behind the node that answered before.
     """
     if facts.timestamp + LAG_S < newest:
         raise TryAgain("chain view", f"block {facts.number} is {newest - facts.timestamp} s older than the newest date on record")

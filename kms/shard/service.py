@@ -156,8 +156,8 @@ def _add_checks(readiness: ReadinessRegistry, settings: ShardSettings, shard: Sh
 
 
 def share_check(info: ShardInfo | None) -> Check:
-    """Returns a check that passes if the shard has a share that is in force on the chain, which the shard must be able to read.
-    `info` is the shard's own statement, or None if it serves no key epoch."""
+    """Returns a check for `/readyz`. It passes if the shard has read the chain and answers with the share in force there. `info`
+    describes the shard's epoch and share, or is None if the shard serves no key epoch."""
     threshold, do = "in force", "See the log: the chain does not answer, or the folder lacks the newest share."
     if info is None:
         do = "Put the epoch document there after the ceremony, then restart."
@@ -182,11 +182,8 @@ def open_channels(settings: ShardSettings, shard: Shard, chain_id: int, simulato
 
 
 def verify_epoch_document(document: EpochDocument, view: CeremonyView) -> EpochDocument:
-    """Returns the document.
-
-    Raises `StaleBackup` if the chain has other shares of its epoch, because the document is then from before a reshare. An epoch
-    that the chain does not have yet is accepted.
-    """
+    """Returns the epoch document if the chain has the same shares, or does not have the epoch yet. Raises `StaleBackup` if the
+    chain has other shares, because the document is then from before a reshare."""
     epoch = document.record.epoch
     on_chain = view.key_epoch(epoch)
     if on_chain.state is not EpochState.NONE and on_chain.commitments != b"".join(document.commitments):

@@ -1,7 +1,7 @@
-"""Follows a key whose shares are dealt again while processes run. It chooses the share with which a shard answers, and the keys
-that verify partials.
+"""Lets running processes use new shares of a key without a restart. It chooses the share with which a shard answers, and the
+verification keys with which partials are checked.
 
-Both are those that are in force on the chain, so that no process must restart for new shares.
+Both choices follow the commitments of the shares that are in force on the chain.
 """
 
 import contextlib
@@ -74,7 +74,7 @@ class _Contradiction(NamedTuple):
 
 
 class ShareRotation:
-    """The share with which a running shard answers: the share in force. Methods are thread-safe."""
+    """Keeps the share with which a running shard answers equal to the share in force on the chain. Methods are thread-safe."""
 
     def __init__(
         self,
@@ -116,8 +116,11 @@ class ShareRotation:
 
     @contextlib.contextmanager
     def borrow(self, current: SharesInForce) -> Iterator[OpenedShare]:
-        """Context manager that follows the chain and lends the share to one request. While the request uses the share, no other
-        share is reported as the only one in memory."""
+        """Context manager that yields the share in force at the block of `current`, for one request (see `follow_chain`).
+
+        While a request uses an old share, this object does not report a newer share as the only share in memory. So nobody signs
+        that the old share is erased.
+        """
         with self._lock:
             share, fits = self._follow(current), self._commitments
             self._users[fits] += 1
@@ -132,10 +135,12 @@ class ShareRotation:
                         self._report()
 
     def follow_chain(self, current: SharesInForce) -> OpenedShare:
-        """Returns the share in force. It is read from the folder if it is another share than before.
+        """Returns this shard's share among the shares in force. Opens the share from the folder if it differs from the present
+        one.
 
-        Raises `TryAgain` while the folder lacks the share, or while the chain contradicts an earlier answer (`SETTLE_S`). Raises
-        `StaleBackup` if other shards have the shares in force, or if this shard has another index.
+        Raises `TryAgain` while the folder lacks the share, or while the chain contradicts its earlier answer (`SETTLE_S`). Raises
+        `StaleBackup` if the shares in force belong to other shards, or if this shard's new share has another index than its old
+        one.
         """
         with self._lock:
             return self._follow(current)
@@ -195,8 +200,8 @@ class ShareRotation:
 
 @lru_cache(maxsize=16)
 def with_verification_keys(record: EpochRecord, commitments: bytes) -> EpochRecord:
-    """Returns the key epoch with the verification keys that follow from these commitments. The caller takes the commitments from
-    the chain. The keys that `record` has are ignored."""
+    """Returns `record` with new verification keys for its shards, computed from the commitments that the chain has in force.
+    After a refresh, the keys in `record` are old."""
     points = [decode_point(each) for each in split_commitments(commitments)]
     shards = (replace(each, verification_key=encode_point(verification_key(each.index, points))) for each in record.shards)
     return replace(record, shards=tuple(shards))

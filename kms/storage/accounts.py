@@ -35,8 +35,8 @@ class SealedAccount:
 
 
 def draw_account(folder: Path, sealer: Sealer, rng: Rng) -> None:
-    """Draws the folder's signing key if there is none. An existing key is kept, even a plain one, which `open_account`
-    refuses."""
+    """Draws the folder's signing key if there is none. An existing key stays, even an unsealed one, although `open_account`
+    refuses an unsealed key."""
     if not (folder / SEALED_KEY).exists() and not (folder / PLAIN_KEY).exists():
         _store(folder, Secret(rng(KEY_BYTES)), sealer)
 

@@ -14,8 +14,8 @@ DRAFT = ".draft"
 
 
 def read_key(path: Path) -> bytes:
-    """Reads a key of 32 bytes from a file of hex that only its owner can read. Raises `ConfigurationError` if the file is not of
-    this kind."""
+    """Reads a key of 32 bytes, written as hex, from a file that only its owner can read. Raises `ConfigurationError` if the file
+    has other content or may be read by others."""
     text = read_secret(path).reveal()
     try:
         value = bytes.fromhex(text.decode("ascii"))
@@ -47,8 +47,8 @@ def write_whole(path: Path, data: bytes) -> None:
 def create_file(path: Path, data: bytes) -> None:
     """Writes a file that only its owner can read, under a new name, even outside the shard's folder.
 
-    Raises `ConfigurationError` if the name exists or the file cannot be written; then nothing of it is left. A crash may leave a
-    part of the file.
+    Raises `ConfigurationError` if the name exists, or if the file cannot be written; a part that was written is then removed. A
+    crash may leave a part of the file.
     """
     try:
         file = _open_new(path)
@@ -86,10 +86,10 @@ def is_wiped(path: Path) -> bool:
 
 
 def wipe_draft(draft: Path) -> bool:
-    """Overwrites and removes the draft of an interrupted `write_whole`. Returns whether there was one. It is safe while another
-    `write_whole` runs.
+    """Overwrites and removes a draft that an interrupted `write_whole` left. Returns whether there was one.
 
-    The running `write_whole` either has its file already, which stays untouched, or raises `TryAgain`.
+    Another process may run `write_whole` at the same time. If it has already finished its file, the file stays complete.
+    Otherwise its `write_whole` raises `TryAgain`.
     """
     try:
         with draft.open("r+b") as file:

@@ -68,8 +68,8 @@ def shard_entry(folder: Path, url: str, channel: str) -> ShardContact:
 
 
 def seal_share(folder: Path, epoch: int, index: int, share: int, suffix: str = "", sealer: Sealer | None = None) -> Path:
-    """Seals and writes a share, and returns the path of its file. Raises `ConfigurationError` if the epoch has a share with that
-    suffix."""
+    """Seals and writes a share, and returns the path of its file. `suffix` is the part of the file name that follows the epoch.
+    Raises `ConfigurationError` if the file exists."""
     path = folder / f"share-{epoch}{suffix}{SHARE_SUFFIX}"
     sealed = (sealer or open_sealer(folder)).seal(encode_scalar(share), share_context(epoch, index))
     write_whole(path, encode(SealedShare(U64(epoch), index, Blob(sealed[:_HEAD_BYTES]), Blob(sealed[_HEAD_BYTES:]))))
@@ -77,8 +77,8 @@ def seal_share(folder: Path, epoch: int, index: int, share: int, suffix: str = "
 
 
 def seal_kem(folder: Path, epoch: int, index: int, seed: bytes, suffix: str = "", sealer: Sealer | None = None) -> Path:
-    """Seals and writes an ML-KEM-768 key beside the share of that suffix, and returns the path of its file. Raises
-    `ConfigurationError` if there is one."""
+    """Seals and writes the ML-KEM-768 key that belongs to the share with the same `suffix` in its file name. Returns the path of
+    its file. Raises `ConfigurationError` if the file exists."""
     path = folder / f"kem-{epoch}{suffix}{KEM_SUFFIX}"
     write_whole(path, (sealer or open_sealer(folder)).seal(seed, kem_context(epoch, index)))
     return path
@@ -116,7 +116,8 @@ def open_share(folder: Path, document: EpochDocument, sealer: Sealer | None = No
 def find_share(folder: Path, epoch: int, commitments: Sequence[Blob], sealer: Sealer | None = None) -> "OpenedShare":
     """Returns the share in the folder that fits these commitments. Raises `ConfigurationError` if there is none.
 
-    A share from before a resharing, for example from a backup, fits only its own commitments.
+    The folder may also have older shares, for example from a backup. They do not fit, because each version of the shares has its
+    own commitments.
     """
     erased = [path.name for path in folder.glob(f"erasure-{epoch}-v*-none.json")]
     why = f"it was erased ({erased[0]}) and cannot be restored" if erased else _NO_SHARE
@@ -195,8 +196,7 @@ def load_document(path: Path) -> EpochDocument:
 
 
 class OpenedShare:
-    """An opened share of one epoch. Its scalar and its ML-KEM-768 key, if it has one, are returned only to the call that uses
-    them."""
+    """An opened share of one epoch. The secrets in it can be read only through the methods, and are never printed."""
 
     __slots__ = ("_kem", "_secret", "index")
 

@@ -81,8 +81,9 @@ class LogPositionFile:
             raise ConfigurationError(str(self._folder / FILE), error.strerror) from None
 
     def recorded(self, signed: SignedRelease) -> None:
-        """Stores the position of a committed record if that is due. The shard calls it before it answers with the record. Other
-        threads wait meanwhile."""
+        """Stores the position of a record that was just committed, unless the stored position is recent enough
+        (`MAX_RECORDS_BEHIND`, `MIN_INTERVAL_S`). The shard calls this before it answers with the record. Other threads wait
+        meanwhile."""
         record = signed.record
         mark = LogPosition(record.key_epoch, record.index, typed_digest(self._domain, record))
         with self._marking:

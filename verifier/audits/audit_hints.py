@@ -62,19 +62,21 @@ class AuditHint:
 
     @property
     def key(self) -> Digest:
-        """Key of the verdict that would agree with this hint (`court.tally.key_of`)."""
+        """Digest over the outcome, the code and the `out_hash` that this hint names (`court.tally.key_of`). A vote with the same
+        digest agrees with the hint."""
         executed = self.outcome == Outcome.EXECUTED.value
         return key_of(self.outcome, self.code, out_hash(self.tokens_hash, self.trace_root) if executed else ZERO_DIGEST)
 
 
 def audit_salt(nonce: Digest, outcome: int, code: int) -> Digest:
-    """Returns the salt of an audit's commitment. The commitment names neither outcome nor code, so the salt binds them."""
+    """Returns the salt of an audit's commitment: a hash over `nonce`, outcome and code. The commitment names neither outcome nor
+    code, so without this hash a recipient could change them in a hint."""
     return keccak256_abi(("bytes32", "uint8", "uint8"), (nonce, outcome, code))
 
 
 class HintBox:
-    """A store of hints, by receipt and verifier. It accepts only hints of `verifiers`. It is thread-safe, and may ask `verifiers`
-    from any thread."""
+    """A thread-safe store of hints, by receipt and verifier. It accepts only hints of accounts in `verifiers`, and may ask from
+    any thread whether `verifiers` contains an account."""
 
     def __init__(self, domain: Domain, verifiers: Container[Address]) -> None:
         self._domain = domain
@@ -101,7 +103,8 @@ class HintBox:
                 del self._hints[next(iter(self._hints))]
 
     def key(self, posted: Iterable[AuditResult]) -> Digest | None:
-        """Returns the answer that most hints about these published results name. Returns None if there is no hint about them."""
+        """Returns the answer (`AuditHint.key`) that most hints about the audit results `posted` name. Returns None if there is no
+        hint about these results."""
         with self._lock:
             told = [(result, self._hints.get((result.receipt_id, result.verifier))) for result in posted]
         keys = [hint.key for result, hint in told if hint is not None and hint.result == result]

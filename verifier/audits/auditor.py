@@ -41,8 +41,8 @@ class AuditChain(BlockView, TermsView, AuditView, Protocol):
 
 
 class Cause(enum.StrEnum):
-    """The cause of a result that differs from the receipt, or `NOTHING` for a match. It is known before any action follows from
-    the result."""
+    """The cause of a difference between a job's result and the receipt, or `NOTHING` if they are equal. The auditor finds the
+    cause before it acts on the result."""
 
     NOTHING = "match"
     OPERATOR = "operator"
@@ -60,8 +60,9 @@ class AuditConclusion(NamedTuple):
 
 
 def attribute(job: JobResult, receipt: Receipt, checklist: Preflight, profile: str) -> Cause:
-    """Returns the cause of a job's result. The enclave has already reproduced any difference with a second backend. `checklist`
-    is the preflight of the receipt."""
+    """Returns the cause of a difference between a job's result and the receipt. The enclave reports a difference only if a second
+    backend has reproduced it. `checklist` is the preflight of the receipt: the difference accuses the operator only if the
+    receipt is complete enough."""
     match Outcome(job.outcome):
         case Outcome.EXECUTED:
             if not differing_fields(receipt, job.tokens_hash, job.trace_root):
@@ -79,8 +80,8 @@ def attribute(job: JobResult, receipt: Receipt, checklist: Preflight, profile: s
 def conclude(
     job: JobResult, receipt: Receipt, checklist: Preflight, profile: str, salt: Digest, audited_at: int
 ) -> AuditConclusion:
-    """Returns the unsigned audit result of a job, with its cause. `salt` is the salt of its commitment, `audited_at` the time of
-    the block that was read."""
+    """Returns the unsigned audit result of a job, with its cause. `salt` is the salt of the result's commitment, and `audited_at`
+    is the time of the block that was read."""
     cause = attribute(job, receipt, checklist, profile)
     words = {Cause.NOTHING: AuditOutcome.MATCH, Cause.OPERATOR: AuditOutcome.MISMATCH}
     word = words.get(cause, AuditOutcome.NONE)
@@ -211,8 +212,9 @@ class Auditor:
     def finish(self, finished: FinishedJob, snapshot: Snapshot) -> None:
         """Signs the result of a finished job, or counts a failed attempt.
 
-        A job that found no enclave, or no signer for its ticket, is not an attempt. A job that got no key is repeated while the
-        window allows it, because shards answer once the draw is in a final block.
+        A job that found no enclave, or no signer for its ticket, does not count as an attempt. A job for which the shards
+        released no key is repeated while the window allows it, because shards release nothing before the draw is in a final
+        block.
         """
         receipt_id = finished.key[1]
         if isinstance(finished.outcome, EnclaveAway | SignerAway):
@@ -252,7 +254,8 @@ class Auditor:
         self._bounties.post(action, sender)
 
     def collect(self, action: OpenAudit | ClaimBounty, sender: AuditSender) -> None:
-        """Plans the transaction that opens the commitment of a published result, or that claims its bounty."""
+        """Plans the transaction that opens the commitment of a published result, or the transaction that claims the bounty of an
+        opened result."""
         self._bounties.collect(action, sender)
 
     def _time_left_s(self, case: JobCase, snapshot: Snapshot) -> float:

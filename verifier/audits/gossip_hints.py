@@ -38,8 +38,8 @@ class GossipHints:
 
 
 def sent_over(gossip: GossipPort, also: Callable[[AuditHint], None] | None) -> Callable[[AuditHint], None]:
-    """Returns a function that publishes a hint over gossip, and also gives it to the sender `also` if there is one. If the hint
-    cannot be published, that is only logged."""
+    """Returns a function that publishes a hint over gossip and then gives it to the sender `also`, if there is one. If gossip
+    does not accept the hint, the function only logs that."""
 
     def send(hint: AuditHint) -> None:
         try:

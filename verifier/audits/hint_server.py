@@ -60,8 +60,8 @@ class PoolReader(Protocol):
 
 
 class KnownVerifiers:
-    """The set of verifiers whose hints are accepted: those with stake in a pool that judges a receipt which can still be
-    disputed. Implements `node.NodePart`, but decides no action."""
+    """The set of verifiers whose hints are accepted. It contains the accounts with stake in the pools that judge receipts which
+    can still be disputed. Implements `node.NodePart`, but decides no action."""
 
     def __init__(self, chain: PoolReader, records: Records) -> None:
         self._chain = chain

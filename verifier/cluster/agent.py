@@ -25,7 +25,7 @@ MODEL_IN_PATTERN = "{model}"
 
 
 class Agent:
-    """The agent of one enclave, which has one conversation at a time. Each conversation has a fence: a number that grows with
+    """The agent of one enclave. An agent has one conversation at a time. Each conversation has a fence: a number that grows with
     each lease of the agent."""
 
     def __init__(self, pattern: str, model_id: bytes, prepare_timeout_s: float) -> None:
@@ -66,7 +66,8 @@ class Agent:
         return self._answered(fence, lambda client: client.run(frames.parse_message(job, RunJob)))
 
     def release(self, fence: int) -> None:
-        """Ends the conversation without a job. Does nothing if another lease has begun since then."""
+        """Ends the conversation with the enclave, without a job. `fence` is the number of the lease that ends. Does nothing if
+        the agent was leased again, because its number is another one then."""
         if fence == self._fence and self._client is not None:
             self._client.close()
 

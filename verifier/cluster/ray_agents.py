@@ -86,7 +86,8 @@ class Lease(NamedTuple):
 
 
 class RayAgents:
-    """The agents of all models, which this object starts and leases to conversations."""
+    """The agents of all models. This object starts the agents in the cluster, and leases each agent to one conversation at a
+    time."""
 
     def __init__(self, settings: BridgeSettings) -> None:
         """Joins the cluster and starts the agents. Raises `TryAgain` if the cluster cannot be reached."""
@@ -112,8 +113,8 @@ class RayAgents:
 
     @contextmanager
     def lease(self, model_id: Digest, receipt_id: Digest) -> Iterator[Lease]:
-        """Context manager that leases a free agent whose enclave runs the model: the one with the lowest rank. Raises
-        `AgentRefused` if no agent becomes free in time."""
+        """Context manager that leases a free agent whose enclave runs the model. It prefers an agent that gave a result about the
+        receipt before, and avoids an agent that failed at it. Raises `AgentRefused` if no agent becomes free in time."""
         agent = self._take(model_id, receipt_id)
         agent.failed = [*agent.failed[1 - REMEMBERED :], receipt_id]
         fence = next(self._fences)

@@ -55,8 +55,8 @@ class DemanderChain(BlockView, SnapshotView, TermsView, AuditView, DemandView, A
 
 
 class DemandFollower:
-    """A part of the demander that fetches the envelopes whose demand has ended. It tries again until it has the envelope, or
-    until the receipt can no longer be disputed."""
+    """A part of the demander that fetches an envelope after the demand for it has ended, with or without an answer. It tries
+    again until it has the envelope, or until the receipt can no longer be disputed."""
 
     def __init__(self, chain: DemanderChain, records: Records, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._chain = chain
@@ -68,7 +68,7 @@ class DemandFollower:
         """Time of the protocol clock at which this process first saw that a demand had ended."""
 
     def step(self, snapshot: Snapshot, known: Mapping[Digest, DemandRecord]) -> None:
-        """Fetches the envelopes whose next attempt is due, within the time budget of a tick. `known` has all demands by
+        """Fetches the envelopes whose next attempt is due, within the time budget of a tick. `known` has the demands by
         subject."""
         self._settled &= known.keys()
         self._ended_at = {subject: since for subject, since in self._ended_at.items() if subject in known}
@@ -85,10 +85,12 @@ class DemandFollower:
             self._try(subject, known.get(subject), snapshot)
 
     def unserved(self, snapshot: Snapshot, known: Mapping[Digest, DemandRecord], me: Address, tries: int) -> tuple[Digest, ...]:
-        """Returns the undisputed receipts whose demand has ended and whose envelope DA has failed to give at least `tries` times.
+        """Returns the receipts that this node may dispute now. Such a receipt has no dispute yet, the demand for its envelope has
+        ended, and DA has failed to give the envelope at least `tries` times.
 
-        Demands of account `me` come first. After the demand of another account, only that account disputes until a pause is over
-        (`OTHERS_PAUSE_S`). After the pause anybody may, because an operator that demands its own envelope would never dispute it.
+        Receipts that account `me` demanded come first. A receipt that another account demanded is left to that account until a
+        pause is over (`OTHERS_PAUSE_S`). Then this node may dispute it, because an operator that demands its own envelope never
+        would.
         """
         disputed = {case.receipt_id for case in snapshot.disputes}
         found = [name for name in known if name not in disputed and self._waiting.failures(name) >= tries]
@@ -124,8 +126,8 @@ PAID = "AlreadyPunished"
 
 
 class UnpaidPenalties:
-    """A part of the demander that ends expired demands again until their penalty is paid in full. It first asks the chain whether
-    that would take anything."""
+    """A part of the demander that ends an expired demand again and again, until the operator has paid the whole penalty. Before
+    each try it asks the chain whether the transaction would take any stake."""
 
     def __init__(self, chain: DemanderChain, book: DemandIndex, first_block: int, me: Address, moves: MovePolicy) -> None:
         self._chain = chain
@@ -136,9 +138,9 @@ class UnpaidPenalties:
         self._refusals = Refusals()
 
     def step(self, snapshot: Snapshot) -> tuple[Expire, ...]:
-        """Returns the actions that end demands, as far as the chain would accept them now. This account's own demands bring it a
-        share of the penalty. Demands of other accounts are ended in turns, because their demander may not want the penalty
-        taken."""
+        """Returns the actions that end demands, without those that the chain would refuse now. This account always ends its own
+        demands, because it gets a share of the penalty. Verifiers also end demands of other accounts, in turns, because the
+        account that made a demand may not want the penalty to be taken."""
         self._refusals.begin()
         if snapshot.paused:
             return ()
@@ -171,7 +173,8 @@ NO_END = 2**63
 
 
 class DemandOptions(NamedTuple):
-    """The account that pays the bonds of demands, the limits of the bonds, and the uses of demands."""
+    """The options of a demander: the account that pays the bonds, the limits of the bonds, and what the node does after a
+    demand."""
 
     me: Address
     policy: DemandPolicy

@@ -1,7 +1,9 @@
-"""Reports operators that signed a receipt number twice: in two receipts, or in a receipt and an anchored empty leaf.
+"""Reports operators that signed one receipt number twice: in two receipts, or in a receipt and in an anchored empty leaf. With an
+empty leaf the operator declares that no receipt has the number.
 
 The two signed records are the proof, and the reporter gets a share of the penalty. The reporter compares receipts from clients
-with anchored receipts. If a list does not fit its batch, it compares the list with the operator's answer to the demand for it.
+with anchored receipts. If a list does not fit its batch, the reporter compares the list with the operator's answer to the demand
+for that list.
 """
 
 import functools

@@ -23,7 +23,7 @@ class UnwonChain(AccountView, SnapshotView, TermsView, Protocol):
 
 
 class OwnDisputes:
-    """The disputes that this account opened: the block of each opening, and which of them are won."""
+    """The disputes that this account opened, each with the block in which it was opened, and the disputes that are won."""
 
     def __init__(self, chain: OwnDisputesChain, network: Network, me: Address) -> None:
         self._chain = chain
@@ -40,8 +40,8 @@ class OwnDisputes:
     def follow(self, snapshot: Snapshot) -> None:
         """Reads the disputes that this account opened since the last snapshot, and notes which disputes are won.
 
-        After a reorganisation it reads all openings again. It keeps the notes about won disputes, because a dispute that is over
-        is in no later snapshot.
+        After a reorganisation it reads all of this account's disputes again. It keeps the notes about won disputes, because no
+        later snapshot contains a dispute that is over.
         """
         for case in snapshot.disputes:
             (self._won.add if is_won(case) else self._won.discard)(case.id)

@@ -1,8 +1,9 @@
-"""Asks a strategy about each event and keeps its proposals.
+"""Asks a watchtower's strategy about each event and keeps the proposals that the strategy returns.
 
-A proposal counts until the next event about the same receipt or dispute. If an answer fails, the strategy is asked again at the
-next ticks. An event that failed `TRIES` times is skipped, so that the strategy gets all other events. Duties of the node that
-need no strategy go on meanwhile.
+A strategy is an object that proposes which receipts to dispute (`bytewise.protocol.decisions.strategies`). A proposal counts
+until the next event about the same receipt or dispute. If the strategy gives no valid answer, it is asked again at the next
+ticks. An event that failed `TRIES` times is skipped, so that the strategy gets all other events. Meanwhile the node goes on with
+all duties that need no strategy.
 """
 
 import time
@@ -40,7 +41,8 @@ class StrategyRunner(Protocol):
 
     @property
     def generation(self) -> int:
-        """Number of the strategy's present start. After another start it gets every event again."""
+        """Number of the strategy's present start. The number changes at each new start, and the strategy then gets every event
+        again."""
         ...
 
     def methods(self) -> frozenset[str]:

@@ -64,8 +64,9 @@ class SeenPost(NamedTuple):
 
 
 class Watchtower:
-    """The part of a node that collects posted audit results, opens disputes, and opens the answers to which it committed. After a
-    restart it reads everything but the hints from the chain again."""
+    """The part of a node that collects posted audit results and opens disputes. With each dispute it commits to the answer that
+    hints name, if there are hints. If this answer wins, it opens the commitment. After a restart it reads everything but the
+    hints from the chain again."""
 
     def __init__(
         self,
@@ -101,8 +102,8 @@ class Watchtower:
         self._committed: dict[Digest, Digest] = {}
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Reads new audit results and asks the strategy. Then decides which receipts to challenge and which committed answers to
-        open."""
+        """Reads new audit results and asks the strategy. Then decides which receipts to dispute, and which commitments to an
+        answer to open."""
         self._read(snapshot)
         self._forget_closed(snapshot)
         self._own.follow(snapshot)

@@ -44,13 +44,13 @@ class ClusterClient:
         self._peer: socket.socket | None = None
 
     def end_within(self, seconds: float) -> None:
-        """Limits the next conversation to `seconds`, whatever time its agent asks for. When they are over, the job fails with
-        `EnclaveAway`."""
+        """Limits the next conversation to `seconds`, even if its agent asks for more time. A job that is not done by then fails
+        with `EnclaveAway`."""
         self._until = monotonic_s() + seconds
 
     def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
         """Returns a fresh transport key of an enclave of the cluster. Raises `EnclaveAway` if the bridge or the cluster is away.
-        Raises `EnclaveUnsuited` if the cluster lacks only this model or a free agent."""
+        Raises `EnclaveUnsuited` if the cluster works, but no enclave has this model or all agents of the model are busy."""
         until = self._end(4 * self._prepare_timeout_s)
         peer = self._connected(until)
         try:

@@ -55,7 +55,7 @@ class ClusterJobs(EnclaveJobs, Protocol):
     """Client of a cluster that holds one conversation at a time with one of its enclaves."""
 
     def end_within(self, seconds: float) -> None:
-        """Limits the next conversation to `seconds`, whatever time its machine asks for."""
+        """Limits the next conversation to `seconds`, even if its machine asks for more time."""
         ...
 
 
@@ -108,13 +108,14 @@ class EnclavePool:
             return frozenset(self._jobs)
 
     def away(self) -> bool:
-        """Returns whether a new job would find no enclave. That is so if the last job of each group found none, and if the
-        group's pause is not over or the pool has another job that tries."""
+        """Returns whether a new job would find no enclave now. That is so if the last job of every group found no enclave, and
+        each group must not be asked again yet: its pause is not over, or the pool has a job already."""
         with self._condition:
             return all(each.presence.down and (each.presence.pausing or bool(self._jobs)) for each in self._groups)
 
     def capacity(self) -> Capacity:
-        """Returns how many jobs the pool can run, how many it has, and how long a new one would wait."""
+        """Returns how many jobs the pool can run at once, how many jobs it has, how long a new job would wait, and how long the
+        longest of the last jobs took."""
         with self._condition:
             longest = max(self._seconds, default=0.0)
             return Capacity(len(self._threads), len(self._jobs), self._queued_s(), longest)
@@ -376,8 +377,8 @@ class _LimitedCluster(_LimitedEnclave):
 
 
 class ResultComparison:
-    """A comparison of the results of jobs about one receipt. The engine is deterministic, so all of them must agree in every
-    bit."""
+    """A comparison of job results, for each receipt separately. The engine is deterministic, so all results that are EXECUTED
+    or INVALID must agree in every bit. Other results say nothing about the receipt and are not compared."""
 
     def __init__(self) -> None:
         self._known: _Recent[Digest, JobResult] = _Recent()

@@ -26,7 +26,7 @@ class EnclaveUnsuited(EnclaveAway):
 
 
 class EnclavePresence:
-    """The outcome of the last jobs of one group: its enclaves are there or away. The job threads write it, and the tick reads
+    """The record of whether one group's enclaves accepted the last job. The job threads write the record, and the tick reads
     it."""
 
     def __init__(

@@ -102,8 +102,8 @@ class EnclaveReadiness:
             readiness.add(name, functools.partial(self.check, name))
 
     def check(self, name: str) -> Check:
-        """Returns one of the three checks by its name. While a job runs, it is the last result. Otherwise the enclave is asked if
-        that result is old."""
+        """Returns one of the three checks by its name. If the enclave's last answer is old, the enclave is asked again. While a
+        job runs, the last answer counts even if it is old."""
         seen = self._seen(self._is_working())
         return {"enclave": seen.enclave, "measurement": seen.measurement, "collateral": self._collateral(seen)}[name]
 
@@ -190,8 +190,8 @@ class KnownEnclave(NamedTuple):
 
 
 class EnclaveChoice:
-    """A choice between several enclaves, which gives each job to the enclave that fits best. Implements
-    `bytewise.ports.EnclaveJobs` for the thread that runs jobs."""
+    """A client of several enclaves that gives each job to the enclave that fits best. Implements `bytewise.ports.EnclaveJobs` for
+    the thread that runs jobs."""
 
     def __init__(self, enclaves: Sequence[KnownEnclave]) -> None:
         self._enclaves = enclaves

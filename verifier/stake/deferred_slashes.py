@@ -39,7 +39,7 @@ class RefusedSlashReader(BlockView, Protocol):
 class RefusedSlashes:
     """The part of a node that retries refused slashes, which it finds by their events.
 
-    It first asks the chain whether a retry would take stake. Implements `node.NodePart`.
+    Before a retry it asks the chain whether the retry would take stake. Implements `node.NodePart`.
     """
 
     def __init__(self, chain: RefusedSlashReader, first_block: int, moves: MovePolicy) -> None:
@@ -50,8 +50,8 @@ class RefusedSlashes:
         self._next_look = 0
 
     def step(self, snapshot: Snapshot) -> tuple[RetrySlash, ...]:
-        """Returns the retries that would take stake now. It asks about a few slashes at a time, first about those that waited
-        longest. A slash that is refused again waits longer."""
+        """Returns the retries that would take stake now. Each call asks the chain about a few slashes, beginning with those that
+        waited longest. After each refusal, the next question about the slash waits longer."""
         if snapshot.number < self._next_look or not is_my_turn(snapshot, self._moves):
             return ()
         if self._chain.record_life(snapshot.number) is None:
@@ -91,8 +91,8 @@ class DeferredPaymentReader(BlockView, Protocol):
 
 
 class DeferredPayments:
-    """The part of a node that collects and distributes deferred payments, which it finds by their events. It first asks the chain
-    whether that would work. Implements `node.NodePart`."""
+    """The part of a node that collects payments which the stake source could not make at once, and distributes them. It finds
+    them by their events, and asks the chain before each action whether it would accept the action. Implements `node.NodePart`."""
 
     def __init__(self, chain: DeferredPaymentReader, first_block: int, me: Address, moves: MovePolicy) -> None:
         self._chain = chain

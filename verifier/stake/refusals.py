@@ -36,7 +36,7 @@ _NONE = _Refusal(0, 0)
 
 
 class Refusals:
-    """Answers of the chain whether it would refuse actions, by subject of the action."""
+    """The chain's answers to the question whether it would refuse an action, by the action's subject."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[Digest, _Refusal] = OrderedDict()

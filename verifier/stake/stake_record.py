@@ -46,8 +46,8 @@ class StakeRecorder:
         """Block at which the chain is read next."""
 
     def step(self, snapshot: Snapshot) -> tuple[SyncStake, ...]:
-        """Returns the action that renews the record, if that is due now. Records are renewed in a pause, too, because they age by
-        blocks."""
+        """Returns the action that renews the record, if that is due now. A record is renewed even while the network is paused,
+        because its age is counted in blocks."""
         number = snapshot.number
         if number < self.next_look:
             return ()
@@ -70,8 +70,8 @@ class StaleWeightReader(Protocol):
         ...
 
     def stale_weights(self, pool: Digest, block: int) -> tuple[tuple[Address, int], ...]:
-        """Returns the verifiers of a pool that still have weight in the next stake epoch although their record no longer counts,
-        each with the first block of the present epoch."""
+        """Returns each verifier of a pool that still has weight in the next stake epoch although its stake record no longer
+        counts. The number beside the verifier is the first block of the present stake epoch."""
         ...
 
 
@@ -89,8 +89,8 @@ class StaleWeights:
         self._next_look = 0
 
     def step(self, snapshot: Snapshot) -> tuple[RefreshWeight, ...]:
-        """Returns the action for at most one verifier of this account's pool. Verifiers at different places in the pool choose
-        different ones."""
+        """Returns the action for at most one verifier of this account's pool. Each node takes a verifier by its own place in the
+        pool, so that nodes do not all send the same transaction."""
         if snapshot.number < self._next_look or not is_my_turn(snapshot, self._moves):
             return ()
         if self._chain.record_life(snapshot.number) is None:

@@ -112,8 +112,8 @@ class DaHealth(Protocol):
 
 
 class AbsenceCheck:
-    """The check that finds out which bytes are certainly missing. It remembers a result as long as a caller asks about these
-    bytes."""
+    """The check that finds out whether bytes are certainly missing from DA. It remembers that a subject is missing only while
+    each call of `begin` names the subject."""
 
     def __init__(self, control: DaHealth) -> None:
         self._control = control
@@ -123,7 +123,7 @@ class AbsenceCheck:
         self._not_before = 0
 
     def begin(self, subjects: Collection[Digest]) -> None:
-        """Starts a new step. Results about all other subjects are forgotten."""
+        """Starts a new step about these subjects. Forgets the results about all other subjects."""
         self._gone = {subject: since for subject, since in self._gone.items() if subject in subjects}
         self._left = QUESTIONS_PER_STEP
 

@@ -1,4 +1,4 @@
-"""The CHECK tier: all checks of a batch that need no decryption (design section 10). The functions are pure.
+"""Checks a batch as far as that is possible without decryption (the CHECK tier of design section 10). The functions are pure.
 
 A list is judged as a whole: if the Merkle proof of one leaf fails, no leaf counts as proven.
 """

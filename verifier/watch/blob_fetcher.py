@@ -15,8 +15,8 @@ from bytewise.protocol.units import Digest
 
 
 class BlobFetcher:
-    """A fetcher of bytes whose labelled hash is known. Its methods raise `NotServed` if DA was just asked and gave no bytes that
-    fit. All other errors come from the chain."""
+    """A fetcher of lists and envelopes, which accepts only bytes with the expected hash. Its methods raise `NotServed` if DA was
+    just asked and gave no bytes that fit. All other errors come from the chain."""
 
     def __init__(self, chain: DemandView, da: BlobStore, demands: Domain) -> None:
         self._chain = chain

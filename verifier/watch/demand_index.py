@@ -62,8 +62,8 @@ class DemandIndex:
         self._unpaid.pop(subject, None)
 
     def was_demanded(self, subject: Digest, snapshot: Snapshot) -> bool:
-        """Returns whether the subject was ever demanded. The age does not matter: each subject can be demanded once, and the duty
-        to anchor a receipt never ends."""
+        """Returns whether the subject was ever demanded, however long ago. An old demand still counts, because each subject can
+        be demanded only once, and the duty to anchor a receipt never ends."""
         if subject in self._known or subject in self._old:
             return True
         (found,) = self._chain.demands((subject,), snapshot.number)

@@ -1,8 +1,8 @@
 """Passes ciphertext from seat to seat over gossip while a dispute is open, so that a DA layer that is down costs no vote.
 
-A member with a seat that has the envelope says so on the topic `have`, and gives it to other seats in parts. A member without it
-asks one of these members at a time. The hash in the receipt decides whether the bytes are right, so a liar costs one attempt.
-Nobody waits for this exchange: DA is asked as before.
+A member with a seat that has the envelope says so on the topic `have`, and gives it to other seats in parts. A member that lacks
+the envelope asks one of these members at a time. The hash in the receipt decides whether the bytes are right, so a liar costs one
+attempt. No part of the node waits for this exchange, and the node asks DA all the same.
 """
 
 import contextlib
@@ -34,7 +34,8 @@ _FILE = re.compile(r"[0-9a-f]{64}(?:\.new|\.given)?")
 
 
 class EnvelopeGossip(GossipPort, Protocol):
-    """The gossip process as it passes ciphertext between members. The bytes may be wrong, so the caller checks their hash."""
+    """The interface of the gossip process for passing ciphertext between members. The bytes may be wrong, so the caller checks
+    their hash."""
 
     def offer(self, envelope: str, file: Path) -> None:
         """Lets other seats of the envelope's dispute fetch the bytes of a file. Raises `Unavailable` if that is not possible
@@ -181,8 +182,8 @@ class _Transfer:
 
 
 def envelopes_of_seats(snapshot: Snapshot, archive: Archive) -> Mapping[Digest, tuple[Address, ...]]:
-    """Returns the envelopes of disputed receipts that wait for votes, with the accounts that have seats in the present round.
-    Receipts that this node has not seen yet are left out."""
+    """Returns the accounts with seats in the present round, by the hash of the envelope that they need for their vote. Only
+    disputes in the commit phase count. Receipts that this node has not seen yet are left out."""
     found: dict[Digest, tuple[Address, ...]] = {}
     for each in snapshot.disputes:
         seen = archive.receipt(each.receipt_id) if each.phase is Phase.COMMIT else None

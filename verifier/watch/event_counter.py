@@ -1,4 +1,5 @@
-"""Counts events of the chain by key. A block that is `SETTLED_BLOCKS` old is read once, however many parts of the node ask."""
+"""Counts how often an event of the chain happened for each key. Blocks that are `SETTLED_BLOCKS` old are read only once, however
+many parts of the node ask for the counts."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable

@@ -1,4 +1,4 @@
-"""Reads the list of a batch from DA or the chain, and stores the receipts that it proves (design section 5).
+"""Reads the list of a batch from DA or the chain, checks the list, and stores the receipts that are proven (design section 5).
 
 `PolicyDocuments` reads the active appraisal policy from the events of the chain. Enclaves and shards appraise each other by that
 policy.

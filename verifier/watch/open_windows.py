@@ -25,7 +25,7 @@ class WindowChain(BlockView, SnapshotView, Protocol):
 
 
 class OpenDisputes:
-    """The disputes that can still change. They are found by the events of their openings, from the deployment on.
+    """The disputes that can still change. They are found by the event that reports each new dispute, from the deployment on.
 
     A restart reads all events again. After a reorganisation, reading continues after the last block that both branches have.
     """
@@ -38,7 +38,7 @@ class OpenDisputes:
         self._closed: dict[Digest, int] = {}
 
     def at(self, block: int) -> tuple[DisputeOpening, ...]:
-        """Returns the openings of disputes up to a block, oldest first, without disputes that are over.
+        """Returns one `DisputeOpening` for each dispute that was opened up to a block and is not known to be over, oldest first.
 
         Some may belong to another branch of the chain; `accept` finds that out. Raises `TryAgain` if the chain was reorganised
         meanwhile.
@@ -104,8 +104,8 @@ class SnapshotPages:
         self._demands = demands
 
     def read(self, block: int) -> Snapshot:
-        """Returns the snapshot at a block, with `batches` and `extended`, and with all disputes that were not known to be
-        over."""
+        """Returns the snapshot at a block. It contains `batches`, `extended`, and every dispute except those that were already
+        known to be over."""
         found = self._with_windows(self.read_cases(block))
         return replace(found, batches=self._batches(found))
 

@@ -118,8 +118,8 @@ class Records:
         metrics.FETCH_BACKLOG.set(len(self._backlog))
 
     def obtain(self, receipt_id: Digest, batch_id: int, snapshot: Snapshot) -> bytes:
-        """Gets the ciphertext of a disputed receipt from the archive, or else from DA now, whatever was found earlier. If needed,
-        it reads the list first.
+        """Gets the ciphertext of a disputed or demanded receipt from the archive. If the archive lacks it, DA is asked now, even
+        if DA lacked it before. If the receipt is not known yet, the list of its batch is read first.
 
         Raises `NotServed` only if DA was just asked and gave no bytes that fit. Every other error says nothing about the bytes.
         """
@@ -182,8 +182,9 @@ class Records:
         return self._faulty
 
     def overdue(self, snapshot: Snapshot, tries: int) -> dict[int | Digest, BatchHeader]:
-        """Returns the open batches whose list is missing and the receipts whose ciphertext is missing, with the header of the
-        batch. Only those count whose fetch deadline is over and that were tried at least `tries` times."""
+        """Returns the open batches whose list is missing, by number, and the receipts whose ciphertext is missing, by id. The
+        value is the header of the batch. Lists and ciphertext count only if their fetch deadline is over and they were tried at
+        least `tries` times."""
         wanted: dict[int | Digest, BatchHeader] = dict(self._unread.items())
         wanted.update((key, live.header) for key, live in self._live.items())
         # A receipt whose window is open only because of a demand was demanded already.
@@ -267,8 +268,8 @@ class Records:
             self._settled(batch_id)
 
     def read_list(self, header: BatchHeader, snapshot: Snapshot) -> bool:
-        """Reads the list of a batch and stores its receipts. Returns whether the list proves them. Raises `NotServed` if DA has
-        no such list."""
+        """Reads the list of a batch and stores its receipts. Returns whether the list, or the leaves in the operator's answer
+        to a demand, proved them. Raises `NotServed` if neither DA nor such an answer gave a list with the right hash."""
         good = self._lists.read(header, snapshot)
         self._settled(header.batch_id)
         if good and snapshot.has_open(header.batch_id):

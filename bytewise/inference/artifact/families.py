@@ -1,6 +1,7 @@
 """Model families of the profile: a table of their differences, and the tensors of a layer.
 
-The configuration classes of `transformers` read config.json, so members and their defaults mean what they mean there.
+The configuration classes of `transformers` read config.json, so a member and its default have the same meaning as in
+`transformers`.
 """
 
 from collections.abc import Iterator

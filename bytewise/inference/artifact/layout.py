@@ -1,4 +1,4 @@
-"""Layout of the weights file. The model's shape determines it, so a header is checked by making it again and comparing."""
+"""Layout of the weights file. The model's shape determines the layout: a header is checked by making it again and comparing."""
 
 import json
 from collections.abc import Iterator

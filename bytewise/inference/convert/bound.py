@@ -43,7 +43,8 @@ class Magnitude:
     """Largest |bias|; 0 without a bias."""
 
     def add(self, rounded: Rounded) -> None:
-        """Includes more rows of the weight. Sums of integers are exact in float64, and each product with a scale rounds once."""
+        """Includes more rows of the layer's weight. Sums of integers are exact in float64, and each product with a scale rounds
+        once."""
         integers, scale = rounded.integers.to(torch.float64), rounded.scale.to(torch.float64)
         self.absolute = max(self.absolute, float((integers.abs().sum(-1) * scale).amax()))
         self.square = max(self.square, float(((integers * integers).sum(-1) * (scale * scale)).amax()))

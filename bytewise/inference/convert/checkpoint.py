@@ -1,6 +1,7 @@
 """Reading of a Hugging Face checkpoint. A feature that the profile cannot run exactly is refused by name (design section 6).
 
-transformers' own configuration classes read config.json, so defaults and older spellings mean what they mean there.
+transformers' own configuration classes read config.json, so defaults and older spellings have the same meaning as in
+transformers.
 """
 
 import json

@@ -189,8 +189,8 @@ def _keep(seen: Tensors, name: str) -> Any:
 
 
 class BlockBackend(Float64Backend):
-    """Backend of float64 products that widens some rows of the weights at a time, because each layer is used once and memory is
-    scarce."""
+    """Backend of float64 products that converts only some rows of the weights to float64 at a time, because each layer is used
+    once and memory is scarce."""
 
     name = "float64-blocks"
 

@@ -1,8 +1,9 @@
 """Channel equalisation by exact powers of two (design section 6, arithmetic review 2). It costs nothing when the model runs.
 
-Each channel j of a producer is divided by 2^k_j, and the consumers' columns are multiplied by 2^k_j: k_j = round(alpha · log2
-rms_j), centred on its median. alpha is the value of {0, 1/4, 1/2, 3/4, 1} with the least error of the consumers' outputs on
-calibration tokens, against 16-bit weights and 22-bit activations. All decisions use integers, so every machine decides alike.
+A producer is a norm or linear layer whose channels are the input of some linear layers, its consumers. Each channel j of a
+producer is divided by 2^k_j, and the consumers' columns are multiplied by 2^k_j: k_j = round(alpha · log2 rms_j), centred on its
+median. alpha is the value of {0, 1/4, 1/2, 3/4, 1} with the least error of the consumers' outputs on calibration tokens, against
+16-bit weights and 22-bit activations. All decisions use integers, so every machine decides alike.
 """
 
 from collections.abc import Iterator
@@ -38,8 +39,9 @@ class Shifts:
     """Factors of consumers: 2^k as float32 for each input channel."""
 
     def add(self, producer: str, exponents: Tensor, consumers: dict[str, Tensor]) -> None:
-        """Records that the producer's channels are divided by 2^k (`exponents` are the k). Each consumer's columns are
-        multiplied by 2^k; `consumers` has their k in the order of the consumer's columns."""
+        """Records the factors of a producer and its consumers. Each channel of the producer is divided by 2^k, with k from
+        `exponents`. Each column of a consumer is multiplied by 2^k, with k from `consumers`: one tensor by name, in the order of
+        the columns."""
         self.rows[producer] = power_of_two(-exponents)
         for name, columns in consumers.items():
             self.columns[name] = power_of_two(columns)
@@ -76,7 +78,7 @@ ERROR_BITS = 20
 
 @dataclass(frozen=True, slots=True)
 class PairScaling:
-    """Strength and factors of the equalisation of one pair."""
+    """Equalisation of one producer with its consumers: how strong it is, and the exponents of the factors."""
 
     quarters: int
     """Strength of the equalisation: alpha = quarters / 4."""
@@ -85,7 +87,7 @@ class PairScaling:
 
 
 def choose(inputs: Tensor, consumers: list[Tensor], channel: Tensor, bits: int) -> PairScaling:
-    """Returns the scaling of a pair with the least error, or no scaling (`quarters` 0) if the error falls too little.
+    """Returns the equalisation of one producer with the least error, or none (`quarters` 0) if the error falls too little.
 
     `inputs` [T, K] are the consumers' inputs. `consumers` has a sample of rows [n, K] of each consumer's weight. `channel` [K]
     has the producer's channel of each of the K columns. `bits` is the precision of the consumers.
@@ -161,7 +163,7 @@ class _Pair:
 
 
 class Equaliser:
-    """Choice of the shifts of each layer, and the record of these choices for the manifest."""
+    """Chooser of the factors (`Shifts`) of each layer. It records its choices for the manifest."""
 
     def __init__(self, shape: Architecture, reader: TensorReader, bits: int, tokens: tuple[int, ...]) -> None:
         self._shape, self._reader, self._bits, self._tokens = shape, reader, bits, tokens

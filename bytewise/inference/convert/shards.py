@@ -99,7 +99,8 @@ class TensorReader:
         return torch.cat(list(self.tensor(name, shape).blocks()))
 
     def finish(self) -> None:
-        """Raises `UnsupportedModel` if a tensor was never asked for, because it belongs to an operation outside the profile."""
+        """Raises `UnsupportedModel` if a tensor of the checkpoint was never asked for. Such a tensor belongs to an operation
+        outside the profile."""
         left = sorted(name for name in self._unread if not name.endswith("rotary_emb.inv_freq"))
         if left:
             raise UnsupportedModel(f"unknown tensors {', '.join(left[:3])}")

@@ -157,7 +157,7 @@ class StaticCache(ExactCache):
 
 @dataclass(frozen=True, slots=True)
 class StaticNetwork:
-    """Two functions that together compute one decoding step, and the model's shape. A CUDA graph can record them."""
+    """The model's shape, and two functions that together compute one decoding step. A CUDA graph can record the functions."""
 
     shape: Architecture
     """Shape of the model."""
@@ -232,8 +232,8 @@ class StaticDecoder:
         return head_rows(rows, logits)[0]
 
     def forget(self) -> None:
-        """Forgets which cache the steps have copied. Call it after another writer changed caches; the next token then copies
-        its whole cache again."""
+        """Forgets which cache was copied into the fixed shapes. Call it after other code has changed a cache: the next token then
+        copies its whole cache again."""
         self._held = None
 
     def _step(self, slots: int) -> CapturedStep:

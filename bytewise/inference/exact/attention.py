@@ -44,9 +44,9 @@ def exact_attention(module: Any, query: Tensor, key: Any, value: Any, _mask: Non
     """Computes attention for transformers: from queries, float32 [B, H, T, d], and cached keys and values it returns [B, T, H,
     d].
 
-    `key` and `value` are what the cache's `update` returned: a `CachedTensor` each, or a `NewKeys` each from a cache that
-    attends itself. The queries belong to the last T slots. `module.rule` is the layer's `AttentionRule`. The library's other
-    arguments (mask, scaling, window) say the same in floats and are not read.
+    `key` and `value` are the results of the cache's `update`. Both are a `NewKeys` if the cache computes attention itself,
+    otherwise a `CachedTensor`. The queries belong to the last T slots. `module.rule` is the layer's `AttentionRule`. The
+    library's other arguments (mask, scaling, window) say the same in floats and are not read.
     """
     rule: AttentionRule = module.rule
     if isinstance(key, NewKeys):

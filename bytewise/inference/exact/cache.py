@@ -55,7 +55,7 @@ class TokenCache(abc.ABC):
 
 @dataclass(frozen=True, slots=True)
 class NewKeys:
-    """New keys or values that are not stored yet. The cache stores them when it attends."""
+    """New keys or values that are not stored yet. The cache stores them when it computes attention."""
 
     cache: "AttendingCache"
     """Cache that will store these keys or values."""
@@ -69,7 +69,7 @@ class AttendingCache(TokenCache):
     """Base class of caches that compute attention themselves, because only they know how their memory is laid out."""
 
     def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[NewKeys, NewKeys]:
-        """Returns the new keys and values without storing them, because `attend` stores and attends in one call."""
+        """Returns the new keys and values without storing them. `attend` stores them and computes attention in one call."""
         return NewKeys(self, layer, keys), NewKeys(self, layer, values)
 
     @abc.abstractmethod

@@ -68,8 +68,8 @@ class Weights:
 
 @runtime_checkable
 class FusedBackend(Backend, Protocol):
-    """Backend that also computes what is between the products, each operation in one call instead of a dozen. The bytes are the
-    same."""
+    """Backend that also computes the steps between the products (quantising, norms, activation, attention). Each step is one call
+    instead of a dozen. The bytes are the same."""
 
     def linear(self, layers: Sequence[Weights]) -> Callable[[Tensor], Tensor]:
         """Returns a function for layers with the same input. It quantises float32 [..., K], multiplies, scales and adds biases,
@@ -113,7 +113,7 @@ class Int8Backend:
         return sums[:rows].to(torch.float64).mul_(128.0).add_(sums[rows:])
 
     def batched(self, left: Tensor, right: Tensor, bits: int) -> Tensor:
-        """Returns the result of one float64 product. Int8 calls per head cost more than they save."""
+        """Returns the exact batched product, which is one float64 product. Int8 calls for each head cost more than they save."""
         return torch.bmm(left.to(torch.float64), right)
 
 
@@ -127,11 +127,11 @@ class Float64Backend:
         return weight.to(torch.float64).t().contiguous()
 
     def product(self, values: Tensor, packed: Tensor) -> Tensor:
-        """Returns the result of one float64 product. The activations are not split into smaller integers."""
+        """Returns the exact product, which is one float64 product. The activations are not split into smaller integers."""
         return torch.mm(values.to(torch.float64), packed)
 
     def batched(self, left: Tensor, right: Tensor, bits: int) -> Tensor:
-        """Returns the result of one float64 product."""
+        """Returns the exact batched product, which is one float64 product."""
         return torch.bmm(left.to(torch.float64), right)
 
 
@@ -190,13 +190,15 @@ def _digits(values: Tensor, count: int) -> list[Tensor]:
 
 
 class MixedBackend(Float32Backend):
-    """Backend of float32 products with weights, which decoding reads from memory for every token, and of float64 products for
-    attention, which are short."""
+    """Backend that multiplies with weights in float32, and computes the products of attention in float64.
+
+    Decoding reads all weights from memory for every token, so small weights are faster. The products of attention are short.
+    """
 
     name = "mixed"
 
     def batched(self, left: Tensor, right: Tensor, bits: int) -> Tensor:
-        """Returns the result of one float64 product."""
+        """Returns the exact batched product, which is one float64 product."""
         return torch.bmm(left.to(torch.float64), right)
 
 

@@ -90,7 +90,8 @@ def verify(open_path: Callable[[Artifact], AnyPath], can_run: Callable[[Architec
 
 
 def digest_on(path: AnyPath) -> Digest:
-    """Returns a hash of all head rows and logits. Most rows are teacher-forced in chunks, the last rows are decoded."""
+    """Runs a known model on a path, and returns a hash of all head rows and logits. Most rows are teacher-forced in chunks, the
+    last rows are decoded."""
     tokens = tokens_of()
     cache, prefilled = path.cache(1, TOKENS), TOKENS - DECODED
     rows = path.teacher_force(cache, [tokens[:prefilled]], [0], CHUNK)[0]

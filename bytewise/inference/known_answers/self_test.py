@@ -23,8 +23,8 @@ WIDTH, HEADS, SHARED, TOKENS = 64, 4, 2, 9
 
 
 def first_exact(backends: Sequence[Backend], verify: Callable[[Backend], object] | None = None) -> Backend:
-    """Returns the first backend that passes `verify`; None checks every known answer. Raises `CannotExecute` if none passes,
-    with the reason of the last one."""
+    """Returns the first backend that passes `verify`. If `verify` is None, the backend must pass the known answers of all
+    operations. Raises `CannotExecute` if none passes, with the reason of the last one."""
     reason = "no backend"
     for backend in backends:
         try:

@@ -54,11 +54,13 @@ class NativeBackend:
         return product(self._pool, values, packed)
 
     def batched(self, left: Tensor, right: Tensor, bits: int) -> Tensor:
-        """Returns the result of one float64 product."""
+        """Returns the exact batched product as float64 [n, M, N]. It is one float64 product of the library, not of the C
+        engine."""
         return torch.bmm(left.to(torch.float64), right)
 
     def linear(self, layers: Sequence[Weights]) -> Callable[[Tensor], Tensor]:
-        """Returns one callable for layers with the same input. It uses the layers' weights in place, without a copy."""
+        """Returns a function that computes all these layers for one input. It uses the layers' weights in place, without a
+        copy."""
         return NativeLinear(self._pool, layers)
 
     def rms_norm(self, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:

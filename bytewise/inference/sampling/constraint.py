@@ -149,8 +149,8 @@ class Schemas:
         """Returns the constraint of one answer by a JSON schema. It allows no token if the schema costs too much or the library
         refuses it.
 
-        The schema is compiled anew each time. A copy of the library's matcher would share the lexer's states with the original,
-        and so the part of the limit that other answers have used.
+        The schema is compiled anew each time. A copy of the library's matcher would share the lexer's states with the original.
+        Then other answers could use up a part of this answer's limit.
         """
         from llguidance import LLMatcher, LLParserLimits
 
@@ -199,7 +199,7 @@ class Constraint:
 
     @property
     def complete(self) -> bool:
-        """Whether the text is complete and nothing can be added to it."""
+        """True if the text is complete and no token can be added to it."""
         return self.accepts and self.allowed is None
 
     def choices(self, stop_tokens: Sequence[int]) -> Tensor | None:

@@ -1,8 +1,9 @@
 """The sampler: a pure integer function of logits, decode policy, key and position (design section 6).
 
 weights = round(exp((x - max x) / float32(temperature)) · 2^40), which is defined for every row: the largest logit always weighs
-2^40. Top-k and top-p keep a set by threshold (weight, then lowest id), min-p by threshold only. The sampler draws from the
-remaining tokens in ascending id, with 256 bits of SHA-256 per position.
+2^40. Top-k and top-p keep the tokens with the largest weights; of tokens with equal weight, those with the lowest ids. Min-p
+keeps all tokens whose weight reaches a threshold. The sampler draws from the remaining tokens in ascending id, with 256 bits of
+SHA-256 per position.
 """
 
 import decimal

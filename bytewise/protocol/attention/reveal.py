@@ -1,9 +1,10 @@
 """The reveal of a schedule of attention tests: everything that proves which receipts were tests, in one file.
 
-The commitment is a stop string of an ordinary request of the fund to its own operator. The request's hash is in an anchored
-receipt, called the carrier. The commitment is therefore older than the carrier's batch, and no public data shows that it exists.
-It must be the only commitment in the operator's first receipt: a fund with many commitments could later reveal the one that
-excuses its frauds. Proofs are checked against batch headers, which the reader takes from the chain.
+The commitment to the schedule is a stop string of an ordinary request that the fund sends to its own operator. The request's
+hash is in an anchored receipt, called the carrier. The commitment is therefore older than the carrier's batch, and no public
+data shows that it exists. The carrier must be the operator's first receipt, and its request must contain only one commitment: a
+fund with many commitments could later reveal the one that excuses its frauds. Proofs are checked against batch headers, which
+the reader takes from the chain.
 """
 
 from collections.abc import Mapping
@@ -33,7 +34,7 @@ CARRIER_SEQ = 1
 
 @dataclass(frozen=True, slots=True)
 class ProvenReceipt:
-    """A receipt or empty leaf, with its Merkle proof in an anchored batch."""
+    """A receipt, or the signed placeholder of a skipped number (empty leaf), with its Merkle proof in an anchored batch."""
 
     signed: SignedReceipt | SignedEmptyLeaf
     """The receipt or empty leaf with the operator's signature."""
@@ -55,7 +56,7 @@ class RevealedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class RevealedFraud:
-    """One receipt that the schedule makes false."""
+    """One receipt that the schedule makes false, or the empty leaf with its number."""
 
     place: ProvenReceipt
     """The receipt in its batch."""
@@ -82,7 +83,7 @@ class AttentionReveal:
 
     @property
     def schedule(self) -> FraudSchedule:
-        """The schedule of these terms and this key."""
+        """The schedule that the revealed terms and key determine."""
         return FraudSchedule(self.terms, self.key)
 
 
@@ -100,9 +101,10 @@ class AttentionTest(NamedTuple):
 def verify_reveal(reveal: AttentionReveal, anchor: Domain, headers: Mapping[int, BatchHeader]) -> tuple[AttentionTest, ...]:
     """Returns the tests that a reveal proves, in order. Raises `RevealRefused` if a proof fails.
 
-    The operator's first receipt must contain the account's only commitment, and its batch must end before the range begins. Terms
-    and key must fit the commitment. Every scheduled number must be shown, as a receipt or as an empty leaf. `anchor` is the
-    EIP-712 domain of `ReceiptAnchor`; `headers` are the batches of the chain by number. The caller checks that the range is over.
+    The carrier must be the operator's first receipt and contain one commitment, which fits the revealed terms and key. Its batch
+    must end before the range begins. The reveal must show every scheduled number, as a receipt or as an empty leaf. `anchor` is
+    the EIP-712 domain of `ReceiptAnchor`; `headers` are the batches of the chain by number. The caller checks that the range is
+    over.
     """
     if reveal.version != REVEAL_VERSION:
         raise RevealRefused("version", f"{reveal.version}: this program reads {REVEAL_VERSION}")

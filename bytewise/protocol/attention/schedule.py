@@ -69,7 +69,7 @@ class AttentionTerms:
 
 @dataclass(frozen=True, slots=True)
 class FraudSchedule:
-    """The terms and the key of a schedule. Before the reveal the key is a secret of the fund, and no text form shows it."""
+    """The terms and the key of a schedule. Before the reveal the key is a secret of the fund, so `repr` does not show it."""
 
     terms: AttentionTerms
     """The public part of the schedule."""

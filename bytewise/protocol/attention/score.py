@@ -59,7 +59,7 @@ class SettledSeats(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScoredTest:
-    """All data that the chain has about one test."""
+    """All data about one test: the chain's, and the result of the reader's own execution if there was one."""
 
     test: AttentionTest
     """The proven test."""
@@ -78,19 +78,21 @@ class ScoredTest:
 
     @property
     def is_false(self) -> bool | None:
-        """Whether the answer is proven false (True) or true (False). None without a proof; the fund's own claim is no proof."""
+        """Whether the answer is false, as far as the reader's own execution or a verdict proves it. None without such a proof.
+
+        A claim of the fund is no proof.
+        """
         if self.rerun_differs is not None:
             return self.rerun_differs
         return True if self.verdict in (Verdict.OVERTURNED, Verdict.INVALID) else None
 
     @property
     def is_audited(self) -> bool:
-        """Whether more than half of the drawn auditors posted a match or opened a mismatch. Envelope and list were then
-        available.
+        """Whether most drawn auditors posted a match, or opened hashes that prove a mismatch. Always False for a void batch.
 
-        An auditor that cannot get envelope and list posts nothing. The chain does not show whether a fund withheld them. A fund
-        can give them only to its friends, or upload them later. It cannot make most auditors say that they executed a request
-        that they do not have.
+        These auditors had the envelope and the list. An auditor that cannot get both posts nothing. The chain does not show
+        whether a fund withheld them, gave them only to its friends, or uploaded them late. But the fund cannot make most
+        auditors say that they executed a request that they do not have.
         """
         found = sum(each.posted is AuditOutcome.MATCH or each.shows_mismatch for each in self.auditors)
         return not self.is_void and 2 * found > len(self.auditors)
@@ -127,7 +129,7 @@ class ResultCount:
 class WatchCount:
     """Numbers of proven tests, by what one watchtower did about them.
 
-    A watchtower executes nothing again and knows only posted audit results.
+    A watchtower does not run requests again. It learns about a test only from posted audit results.
     """
 
     disputed: int = 0
@@ -153,7 +155,10 @@ class AttentionScore:
 
     @property
     def caught_bps(self) -> int | None:
-        """Share of the account's audits and rounds in which it caught the test, in 1/10,000. None if it could decide in none."""
+        """Share of the account's audits and rounds in which the account caught the test, in 1/10,000.
+
+        Audits and rounds in which the account could not decide are not counted. None if no others are left.
+        """
         both = (self.audits, self.seats)
         decided = sum(each.caught + each.unopened + each.missed + each.silent for each in both)
         return sum(each.caught for each in both) * BPS // decided if decided else None
@@ -193,8 +198,8 @@ def audit_result(audit: DrawnAudit, is_audited: bool) -> AttentionResult:
 def seats_result(receipt: Receipt, held: SettledSeats, verdict: Verdict) -> AttentionResult:
     """Returns the result of an account's seats in one round about a test.
 
-    A revealed vote decides the result. A vote for another answer than the receipt's counts as missed if the verdict proves it
-    wrong.
+    A revealed vote decides the result. A vote for a third answer counts as missed if the verdict convicts the operator and the
+    contract treats the seats as wrong. Without a revealed vote, the contract's treatment of the seats decides.
     """
     convicted = verdict in (Verdict.OVERTURNED, Verdict.INVALID)
     vote = held.vote

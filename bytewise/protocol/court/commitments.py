@@ -52,7 +52,7 @@ def alt_commit(domain: Domain, dispute: Digest, challenger: Address, key: Digest
 
 
 def claim_of(tokens_hash: Digest, out_hash: Digest) -> Digest:
-    """Returns the hash of a receipt's claimed hashes, which the dispute about the receipt stores."""
+    """Returns the hash of a receipt's `tokens_hash` and `out_hash`. The dispute about the receipt stores this hash."""
     return keccak256_abi(("bytes32", "bytes32"), (tokens_hash, out_hash))
 
 

@@ -1,5 +1,5 @@
-"""Bounds of every parameter, and the rules between parameters of design section 9 (`ParamLaw.sol`). People use it to judge
-proposals.
+"""Checks a set of parameters against the bounds and rules of `ParamLaw.sol` (design section 9), so that people can judge a
+proposal.
 
 The contract refuses a set at the first violation. This module lists all violations, in the contract's order.
 """
@@ -57,7 +57,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class TimeSegment:
-    """A part of the longest dispute, or a time that must be longer than all parts together."""
+    """A named length of time: a part of the longest dispute, or the period for which stake, data or keys are kept."""
 
     name: str
     """Name of the parameter."""
@@ -99,8 +99,9 @@ def time_budget(p: ParamSet) -> TimeBudget:
 
 
 def violations(p: ParamSet, is_test_chain: bool) -> tuple[Violation, ...]:
-    """Returns every rule that the set violates. It is empty if the contract would accept the set as the only version.
+    """Returns every rule of `ParamLaw.sol` that the set violates; empty if it violates none.
 
+    The contract also compares retention times with the longest disputes under older versions. This function does not.
     `is_test_chain`: on a test chain the contract allows short times and small pools (`TestChains.sol`).
     """
     wide = tuple(_types(p))

@@ -179,9 +179,9 @@ CAPACITY = 7**5
 
 @dataclass(frozen=True, slots=True)
 class TreeShape:
-    """Parameters with which a stake tree is deployed.
+    """Parameters with which a stake tree is deployed. A verifier's weight in draws is its stake in whole units of `unit_wei`.
 
-    Raises `MalformedValue` if the units of a full tree would not fit 32 bits, or if a seed could be foreseen while stake still
+    Raises `MalformedValue` if the units of a full tree could exceed 32 bits, or if a seed could be foreseen while stake still
     moves.
     """
 
@@ -204,7 +204,7 @@ class TreeShape:
         return block // self.epoch_blocks + 1
 
     def epoch_of_seed(self, block: int) -> int:
-        """Returns the stake epoch in which the beacon of a block can draw.
+        """Returns the stake epoch in which a draw may use the mix of this block as its seed: the epoch of the block.
 
         Raises `MalformedValue` if the block is among the first `lookahead_blocks` of its epoch.
         """
@@ -213,11 +213,15 @@ class TreeShape:
         return self.epoch(block)
 
     def seed_block_from(self, earliest: int) -> int:
-        """Returns the first seed block at or after `earliest` that leaves half of its epoch's seed blocks for the draw."""
+        """Returns the first block at or after `earliest` that can be a seed block and is in the first half of its epoch's seed
+        blocks.
+
+        The later blocks of the epoch remain for the draw, which must end before the epoch does.
+        """
         first = earliest // self.epoch_blocks * self.epoch_blocks + self.lookahead_blocks
         spare = (self.epoch_blocks - self.lookahead_blocks - 1) // 2
         return max(earliest, first) if earliest <= first + spare else first + self.epoch_blocks
 
     def units(self, stake_wei: int) -> int:
-        """Returns the units of a stake, rounded down and at most `max_units`."""
+        """Returns the number of whole units in a stake, at most `max_units`."""
         return min(stake_wei // self.unit_wei, self.max_units)

@@ -83,9 +83,9 @@ class Split:
 
 
 def wanted_advance(verdict: Verdict, pot: Pot, p: ParamSet) -> int:
-    """Returns the wei that a refund still takes from the treasury: the fees of the seats that worked, minus the advance.
+    """Returns the wei that the treasury must add in a refund: the fees of the seats that worked, minus what it advanced before.
 
-    Returns 0 for any other verdict.
+    Returns 0 if the verdict is not REFUNDED.
     """
     return max(0, pot.seats * p.money.fee_per_seat - pot.advanced) if verdict is Verdict.REFUNDED else 0
 

@@ -9,7 +9,7 @@ from bytewise.protocol.units import Address, Digest
 
 
 def round_seed(seed: Digest, dispute: Digest, round_number: int) -> Digest:
-    """Returns the seed of one round, as `Disputes` stores it."""
+    """Returns the seed of one round, as `Disputes` stores it. `seed` is the mix of the dispute's seed block."""
     return keccak256_abi(("bytes32", "bytes32", "uint16"), (seed, dispute, round_number))
 
 
@@ -18,9 +18,9 @@ def draw_seats(
 ) -> tuple[Address, ...]:
     """Returns the account that gets each seat, drawn with replacement in proportion to stake.
 
-    `seed` is the beacon of the dispute's seed block; `stakes` are the eligible verifiers in registry order, in wei. This function
-    walks through all stakes. The contract draws from its stake tree with the same chances. Raises `MalformedValue` if there is no
-    stake.
+    `seed` is the mix of the dispute's seed block; `stakes` are the eligible verifiers in registry order, in wei. This function
+    walks through all stakes, while the contract draws from its stake tree with the same chances. Raises `MalformedValue` if
+    there is no stake.
     """
     total = sum(stake for _, stake in stakes)
     if total <= 0:
@@ -56,8 +56,8 @@ def beacon_is_known(batch_block: int, head: int) -> bool:
 def may_audit(pool: Digest, joined_at: int, judging_pool: Digest, batch_block: int) -> bool:
     """Returns whether a verifier may audit the receipts of a batch, by the rule of `Audits.post`.
 
-    Its `pool` must be the one that judges the batch's environment, and it must have joined by the batch's block. A verifier that
-    joined after the beacon is known could choose which receipts it gets to open.
+    The verifier's `pool` must be the pool that judges the batch's environment, and the verifier must have joined by the batch's
+    block. A verifier that joined after the beacon is known could choose which receipts it gets to open.
     """
     return any(pool) and pool == judging_pool and joined_at <= batch_block
 

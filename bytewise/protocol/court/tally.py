@@ -34,7 +34,7 @@ class VoteContent:
 
     @property
     def key(self) -> Digest:
-        """Hash of the content without the round digest. It can be compared across rounds."""
+        """Key of the vote's result (`key_of`). It omits the round digest, so results of different rounds can be compared."""
         return key_of(self.outcome, self.code, self.out_hash)
 
 
@@ -102,7 +102,10 @@ MISSING = keccak256_abi(("uint8", "uint8", "bytes32"), (Outcome.UNAVAILABLE, 0, 
 
 
 def key_of(outcome: int, code: int, out_hash: Digest) -> Digest:
-    """Returns keccak256(abi.encode(outcome, code, outHash))."""
+    """Returns keccak256(abi.encode(outcome, code, outHash)): the key of a result.
+
+    The contracts compare votes, verdicts and challengers' expected answers by this key.
+    """
     return keccak256_abi(("uint8", "uint8", "bytes32"), (outcome, code, out_hash))
 
 

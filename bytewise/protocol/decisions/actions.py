@@ -51,7 +51,7 @@ class RetrySlash:
 
 @dataclass(frozen=True, slots=True)
 class Rearm:
-    """Action to fix a new seed block, because the chain can no longer read the old one."""
+    """Action to make the contract set a new seed block for a round, because the chain can no longer read the old one."""
 
     dispute: Digest
     """Id of the dispute."""
@@ -81,7 +81,7 @@ class RunVoteJob:
 
 @dataclass(frozen=True, slots=True)
 class CastCommit:
-    """Action to send the commitment to a vote of the protection table."""
+    """Action to send this member's commitment to the chain. The vote behind it is already in the protection table."""
 
     vote: Vote
     """The only vote of this member in this round."""
@@ -111,7 +111,7 @@ class PostCommitRoot:
 
 @dataclass(frozen=True, slots=True)
 class CertifyRound:
-    """Action to send the certificate of members with the same finding."""
+    """Action to send the verdict certificate that members with the same finding signed together."""
 
     finding: Finding
     """The common finding of all signers."""
@@ -171,7 +171,7 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class DrawPart:
-    """Action to draw some seats of a committee. All parts together are the draw."""
+    """Action to draw some seats of a committee. A large committee needs several of these actions."""
 
     dispute: Digest
     """Id of the dispute."""
@@ -203,7 +203,10 @@ class Finalize:
 
 @dataclass(frozen=True, slots=True)
 class CollectReport:
-    """Action to distribute the stake that a report or an expired demand slashed, including payments that arrived later."""
+    """Action to distribute the stake that was slashed because of a report or an expired demand.
+
+    The action is repeated for payments that arrive later.
+    """
 
     ref: Digest
     """Reference of the report, which names its pot in the ledger."""
@@ -253,7 +256,7 @@ class AnswerList:
 
 @dataclass(frozen=True, slots=True)
 class ExpireList:
-    """Action to end a demand for a list that the operator did not answer in time."""
+    """Action to end the demand for a batch's list, because the operator did not answer in time."""
 
     batch_id: int
     """Number of the batch."""
@@ -291,7 +294,7 @@ class DemandAnchor:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """Action to end a demand that the operator did not answer in time."""
+    """Action to end a demand, because the operator did not answer in time."""
 
     subject: Digest
     """Subject of the demand."""
@@ -352,7 +355,7 @@ class OpenAudit:
 
 @dataclass(frozen=True, slots=True)
 class ClaimBounty:
-    """Action to claim the bounty of this verifier's light audit, which another verifier confirmed."""
+    """Action to claim the bounty of this verifier's light audit, after another verifier confirmed the result."""
 
     receipt_id: Digest
     """Id of the audited receipt."""

@@ -25,10 +25,10 @@ class AuditStage(enum.IntEnum):
 
 
 class PostedAudit(NamedTuple):
-    """An audit result that was posted on the chain.
+    """An audit result that a verifier posted on the chain, with the batch that the transaction names.
 
-    The contract checks draw and membership for the batch that the post names. It does not check whether the receipt is in that
-    batch.
+    The contract checks that the verifier may audit this batch and was drawn for the receipt. It does not check whether the
+    receipt is in this batch.
     """
 
     result: AuditResult
@@ -37,10 +37,10 @@ class PostedAudit(NamedTuple):
 
 
 def results_in(posts: Iterable[PostedAudit], batch_id: int | None) -> dict[Address, AuditResult]:
-    """Returns the audit results that count for a receipt: the last one of each verifier, if it names the receipt's batch.
+    """Returns the audit results that count for a receipt, by verifier.
 
-    `posts` are about this receipt, oldest first. If `batch_id` is None, the receipt's batch is unknown, and the last result of
-    each verifier counts whatever batch it names.
+    Only the last result of each verifier counts, and only if it names the receipt's batch. `posts` are about this receipt,
+    oldest first. If `batch_id` is None, the receipt's batch is unknown, and every last result counts.
     """
     last = {each.result.verifier: each for each in posts}
     return {who: each.result for who, each in last.items() if batch_id in (None, each.batch_id)}
@@ -89,11 +89,11 @@ class AuditedReceipt:
 
 
 def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set[Digest], margin_s: int) -> tuple[Action, ...]:
-    """Returns the due actions of a drawn auditor. It judges each drawn receipt once, posts the result inside the challenge
-    window, and opens it after the window.
+    """Returns the due actions of a drawn auditor: it judges each drawn receipt once, posts the result inside the challenge
+    window, and opens the result after the window.
 
-    Nothing is judged or posted once the chain no longer has the beacon, because the contract then cannot check the draw. The same
-    is true once the key epoch is compromised, because shards then give no key and the contract takes no result.
+    Nothing is judged or posted once the chain no longer has the beacon, because the contract then cannot check the draw. The
+    same is true once the key epoch is compromised, because shards then give no key and the contract takes no result.
 
     An action is decided again until the chain shows it, because a sender may have to drop it, for example if the bounty pool is
     empty.

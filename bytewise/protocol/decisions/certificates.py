@@ -1,8 +1,10 @@
-"""Decisions about verdict certificates: what a member does in a round whose commitments may go under one root (ADR-077).
+"""Decisions about verdict certificates: the steps of a member in a round in which one Merkle root can contain the commitments of
+several members (ADR-077).
 
-A member that takes part commits by a shared root, opens its vote to the other members, and signs one statement for the seats of
-all signers. Each step has a time limit. After it the member acts alone on the chain: it posts its commitment, or reveals its vote
-under the root. The round therefore ends correctly with any number of dishonest members, and even without any message.
+A member that takes part adds its commitment to a shared root, sends its opened vote to the other members, and signs one
+statement for the seats of all signers. Each step has a time limit. After the limit the member acts alone on the chain: it posts
+its own commitment, or reveals its vote under the root. The round therefore ends correctly with any number of dishonest members,
+and even without any message.
 """
 
 from collections.abc import Collection, Mapping, Sequence, Set
@@ -31,7 +33,7 @@ PARTS = 16
 class RoundBoard:
     """The knowledge of one member about a round, from verified messages and from the chain.
 
-    Sets of seats are masks.
+    A set of seats is a mask: bit i is set for seat i.
     """
 
     able: Set[Address] = frozenset()

@@ -15,7 +15,7 @@ from bytewise.protocol.units import Address, Digest
 
 
 class DemandKind(enum.IntEnum):
-    """Subject of a demand: a list, an envelope, or the anchoring of a receipt."""
+    """Kind of a demand: it asks for a list, an envelope, or the anchoring of a receipt."""
 
     NONE = 0
     LIST = 1
@@ -106,8 +106,8 @@ def decide_demands(
 ) -> DemandDecision:  # fmt: skip
     """Decides which missing items to demand now: those that are needed and not demanded yet, if time and money allow it.
 
-    `unwon` are subjects that this account disputes and has not won. `is_needed` is called last, since it may have to repeat the
-    draw of a whole pool.
+    `unwon` are subjects that this account disputes and has not won (see `spent`). `is_needed` says whether anybody needs an
+    item. It is called last, because it may have to repeat the audit draw for a whole pool.
     """
     if snapshot.paused:
         return DemandDecision((), ())
@@ -130,8 +130,8 @@ def spent(
 ) -> int:
     """Returns the used part of the budget in wei: the bonds of this account's demands that are open or were answered.
 
-    The bond of an expired demand came back. It still counts while a dispute about the same subject is not won, because the bytes
-    may have been available.
+    Demands older than `budget_s` do not count. The bond of an expired demand came back. It counts only while this account has
+    not won its dispute about the same subject, because the bytes may have been available.
     """
     since = snapshot.clock - policy.budget_s
     own = {subject: each for subject, each in known.items() if each.by == me and each.opened_at > since}
@@ -144,7 +144,7 @@ def decide_ends(
 ) -> tuple[Action, ...]:
     """Decides which unanswered demands to end. The demander ends its own demands at once; verifiers end other demands in turns.
 
-    Demands of other accounts for lists are in `decide_expiries`, because every snapshot already contains them.
+    `decide_expiries` ends demands for lists that other accounts made, because every snapshot already contains them.
     """
     if snapshot.paused:
         return ()

@@ -42,7 +42,8 @@ Round = tuple[Digest, int]
 
 @dataclass(frozen=True, slots=True)
 class MovePolicy:
-    """Times at which this process makes moves that any account may make, and the portions in which it makes them."""
+    """Rules for moves that any account may make, for example a draw: when this process makes them, and for how many seats at
+    once."""
 
     turns: int = 4
     """Number of groups into which verifiers are divided by their place in the stake tree. One group at a time makes moves
@@ -62,7 +63,7 @@ class MovePolicy:
 
 @dataclass(frozen=True, slots=True)
 class VotePolicy:
-    """Times until which a vote job is still useful."""
+    """Time limits of vote jobs: when it is too late to start a job, and how long its result waits before it becomes the vote."""
 
     job_margin_s: int = 3
     """Seconds of chain time before the end of the commit phase in which no job starts."""
@@ -82,7 +83,8 @@ class Alternative:
 
 
 def decide_moves(snapshot: Snapshot, policy: MovePolicy) -> tuple[Action, ...]:
-    """Decides the moves that any account may make: draw, rearm, count, end and pay. It also decides withdrawals of this account.
+    """Decides the moves that any account may make: to draw seats, replace a lost seed, count votes, end a dispute and pay. It
+    also decides withdrawals of this account.
 
     Verifiers take turns by their place in the pool's stake tree, so that not all of them pay for the same move. Other accounts
     help when a move is late.
@@ -105,9 +107,10 @@ def decide_member(
     """Decides the actions of a committee member for its seats.
 
     `domain` is the domain of `Disputes`, and `votes` is the protection table. `declined` are disputes in which the member does
-    not commit; `running` are rounds with a running job. `lost` are rounds in which an earlier, lost database may have voted: the
-    member makes no new vote there. In any other round, raises `ProtectionMissing` if the chain shows a commitment or vote of this
-    member that the table does not have.
+    not commit; `running` are rounds with a running job. `lost` are rounds in which an earlier, lost database may have voted: a
+    vote of this member that only the chain has is no bug there, and the member makes no new vote. In any other round, raises
+    `ProtectionMissing` (a bug: stop) if the chain shows a commitment or vote of this member that differs from the table, or
+    that the table does not have.
     """
     actions: list[Action] = []
     for dispute in snapshot.disputes:
@@ -127,9 +130,9 @@ def decide_member(
 
 
 def decide_challenger(snapshot: Snapshot, me: Address, known: Mapping[Digest, Alternative]) -> tuple[Action, ...]:
-    """Decides when a challenger opens its commitment, which earns its reward.
+    """Decides when a challenger opens its commitment to the winning answer, which earns its reward.
 
-    It does so in the airgap, when the verdict can no longer be appealed.
+    The challenger opens it in the airgap, when the verdict can no longer be appealed.
     """
     actions: list[Action] = []
     for dispute in snapshot.disputes:

@@ -166,7 +166,7 @@ OPEN_END = 2**64 - 1
 class RegisteredMeasurement(NamedTuple):
     """The measurement with which a verifier joined its pool.
 
-    The verifier's weight belongs to this measurement, whatever enclave it runs now.
+    The verifier's weight in draws depends on this measurement, even if the verifier now runs another enclave.
     """
 
     measurement: Digest

@@ -21,7 +21,7 @@ MAX_REASON = 200
 
 @dataclass(frozen=True, slots=True)
 class ReceiptEvent:
-    """Event: a receipt in an open challenge window was checked by public records.
+    """Event: a receipt in an open challenge window was checked against public records.
 
     The event is repeated when the finding or the window changes.
     """
@@ -146,7 +146,7 @@ class Defend(Strategy):
 class Hunt(Defend):
     """Strategy that disputes a receipt when the first drawn auditor contradicts it.
 
-    It acts earlier than `Defend`, and loses bonds to auditors that are wrong.
+    It acts earlier than `Defend`, but loses a bond whenever that auditor is wrong.
     """
 
     def __init__(self) -> None:
@@ -271,9 +271,10 @@ def decide_proposals(
     snapshot: Snapshot, proposals: Sequence[DisputeProposal], terms: Mapping[Digest, ReceiptTerms], disputed: Set[Digest],
     spending: Spending, policy: WatchPolicy,
 ) -> ProposalDecision:  # fmt: skip
-    """Decides on which proposals the node acts. While the protocol clock is paused, none is accepted or refused.
+    """Decides on which proposals the node acts. While the protocol clock is paused, no proposal is accepted or refused.
 
-    A dispute that was decided before is decided again without a second charge, because its first transaction may be lost.
+    A dispute that was decided before, but is not on the chain yet, is decided again, because its first transaction may be lost.
+    Its bond is not counted against the budget a second time.
     """
     if snapshot.paused:
         return ProposalDecision((), ())

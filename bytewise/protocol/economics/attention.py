@@ -1,4 +1,5 @@
-"""Computes the costs of attention tests for a fund, and how long a member that checks nothing passes them.
+"""Computes the costs of attention tests for a fund, and how long a lazy member, which executes only some of its audits, passes
+them.
 
 Amounts are wei, chances are in [0, 1].
 """
@@ -18,8 +19,8 @@ UNLIKELY = 1e-3
 def tail_chance(terms: AttentionTerms, drawn: int) -> float:
     """Returns the chance that a random key draws this number of false receipts or a more extreme one (binomial).
 
-    If the number is below the mean, lower numbers are more extreme; otherwise higher numbers are. A fund that tries keys until
-    one draws many or few false receipts still makes a valid commitment. Only this chance reveals it.
+    If the number is below the mean, lower numbers are more extreme; otherwise higher numbers are. A fund could try keys until
+    one draws many or few false receipts. The commitment would still be valid, and only a small chance here would show it.
     """
     count, rate = terms.count, terms.rate_ppm / RATE_UNIT
     if rate == 1:
@@ -38,7 +39,8 @@ def tail_chance(terms: AttentionTerms, drawn: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FundTerms:
-    """Wishes of a fund. Raises `MalformedValue` for a value outside its bounds."""
+    """The tests that a fund wants to run, and its assumptions about a lazy member. Raises `MalformedValue` for a value outside
+    its bounds."""
 
     rate_ppm: int
     """Chance that a receipt is false, in parts per million."""
@@ -60,7 +62,7 @@ class FundTerms:
 
 @dataclass(frozen=True, slots=True)
 class MemberOdds:
-    """Chances of one lazy member under these tests."""
+    """Chances of one lazy member in the tests of a fund."""
 
     seats: int
     """Seats of the member in the audit draw."""
@@ -76,7 +78,7 @@ class MemberOdds:
 
 @dataclass(frozen=True, slots=True)
 class FundPlan:
-    """The costs of the tests, and the chances of members."""
+    """The costs of a fund's tests, and the chances of each member if it is lazy."""
 
     tests: float
     """Number of false receipts per day."""

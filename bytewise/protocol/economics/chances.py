@@ -43,7 +43,7 @@ class Population:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Committee size of one level."""
+    """Number of seats and quorum of one committee level."""
 
     seats: int
     """Number of seats."""
@@ -53,7 +53,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class RoundChances:
-    """Chances of the ends of one round. The three chances sum to 1."""
+    """Chances of the three possible ends of one round. They sum to 1."""
 
     taken: float
     """Chance that the hostile verifiers have a quorum."""
@@ -120,7 +120,7 @@ def _log_of(chance: Fraction) -> float:
 
 
 def chances_by_quorum(levels: Sequence[Level], people: Population) -> DisputeChances:
-    """Returns the chances by the network's rule: only a quorum convicts, otherwise the next level decides.
+    """Returns the chances by the network's rule: every verdict needs a quorum, and without one the next level decides.
 
     Under this rule a true and a false claim have the same risk of a wrong verdict.
     """
@@ -186,14 +186,14 @@ def stake_added(share: Fraction, others_wei: int) -> float:
 
 
 def drawn_chance(rate_bps: int, seats: int) -> float:
-    """Returns the chance that a verifier with so many audit seats is drawn for one receipt (`sortition.audit_is_drawn`)."""
+    """Returns the chance that a verifier with `seats` audit seats is drawn for one receipt (`sortition.audit_is_drawn`)."""
     return min(1.0, rate_bps * seats / BPS)
 
 
 def auditors_at_least(mean: float, count: int) -> float:
     """Returns the chance that a receipt has at least `count` (1 or 2) auditors.
 
-    Assumes many small verifiers that send `mean` auditors on average (Poisson).
+    Assumes many small verifiers, so that the number of auditors has a Poisson distribution with this mean.
     """
     one = -math.expm1(-mean)
     return one if count == 1 else one - mean * math.exp(-mean)
@@ -219,11 +219,11 @@ class CountDistribution:
     """Chances of `start` and of the numbers after it."""
 
     def mean(self) -> float:
-        """Returns the expected number."""
+        """Returns the expected number of auditors."""
         return math.fsum(number * mass for number, mass in enumerate(self.masses, self.start))
 
     def at_least(self, count: int) -> float:
-        """Returns the chance of `count` or more."""
+        """Returns the chance that there are `count` or more auditors."""
         return min(1.0, math.fsum(self.masses[max(0, count - self.start) :]))
 
 

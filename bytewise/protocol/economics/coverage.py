@@ -81,8 +81,8 @@ class WatchPlan:
 def watch_plan(p: ParamSet, seats: Sequence[int], prices: Prices, terms: WatchTerms) -> WatchPlan:
     """Returns the plan of one watchtower in a network whose verifiers have these audit seats.
 
-    Assumes that every drawn auditor is honest and posts its result in time. A watchtower does not execute anything again, so it
-    sees no other frauds.
+    Assumes that every drawn auditor is honest and posts its result in time. A watchtower does not run requests again, so it
+    cannot see a fraud that no audit reveals.
     """
     rate, bond, locked = p.shares.audit_rate_bps, p.required_bond, locked_seconds(p)
     coverage, needed = coverage_at(rate, seats, terms.mismatches), needed_rate(seats, terms.mismatches, terms.wanted)
@@ -109,7 +109,7 @@ def auditors_at(rate_bps: int, seats: Sequence[int]) -> float:
 def needed_rate(seats: Sequence[int], mismatches: int, wanted: float) -> int | None:
     """Returns the least audit rate, in 1/10,000, at which audits reveal a fraud with the chance `wanted`.
 
-    None if no rate does.
+    Returns None if no rate suffices.
     """
     if coverage_at(BPS, seats, mismatches) < wanted:
         return None
@@ -129,10 +129,11 @@ def locked_seconds(p: ParamSet) -> int:
 
 
 def open_at_once(mean: float, ready: float) -> int:
-    """Returns the least number that a Poisson count with this mean does not exceed, with the chance `ready`.
+    """Returns the number of disputes that a watchtower must be able to afford at once.
 
-    The mean follows from Little's law. Raises `MalformedValue` for a mean above a million: no single account opens so many
-    disputes.
+    With the chance `ready`, no more disputes are open at the same time. Their number is assumed to have a Poisson distribution
+    with this mean, which follows from Little's law. Raises `MalformedValue` for a mean above a million: no account opens so
+    many.
     """
     if mean > MOST_OPEN:
         raise MalformedValue("plan", f"{mean:.0f} disputes would be open at once: at most {MOST_OPEN}")

@@ -70,12 +70,13 @@ class PastRound:
 
     @property
     def other(self) -> int:
-        """Seats that are in none of these: confirming seats, the leading group, seats that found no bytes."""
+        """Number of all seats except these: seats that confirm the receipt, seats of the leading group, seats without the
+        envelope's bytes."""
         return self.seats - self.equal - self.lead - self.unavailable
 
     @property
     def scattered(self) -> int:
-        """The seats of `other` that found an answer or a defect of their own."""
+        """Number of the seats in `other` that revealed an answer or a defect, but in a smaller group."""
         return self.other - self.no_key - self.cannot_execute - self.not_revealed - self.absent
 
 

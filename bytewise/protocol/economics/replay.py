@@ -57,10 +57,10 @@ class Replayed:
 
 
 def possible_verdicts(r: PastRound, seats: int, quorum: int) -> frozenset[Verdict]:
-    """Returns the possible verdicts of a settled round if `seats` had been drawn from the same seed.
+    """Returns the possible verdicts of a settled round if its committee had had `seats` seats, drawn from the same seed.
 
-    The seats that were drawn stay the same, and further seats may vote in any way. With the recorded number of seats the result
-    is the one verdict of the tally. `quorum` must be above half of `seats`.
+    Seats that exist in both committees keep their votes, and additional seats may vote in any way. With the recorded number of
+    seats the result is the one verdict of the tally. `quorum` must be above half of `seats`.
     """
     more, fewer = max(0, seats - r.seats), max(0, r.seats - seats)
     found = set[Verdict]()
@@ -214,9 +214,9 @@ def _appealed_place(past: PastDispute) -> int | None:
 
 
 def within_reach(recorded: int, old: int, new: int) -> Range:
-    """Returns the amount that a rate `new` takes if the rate `old` took `recorded`.
+    """Returns the wei that an account pays at the rate `new`, if it paid `recorded` at the rate `old`.
 
-    An account paid less than `old` only if it had no more.
+    An account that paid less than `old` had no more, so it cannot pay more at a higher rate.
     """
     if new <= recorded:
         return Range(new, new)
@@ -364,7 +364,7 @@ def _knew(past: PastDispute, old: _Course, new: _Course, p: ParamSet, verdict: V
 def replay(past: PastDispute, p: ParamSet) -> Replayed:
     """Replays a dispute under the parameters `p`.
 
-    Raises `MalformedValue` for parameters that do not allow a computation, or for a record without an end.
+    Raises `MalformedValue` for parameters with which nothing can be computed, or if the recorded rounds do not lead to an end.
     """
     check_replayable(p)
     if any(getattr(p.times, name) != getattr(past.params.times, name) for name in REPLAYED["times"]):

@@ -156,7 +156,7 @@ class Capture:
 
 @dataclass(frozen=True, slots=True)
 class TowerPoint:
-    """Profit of the watchtower per month, at one bounty."""
+    """Profit of the watchtower per month, for one amount of the bounty."""
 
     bounty: int
     """Bounty of a light audit, in wei."""

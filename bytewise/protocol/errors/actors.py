@@ -69,7 +69,7 @@ class CeremonyRefused(Fault):
 
 
 class DealerLied(Fault):
-    """A dealer's deal contradicts its commitment, or a receiver's complaint is false. The error names the shard."""
+    """A dealer's deal contradicts its commitment, or a receiver's complaint is false. The error names the shard at fault."""
 
     rule, template = "R-39", "seat {0} in key ceremony: {1}"
 
@@ -99,17 +99,18 @@ class ReleaseLogBroken(Fault):
 
 
 class StaleBackup(Bug):
-    """The shares are not those that the chain names, or the release log ends before its newest signed record.
+    """Data of a shard are older than the chain or the shard's own signatures show.
 
-    A shard must not serve with them.
+    The chain names other shares, or the release log lacks a record that the shard signed. The shard must not serve with these
+    data.
     """
 
     rule, template = "R-3E", "stale backup: {0}: {1}"
 
 
 class PartDoesNotOpen(Fault):
-    """A shard states that its part of a hybrid envelope does not open, or does not contain the share to which the envelope
-    commits."""
+    """A shard states that the part of a hybrid envelope for this shard does not open, or contains another share than the
+    envelope commits to."""
 
     rule, template = "R-3F", "shard {0}: its part of the envelope of receipt {1} does not open"
 
@@ -199,7 +200,7 @@ class TryAgain(Unavailable):
 
 
 class FailOver(Unavailable):
-    """A service asks to be replaced by another (HTTP 503)."""
+    """A DA service asks its client to use another service instead (HTTP 503)."""
 
     rule, template = "R-53", "{0} asks to fail over: {1}"
 
@@ -263,7 +264,7 @@ class NotServed(Unavailable):
 
 
 class NoAgreement(Unavailable):
-    """Too few chain endpoints gave the same answer. The error lists, by their positions, those that differed or were silent."""
+    """Too few chain endpoints gave the same answer. The error lists the positions of endpoints that differed or were silent."""
 
     rule, template = "R-67", "{0}: fewer than {1} chain endpoints agree: {2}"
 
@@ -302,7 +303,7 @@ class KeyInUse(Unavailable):
 
 
 class OlderBackup(Bug):
-    """A newer backup of the same node exists. It may contain votes that this one lacks."""
+    """A newer backup of the same node exists. It may contain votes that the chosen backup lacks."""
 
     rule, template = "R-6D", "backup {0} is not the newest: {1} was made later"
 

@@ -12,8 +12,8 @@ from typing import ClassVar
 class BytewiseError(Exception):
     """Root of all errors. `rule` is the number in `docs/reference/errors.md`; `values` are the offending values.
 
-    A rule with several causes lists their fixed words in `reasons` (`bytewise.protocol.errors.reasons`). The last value of such
-    an error is one of these words.
+    A rule with several causes lists their fixed words in `reasons` (`bytewise.protocol.errors.reasons`). If an error has a
+    reason, its last value is one of these words.
     """
 
     rule: ClassVar[str] = ""
@@ -26,7 +26,7 @@ class BytewiseError(Exception):
 
     @property
     def reason(self) -> str:
-        """The fixed word for the cause; empty if the rule has only one cause."""
+        """The fixed word for the cause; empty if the error has none."""
         return str(self.values[-1]) if self.values and self.values[-1] in self.reasons else ""
 
 

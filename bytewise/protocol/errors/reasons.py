@@ -88,7 +88,10 @@ class TicketFlaw(enum.StrEnum):
 
 
 class ChannelFlaw(enum.StrEnum):
-    """Reasons why a peer's message on an attested channel is refused, if the rule alone does not say it."""
+    """Reasons why a peer's message on an attested channel is refused.
+
+    Only a refusal whose cause is not clear from the rule has such a reason.
+    """
 
     TOO_LARGE = "too-large"
     """The message is longer than any valid message of its kind."""

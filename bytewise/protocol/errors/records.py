@@ -73,7 +73,8 @@ class UnknownKeyEpoch(Fault):
 
 
 class UnknownEnvironment(Fault):
-    """A receipt's environment or model is not the registered one of its batch."""
+    """A receipt names another environment, model, key epoch or GPU architecture than its batch or environment, or the chain does
+    not know the document that a program asks for."""
 
     rule, template = "R-13", "receipt names {0} {1}, batch has {2}"
 

@@ -1,7 +1,8 @@
 """The appraisal policy: the accepted evidence of each platform, and the meaning of measurements (design section 7).
 
-A policy object is always valid. It cannot accept a simulator without the fences, a revoked platform, or a measurement that covers
-more than its platform can. `bytewise.protocol.evidence.policy_updates` decides which policy may follow another.
+A policy object is always valid. It accepts simulated evidence only on test chains and never beside hardware evidence. It cannot
+accept a revoked platform, or a measurement that covers more than its platform can. `bytewise.protocol.evidence.policy_updates`
+decides which policy may follow another.
 """
 
 import enum

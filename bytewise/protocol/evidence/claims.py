@@ -17,7 +17,7 @@ from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Address, Bl
 class HostClaims:
     """Claims of the host about the chain, which the enclave cannot check.
 
-    A result statement binds them only through this record.
+    The enclave includes them in its result statement, so that readers of the chain can check them (`differing_claims`).
     """
 
     anchored_at: U64
@@ -56,7 +56,7 @@ def epoch_keys_digest(record: EpochRecord) -> Digest:
 
 
 def keys_digest(epoch: int, public_key: bytes, threshold: int, holders: Sequence[tuple[int, Address]], hybrid: Digest) -> Digest:
-    """Returns the digest of everything about a key epoch that the chain pins and that opening an envelope depends on.
+    """Returns the digest of the facts about a key epoch on which opening an envelope depends, all of which the chain has.
 
     `holders` are index and account of each shard. `hybrid` is the digest of the epoch's ML-KEM keys, or zero.
     """
@@ -254,9 +254,9 @@ def gpu_nonce(report_data: bytes) -> Digest:
 
 
 def quoted_report_data(report_data: bytes, gpu: bytes) -> bytes:
-    """Returns the 64 bytes that the quote contains. Without GPU claims they are `report_data`.
+    """Returns the 64 bytes of report data that the quote contains. Without GPU claims they are `report_data` itself.
 
-    With GPU claims they are a hash of `report_data` and of the claims.
+    With GPU claims they are a hash of `report_data` and the claims, then zeros.
     """
     if not gpu:
         return report_data

@@ -92,7 +92,8 @@ class PolicyState:
         """Returns the policy without entries that do not count yet at Unix second `now`. Raises `PolicyRefused` if nothing is
         left.
 
-        Rules that have counted longest come first. Evidence that satisfies one of them is then not accepted under an addition.
+        The rules are in the order in which they began to count. Evidence that satisfies an older rule and an addition is then
+        accepted under the older rule.
         """
         waiting, since = self.waiting(now), {each.entry: each.counts_from for each in self.pending}
         kept = (each for each in self.policy.rules if entry_digest(each) not in waiting)

@@ -1,9 +1,9 @@
 """Messages of a key ceremony, the log that contains them, and proofs that a coordinator signed two logs (design section 8).
 
-The sender signs every message over the ceremony's id, the kind and the body. All messages are in one log, whose heads the
-coordinator signs. The result of a ceremony is a function of its plan and log (`kms.ceremony.state`), so anybody that has both can
-compute it again. Two different logs of one ceremony by one coordinator are a fork. Two of its signatures prove the fork to
-anybody (ADR-034).
+The sender signs every message over the ceremony's id, the kind and the body. All messages are in one hash-chained log. The head
+of the log is the hash that covers all its messages, and the coordinator signs it. The result of a ceremony is a function of its
+plan and log (`kms.ceremony.state`), so anybody that has both can compute it again. A coordinator that signs two different logs
+of one ceremony forks the log. Two of its signatures prove the fork to anybody (ADR-034).
 """
 
 from collections.abc import Iterable, Mapping
@@ -66,7 +66,7 @@ class DealCommit:
 class SealedDeal:
     """The value of a dealer's polynomial for one receiver, sealed with HPKE.
 
-    Proofs about it use the points `enc` and the deal key.
+    A complaint about the value is proven against two public points: `enc` and the receiver's deal key.
     """
 
     receiver: int
@@ -83,7 +83,7 @@ class SealedDeal:
 
 @dataclass(frozen=True, slots=True)
 class Deal:
-    """Body of a message in which a dealer opens its commitment and gives every receiver its value."""
+    """Body of a message in which a dealer opens its commitment and sends every receiver the sealed value for that receiver."""
 
     begun: Digest
     """Head of the log at the beginning of the phase. The message is invalid in another log of this ceremony (ADR-034)."""
@@ -113,7 +113,10 @@ class Complaint:
 
 @dataclass(frozen=True, slots=True)
 class DealReview:
-    """Body of a message with a receiver's review of all deals. Every deal without a complaint opens and fits its commitment."""
+    """Body of a message with a receiver's complaints after it checked all deals.
+
+    The receiver confirms every other deal: the deal opens and fits the dealer's commitments.
+    """
 
     begun: Digest
     """Head of the log at the beginning of the phase, as in `Deal`."""
@@ -264,9 +267,9 @@ def read_message(message: Message) -> Body:
 def make_exchange(
     coordinator: LocalSigner, plan: SignedPlan, first: int, messages: tuple[Message, ...], before: Digest
 ) -> Exchange:
-    """Makes the exchange with these messages, as the coordinator.
+    """Returns the exchange in which the coordinator sends these messages. Signs the heads of the log before and after them.
 
-    `first` is the number of messages before them, and `before` the head of the log there.
+    `first` is the number of messages before them, and `before` the head of the log after those `first` messages.
     """
     after = sign_head(coordinator, plan, first + len(messages), head_after(before, messages))
     return Exchange(plan, sign_head(coordinator, plan, first, before), messages, after)
@@ -361,7 +364,8 @@ class CeremonyLogCopy:
 
 
 class LogSegment(NamedTuple):
-    """A part of a log between two signed heads. At the beginning of the ceremony, the head before it needs no signature."""
+    """Consecutive messages of a ceremony log, with the coordinator's signed head of the log before and after them. If they are
+    the first messages of the ceremony, the head before them needs no signature."""
 
     before: SignedHead
     messages: tuple[Message, ...]
@@ -408,9 +412,9 @@ def verify_fork(fork: Fork) -> CeremonyPlan:
 
 
 def read_copy(data: bytes) -> CeremonyLogCopy:
-    """Reads a copy of a log that its coordinator signed. If the copy contains a fork, the fork is verified too.
+    """Reads a shard's copy of a log. Verifies the coordinator's signatures, and the fork if the copy contains one.
 
-    Raises a `Fault` for anything else.
+    Raises a `Fault` if the data is no copy or a check fails.
     """
     copy = decode(CeremonyLogCopy, data, MAX_COPY_MARKS)
     plan = verify_plan(copy.plan)

@@ -81,9 +81,8 @@ class Verification:
 def differing_fields(receipt: Receipt, tokens_hash: Digest, trace_root: Digest) -> tuple[str, ...]:
     """Returns the names of the receipt's fields that differ from an honest re-execution; empty if all are equal.
 
-    `tokens_hash` and `trace_root` are the re-execution's. Both fields are compared because the operator signs both. True rows
-    with altered tokens leave `outHash` unchanged, and false rows with true tokens leave `tokensHash` unchanged (design section
-    9).
+    `tokens_hash` and `trace_root` are the re-execution's. The operator signs both fields and may falsify only one of them:
+    altered tokens beside the true `outHash`, or true tokens beside a false `outHash` (design section 9).
     """
     claimed = (("tokensHash", receipt.tokens_hash, tokens_hash),
                ("outHash", receipt.out_hash, digests.out_hash(tokens_hash, trace_root)))  # fmt: skip

@@ -49,7 +49,7 @@ class VectorAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """The vectors that an engine computed. A proposal publishes them."""
+    """The vectors that an engine computed for one model. A proposal of the model or of an environment names their digest."""
 
     profile: str
     """Name of the arithmetic profile."""

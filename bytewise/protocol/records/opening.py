@@ -1,4 +1,4 @@
-"""Case 2 of the vote function: finds a defect of the record in an opened envelope (design section 9).
+"""Finds a defect of the record in an opened envelope. This is case 2 of the vote function (design section 9).
 
 The order of the checks is part of the protocol. The first check that fails decides the vote, which is then the same for every
 honest seat.

@@ -204,13 +204,19 @@ def receipt_id(anchor: Domain, receipt: Receipt | EmptyLeaf) -> Digest:
 
 
 def anchor_subject(demands: Domain, identifier: Digest) -> Digest:
-    """Returns the subject of an availability demand that a receipt be anchored. `demands` is `Network.demands_domain`."""
+    """Returns the hash that identifies the availability demand to anchor this receipt (the demand's subject).
+
+    `demands` is `Network.demands_domain`.
+    """
     kinds = ("string", "uint256", "address", "bytes32")
     return digests.keccak256_abi(kinds, ("anchor", demands.chain_id, demands.contract, identifier))
 
 
 def list_subject(demands: Domain, batch_id: int) -> Digest:
-    """Returns the subject of an availability demand for the list of a batch. `demands` is `Network.demands_domain`."""
+    """Returns the hash that identifies the availability demand for the list of this batch (the demand's subject).
+
+    `demands` is `Network.demands_domain`.
+    """
     kinds = ("string", "uint256", "address", "uint64")
     return digests.keccak256_abi(kinds, ("list", demands.chain_id, demands.contract, batch_id))
 
@@ -293,8 +299,8 @@ def verify_place(header: BatchHeader, identifier: Digest, seq: int, proof: Seque
     """Returns `identifier` if the proof shows that the record with this id is number `seq` of the batch. Otherwise raises a
     `Fault`.
 
-    A tree of `count` leaves has no longer proof than the limit that is checked here. Without the limit, the root could stand for
-    more leaves than the batch has.
+    The proof may have at most as many siblings as a tree of `header.count` leaves allows. Without this limit, the root could
+    stand for more leaves than the batch has.
     """
     last = header.first_seq + header.count - 1
     if not header.first_seq <= seq <= last:

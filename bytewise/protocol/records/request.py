@@ -116,7 +116,7 @@ class DecodePolicy:
 
     @property
     def min_p_fraction(self) -> Fraction:
-        """Least fraction of the heaviest token's weight, as an exact rational."""
+        """Smallest weight of a token that may be drawn, as an exact fraction of the heaviest token's weight."""
         return fraction(self.min_p)
 
     @property
@@ -233,7 +233,7 @@ def output_for(
 def choice_seed(seed: U64, choice: int) -> U64:
     """Returns the seed of choice number `choice` of an answer.
 
-    Choice 0 keeps the seed of the request. Every other choice uses a hash of this seed with 53 bits.
+    Choice 0 has the seed of the request. Every other choice has 53 bits of a hash over this seed and the number of the choice.
     """
     if choice == 0:
         return seed
@@ -245,7 +245,7 @@ def choice_seed(seed: U64, choice: int) -> U64:
 def execution_hash(model_id: Digest, profile: str, decode: DecodePolicy, prompt: tuple[int, ...]) -> Digest:
     """Returns the hash of all values that determine the computation, without nonce and seed.
 
-    It keys the sampler (design section 6).
+    The sampler derives its randomness from this hash, the seed and the position (design section 6).
     """
     tokens = encode(list(prompt))
     return digests.labelled(Label.EXECUTION, model_id, profile.encode(), encode(decode), tokens)

@@ -1,6 +1,6 @@
 """Statements that accounts sign, by the contract in whose EIP-712 domain they are signed.
 
-`Disputes`: Vote, Finding, AuditResult. `KeyEpochs`: Shares, Ticket, Release. `BlsKeys`: Possession.
+`Disputes`: Vote, Finding, AuditResult, GossipIdentity. `KeyEpochs`: Shares, Ticket, Release. `BlsKeys`: Possession.
 """
 
 import enum
@@ -150,8 +150,8 @@ class AuditResult:
 class Shares:
     """The statement that a shard signs after a ceremony gave it a share. It names all shares of the ceremony and their key.
 
-    The shard signs only after it proved its share. Shards that have the previous shares sign the same statement, to confirm that
-    the new shares replace theirs.
+    The shard sends the signature together with the proof of its share (`Confirm`). The shards of the previous shares sign the
+    same statement, to confirm that the new shares replace theirs (`Consent`).
     """
 
     epoch: U64
@@ -221,7 +221,7 @@ class Release:
 def audit_commitment(receipt_id: Digest, verifier: Address, tokens_hash: Digest, trace_root: Digest, salt: Digest) -> Digest:
     """Returns the commitment of an audit result: a hash of the recomputed hashes and a salt.
 
-    It includes the verifier, so nobody can open a copy of it as its own result (`Audits.open`).
+    The hash also covers the verifier's address, so nobody can open a copied commitment as its own result (`Audits.open`).
     """
     kinds = ("bytes32", "address", "bytes32", "bytes32", "bytes32")
     return digests.keccak256_abi(kinds, (receipt_id, verifier, tokens_hash, trace_root, salt))

@@ -1,6 +1,6 @@
 """Computes sums over the facts that began in a period of blocks.
 
-The database adds them up, so the memory that this needs does not grow with the period.
+The database adds them up, so the memory of this process does not grow with the period.
 """
 
 from collections.abc import Collection
@@ -40,11 +40,11 @@ class PeriodSums:
         self._blocks = blocks
 
     def audits(self) -> Row:
-        """Counts the audits of the period.
+        """Counts the light audits whose result was posted in the period. Returns one row.
 
-        Returns one row with the numbers of all `audits`, of results `match`, `mismatch` and `none`, and more. `opened` have
-        shown their digest; `unconnected` have no proof that their receipt is in their batch. `matches_refuted` and
-        `mismatches_refuted` were contradicted by a verdict; `mismatches_open` have no dispute.
+        `audits` is the number of all; `match`, `mismatch` and `none` are the numbers by result. `opened` counts audits whose
+        digest was shown, and `unconnected` audits without proof that the receipt is in its batch. `matches_refuted` and
+        `mismatches_refuted` count results that a verdict contradicted, and `mismatches_open` mismatches without a dispute.
         """
         audit, dispute = self._began(AuditFact, "posted_block"), self._index.select_facts(DisputeFact, {}).subquery()
         result, disputed = audit.c.result, dispute.c.receipt_id == audit.c.receipt_id
@@ -62,8 +62,8 @@ class PeriodSums:
     def audited_receipts(self) -> Row:
         """Counts the audited receipts that are proven to be in their batch.
 
-        The numbers are `audited`, `audited_twice`, `agreeing` and `disagreeing`. A receipt with two or more findings agrees if
-        they have one result and at most one digest. Otherwise it disagrees.
+        The numbers are `audited`, `audited_twice`, `agreeing` and `disagreeing`. Only a receipt with two or more findings can be
+        in the last two: it is agreeing if all findings have the same result and none shows another digest, otherwise disagreeing.
         """
         audit = self._began(AuditFact, "posted_block")
         is_finding = audit.c.result.in_(FINDINGS)
@@ -100,7 +100,8 @@ class PeriodSums:
         return self._by("operator", query.group_by(dispute.c.operator))
 
     def reports(self) -> dict[Any, Row]:
-        """Counts for each operator its reported `equivocations` and `skipped` numbers."""
+        """Counts for each operator the `equivocations`, and the `skipped` receipt numbers, that were first reported in the
+        period."""
         report, version = self._index.select_facts(ReportFact, {}).subquery(), INDEX_METADATA.tables[ReportFact.__tablename__]
         same = (version.c[name] == report.c[name] for name in ("operator", "seq", "kind"))
         # The fact of a report changes again when a penalty is paid later.
@@ -112,10 +113,10 @@ class PeriodSums:
         return self._by("operator", query.group_by(report.c.operator))
 
     def demands(self, by: str) -> dict[Any, Row]:
-        """Counts the demands for each value of `by`, which is `kind` or `operator`: `demands`, `answered`, `expired` and `open`.
+        """Counts the availability demands that were made in the period, grouped by the column `by`: `kind` or `operator`.
 
-        `median_s` and `slowest_s` are the seconds from demand to answer, or None if no demand was answered. The median of an
-        even number of times is the lower of the middle two.
+        Each row has the numbers `demands`, `answered`, `expired` and `open`. `median_s` and `slowest_s` are the seconds from
+        demand to answer, or None if no demand was answered. The median of an even number of times is the lower of the middle two.
         """
         demand = self._began(DemandFact, "opened_block")
         state, group = demand.c.state, demand.c[by]
@@ -138,9 +139,10 @@ class PeriodSums:
         return self._index.rows(query.where(*shown))[0]
 
     def vote_openings(self) -> dict[Any, Row]:
-        """Counts by round the `openings` by members whose votes show them, and the `receipts` that they opened.
+        """Counts for each round number the votes that show that the member opened the receipt, and the distinct receipts of these
+        votes.
 
-        Rounds are ascending.
+        The numbers are named `openings` and `receipts`. Only votes that were revealed in the period count. Rounds are ascending.
         """
         vote, dispute = self._began(VoteFact, "revealed_block"), self._index.select_facts(DisputeFact, {}).subquery()
         query = (

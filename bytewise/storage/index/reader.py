@@ -94,13 +94,13 @@ class IndexSnapshot:
     def all(self, table: type[Fact], **where: Any) -> list[Row]:
         """Returns the facts whose columns have the values of `where`, in the order of their keys.
 
-        A tuple stands for any of its values.
+        If a value in `where` is a tuple, the column may have any value of the tuple.
         """
         columns = INDEX_METADATA.tables[table.__tablename__].c
         return self.rows(self.select_facts(table, where).order_by(*(columns[name] for name in _key_names(table))))
 
     def between(self, table: type[Fact], column: str, blocks: range) -> list[Row]:
-        """Returns the facts whose column names one of these blocks, in the order of their keys."""
+        """Returns the facts that have the number of one of these blocks in `column`, in the order of their keys."""
         columns = INDEX_METADATA.tables[table.__tablename__].c
         query = self.select_facts(table, {}).where(columns[column] >= blocks.start, columns[column] < blocks.stop)
         return self.rows(query.order_by(*(columns[name] for name in _key_names(table))))
@@ -119,7 +119,7 @@ class IndexSnapshot:
         return self.rows(query)
 
     def since(self, table: type[Fact], **where: Any) -> dict[tuple[Any, ...], int]:
-        """Returns for each key the first block in which its fact had these values. The fact may have changed later."""
+        """Returns for each key the first block from which its fact had these values. Today the fact may have other values."""
         columns = INDEX_METADATA.tables[table.__tablename__].c
         keys = [columns[name] for name in _key_names(table)]
         query = select(*keys, func.min(columns["valid_from"])).where(*(columns[name] == each for name, each in where.items()))
@@ -161,8 +161,8 @@ class IndexSnapshot:
     ) -> list[StoredEvent]:  # fmt: skip
         """Returns at most `limit` events, in chain order or the newest first.
 
-        `after` is the (block, place) of the last event before. `subject` and `names`, which are pairs of contract and event
-        name, select events if they are not empty.
+        `after` is the (block, place) of the last event of the page before. A `subject` that is not empty selects the events about
+        it. `names` are pairs of contract and event name; if there are any, only events with one of these pairs are returned.
         """
         columns = [BlockRow.hash.label("block_hash"), BlockRow.timestamp, *EventRow.__table__.columns]
         query: Select[Any] = select(*columns).join(BlockRow, BlockRow.number == EventRow.block)

@@ -114,7 +114,7 @@ _TABLES = {table: _Table(table) for table in FACTS}
 
 
 class FactWriter:
-    """Reads and changes the facts of the block that is being written. Handlers of events need nothing else."""
+    """Reads and changes the facts of the block that is being written. Handlers of events have no other access to the index."""
 
     def __init__(self, connection: Connection, cache: dict[type[Fact], dict[Key, _Current | None]]) -> None:
         self._connection = connection
@@ -149,9 +149,9 @@ class FactWriter:
             self._cache[table][key] = _Current(values, self.block, False)
 
     def amend(self, table: type[Fact], *key: Any, **changes: Any) -> bool:
-        """Changes a fact like `put`, but only if it is in force.
+        """Changes a fact like `put`, but only if a fact with this key is in force.
 
-        Returns whether it is, so an event about an unknown key changes nothing.
+        Returns whether one is in force. An event about an unknown key therefore changes nothing.
         """
         known = self._current(table, key) is not None
         if known:
@@ -278,7 +278,7 @@ class IndexWriter:
     def writing(self) -> Iterator["BlockWriter"]:
         """Context manager of one transaction that adds blocks with their events and facts.
 
-        After an error nothing of it is stored.
+        If an error leaves the `with` statement, the transaction stores nothing.
         """
         if sum(map(len, self._cache.values())) > MAX_CACHED_FACTS:
             self._cache = {}

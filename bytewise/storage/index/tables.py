@@ -36,13 +36,13 @@ class DecimalText(TypeDecorator[int]):
 
 
 class JsonText(TypeDecorator[Any]):
-    """Column type that stores a value as canonical JSON."""
+    """Column type that stores a value as JSON in one form: sorted names, no spaces, ASCII. None is NULL."""
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
-        """Returns the value as canonical JSON."""
+        """Returns the value as JSON in the form of this column."""
         return None if value is None else json.dumps(value, sort_keys=True, separators=(",", ":"))
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
@@ -106,7 +106,7 @@ class Fact(IndexBase):
 
 
 class DisputeFact(Fact):
-    """A dispute. The amounts of its settlement are known once it has ended."""
+    """A dispute. The amounts of the settlement are known once the dispute has ended."""
 
     __tablename__ = "dispute"
     id: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -274,7 +274,11 @@ class DemandFact(Fact):
 
 
 class ReportFact(Fact):
-    """A report that an operator signed two receipts with one number, or a receipt whose number its batch skips."""
+    """A report against an operator, of one of two kinds.
+
+    `equivocation`: the operator signed two receipts with one number. `skipped`: the operator signed a receipt, but anchored the
+    number of this receipt as an empty leaf.
+    """
 
     __tablename__ = "report"
     operator: Mapped[Account] = mapped_column(primary_key=True)
@@ -316,7 +320,7 @@ class OperatorFact(Fact):
 
 
 class VerifierFact(Fact):
-    """A verifier. `pool` is None after it left its pool."""
+    """A verifier. `pool` is None after the verifier left its pool."""
 
     __tablename__ = "verifier"
     account: Mapped[Account] = mapped_column(primary_key=True)
@@ -339,7 +343,7 @@ class PlaceFact(Fact):
 
 
 class StakeFact(Fact):
-    """Stake of an account in wei: the part that counts, and the parts that disputes, receipts and demands bind."""
+    """Stake of an account in wei: what counts for draws and for posting batches, and what disputes, receipts and demands bind."""
 
     __tablename__ = "stake"
     account: Mapped[Account] = mapped_column(primary_key=True)
@@ -355,7 +359,7 @@ class StakeFact(Fact):
 
 
 class PoolFact(Fact):
-    """A pool of verifiers. While too few of its verifiers have weight, it is stopped and challenge windows stand still."""
+    """A pool of verifiers. While too few of its verifiers have weight, the pool is stopped and challenge windows do not run."""
 
     __tablename__ = "pool"
     digest: Mapped[Bytes32] = mapped_column(primary_key=True)
@@ -403,7 +407,8 @@ class KeyEpochFact(Fact):
 class SettingFact(Fact):
     """A rule of the network.
 
-    Names: `params`, `params N`, `fee_limits`, `fee_price`, `policy`, `clock`, and `measurement 0x…`.
+    `name` is `params` (the newest parameters), `params N` (the parameters of version N), `fee_limits`, `fee_price`, `policy`,
+    `clock`, or `measurement 0x…`.
     """
 
     __tablename__ = "setting"
@@ -441,7 +446,7 @@ class LedgerFact(Fact):
 
 
 class CreditFact(Fact):
-    """The wei that the ledger owes an account, that the account earned so far, and that it withdrew."""
+    """The credit of an account in wei: what the ledger owes the account, what the account earned so far, and what it withdrew."""
 
     __tablename__ = "credit"
     account: Mapped[Account] = mapped_column(primary_key=True)
