@@ -39,6 +39,10 @@ FIRST_JOB_S = 60.0
 jobs."""
 
 
+CLOCK_STEP = timedelta(seconds=1)
+"""Longest time by which a loop may run later because the wall clock was set back."""
+
+
 class PeriodicJob(NamedTuple):
     """Work that runs beside the tick. Either it ends soon after `stop` is set, or it can be killed at any point without harm."""
 
@@ -129,17 +133,31 @@ def run_ticks(
     liveness.expect(name, every_s + ALIVE_S)
     scheduler.start()
     while not stop.wait(_POLL_S) and not broken.is_set():
-        _watch(loops[0], hung_after_s)
+        _watch(scheduler, loops[0], hung_after_s)
     stop.set()  # set also after a `Bug`, because jobs check it
     _shut_down(scheduler, loops, drain_s)
     liveness.forget(name)
     return Exit.INTERNAL if broken.is_set() else Exit.OK
 
 
-def _watch(loop: _Loop, hung_after_s: float) -> None:
+def _watch(scheduler: BackgroundScheduler, loop: _Loop, hung_after_s: float) -> None:
+    _run_what_is_due(scheduler)
     if loop.running_s() > hung_after_s:
         telemetry.log("tick.hung", loop=loop.name)
         os._exit(Exit.HUNG)
+
+
+def _run_what_is_due(scheduler: BackgroundScheduler) -> None:
+    """Runs each loop now whose next run is farther away than its interval.
+
+    APScheduler plans by the wall clock. If somebody sets that clock back, for example by an hour, it would otherwise run nothing
+    for an hour.
+    """
+    now = datetime.now(UTC)
+    for job in scheduler.get_jobs():
+        if job.next_run_time - now > job.trigger.interval + CLOCK_STEP:
+            telemetry.log("tick.clock_set_back", loop=job.id, next_run_in_s=round((job.next_run_time - now).total_seconds()))
+            job.modify(next_run_time=now)
 
 
 def _add(scheduler: BackgroundScheduler, loop: _Loop, every_s: float, first_s: float, executor: str) -> None:

@@ -4,9 +4,14 @@ import json
 import signal
 import subprocess
 import sys
+import threading
+from datetime import datetime, timedelta, tzinfo
 
 import pytest
+from apscheduler.schedulers import base
+from apscheduler.triggers import interval
 
+from bytewise.service import schedule
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import child_environment
 from tests.source import ROOT
@@ -100,3 +105,34 @@ def test_bug_of_a_job_beside_a_waiting_tick_ends_the_process() -> None:
     code, output = run("job")
     assert code == Exit.INTERNAL and "tick 2" not in output
     assert '"event":"tick.bug"' in output and '"loop":"cleaning"' in output
+
+
+class SteppedClock(datetime):
+    """The wall clock, which a test sets forward and back."""
+
+    ahead = timedelta()
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> "SteppedClock":
+        return cls.fromtimestamp((datetime.now(tz) + cls.ahead).timestamp(), tz)
+
+
+def test_ticks_and_jobs_go_on_after_the_clock_was_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A soak's member did nothing for the hour by which its clock had been ahead, and missed its seats."""
+    for module in (base, interval, schedule):
+        monkeypatch.setattr(module, "datetime", SteppedClock)
+    ran, stop = {"tick": threading.Semaphore(0), "job": threading.Semaphore(0)}, threading.Event()
+    jobs = [schedule.PeriodicJob("job", ran["job"].release, 0.1)]
+    thread = threading.Thread(target=schedule.run_ticks, args=(ran["tick"].release, 0.1, stop), kwargs={"jobs": jobs})
+    monkeypatch.setattr(SteppedClock, "ahead", timedelta(hours=1))
+    thread.start()
+    try:
+        for each in ran.values():
+            assert all(each.acquire(timeout=30.0) for _ in range(3))
+        monkeypatch.setattr(SteppedClock, "ahead", timedelta())
+        for each in ran.values():
+            assert all(each.acquire(timeout=30.0) for _ in range(3)), "the loop stands still"
+    finally:
+        stop.set()
+        thread.join(30.0)
+    assert not thread.is_alive()
