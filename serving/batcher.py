@@ -1,9 +1,11 @@
 """Brings signed receipts to the chain in batches: list to DA, header to `ReceiptAnchor` (design section 5).
 
-One batch is sent at a time, because the contract requires first_seq = last_seq + 1. The header is stored before it is sent, so
-that the same header is sent again after a crash or a reorganisation. The chain, not the store, decides whether a batch is
-anchored. A batch with a receipt that can no longer be posted is discarded once none of its transactions can be mined; the next
-batch skips that number. `BatchDuties` answers demands about anchored batches and releases their collateral.
+The operator sends one batch at a time, because the contract requires first_seq = last_seq + 1. It stores the header before it
+sends it, so that it sends the same header again after a crash or a reorganisation. The chain, not the store, decides whether a
+batch is anchored.
+
+If a receipt of the batch can no longer be posted, the batch is discarded once none of its transactions can be mined. The next
+batch skips that receipt's number. `BatchDuties` answers demands about anchored batches and releases their collateral.
 """
 
 import itertools
@@ -51,68 +53,69 @@ from serving.readiness import FEE_MARGIN, Readiness, ReadinessWatch
 # Duties of an operator about anchored batches: answer demands, release collateral.
 
 SUBJECTS_PER_CALL = 256
-"""Most demands read in one call."""
+"""Most demands that one call to the chain reads."""
 
 PAGES_PER_STEP = 16
-"""Most such calls in one step. An operator with more receipts in open windows reads all of them over several blocks. That is long
-before any deadline, and anchoring goes on meanwhile."""
+"""Most such calls in one step. If the operator has more receipts in open windows, it reads all of them over several blocks. That
+is long before any deadline, and anchoring goes on meanwhile."""
 
 
 class _OwnBatch(NamedTuple):
-    """The facts about an own batch that duties remember."""
+    """The facts about one batch of this operator that its duties need."""
 
     names: tuple[Digest, ...]
-    """Ids of its receipts in order, without skipped numbers."""
+    """Ids of the batch's receipts in order, without skipped numbers."""
     late: tuple[Digest, ...]
-    """Ids of the receipts that were anchored after their promised time. Only their anchoring can have been demanded."""
+    """Ids of the receipts that were anchored after their promised time. Nobody can have demanded the anchoring of the other
+    receipts."""
 
 
 class BatchReader(Protocol):
-    """The part of the chain that duties read."""
+    """The part of the chain that `BatchDuties` reads."""
 
     def head(self) -> int:
-        """Number of the newest block."""
+        """Returns the number of the newest block."""
         ...
 
     def snapshot(self, block: int) -> Snapshot:
-        """The snapshot for this operator, without disputes."""
+        """Returns the snapshot for this operator, without disputes."""
         ...
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
-        """A page of batches of all operators."""
+        """Returns the next batches of all operators from number `from_batch` on, as many as one call gives."""
         ...
 
     def demanded_envelopes(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
-        """Deadlines of the open demands for envelopes among these receipts."""
+        """Returns the deadline of each open demand for the envelope of one of these receipts, by receipt."""
         ...
 
     def demanded_anchors(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
-        """Deadlines of the open demands to anchor one of these receipts."""
+        """Returns the deadline of each open demand to anchor one of these receipts, by receipt."""
         ...
 
 
 class AnswerSender(Protocol):
-    """The part of a sender that duties use. Deadlines are of the protocol clock."""
+    """The part of a sender that `BatchDuties` uses. Deadlines are times of the protocol clock."""
 
     def release(self, batch_id: int) -> None:
-        """Frees the collateral of a batch."""
+        """Releases the collateral of a batch."""
         ...
 
     def answer_list(self, batch_id: int, content: bytes, deadline: int = 0) -> None:
-        """Puts the list of a batch on the chain."""
+        """Answers a demand with the list of a batch, which the contract stores on the chain."""
         ...
 
     def answer_envelope(self, receipt: Digest, locator: bytes, deadline: int = 0) -> None:
-        """Answers a demand with the locator of an envelope."""
+        """Answers a demand with a locator at which the envelope can be fetched."""
         ...
 
     def answer_anchor(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], deadline: int = 0) -> None:
-        """Proves that a receipt is anchored."""
+        """Answers a demand with the proof that a receipt is anchored."""
         ...
 
 
 class BatchDuties:
-    """Carries out the duties about own batches, once for each block."""
+    """The part of an operator that carries out the duties about its anchored batches, once for each block."""
 
     def __init__(
         self,
@@ -134,13 +137,13 @@ class BatchDuties:
         self._page = 0
         self._own: dict[tuple[int, int], _OwnBatch] = {}
         self.locked_from = 0
-        """Number of the first own receipt whose collateral is not released, as the last block shows it."""
+        """Number of the operator's first receipt whose collateral is not released, at the last block."""
         self._again: dict[Digest, str] = {}
-        """New locators of envelopes that were put on DA again because of a demand, by receipt."""
+        """New locators, by receipt, of envelopes that were put on DA again because of a demand."""
 
     def step(self) -> None:
-        """Answers demands, and releases collateral that nothing locks any more. Each transaction is sent once, however often it
-        is decided."""
+        """Answers demands, and releases collateral that may be released. Each transaction is sent once, although it may be
+        decided several times."""
         head = self._reader.head()
         if head == self._number:
             return
@@ -161,7 +164,7 @@ class BatchDuties:
         self._number = head
 
     def _batches(self, snapshot: Snapshot) -> list[AnchoredBatch]:
-        """All batches, of any operator, from the first own batch whose collateral is not released."""
+        """Returns all batches, of any operator, from this operator's first batch on whose collateral is not released."""
         self._first = min(self._first, snapshot.batch_count)
         found: list[AnchoredBatch] = []
         while self._first + len(found) < snapshot.batch_count:
@@ -192,13 +195,13 @@ class BatchDuties:
         return _OwnBatch(tuple(named), late)
 
     def _named(self, leaves: Sequence[ListEntry]) -> dict[Digest, tuple[int, SignedReceipt]]:
-        """The receipts among these leaves, by id, each with its place."""
+        """Returns the receipts among these leaves by id, each with its place in the batch."""
         placed = ((place, each) for place, each in enumerate(leaves) if isinstance(each, SignedReceipt))
         return {receipt_id(self._anchor, each.receipt): (place, each) for place, each in placed}
 
     def _answer_anchors(self, batches: Sequence[AnchoredBatch], block: int) -> None:
-        """Proves late anchorings. A receipt that was anchored late is anchored, but an unanswered demand for it still costs a
-        penalty."""
+        """Answers demands to anchor receipts that were anchored late. Without an answer, such a demand costs a penalty although
+        the receipt is anchored."""
         for batch in batches:
             late = self._own[_key(batch)].late
             demanded = self._reader.demanded_anchors(late, block) if late else {}
@@ -220,15 +223,17 @@ class BatchDuties:
                 self._answer_envelope(name, deadline)
 
     def _pages(self, names: Sequence[Digest]) -> Iterator[tuple[Digest, ...]]:
-        """Pages of ids: at most `PAGES_PER_STEP` in one step, and the next ones in the next step."""
+        """Yields pages of ids: at most `PAGES_PER_STEP` in one step. The next step continues with the next page."""
         starts = range(0, len(names), SUBJECTS_PER_CALL)
         for _ in starts[:PAGES_PER_STEP]:
             self._page = (self._page + 1) % len(starts)
             yield tuple(names[starts[self._page] : starts[self._page] + SUBJECTS_PER_CALL])
 
     def _answer_envelope(self, name: Digest, deadline: int) -> None:
-        """Puts a demanded envelope on DA again, because the demander could not fetch it, and answers with its new locator.
-        `Unavailable` if DA cannot be reached."""
+        """Puts a demanded envelope on DA again, and answers the demand with its new locator.
+
+        The demander could not fetch the envelope at its first locator. Raises `Unavailable` if DA cannot be reached.
+        """
         telemetry.log("demand.envelope", receipt=name)
         envelope = self._receipt_store.envelope(name)
         if envelope is None:
@@ -240,31 +245,35 @@ class BatchDuties:
 
 
 def _key(batch: AnchoredBatch) -> tuple[int, int]:
-    """Identity of a batch. A batch that is anchored again after a reorganisation has another time."""
+    """Returns the identity of a batch. If a batch is anchored again after a reorganisation, its time and so its identity
+    changes."""
     return batch.first_seq, batch.anchored_at
 
 
 LIST_BYTES = 126_976
-"""Most bytes for the receipts of one list. One transaction must carry the list and its leaves to answer a demand, and nodes
-forward none above 128 KiB; 4 KiB are left for the rest. An operator that cannot answer is slashed (`Demands.expire`)."""
+"""Most bytes of the receipts in one list. To answer a demand, one transaction must carry the list and its leaves. Nodes forward
+no transaction above 128 KiB, and 4 KiB of that are left for everything else. An operator that cannot answer is slashed
+(`Demands.expire`)."""
 
 _SKIP_REASONS = {EXPIRED: "expired", CLOSED: "closed", NO_RECEIPT: "no_receipt"}
-"""Label of each reason for skipping a number."""
+"""Label in the metric for each reason why a number is skipped."""
 
 LEAF_BYTES = 22 * 32
-"""Bytes of one receipt and its signature among the arguments of `answerList`: 16 words, 5 words, and one to spare."""
+"""Bytes of one receipt and its signature among the arguments of `answerList`: words of 32 bytes, 16 for the receipt, 5 for the
+signature and one in reserve."""
 
 
 class ReadinessReader(Protocol):
-    """Reads the operator's state on the chain."""
+    """A reader of the operator's state on the chain."""
 
     def read(self) -> Readiness:
-        """The state at the newest block. `Unavailable` if the chain does not answer."""
+        """Reads the operator's state at the newest block. Raises `Unavailable` if the chain does not answer."""
         ...
 
     def anchorable_for(self, service: ServiceTerms, readiness: Readiness) -> int | None:
-        """Seconds of the protocol clock for which the contract still takes a batch under these terms; negative once that time is
-        over. None if no part of the terms is closed."""
+        """Returns for how many more seconds of the protocol clock the contract accepts a batch with this environment, model and
+        key epoch. The number is negative once that time is over. Returns None if there is no such limit, because nothing that the
+        batch needs is closing."""
         ...
 
 
@@ -272,22 +281,22 @@ class AnchorSender(Protocol):
     """The part of `chain.sending.sender` that a batcher uses."""
 
     def anchor(self, header: BatchHeader, fee_wei: int, deadline: int = 0) -> None:
-        """Posts the header once, however often this is called, and not after `deadline` in chain time. The contract returns any
-        surplus fee."""
+        """Posts the header once, however often this is called, and not after `deadline` in chain time; 0 means no deadline.
+        `fee_wei` is the fee that is sent; the contract returns what is too much."""
         ...
 
     def withdraw_batch(self, header: BatchHeader) -> bool:
-        """Gives up the transaction that posts the header if it was never signed. Returns whether no such transaction can be mined
-        any more."""
+        """Cancels the transaction that posts the header if it was never signed. Returns whether no transaction with this header
+        can be mined any more."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Batcher:
-    """The periodic work of an operator: batches."""
+    """The builder and sender of an operator's batches. It works once for each tick."""
 
     operator: Signer
-    """Account with the bonded stake. It signs empty leaves."""
+    """Signer of the operator's account, which has the stake. It signs empty leaves."""
     environment: Digest
     model_id: Digest
     anchor: Domain
@@ -303,13 +312,14 @@ class Batcher:
     retry_memory_s: int
     retry_answers: int
     restored: bool = False
-    """Whether the database came from a backup. The numbers of receipts that were signed after the backup are unknown then, and a
-    second receipt with such a number is equivocation, so the operator signs none."""
+    """Whether the database came from a backup. Then nobody knows the numbers of receipts that were signed after the backup. A
+    second receipt with such a number would be equivocation, so the operator signs no more receipts."""
 
     def tick(self) -> None:
-        """Reads the chain, marks anchored batches, and builds and sends the next batch. Idempotent.
+        """Reads the chain, notes which batches are anchored, and builds and sends the next batch.
 
-        A receipt that can no longer be posted is not sent: its number is skipped (`serving.anchoring_order`).
+        It may be called at any time and repeats nothing. A receipt that can no longer be posted is not sent: its number is
+        skipped (`serving.anchoring_order`).
         """
         readiness = self.chain.read()
         next_seq = self.receipt_store.next_seq()
@@ -325,8 +335,8 @@ class Batcher:
         self.receipt_store.forget_answers(oldest_kept)
 
     def _finish_anchored(self, readiness: Readiness) -> None:
-        """Makes the store's batches those of the chain: a reorganisation may have taken batches back, and their transactions may
-        revert in the new blocks."""
+        """Brings the states of batches in the store into agreement with the chain. A reorganisation may have removed batches from
+        the chain, and their transactions may fail in the new blocks."""
         reopened = self.receipt_store.reopen(readiness.last_seq)
         if reopened:
             telemetry.log("batch.reopened", batches=reopened, last_seq=readiness.last_seq, block=readiness.number)
@@ -338,8 +348,11 @@ class Batcher:
             telemetry.log("batch.anchored", first_seq=header.first_seq, count=header.count, block=readiness.number)
 
     def _publish(self, readiness: Readiness) -> None:
-        """Sends the oldest stored batch that is not anchored. The sender posts no header twice, so a batch that only a lagging
-        node does not show is safe. If the batch is too late and no open one can be mined any more, a new batch is sent."""
+        """Sends the oldest stored batch that is not anchored.
+
+        The sender posts no header twice, so nothing happens if a lagging chain node does not show the batch yet. If it is too
+        late for the batch and no stored batch can be mined any more, a new batch is built and sent.
+        """
         opened = self.receipt_store.open_batches()
         if opened:
             header = opened[0]
@@ -362,19 +375,22 @@ class Batcher:
         self.sender.anchor(header, FEE_MARGIN * header.count * readiness.price_wei, until.at if until else 0)
 
     def _sendable(self, header: BatchHeader, readiness: Readiness) -> SendLimit | None:
-        """Time limit of a stored batch: the earliest limit of its receipts and of its terms; None without a limit."""
+        """Returns the time limit of a stored batch: the earliest limit of its receipts and of its terms. Returns None if there is
+        no limit."""
         untils = list(self._untils(receipts_of(self.receipt_store.leaves(header.first_seq)), readiness).values())
         left = self.chain.anchorable_for(ServiceTerms.of(header), readiness)
         return min(untils if left is None else [*untils, SendLimit(readiness.timestamp + left, CLOSED)], default=None)
 
     def _untils(self, waiting: Sequence[SignedReceipt], readiness: Readiness) -> dict[int, SendLimit]:
-        """Time limit of each receipt, by number. It leaves time for a transaction to be mined before the Request expires."""
+        """Returns the time limit of each receipt, by number. It leaves enough time to mine a transaction before the Request
+        expires."""
         expiries = self.receipt_store.expiries([each.receipt.seq for each in waiting])
         services = {ServiceTerms.of(each.receipt) for each in waiting}
         left = {each: self.chain.anchorable_for(each, readiness) for each in services}
         untils: dict[int, SendLimit] = {}
+        reserve_s = readiness.promise_s(self.anchor_within_s) // 2
         for each in waiting:
-            expired = SendLimit(expiries[each.receipt.seq] - self.anchor_within_s // 2, EXPIRED)
+            expired = SendLimit(expiries[each.receipt.seq] - reserve_s, EXPIRED)
             seconds = left[ServiceTerms.of(each.receipt)]
             untils[each.receipt.seq] = (
                 expired if seconds is None else min(expired, SendLimit(readiness.timestamp + seconds, CLOSED))
@@ -382,7 +398,8 @@ class Batcher:
         return untils
 
     def _build(self, readiness: Readiness) -> BatchHeader | None:
-        """Builds and stores a new batch. None if no receipt waits, or if none may be posted now."""
+        """Builds and stores a new batch, and returns its header. Returns None if no receipt waits, or if none may be posted
+        now."""
         # Read the next number before the receipts. Otherwise a receipt that is signed between both reads looks like a gap.
         next_seq, most = self.receipt_store.next_seq(), min(self.max_batch, readiness.most)
         first = max(self.receipt_store.batched_until(), readiness.last_seq) + 1
@@ -404,8 +421,8 @@ class Batcher:
         return header
 
     def _service(self, run: Sequence[LeafSlot], readiness: Readiness) -> ServiceTerms | None:
-        """Terms under which a run is posted: those of its receipts. A run of empty leaves gets the terms in force, if the
-        operator may serve."""
+        """Returns the terms under which leaves are posted: the terms of their receipts. If all leaves are empty, it returns the
+        active terms, or None if the operator may not serve."""
         for each in run:
             if each.signed is not None:
                 return ServiceTerms.of(each.signed.receipt)
@@ -414,7 +431,7 @@ class Batcher:
         return ServiceTerms(self.environment, self.model_id, readiness.epoch.epoch)
 
     def _skip(self, slot: LeafSlot) -> SignedEmptyLeaf:
-        """Signs the empty leaf for a number whose receipt can no longer be posted."""
+        """Signs the empty leaf for a number whose receipt cannot be posted."""
         leaf = EmptyLeaf(self.operator.address, U64(slot.seq), U256(self.anchor.chain_id))
         identifier = receipt_id(self.anchor, leaf)
         self.journal.append("receipt.skip", identifier, {"seq": str(slot.seq), "why": slot.why})
@@ -431,23 +448,25 @@ class Batcher:
         )  # fmt: skip
 
     def _behind(self, readiness: Readiness) -> str | None:
-        """Why no receipt may be signed before the waiting ones are anchored; None if signing may go on. Ticks anchor them as fast
-        as blocks come."""
+        """Returns the reason why no receipt may be signed before the waiting receipts are anchored, or None if signing may go
+        on."""
         if self.restored:
             return "the database came from a backup: register another account to serve again"
         oldest = self._oldest()
         # Half of the promised time is kept in reserve, because a refused request is better than a broken `anchorBy`.
-        if oldest is None or oldest.anchor_by - readiness.timestamp >= self.anchor_within_s / 2:
+        if oldest is None or oldest.anchor_by - readiness.timestamp >= readiness.promise_s(self.anchor_within_s) / 2:
             return None
         return f"receipt {oldest.seq} still waits to be anchored"
 
     def _oldest(self) -> Receipt | None:
-        """The first receipt that is not anchored, if any, even if none may be batched now for lack of free stake."""
+        """Returns the first receipt that is not anchored, or None. It may be a receipt that no batch can take now for lack of
+        free stake."""
         waiting = unanchored(self.receipt_store)
         return waiting[0].receipt if waiting else None
 
 
 def answerable_head(run: Sequence[ListEntry]) -> Sequence[ListEntry]:
-    """The longest part from the start whose list fits into the answer to a demand (`LIST_BYTES`), but at least one leaf."""
+    """Returns the first entries of `run`, as many as the operator can send to the contract when somebody demands the list
+    (`LIST_BYTES`). It returns at least one entry."""
     sizes = itertools.accumulate(len(encode(each)) + len(",") + LEAF_BYTES for each in run)
     return run[: max(1, sum(size <= LIST_BYTES for size in sizes))]

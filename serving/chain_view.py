@@ -17,12 +17,12 @@ from verifier.watch.open_windows import SnapshotPages
 
 
 class ChainReadiness:
-    """Implements `batcher.ReadinessReader` over the chain client."""
+    """The reader of the operator's readiness, over the chain client. Implements `batcher.ReadinessReader`."""
 
     def __init__(
         self, reader: SnapshotReader, operator: Address, environment: Digest, model_id: Digest, max_fee_wei: int
     ) -> None:
-        """`max_fee_wei`: largest fee per gas that the operator pays."""
+        """`max_fee_wei` is the largest fee per gas that the operator pays."""
         self._reader = reader
         self._operator = operator
         self._environment = environment
@@ -30,7 +30,7 @@ class ChainReadiness:
         self._max_fee_wei = max_fee_wei
 
     def read(self) -> Readiness:
-        """The state at the newest block."""
+        """Reads the operator's state at the newest block, and sets the metrics of it."""
         reader = self._reader
         block = reader.head()
         snapshot = reader.snapshot(self._operator, block)
@@ -54,12 +54,13 @@ class ChainReadiness:
             registered=snapshot.me.is_operator, suspended=snapshot.me.is_suspended, last_seq=snapshot.me.last_seq,
             judged=self._judged(environment.pool, block),
             room=receipt_room(snapshot.me, params.money), price_wei=snapshot.price_wei, most=self._most(snapshot, params),
-            paused=snapshot.paused, pause_s=params.times.max_pause, balance_wei=snapshot.me.balance_wei,
-            required_wei=required_wei,
+            paused=snapshot.paused, pause_s=params.times.max_pause,
+            max_anchor_delay_s=params.times.max_anchor_delay, balance_wei=snapshot.me.balance_wei, required_wei=required_wei,
         )  # fmt: skip
 
     def anchorable_for(self, service: ServiceTerms, readiness: Readiness) -> int | None:
-        """As `SnapshotReader.anchorable_for`, at the block of `readiness`."""
+        """Returns for how many more seconds the contract accepts a batch under these terms, at the block of `readiness`
+        (`SnapshotReader.anchorable_for`)."""
         return self._reader.anchorable_for(self._operator, *service, readiness.number)
 
     def _judged(self, pool: Digest, block: int) -> bool:
@@ -72,8 +73,8 @@ class ChainReadiness:
         return min(snapshot.me.free_wei // params.money.receipt_collateral, params.shares.max_batch)
 
     def _listed(self, epoch: int, key: EpochOnChain) -> bool:
-        """Whether the address book has the key epoch to seal to, with the holders that the chain names. Without it the operator
-        serves nobody, but still anchors signed receipts."""
+        """Returns whether the address book has this key epoch with the shards that the chain names. Without it the operator
+        accepts no request, but still anchors signed receipts."""
         records = [document.record for document in self._reader.network.epochs if document.record.epoch == epoch]
         listed = any(names_holders(each, key.shards, key.threshold) for each in records)
         if epoch and not listed:
@@ -82,22 +83,23 @@ class ChainReadiness:
 
 
 class DisputePages:
-    """Implements `disputes.DisputeReader` over the chain client."""
+    """The reader of disputes, over the chain client. Implements `disputes.DisputeReader`."""
 
     def __init__(self, reader: SnapshotReader, operator: Address) -> None:
         self._reader = reader
         self._pages = SnapshotPages(reader, operator, int(reader.network.deploy_block))
 
     def head(self) -> int:
-        """Number of the newest block."""
+        """Returns the number of the newest block."""
         return self._reader.head()
 
     def cases(self, block: int) -> Snapshot:
-        """Every dispute that can still change."""
+        """Returns a snapshot with every dispute that can still change."""
         return self._pages.read_cases(block)
 
     def terms(self, batch_id: int, block: int) -> tuple[int, int]:
-        """Number of the first receipt of a batch, and the bond in wei of a demand about the batch."""
+        """Returns the number of the first receipt of a batch, and the bond in wei of a demand about the batch. Raises `TryAgain`
+        if the block has no such batch."""
         found = self._reader.batch(batch_id, block)
         if found is None:
             raise TryAgain("chain", f"no batch {batch_id} at block {block}")
@@ -106,30 +108,30 @@ class DisputePages:
 
 
 class BatchPages:
-    """Implements `batcher.BatchReader` over the chain client."""
+    """The reader of batches and demands, over the chain client. Implements `batcher.BatchReader`."""
 
     def __init__(self, reader: SnapshotReader, operator: Address) -> None:
         self._reader = reader
         self._operator = operator
 
     def head(self) -> int:
-        """Number of the newest block."""
+        """Returns the number of the newest block."""
         return self._reader.head()
 
     def snapshot(self, block: int) -> Snapshot:
-        """The snapshot for this operator, without disputes."""
+        """Returns the snapshot for this operator, without disputes."""
         return self._reader.snapshot(self._operator, block)
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
-        """A page of batches of all operators."""
+        """Returns the next batches of all operators from number `from_batch` on, as many as one call gives."""
         return self._reader.anchored(from_batch, block)
 
     def demanded_envelopes(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
-        """Deadlines of the open demands for envelopes among these receipts."""
+        """Returns the deadline of each open demand for the envelope of one of these receipts, by receipt."""
         return self._open(DemandKind.ENVELOPE, receipts, receipts, block)
 
     def demanded_anchors(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
-        """Deadlines of the open demands to anchor one of these receipts."""
+        """Returns the deadline of each open demand to anchor one of these receipts, by receipt."""
         domain = self._reader.network.demands_domain
         return self._open(DemandKind.ANCHOR, receipts, tuple(anchor_subject(domain, each) for each in receipts), block)
 

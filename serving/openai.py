@@ -1,8 +1,8 @@
 """The OpenAI wire format of chat completions. Every parameter that is not supported is refused by name.
 
-A sampling parameter without a counterpart in the decode policy is refused unless it has its neutral value. If the server ignored
-it, it would sign an answer to another question. `BadRequest` names the parameter. Sources: OpenAI API, "Create chat completion";
-`ecosystem.md` 5.3 for errors.
+A sampling parameter that the decode policy lacks is refused, unless it has its neutral value. If the server ignored the
+parameter, it would sign an answer to another question. `BadRequest` names the parameter. Sources: OpenAI API, "Create chat
+completion"; `ecosystem.md` 5.3 for errors.
 """
 
 import json
@@ -25,7 +25,7 @@ from serving.json_numbers import NumberText, canonical_decimal
 from serving.refusals import Code
 
 ANY_OBJECT = '{"type":"object"}'
-"""Schema of the response format `json_object`."""
+"""JSON schema for the response format `json_object`."""
 
 _TOKEN = re.compile(r"0|[1-9][0-9]{0,9}")
 
@@ -33,7 +33,7 @@ Body = Mapping[str, Any]
 
 
 def integer(body: Body, name: str, least: int, most: int) -> int | None:
-    """An integer within bounds; None if the parameter is missing."""
+    """Reads an integer parameter within bounds. Returns None if the parameter is missing."""
     value = body.get(name)
     if value is None:
         return None
@@ -45,13 +45,14 @@ def integer(body: Body, name: str, least: int, most: int) -> int | None:
 
 
 def number(body: Body, name: str, default: str, least: str, most: str) -> Decimal:
-    """A number within bounds, as the decimal that the client wrote."""
+    """Reads a number parameter within bounds, as the decimal that the client wrote. Returns `default` if the parameter is
+    missing."""
     value = canonical_decimal(name, body[name]) if name in body else decimal(default)
     return _within(name, value, least, most)
 
 
 def share(body: Body, name: str) -> Decimal:
-    """A number above 0 and up to 1; 1 if the parameter is missing."""
+    """Reads a number parameter above 0 and up to 1. Returns 1 if the parameter is missing."""
     value = number(body, name, "1", "0", "1")
     if fraction(value) == 0:
         raise BadRequest(name, "must be above 0 to 1")
@@ -59,7 +60,7 @@ def share(body: Body, name: str) -> Decimal:
 
 
 def stop_strings(body: Body) -> tuple[str, ...]:
-    """`stop`: a text or a list of texts."""
+    """Reads the parameter `stop`: a text or a list of texts. Returns the texts sorted and without repetition."""
     value = body.get("stop", [])
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
@@ -74,7 +75,8 @@ def stop_strings(body: Body) -> tuple[str, ...]:
 
 
 def logit_bias(body: Body) -> tuple[tuple[int, Decimal], ...]:
-    """`logit_bias`: an object from token ids to numbers from -100 to 100."""
+    """Reads the parameter `logit_bias`: an object from token ids to numbers from -100 to 100. Returns pairs in order of the
+    ids."""
     value = body.get("logit_bias", {})
     if not isinstance(value, dict):
         raise BadRequest("logit_bias", "must be an object from token ids to numbers", Code.INVALID_TYPE)
@@ -90,7 +92,8 @@ def logit_bias(body: Body) -> tuple[tuple[int, Decimal], ...]:
 
 
 def logprobs(body: Body) -> int | None:
-    """Number of alternatives to list for each token, from `logprobs` and `top_logprobs`; None for no logprobs."""
+    """Reads `logprobs` and `top_logprobs`. Returns the number of alternatives to list for each token, or None if the client wants
+    no logprobs."""
     wanted, most = body.get("logprobs", False), integer(body, "top_logprobs", 0, MAX_TOP_LOGPROBS)
     if not isinstance(wanted, bool):
         raise BadRequest("logprobs", "must be true or false", Code.INVALID_TYPE)
@@ -100,7 +103,7 @@ def logprobs(body: Body) -> int | None:
 
 
 def grammar(body: Body) -> str | None:
-    """JSON schema of `response_format`, as JSON text with its members in the client's order; None for plain text."""
+    """Reads `response_format`. Returns its JSON schema as text with its members in the client's order, or None for plain text."""
     value = body.get("response_format", {"type": "text"})
     kind = value.get("type") if isinstance(value, dict) else None
     if kind in ("text", "json_object") and value.keys() == {"type"}:
@@ -123,7 +126,7 @@ def grammar(body: Body) -> str | None:
 
 
 def _json(value: Any) -> str:
-    # As json.dumps, but numbers stay as the client wrote them.
+    # Like json.dumps, but numbers stay as the client wrote them.
     if isinstance(value, NumberText):
         return str(value)
     if isinstance(value, dict):
@@ -140,11 +143,11 @@ def _within(name: str, value: Decimal, least: str, most: str) -> Decimal:
 
 
 MAX_SEED = 2**63 - 1
-"""Largest seed. OpenAI's seed is an int64; this server accepts no negative one."""
+"""Largest seed. OpenAI's seed is an int64; this server accepts no negative seed."""
 
 _ROLES = ("system", "developer", "user", "assistant")
 _NEUTRAL: Mapping[str, tuple[object, ...]] = {"stream": (False,), "store": (False,)}
-"""Parameters that this server does not support, each with the values that switch it off."""
+"""Parameters that this server does not support, each with the values that switch the parameter off and are accepted."""
 _UNDERSTOOD = frozenset(
     "model messages max_tokens max_completion_tokens temperature top_p top_k min_p repetition_penalty presence_penalty "
     "frequency_penalty logit_bias stop logprobs top_logprobs response_format n seed user".split()
@@ -154,9 +157,10 @@ _UNSUPPORTED = frozenset(
     "prompt_cache_options prompt_cache_retention reasoning_effort safety_identifier service_tier stream_options tool_choice "
     "tools verbosity web_search_options".split()
 )
-"""Other parameters of OpenAI's chat completions. A name that is in none of these sets is unknown."""
+"""Other parameters of OpenAI's chat completions, which are refused as unsupported. A name in none of these three sets is
+unknown."""
 MAX_CHOICES = 8
-"""Most choices of one answer. They are computed one after the other, and each has a receipt."""
+"""Most choices of one answer. The engine computes one after the other, and each has a receipt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +169,14 @@ class ChatRequest:
 
     model: str
     messages: tuple[tuple[str, str], ...]
-    """(role, text) in order."""
+    """Messages in order, each with its role and its text."""
     max_new_tokens: int | None
-    """Most new tokens; None: as many as fit into the context."""
+    """Most new tokens, or None for as many as fit into the context."""
     temperature: Decimal
     top_p: Decimal
     top_k: int
     seed: int | None
-    """Seed of the sampler; None: the gateway draws one."""
+    """Seed of the sampler, or None if the gateway draws one."""
     choices: int
     """Number of choices (`n`)."""
     min_p: Decimal
@@ -182,16 +186,16 @@ class ChatRequest:
     logit_bias: tuple[tuple[int, Decimal], ...]
     stop_strings: tuple[str, ...]
     logprobs: int | None
-    """Alternatives listed for each token; None: no logprobs."""
+    """Number of alternatives to list for each token, or None for no logprobs."""
     grammar: str | None
-    """JSON schema of the answer, as JSON text."""
+    """JSON schema of the answer as JSON text, or None for plain text."""
 
     def __repr__(self) -> str:
-        return f"Ask({len(self.messages)} messages)"
+        return f"ChatRequest({len(self.messages)} messages)"
 
 
 def read_chat_request(value: Any) -> ChatRequest:
-    """Reads the request from a parsed body. `BadRequest(param, why)` names the first parameter that cannot be served."""
+    """Reads the request from a parsed body. Raises `BadRequest(param, why)` with the first parameter that cannot be served."""
     if not isinstance(value, dict):
         raise BadRequest("body", "must be a JSON object")
     body = {name: item for name, item in value.items() if item is not None}
@@ -223,7 +227,8 @@ def read_chat_request(value: Any) -> ChatRequest:
 
 
 def models_body(name: str, created: int, owner: str, context: int) -> dict[str, Any]:
-    """Body of `GET /v1/models`. `context_length`, the most tokens of prompt and answer, is an extension."""
+    """Returns the body of `GET /v1/models`. Its member `context_length`, the most tokens of prompt and answer, is an extension of
+    OpenAI's format."""
     model = {"id": name, "object": "model", "created": created, "owned_by": owner, "context_length": context}
     return {"object": "list", "data": [model]}
 

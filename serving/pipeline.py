@@ -4,8 +4,9 @@ A crash is harmless at every point. One transaction stores number, signed receip
 has left the process; at worst DA has a ciphertext that no receipt names. After it, a retry gets the stored answer, and the
 batcher publishes the receipt. An answer with several choices has several receipts, which are stored together or not at all.
 
-A remote signer may have signed although its answer was lost. So the answer is stored as a draft first, and until its receipts are
-signed or late, the signer is asked for these and no others (ADR-012).
+A remote signer may have signed although its response was lost. So the answer is first stored as a draft, without signatures.
+While there is a draft, the operator asks the signer only for the receipts of this draft. The draft ends when they are signed, or
+when too little time is left to anchor them (ADR-012).
 """
 
 from collections.abc import Callable
@@ -37,24 +38,25 @@ from serving.request_builder import ChatTokenizer, Offer, Rng, make_choices, mak
 from serving.request_queue import RequestTicket
 
 AnswerHook = Callable[[int, Request, Generated], Generated]
-"""What becomes of a true answer before it is sealed and signed: receipt number, request and answer, to an answer."""
+"""Function that may change a computed answer before it is sealed and signed. It gets the receipt number, the request and the
+answer."""
 
 
 def unchanged_answer(_seq: int, _request: Request, answer: Generated) -> Generated:
-    """Returns the answer unchanged, as every operator does but that of an attention fund."""
+    """Returns the answer unchanged. Every operator uses this hook, except that of an attention fund."""
     return answer
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineDeps:
-    """The keys and ports that a pipeline uses. `wiring` chooses them."""
+    """The keys and connections that a pipeline uses. `wiring` chooses them."""
 
     engine: Engine
     tokenizer: ChatTokenizer
     operator: Signer
-    """Account with the bonded stake."""
+    """Signer of the operator's account, which has the stake."""
     gateway: LocalSigner
-    """Signs delegated requests."""
+    """Signer of the requests that the operator builds for clients."""
     blobs: BlobStore
     receipt_store: ReceiptStore
     journal: Journal
@@ -64,12 +66,12 @@ class PipelineDeps:
     anchor: Domain
     """EIP-712 domain of `ReceiptAnchor`."""
     finish: AnswerHook = unchanged_answer
-    """Called for each answer once its receipt number is known (`serving.attention`)."""
+    """Hook that the pipeline calls for each answer once its receipt number is known (`serving.attention`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SealedAnswer:
-    """An answer whose envelope is on DA, before a signed record names it."""
+    """One choice whose envelope is on DA, before its receipt is signed."""
 
     payload: Payload
     receipt: Receipt
@@ -79,20 +81,20 @@ class SealedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class DraftedAnswer:
-    """All choices of an answer, as they are stored before their receipts are signed."""
+    """All choices of an answer, in the form in which they are stored before their receipts are signed."""
 
     key: Digest
     """Name of the request."""
     once: bool
-    """Whether only one answer may be stored under this name."""
+    """Whether only one answer may be stored under this name, because the client sent an idempotency key."""
     assurance: str
-    """Of the key epoch that the envelopes are sealed to."""
+    """Assurance of the key epoch to which the envelopes are sealed."""
     choices: tuple[SealedAnswer, ...]
 
 
 def readable_draft(answer: DraftedAnswer) -> bytes:
-    """The bytes of an answer as they are stored before its receipts are signed. `BadRequest` if they are too large to be read
-    again: choices of the largest bucket are."""
+    """Encodes an answer that is stored before its receipts are signed. Raises `BadRequest` if the bytes are too large to be
+    decoded again, which happens with several very long choices."""
     try:
         return verify_size(encode(answer))
     except TooLarge:
@@ -100,7 +102,7 @@ def readable_draft(answer: DraftedAnswer) -> bytes:
 
 
 class Pipeline:
-    """Turns chat requests into stored, signed answers."""
+    """The pipeline that turns chat requests into stored, signed answers."""
 
     def __init__(
         self, offer: Offer, deps: PipelineDeps, anchor_within_s: int, accept_simulated: bool, accept_rebuilt: bool = False
@@ -112,8 +114,8 @@ class Pipeline:
         self._accept_rebuilt = accept_rebuilt
 
     def prepare(self, asked: RequestTicket, ask: ChatRequest) -> Callable[[], bytes]:
-        """Checks the request and returns the work that computes its answer. `BadRequest` or `TryAgain` if the request cannot be
-        served."""
+        """Checks the request and returns the function that computes its answer. Raises `BadRequest` or `TryAgain` if the request
+        cannot be served."""
         deps = self._deps
         readiness, _ = deps.watch.open()
         request, _ = make_request(
@@ -138,7 +140,7 @@ class Pipeline:
         # The chain may have advanced while the engine ran. The receipts name the epoch that is in force now.
         readiness, epoch = deps.watch.open()
         for request, _ in choices:
-            verify_time_left(request, readiness.timestamp + self._anchor_within_s + readiness.pause_s)
+            verify_time_left(request, readiness.timestamp + readiness.promise_s(self._anchor_within_s) + readiness.pause_s)
         # The number is taken when the receipt is stored. Only this thread takes numbers, and the receipt store refuses any number
         # but the next.
         first = deps.receipt_store.next_seq()
@@ -160,18 +162,18 @@ class Pipeline:
         return self._issue(answer)
 
     def _finish_draft(self) -> Digest | None:
-        """Signs and stores the answer whose signatures were lost; the name of its request. None if there is none.
+        """Signs the stored draft, whose signatures were lost, and stores the result.
 
-        With half of the promised time or less left, their numbers stay without receipts, whether the draft can be decoded or
-        not. `Unavailable` while nobody signs, or while a draft that cannot be decoded, or is of another model or environment, is
-        not given up yet.
+        Returns the name of its request, or None if there is no draft. The draft is given up once half of the promised time or
+        less is left. Its numbers then stay without receipts. Raises `Unavailable` while nobody signs. Also raises it while a
+        draft cannot be decoded, or is of another model or environment, and is not given up yet.
         """
         deps = self._deps
         draft = deps.receipt_store.drafted()
         if draft is None:
             return None
         readiness, _ = deps.watch.open()
-        left_s = draft.anchor_by - readiness.timestamp - self._anchor_within_s // 2
+        left_s = draft.anchor_by - readiness.timestamp - readiness.promise_s(self._anchor_within_s) // 2
         if left_s <= 0:
             deps.receipt_store.give_up_draft()
             telemetry.log("receipt.given_up", seq=draft.first_seq, count=draft.receipts, anchor_by=draft.anchor_by)
@@ -222,7 +224,7 @@ class Pipeline:
 
     def _receipt(self, payload: Payload, generated: Generated, seq: int, readiness: Readiness, epoch: EpochRecord) -> Receipt:
         deps, environment = self._deps, self._offer.environment
-        anchor_by = readiness.timestamp + self._anchor_within_s
+        anchor_by = readiness.timestamp + readiness.promise_s(self._anchor_within_s)
         # The operator's clock may be ahead of the chain's. No receipt is issued after its own deadline.
         issued_at = min(deps.clock.now(), anchor_by)
         # The seal context covers every field but envelopeHash, which is still zero here.

@@ -1,4 +1,4 @@
-"""The chain's state that lets this operator serve, read at one block, and the time for which a reading counts."""
+"""The state of the chain that decides whether this operator may serve. It is read at one block and counts for a limited time."""
 
 import threading
 from collections.abc import Callable
@@ -12,55 +12,59 @@ from bytewise.service.chain_head import ChainHead
 from bytewise.service.readiness import Check, ReadinessRegistry, rounded_ether
 
 OPERATOR_GAS = 2_000_000
-"""Gas that an operator may pay at once (`bench/results/gas.json`): for a batch after the longest silence, an appeal, and the
-answer to a demand. Only the answer with the longest list takes more, up to 5 million: this pays it at two fifths of the highest
-fee."""
+"""Largest amount of gas that an operator may have to pay at once (`bench/results/gas.json`): for a batch after the longest
+silence, an appeal, and the answer to a demand. Only the answer with the longest list takes more, up to 5 million. This amount
+pays for it at two fifths of the highest fee."""
 FEE_MARGIN = 2
-"""Factor on the present price of anchoring. The price rises by at most an eighth in each of its epochs, and the contract returns
-the surplus."""
+"""Factor by which the fee that is sent exceeds the present price of anchoring. The price rises by at most an eighth in each of
+its epochs, and the contract returns the surplus."""
 
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """One reading of the chain. "Our" means this operator's."""
+    """One reading of the chain for this operator."""
 
     number: int
-    """Block number."""
+    """Number of the block."""
     timestamp: int
-    """Time of the block in Unix seconds. Expiry and anchoring are measured by it."""
+    """Time of the block in Unix seconds. Expiry and anchoring are measured by this time."""
     epoch: EpochRecord | None
-    """Key epoch to seal to; None if none is active."""
+    """Key epoch to which answers are sealed, or None if none is active."""
     environment_active: bool
-    """Whether the registry lists our environment as ACTIVE."""
+    """Whether the registry lists the operator's environment as ACTIVE."""
     model_active: bool
-    """Whether the registry lists our model as ACTIVE."""
+    """Whether the registry lists the operator's model as ACTIVE."""
     registered: bool
-    """Whether we are a registered operator."""
+    """Whether the account is a registered operator."""
     suspended: bool
-    """Whether too many disputes about our receipts ended in a DRAW. The contract then takes no receipt that is signed now."""
+    """Whether too many disputes about the operator's receipts ended in a DRAW. The contract then accepts no receipt that is
+    signed now."""
     last_seq: int
-    """Our last anchored receipt number; 0 before the first."""
+    """Number of the operator's last anchored receipt, or 0 before the first."""
     judged: bool
-    """Whether enough verifiers can judge our answers. Without them the contract takes no batch."""
+    """Whether enough verifiers can judge the operator's answers. Without them the contract accepts no batch."""
     room: int
-    """How many receipts after the last anchored one can be anchored, even if the earlier ones are disputed. It is 0 if open
+    """Number of receipts after the last anchored one that can be anchored, even if the earlier ones are disputed. It is 0 if open
     receipts leave less free stake than the whole minimum and one slash."""
     price_wei: int
     """Price of anchoring one receipt, in wei."""
     most: int
-    """Most receipts that the contract takes in one batch now. It would refuse a larger batch for good."""
+    """Most receipts that the contract accepts in one batch now. A larger batch would be refused for good."""
     paused: bool
-    """Whether the guardian has stopped the protocol clock. No batch is taken during a pause."""
+    """Whether the guardian has stopped the protocol clock. The contract accepts no batch during a pause."""
     pause_s: int
-    """Longest pause, in seconds, that can begin while a request waits. Requests expire by wall time, which no pause stops."""
+    """Longest pause, in seconds, that can begin while a request waits. A pause does not extend a request, which expires by wall
+    time."""
+    max_anchor_delay_s: int
+    """Longest time from signing to anchoring that the network accepts, in seconds."""
     balance_wei: int
-    """Ether of our account, in wei."""
+    """Balance of the operator's account, in wei."""
     required_wei: int
-    """Ether in wei that our account needs in the worst case (`operator_required_wei`)."""
+    """Balance in wei that the operator's account needs in the worst case (`operator_required_wei`)."""
 
     @property
     def closed_because(self) -> str | None:
-        """Why no request may be accepted now, or None."""
+        """Reason why no request may be accepted now, or None if requests may be accepted."""
         for good, reason in (
             (not self.paused, "the network is paused"),
             (self.registered, "this operator is not registered"),
@@ -76,8 +80,13 @@ class Readiness:
                 return reason
         return None
 
+    def promise_s(self, wanted_s: int) -> int:
+        """Returns the seconds from signing to the time `anchorBy` of a receipt: `wanted_s`, but at most the network's longest
+        delay. Clients refuse a receipt with a later `anchorBy`, because nobody can demand its anchoring before that time."""
+        return min(wanted_s, self.max_anchor_delay_s)
+
     def verify_room(self, last: int) -> int:
-        """Returns receipt number `last` if that receipt and all before it can be anchored. `TryAgain` if stake is missing.
+        """Returns receipt number `last` if that receipt and all before it can be anchored. Raises `TryAgain` if stake is missing.
 
         The operator calls this before it signs. A receipt that it cannot anchor before the request expires costs a penalty.
         """
@@ -87,27 +96,31 @@ class Readiness:
 
 
 def least_stake_wei(me: Holdings, money: Money) -> int:
-    """Least stake in wei with which an operator may accept one more request. Any number of disputes takes at most one slash from
-    the free stake. The contract requires a whole minimum of free stake before it binds more."""
+    """Returns the least stake in wei with which an operator may accept one more request. It is the collateral of all open
+    receipts and of one more, one slash, and the free stake that the contract requires before it binds more. One slash is enough,
+    because all open disputes together take at most one from the free stake."""
     return me.collateral_wei + money.slash_amount + money.min_operator_stake + money.receipt_collateral
 
 
 def receipt_room(me: Holdings, money: Money) -> int:
-    """How many more receipts can be anchored even if the earlier ones are disputed."""
+    """Returns the number of further receipts for which the operator has enough stake, even if earlier receipts are disputed."""
     return max(0, 1 + (me.stake_wei - least_stake_wei(me, money)) // money.receipt_collateral)
 
 
 def operator_required_wei(params: ParamSet, price_wei: int, max_fee_wei: int) -> int:
-    """Balance in wei that an operator's account needs in the worst case: gas at `max_fee_wei`, the highest fee that it pays, the
-    price of anchoring a full batch, and the bond of the dearest appeal. With less, the operator accepts no request, because a
-    receipt that it cannot anchor costs a penalty."""
+    """Returns the balance in wei that an operator's account needs in the worst case.
+
+    It is the sum of three amounts: the gas at `max_fee_wei` (the highest fee that the account pays), the price of anchoring a
+    full batch, and the bond of the most expensive appeal. With less, the operator accepts no request, because a receipt that it
+    cannot anchor costs a penalty.
+    """
     appeals = map(params.appeal_bond, range(2, params.committee.rounds + 1))
     anchoring_wei = FEE_MARGIN * params.shares.max_batch * price_wei
     return OPERATOR_GAS * max_fee_wei + anchoring_wei + max(appeals, default=0)
 
 
 def operator_checks(readiness: Readiness, behind: str | None) -> tuple[Check, ...]:
-    """The checks of `/readyz` for one reading of the chain."""
+    """Returns the checks of `/readyz` for one reading of the chain. `behind` is the reason why anchoring is too late, or None."""
     closed = readiness.closed_because or behind
     return (
         Check(
@@ -134,13 +147,13 @@ def operator_checks(readiness: Readiness, behind: str | None) -> tuple[Check, ..
 
 
 class ReadinessWatch:
-    """Keeps the last reading while it is fresh. The batch tick writes it, and every request reads it."""
+    """The last reading of the chain, which counts for `fresh_s` seconds. The batch tick writes it, and every request reads it."""
 
     def __init__(
         self, fresh_s: float, monotonic: Callable[[], float], registry: ReadinessRegistry | None = None,
         head: ChainHead | None = None,
     ) -> None:  # fmt: skip
-        """`registry` and `head` get each reading, for `/readyz`."""
+        """`registry` and `head` get each reading, for the checks of `/readyz`."""
         self._registry = registry
         self._head = head
         self._fresh_s = fresh_s
@@ -150,7 +163,8 @@ class ReadinessWatch:
         self._behind: str | None = None
 
     def update(self, readiness: Readiness, behind: str | None) -> None:
-        """Stores a new reading. `behind` says why anchoring is too late to accept more requests; None if it is not."""
+        """Stores a new reading. `behind` is the reason why anchoring is too late to accept more requests, or None if it is in
+        time."""
         with self._lock:
             self._held = (self._monotonic(), readiness)
             self._behind = behind
@@ -161,7 +175,8 @@ class ReadinessWatch:
             self._registry.started()
 
     def open(self) -> tuple[Readiness, EpochRecord]:
-        """Returns the reading and the epoch to seal to. `TryAgain` with the reason if no request may be accepted."""
+        """Returns the last reading and the key epoch to which answers are sealed. Raises `TryAgain` with the reason if no request
+        may be accepted."""
         with self._lock:
             held, behind = self._held, self._behind
         if held is None or self._monotonic() - held[0] > self._fresh_s:

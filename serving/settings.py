@@ -1,4 +1,4 @@
-"""Settings of an operator: one TOML file. Environment variables `BYTEWISE__SECTION__KEY` override it."""
+"""Settings of an operator, in one TOML file. Environment variables `BYTEWISE__SECTION__KEY` override its values."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from bytewise.service.sections import SCHEMA_VERSION, ChainSettings, DaSettings,
 
 @dataclass(frozen=True, slots=True)
 class ListenSettings:
-    """Section `[listen]`: the HTTPS endpoint."""
+    """Section `[listen]`: the HTTPS endpoint of the API."""
 
     certificate_file: Path
     """TLS certificate, PEM."""
@@ -30,28 +30,28 @@ class ModelSettings:
     """Section `[model]`: the served model."""
 
     name: str
-    """Name under which clients ask for it."""
+    """Name by which clients ask for the model."""
     artifact: Path
     """Folder of the converted artifact."""
     environment_file: Path
-    """The registered Environment as canonical JSON."""
+    """File with the registered environment, as canonical JSON."""
     threads: int = 1
     """Threads of the engine."""
     device: str = "cpu"
-    """Where the engine runs: `cpu` or `cuda`."""
+    """Device on which the engine runs: `cpu` or `cuda`."""
     cache_bytes: int = 0
-    """Most memory for the keys and values of one job, in bytes. 0: half of the memory of the machine or control group that the
-    weights leave."""
+    """Most memory for the keys and values of one job, in bytes. With 0, it is half of the memory of the machine or control group
+    that the weights leave free."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptSettings:
-    """Section `[accept]`, optional: key epochs with weaker guarantees to which the operator seals, too."""
+    """Section `[accept]`, optional: key epochs with weaker guarantees to which the operator also seals answers."""
 
     simulated: bool = False
-    """Whether to seal to a key epoch whose enclaves are simulated. Without it such a network is refused (fence 5)."""
+    """Whether to seal to a key epoch with assurance `simulated`. Without it, the operator refuses such an epoch (fence 5)."""
     rebuilt: bool = False
-    """Whether to seal to a key epoch whose key enclaves rebuild (ADR-038). One broken enclave can then read the whole epoch."""
+    """Whether to seal to a rebuilt epoch (ADR-038). One broken enclave can then read the whole epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +59,21 @@ class LimitSettings:
     """Section `[limits]`, optional: times and sizes."""
 
     queue: int = 16
-    """Most requests in flight. Further ones are answered 429."""
+    """Most requests that wait or run. Further requests are answered with status 429."""
     answer_timeout_s: float = 600.0
-    """How long a client waits for its answer, in seconds. The default is the official client's own read timeout."""
+    """Seconds that a client waits for its answer. The default is the read timeout of the official client."""
     retry_memory_s: int = 900
-    """How long an answer is remembered for a retry, in seconds. The default is above the official client's read timeout of 600
-    s."""
+    """Seconds for which an answer is remembered for retries. The default is above the official client's read timeout of 600 s."""
     retry_answers: int = 10_000
-    """How many answers are remembered for retries. The oldest are forgotten first, in steps of one second."""
+    """Number of answers that are remembered for retries. The oldest are forgotten first, in steps of one second."""
     anchor_within_s: int = 300
-    """Promised time from signing to anchoring (`anchorBy`), in seconds."""
+    """Promised seconds from signing to anchoring (`anchorBy`). The network's `max_anchor_delay` also limits them."""
     request_ttl_s: int = 7200
-    """How long a Request may be anchored, in seconds, without the longest pause that the guardian may make."""
+    """Seconds in which the receipt of a Request may be anchored. The longest pause that the guardian may make is added."""
     max_batch: int = 64
-    """Most receipts in a batch; the contract has its own bound."""
+    """Most receipts in a batch. The contract also limits them."""
     max_body_bytes: int = 1 << 20
-    """Largest request body."""
+    """Largest request body, in bytes."""
 
     def __post_init__(self) -> None:
         if self.request_ttl_s < 2 * self.anchor_within_s:
@@ -90,9 +89,10 @@ class OperatorSettings:
     """The whole settings file of an operator."""
 
     network_file: Path
-    """Address book: chain id, addresses, deployment block, epochs."""
+    """Path of the address book: chain id, addresses, deployment block, key epochs."""
     gateway_key_file: Path
-    """Key that signs requests of clients without their own key (`client=delegated`), in the format of `signer.key_file`."""
+    """File of the key that signs Requests for clients without a key (client mode `delegated`), in the format of
+    `signer.key_file`."""
     chain: ChainSettings
     da: DaSettings
     signer: SignerSettings
@@ -102,18 +102,18 @@ class OperatorSettings:
     schema_version: int = SCHEMA_VERSION
     """Version of this file's format."""
     role: str = "operator"
-    """Always `operator`. It names the kind of this file."""
+    """Kind of this file, always `operator`."""
     accept: AcceptSettings = field(default_factory=AcceptSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     housekeeping: HousekeepingSettings = field(default_factory=HousekeepingSettings)
-    """How long records are kept. A record that a dispute, a demand, a penalty or a transaction can still need is never
+    """Times for which records are kept. A record that a dispute, a demand, a penalty or a transaction can still need is never
     deleted."""
     backup: BackupSettings | None = None
-    """Backups that the process makes by itself; without the section, none."""
+    """Backups that the process makes by itself. Without this section it makes none."""
     checkpoints: CheckpointSettings | None = None
-    """Where signed checkpoints of the journal are kept. Without this section none are made."""
+    """Places for signed checkpoints of the journal. Without this section none are made."""
     metrics: MetricsSettings | None = None
-    """Where metrics and probes are served. Without this section they are not served."""
+    """Address at which metrics and probes are served. Without this section they are not served."""
 
     def __post_init__(self) -> None:
         if self.role != "operator":
@@ -123,7 +123,7 @@ class OperatorSettings:
 
 
 def read_environment(path: Path) -> Environment:
-    """The environment of a file. `ConfigurationError` if the file has none."""
+    """Reads the environment in a file. Raises `ConfigurationError` if the file contains none."""
     try:
         return decode(Environment, path.read_bytes())
     except OSError as error:

@@ -129,6 +129,15 @@ def test_requests_are_refused_while_publication_lags_half_its_deadline(scene: Ba
     scene.last_seq = 1
     scene.batcher().tick()
     assert scene.watch.open()[0].last_seq == 1
+    scene.issue(1)
+    scene.max_anchor_delay_s = WITHIN_S // 2
+    scene.timestamp += 60
+    scene.batcher().tick()
+    assert scene.watch.open()[0].last_seq == 1, "half of what the network accepts is left"
+    scene.timestamp += 16
+    scene.batcher().tick()
+    with pytest.raises(TryAgain, match="receipt 2 still waits"):
+        scene.watch.open()
 
 
 def test_receipt_store_behind_the_chain_stops_the_process(scene: BatchScene) -> None:

@@ -41,7 +41,7 @@ from tests.fixtures.chain.devnet import (
 )
 from tests.fixtures.chain.mined_sender import governance, send
 from tests.fixtures.metric_values import value_of
-from tests.fixtures.serving.batch_scene import OPERATOR, BatchScene
+from tests.fixtures.serving.batch_scene import OPERATOR, WITHIN_S, BatchScene
 from tests.fixtures.serving.least_request import LEAST
 from tests.fixtures.serving.offer import OFFER, StubTokenizer
 from tests.fixtures.snapshot_builders import holdings
@@ -204,7 +204,7 @@ def test_number_two_of_three_is_late_and_the_third_is_anchored(tmp_path: Path) -
     """Its batch is on its way when its request expires: it is replaced when its nonce is used up for good, not before."""
     migrate(f"sqlite:///{tmp_path / 'db'}")
     with running_anvil() as anvil:
-        network = deployed(anvil)
+        network = deployed(anvil, max_anchor_delay=WITHIN_S)
         mine(anvil, FINAL_AFTER)
         scene = BatchScene(tmp_path, timestamp=anvil.client.head().timestamp)
         chain, operator = reader(anvil, network), sender(anvil, network, OPERATOR, tmp_path)

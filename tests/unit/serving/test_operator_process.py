@@ -18,7 +18,8 @@ from bytewise.protocol.records.receipt import BatchHeader, ReceiptList, SignedRe
 from bytewise.protocol.records.seal import Payload, seal_context
 from bytewise.protocol.units import Digest, unhex
 from chain.reads.reader import SnapshotReader
-from tests.fixtures.serving.operator_site import MODEL_NAME, SECRET, Operator, body
+from serving.settings import LimitSettings
+from tests.fixtures.serving.operator_site import MODEL_NAME, PARAMS, SECRET, Operator, body
 
 
 def ask(client: openai.OpenAI, text: str, **knobs: Any) -> Any:
@@ -31,6 +32,8 @@ def test_answer_carries_a_receipt_and_its_opening(operator: Operator, client: op
     assert reply.choices[0].message.content and reply.usage.completion_tokens == 12
     signed = from_json(SignedReceipt, extra["receipt"]["signed"])
     assert verify_receipt(operator.network.anchor_domain, signed) == unhex(extra["receipt"]["receipt_id"])
+    head, longest = operator.anvil.client.head().timestamp, PARAMS.times.max_anchor_delay
+    assert signed.receipt.anchor_by <= head + longest < head + LimitSettings().anchor_within_s, "the network bounds the promise"
     payload = from_json(Payload, extra["opening"])
     assert payload.request.req_hash == signed.receipt.req_hash == unhex(extra["receipt"]["req_hash"])
     assert payload.output.tokens_hash == signed.receipt.tokens_hash
