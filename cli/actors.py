@@ -1,5 +1,5 @@
-"""Verbs that start an actor. Each replaces this process by `python -m …`, so that the actor is measured and hardened without the
-command."""
+"""Verbs that start an actor. Each verb replaces this process by `python -m …`, so that the code of the command line is not part
+of the process that is measured and hardened."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ ConfigOption = Annotated[
 def run_operator(config: ConfigOption) -> None:
     """Run an operator until SIGTERM.
 
-    It serves an OpenAI-compatible API, signs a receipt for each answer and anchors receipts in batches.
+    The operator serves an OpenAI-compatible API, signs a receipt for each answer and anchors receipts in batches.
 
     Example: bytewise operator run --config operator.toml
     """
@@ -26,7 +26,7 @@ def run_operator(config: ConfigOption) -> None:
 def run_verifier(config: ConfigOption) -> None:
     """Run a watchtower, or a verifier that audits, until SIGTERM.
 
-    The setting `role` selects one. A watchtower needs no stake and no enclave.
+    The setting `role` selects which of the two runs. A watchtower needs no stake and no enclave.
 
     Example: bytewise verifier run --config watchtower.toml
     """
@@ -36,7 +36,8 @@ def run_verifier(config: ConfigOption) -> None:
 def run_member(config: ConfigOption) -> None:
     """Run a staked verifier with seats until SIGTERM.
 
-    It audits, and votes in the disputes for which it is drawn; its enclave must run beside it (`bytewise enclave run`).
+    The member audits receipts, and votes in the disputes for which it is drawn. Its enclave must run beside it
+    (`bytewise enclave run`).
 
     Example: bytewise member run --config member.toml
     """
@@ -54,7 +55,7 @@ def run_enclave(config: ConfigOption) -> None:
 def run_shard(config: ConfigOption) -> None:
     """Run a key shard until SIGTERM.
 
-    Before its first epoch it only takes part in key ceremonies. `bytewise shard init` makes the settings.
+    Until it has the document of an epoch, the shard only takes part in key ceremonies. `bytewise shard init` writes the settings.
 
     Example: bytewise shard run --config shard1/bytewise.toml
     """
@@ -64,7 +65,9 @@ def run_shard(config: ConfigOption) -> None:
 def erase_shares(config: ConfigOption) -> None:
     """Erase every share of the epoch except the one in force.
 
-    The shard must be stopped. The command writes a signed statement, which `bytewise key verify-erasure` counts.
+    If no dispute can need the epoch's key any more, or if the key was dealt to other shards, the command erases all shares. A
+    running shard may still have old shares in memory: stop the shard first if its epoch is retired, or if it has not taken its
+    new share. The command writes a signed statement, which `bytewise key verify-erasure` counts.
 
     Example: bytewise shard erase --config shard1/bytewise.toml
     """
@@ -100,7 +103,8 @@ def run_da(config: ConfigOption) -> None:
 def run_dashboard(config: ConfigOption) -> None:
     """Run a dashboard until SIGTERM: an index of events, a read API and pages.
 
-    It holds no key and sends nothing. It makes the index in an empty database, and goes on where it was.
+    The dashboard has no key and sends no transaction. In an empty database it starts a new index. Otherwise it continues the
+    index that is there.
 
     Example: bytewise dashboard run --config dashboard.toml
     """
@@ -110,7 +114,7 @@ def run_dashboard(config: ConfigOption) -> None:
 def run_monitor(config: ConfigOption) -> None:
     """Run a monitor until SIGTERM: invariants as metrics and log lines.
 
-    It holds no key and sends nothing. `bytewise monitor check` shows the same on the terminal.
+    The monitor has no key and sends no transaction. `bytewise monitor check` shows the same results on the terminal.
 
     Example: bytewise monitor run --config bytewise-monitor/bytewise.toml
     """

@@ -1,4 +1,5 @@
-"""The report on a capsule as one HTML page for paper (`bytewise capsule print`): no scripts, nothing fetched."""
+"""Writes the report on a capsule as one HTML page for paper (`bytewise capsule print`). The page has no scripts and fetches
+nothing."""
 
 import base64
 from collections.abc import Iterable, Sequence
@@ -36,7 +37,7 @@ code { font: .85em/1.4 ui-monospace, "Liberation Mono", monospace; overflow-wrap
 """
 
 LAST_SECOND = 253_402_300_799
-"""The last second of the year 9999."""
+"""The last second of the year 9999, as Unix time."""
 
 _MEANING = {
     "VALID": "every proof holds",
@@ -46,7 +47,8 @@ _MEANING = {
 
 
 def report_page(report: CapsuleReport) -> str:
-    """The page. Order: conclusion, what it rests on, what it does not show, facts, votes, releases, journals, checks."""
+    """Returns a capsule's report as an HTML page. Its order is conclusion, conditions, limits, facts, votes, release records,
+    journals, checks. If the capsule is invalid, facts, votes, records and journals are left out."""
     end = conclude(report)
     # Nothing that a capsule says is shown as proven while one of its proofs does not hold.
     opened = [] if end.word == "INVALID" else [_facts(report), _votes(report), _releases(report), _journals(report)]
@@ -72,7 +74,7 @@ def report_page(report: CapsuleReport) -> str:
 
 
 def _running(report: CapsuleReport, word: str) -> str:
-    """What every printed section repeats: result, assurance, and which file this is about."""
+    """Returns the line that every printed section repeats: the result, the assurance, and the hash of the capsule's file."""
     label = "" if report.facts is None else f" · evidence of the machines: {report.facts.assurance.upper()}"
     return f'<p class="running">{_text(word)}{_text(label)} · capsule SHA-256 {_hash(hex0x(report.digest))}</p>'
 
@@ -83,7 +85,7 @@ def _list(title: str, lines: Sequence[str]) -> str:
 
 
 def _facts(report: CapsuleReport) -> str:
-    """What the proofs give, with what the capsule claims."""
+    """Returns the section of facts: what the capsule claims, and what its proofs show. Empty without a capsule."""
     capsule, facts = report.capsule, report.facts
     if capsule is None or facts is None:
         return ""
@@ -135,7 +137,7 @@ def _said(vote: RevealedVote | CertifiedVote | None) -> str:
 
 
 def _releases(report: CapsuleReport) -> str:
-    """Who asked the key shards to open the receipt."""
+    """Returns the section of release records: which accounts asked the key shards to open the receipt. Empty without records."""
     capsule, facts = report.capsule, report.facts
     if capsule is None or facts is None or not capsule.releases or not report.passes(Group.RELEASES):
         return ""
@@ -160,7 +162,7 @@ def _releases(report: CapsuleReport) -> str:
 
 
 def _journals(report: CapsuleReport) -> str:
-    """What nodes recorded about the receipt."""
+    """Returns the section of journals: entries that nodes wrote about the receipt. Empty without journals."""
     if report.capsule is None or not report.capsule.journals or not report.passes(Group.JOURNALS):
         return ""
     headings = ("Entry", "Time, by the node", "Kind", "What it recorded")
@@ -184,7 +186,7 @@ def _checks(report: CapsuleReport) -> str:
         )
         for each in report.checks
     ]
-    return f"<section><h2>Checks</h2>{_table('', ('GroupResult', 'Result', 'Detail'), rows)}</section>"
+    return f"<section><h2>Checks</h2>{_table('', ('Check', 'Result', 'Detail'), rows)}</section>"
 
 
 def _completeness(report: CapsuleReport) -> str:
@@ -204,13 +206,13 @@ def _table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[str]])
 
 
 def _hash(text: str) -> str:
-    """0x-hex in groups of four, for reading aloud."""
+    """Formats 0x-hex in groups of four digits, so that it can be read aloud."""
     digits = text.removeprefix("0x")
     return f"<code>0x {' '.join(digits[i : i + 4] for i in range(0, len(digits), 4))}</code>"
 
 
 def _moment(seconds: int) -> str:
-    # Whoever signs a record chooses its time, so it may be beyond every calendar.
+    # The signer of a record chooses its time, so the time may be after the last date that Python can show.
     if seconds > LAST_SECOND:
         return f"{seconds} s"
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -17,7 +17,7 @@ from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
 from bytewise.service.exit_codes import Exit
 from cli.output import LIMIT, Fields, LimitOption, OutputFormat, OutputOption, emit, limited, plain, print_entries, progress_of
 
-# `bytewise model pin` and `bytewise model fingerprint`: artifacts and environments of profile `pinned-1`.
+# The verbs `pin`, `fingerprint` and `environment` make artifacts of profile `pinned-1`, and environments of both profiles.
 
 
 def pin(
@@ -28,8 +28,9 @@ def pin(
 
     The command prints the model id.
 
-    The weights stay as they are, so answers are those of transformers' float model. Only a verifier with exactly the operator's
-    environment can check them. `bytewise model convert` makes an artifact whose answers anybody can check.
+    The weights stay as they are, so the model answers like the float model of the library transformers. Only a verifier with
+    exactly the operator's environment can check these answers. `bytewise model convert` makes an artifact whose answers anybody
+    can check.
     """
     from bytewise.inference.pinned.checkpoint import pin as pin_checkpoint
 
@@ -60,12 +61,42 @@ def fingerprint(
         max_new_tokens=max_new_tokens,
     )  # fmt: skip
     if out is not None:
-        try:
-            with out.open("xb") as stream:
-                stream.write(encode(found))
-        except OSError as error:
-            raise ConfigurationError(out.name, str(error.strerror)) from None
+        _write_environment(out, found)
     print(json.dumps({"environment": hex0x(found.digest), **to_json(found)}, indent=2))
+
+
+def environment(
+    artifact: Annotated[Path, typer.Argument(help="Artifact made by `bytewise model convert`.")],
+    out: Annotated[Path, typer.Argument(help="New file for the environment as canonical JSON.")],
+    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1, max=2**20, help="Most tokens of an answer.")] = 1024,
+    max_context: Annotated[
+        int | None, typer.Option("--context", min=1, max=2**20, help="Most tokens of prompt and answer; else the model's.")
+    ] = None,
+) -> None:
+    """Write the environment in which an artifact is served, and print its digest.
+
+    The environment's profile is exact-1, so any processor may serve the model. The file also names the libraries of this machine,
+    so every operator and verifier of this environment needs the same file.
+
+    Propose the environment with `bytewise chain call Registry propose DIGEST POOL VECTORS @FILE`
+    (`docs/guide/prepare-a-model.md`).
+    """
+    from bytewise.inference.artifact.artifact import load
+    from bytewise.inference.determinism import environment as environment_of
+
+    with progress_of("hashing") as tell:
+        loaded = load(artifact, tell)
+    found = environment_of(loaded, max_new_tokens=max_new_tokens, max_context=max_context)
+    _write_environment(out, found)
+    print(hex0x(found.digest))
+
+
+def _write_environment(out: Path, found: "Environment") -> None:
+    try:
+        with out.open("xb") as stream:
+            stream.write(encode(found))
+    except OSError as error:
+        raise ConfigurationError(out.name, str(error.strerror)) from None
 
 
 def _container(text: str) -> Digest:
@@ -80,10 +111,11 @@ def _container(text: str) -> Digest:
 if TYPE_CHECKING:
     # Only the verbs that need torch import it, because its import takes seconds.
     from bytewise.inference.manifest import Architecture, Equalisation, Manifest
+    from bytewise.protocol.records.environment import Environment
 
 
 def described(manifest: "Manifest") -> dict[str, str]:
-    """Lines for people, by name of the property."""
+    """Describes a manifest for people. Returns one line of text for each property, by the property's name."""
     precision, answers = manifest.precision, manifest.generation
     lines = {
         "model id": hex0x(manifest.model_id),
@@ -122,14 +154,14 @@ def _equalised(done: "Equalisation | None") -> str:
 
 
 class Bits(enum.StrEnum):
-    """Precisions of weights."""
+    """Number of bits of a weight that `convert` can write."""
 
     EIGHT = "8"
     SIXTEEN = "16"
 
 
 class Equalise(enum.StrEnum):
-    """Whether channels are equalised."""
+    """Choice whether `convert` scales outlier channels: `auto` scales where the error shrinks, `off` never scales."""
 
     AUTO = "auto"
     OFF = "off"
@@ -174,8 +206,8 @@ def convert(
 
     The same checkpoint and options give the same id everywhere.
 
-    Needs little memory: the checkpoint is read some rows at a time. A conversion that is interrupted leaves no artifact: start
-    it again.
+    The conversion needs little memory, because it reads the checkpoint some rows at a time. An interrupted conversion leaves no
+    artifact: start it again.
     """
     from bytewise.inference.convert.convert import ConversionOptions
     from bytewise.inference.convert.convert import convert as convert_checkpoint

@@ -88,8 +88,9 @@ def join(
 ) -> None:
     """Pay a part of the pool's bond.
 
-    Money that exceeds the bond comes back in the same transaction. If the operator is convicted, your part comes back with its
-    share of the reward. If the answer is confirmed, your part is lost.
+    Money that exceeds the bond comes back in the same transaction. If the operator is convicted, `bytewise pool claim` brings
+    your part back, with its share of the reward if the pool gets one. It gets one only after `bytewise pool reveal`, and never
+    for the verdict UNAVAILABLE. If the answer is confirmed, your part is lost.
 
     Exit codes: 0 the pool accepts it (or has it), 5 the node does not answer, 64 wrong input, or refused by the contract.
 

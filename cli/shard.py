@@ -1,4 +1,4 @@
-"""`bytewise shard`: makes the folder of a new key shard, with commented settings; makes and restores backups."""
+"""`bytewise shard`: makes the folder of a new key shard, with commented settings, and makes and restores backups of a shard."""
 
 import json
 import os
@@ -35,8 +35,9 @@ def backup(config: ShardOption, key: KeyOption, out: Annotated[Path, typer.Argum
 
     The shard may be running.
 
-    Make the key once, `openssl rand -hex 32 > backup.key; chmod 600 backup.key`, and keep it away from the file. The database is
-    not in the file. Replicate it with its own tools: a restore needs its release log. Make a backup after every ceremony.
+    Make the key once, `openssl rand -hex 32 > backup.key; chmod 600 backup.key`, and keep it away from the backup. The shard's
+    database is not in the backup. Replicate the database with its own tools, because a restore needs the release log in it. Make
+    a backup after every ceremony.
 
     Exit codes: 0 written, 6 the database lacks records that the shard signed, 64 wrong input.
     """
@@ -62,9 +63,9 @@ def restore(
 
     The shard's database must lie beside the folder.
 
-    The command refuses, and writes nothing, if the file lacks the shares in force (it was made before they were dealt again), or
-    if the database is older than the file. It replaces nothing in the folder, and leaves out shares that are not in force any
-    more.
+    The command writes nothing if the backup lacks the shares in force, because it was made before a refresh or reshare. It also
+    writes nothing if the database is older than the backup. It overwrites no file in the folder, and does not restore shares that
+    are no longer in force.
 
     Exit codes: 0 restored, 5 the node does not answer, 6 the file or the database is stale, 64 wrong input (for example, the
     shares are sealed under another key than that of `storage_key_file`).
@@ -99,7 +100,8 @@ def _records(settings: "ShardSettings", book: "Network") -> "ReleaseRecords":
 
 DATABASE = "shard.sqlite"
 AUDITS_PER_EPOCH = 1000
-"""Default of the audit budget. Each audit costs one proven partial."""
+"""Default of `audits_per_epoch`: the light audits that a new shard serves in one key epoch. Each audit costs one proven
+partial."""
 
 _TEMPLATE = """\
 # Settings of the key shard at {url}, made by `bytewise shard init`.
@@ -118,8 +120,8 @@ channel_port = {channel_port}
 folder = "."
 # What seals shares and account there: the key in storage.key, or in a file elsewhere; or wrapped in storage.wrapped, by one
 # command that reads the key from stdin and prints it wrapped, and another that reverses that at every start (a key service, a
-# token, a TPM: docs/guide/key-ceremony.md). A program and its arguments each, run without a shell; `bytewise shard wrap` changes
-# to them later.
+# token, a TPM: docs/guide/run-a-key-shard.md). A program and its arguments each, run without a shell; `bytewise shard wrap`
+# changes to them later.
 {sealing}
 # What it released, signed and chained. It must never go back: replicate it by its own means, away from the backups of the folder.
 # PostgreSQL works too: name it here, and run `python -m bytewise.storage migrate` once.
@@ -181,26 +183,26 @@ insecure_accept_simulated = true"""
 
 
 class Choices(NamedTuple):
-    """Choices of the shard's operator."""
+    """The choices of the person who makes a shard, from the options of `bytewise shard init`."""
 
     url: str
-    """HTTPS address at which others will reach the shard."""
+    """HTTPS address at which other programs will reach the shard."""
     channel: str
-    """`host:port` of its attested channels."""
+    """`host:port` at which enclaves will reach the shard's attested channels."""
     coordinator: str
-    """Account of the coordinator of ceremonies."""
+    """Account of the coordinator of key ceremonies."""
     network_file: Path
-    """Address book."""
+    """File of the address book."""
     rpc: list[str]
-    """Nodes."""
+    """URLs of chain nodes."""
     governors: list[str]
-    """Accounts that approve policies. Empty is allowed only with `simulated`."""
+    """Accounts that approve appraisal policies. The list may be empty only if `simulated` is true."""
     needed: int
-    """How many of these accounts must approve a policy."""
+    """How many of the governors must approve a policy."""
     simulated: bool
-    """Whether this is a shard of a test network."""
+    """True for a shard of a test network, which accepts simulated evidence."""
     sealing: "StorageKeySource"
-    """Where the shard's storage key is."""
+    """Where the storage key is, under which the shard's shares are sealed."""
 
 
 def init(
@@ -225,12 +227,12 @@ def init(
 
     Each setting has a comment.
 
-    Then: give FOLDER/entry.json, which is public, to the coordinator of the ceremony; start the shard with `bytewise run
-    --config FOLDER/bytewise.toml`; when the ceremony is done, put its epoch document into FOLDER/epoch.json and restart.
+    Then give FOLDER/entry.json, which is public, to the coordinator of the ceremony. Start the shard with `bytewise run
+    --config FOLDER/bytewise.toml`. When the ceremony is done, put its epoch document into FOLDER/epoch.json and restart.
 
     Every other file in FOLDER is secret. Share and account are sealed under FOLDER/storage.key, so anybody with a copy of the
     folder can act as the shard. To avoid that, put the key elsewhere with `--storage-key`, or keep it in a key service, a token
-    or a TPM with `--wrap` and `--unwrap`. `docs/guide/key-ceremony.md` describes each step.
+    or a TPM with `--wrap` and `--unwrap`. `docs/guide/run-a-key-shard.md` describes each step.
 
     Exit codes: 0 made, 5 the command of `--wrap` or `--unwrap` fails, 64 wrong input (for example, the folder or the key's file
     exists). With any code but 0 nothing was made.
@@ -259,9 +261,9 @@ def _print_made(folder: Path, account: str) -> None:
 
 
 def make_folder(folder: Path, choices: Choices) -> str:
-    """Makes the folder completely or not at all, and returns the new shard's account.
+    """Creates the folder of a new shard completely or not at all, and returns the shard's account.
 
-    `ConfigurationError` if the folder or the storage key's file exists, or a choice is invalid.
+    Raises `ConfigurationError` if the folder or the storage key's file exists, or if a choice is invalid.
     """
     from bytewise.protocol.encoding import encode
     from bytewise.storage.migrate import migrate
@@ -286,7 +288,8 @@ def make_folder(folder: Path, choices: Choices) -> str:
 
 
 def settings_text(folder: Path, choices: Choices) -> str:
-    """The settings file, TOML. `ConfigurationError` for an invalid address."""
+    """Returns the text of a new shard's settings file, in TOML. Raises `ConfigurationError` if an address or account is
+    invalid."""
     from chain.client.node import verify_url
 
     host, port = _place("--url", choices.url, "https://")
@@ -354,7 +357,8 @@ def _place(option: str, text: str, scheme: str) -> tuple[str, int]:
 
 @contextmanager
 def _key_elsewhere(folder: Path, key_file: Path | None) -> Iterator[None]:
-    """Draws the storage key into a new file, which is removed again after an error."""
+    """Context manager that writes a new random storage key to `key_file`, and wipes that file after an error. It does nothing if
+    `key_file` is None. Raises `ConfigurationError` if the file would be inside `folder`."""
     from kms.storage.files import KEY_BYTES, create_file, wipe
 
     if key_file is None:
@@ -372,5 +376,5 @@ def _key_elsewhere(folder: Path, key_file: Path | None) -> Iterator[None]:
 
 
 def _toml(value: Any) -> str:
-    # JSON's strings, numbers, booleans and lists of strings are TOML's.
+    # JSON and TOML write strings, numbers, booleans and lists of strings in the same way.
     return json.dumps(value)

@@ -12,20 +12,21 @@ from typer.core import TyperCommand, TyperGroup
 
 
 class Verb(NamedTuple):
-    """A command."""
+    """A command that does something, for example `show` in `bytewise network show`."""
 
     function: str
-    """`module:function`."""
+    """Where the verb's function is, as `module:function`."""
     help: str
-    """The first sentence of its docstring."""
+    """The first line of the function's docstring."""
 
 
 class Noun(NamedTuple):
-    """A noun: the object of a group of commands."""
+    """A group of commands about one object, for example `network` in `bytewise network show`."""
 
     help: str
-    """Its meaning in one or two sentences, and an example."""
+    """The noun's meaning in one or two sentences, and an example."""
     entries: Mapping[str, "Noun | Verb"]
+    """The verbs and nouns of the group, by name."""
 
 
 _PROPOSAL = Noun(
@@ -49,7 +50,7 @@ _CHAIN = Noun(
         "show": Verb(
             "cli.chain.status:status", "Show whether the chain has what the address book says: code, roles, clock, pools, money."
         ),
-        "deploy": Verb("cli.chain.deploy:deploy", "Deploy and wire all contracts and give the roles away."),
+        "deploy": Verb("cli.chain.deploy:deploy", "Deploy and wire all contracts and give all its roles away."),
         "params": Verb("cli.chain.params:params", "Show a version of the parameters; with --set, check changes on the chain."),
         "call": Verb("cli.chain.call:call", "Try a call as the account that may make it; with --key and --send, send it."),
         "proposal": _PROPOSAL,
@@ -116,6 +117,9 @@ _MODEL = Noun(
         "check": Verb("cli.model:check", "Hash every byte of an artifact, prove its bound again, and print its model id."),
         "pin": Verb("cli.model:pin", "Write a manifest for an unconverted checkpoint, for profile pinned-1."),
         "fingerprint": Verb("cli.model:fingerprint", "Show this machine and process as an environment of pinned-1."),
+        "environment": Verb(
+            "cli.model:environment", "Write the environment in which an artifact is served, and print its digest."
+        ),
         "vectors": Verb("cli.certification:vectors", "Compute the vectors with which a model and its environments are proposed."),
     },
 )
@@ -420,14 +424,15 @@ TREE = Noun(
 
 
 class LazyCommand(TyperCommand):
-    """A verb in a list of commands; `load` makes the real command."""
+    """A placeholder for a verb in help pages and completion. It knows only the verb's help line until `load` makes the real
+    command."""
 
     def __init__(self, name: str, verb: Verb) -> None:
         super().__init__(name, help=verb.help, rich_markup_mode="rich")
         self._function = verb.function
 
     def load(self) -> Any:
-        """The command, with the parameters of its function."""
+        """Imports the verb's function, and returns the command with the function's parameters."""
         module, _, function = self._function.partition(":")
         app = typer.Typer(add_completion=False)
         app.command(self.name)(getattr(importlib.import_module(module), function))
@@ -435,16 +440,16 @@ class LazyCommand(TyperCommand):
 
 
 class LazyGroup(TyperGroup):
-    """A noun. Its verbs are loaded when they are called."""
+    """The command group of a noun. It loads a verb only when a user calls the verb."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """As in the base class, with the verb loaded."""
+        """Finds the command that the first word names, as the base class does, and loads it if it is a verb."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, LazyCommand) else command, rest
 
 
 class Root(LazyGroup):
-    """`bytewise`."""
+    """The command group `bytewise` itself, with all nouns and verbs of `TREE`."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -461,7 +466,7 @@ def _commands(noun: Noun) -> dict[str, Any]:
 
 
 def verbs(noun: Noun = TREE, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Verb]]:
-    """Every verb with the words of its command."""
+    """Yields every verb below a noun, with the words of its command. `above` has the words before the noun's entries."""
     for name, entry in noun.entries.items():
         if isinstance(entry, Verb):
             yield (*above, name), entry

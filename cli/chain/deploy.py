@@ -1,4 +1,4 @@
-"""`bytewise chain deploy`: checks a deployment, then sends it, or continues a run that stopped."""
+"""`bytewise chain deploy`: checks a deployment and then sends its transactions, or continues a run that stopped."""
 
 import enum
 import os
@@ -13,7 +13,7 @@ from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, digest, hex0x, unhex
 from cli.chain.privileged_call import account_option, signer_of
-from cli.options import NETWORK_FILE, RPC_URLS, RpcOption
+from cli.options import NETWORK_FILE, RPC_URLS, PasswordFileOption, RpcOption
 
 if TYPE_CHECKING:
     from bytewise.protocol.court.params import ParamSet
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from chain.deployment.plan import DeploymentPlan, EigenLayerSettings, GovernanceSettings, Shape
 
 
-# Options for the holder of the stake. Their names and bounds are those of `chain.deployment`, which a help page must not import.
+# Options for the place of the stake. Names and bounds repeat those of `chain.deployment`, which a help page must not import.
 
 _PANEL = "Stake"
 
 
 class StakeName(enum.StrEnum):
-    """Holder of the stake (`bytewise.protocol.address_book.StakeSource`)."""
+    """Where the stake is: `native` is a vault of the network, `eigenlayer` is EigenLayer
+    (`bytewise.protocol.address_book.StakeSource`)."""
 
     NATIVE = "native"
     EIGENLAYER = "eigenlayer"
@@ -68,8 +69,8 @@ def restaked(
     stake: StakeName, manager: str | None, strategy: str | None, operator_set: str | None, max_age: int | None,
     params: "ParamSet", shape: "Shape",
 ) -> "EigenLayerSettings | None":  # fmt: skip
-    """Where the stake is; None for a vault of the network's own. `ConfigurationError` names an option that is missing or does not
-    belong."""
+    """Returns the EigenLayer settings of a deployment, or None if the stake is in a vault of the network. Raises
+    `ConfigurationError` if an option is missing, or if an option does not belong to `stake`."""
     from chain.deployment.deployment_check import MANAGER, MAX_AGE, SET, STRATEGY
     from chain.deployment.plan import EigenLayerSettings, default_max_age, longest_for
 
@@ -99,11 +100,12 @@ def _operator_set(text: str) -> tuple[Address, int]:
 
 
 MAX_POOLS = 128
-"""Most pools of one registry, which no vote can change (`Verifiers.MAX_POOLS`)."""
+"""Most pools of verifiers that one registry can have. No vote can change this limit (`Verifiers.MAX_POOLS`)."""
 
 
 class ShapeName(enum.StrEnum):
-    """Names of the lengths, in blocks, that a deployment fixes for ever."""
+    """Name of a shape, a set of values that a deployment fixes for ever (`chain.deployment.plan.Shape`). One of them is the
+    length of a stake epoch in blocks. `devnet` is for blocks of one second, `main` for blocks of twelve seconds."""
 
     DEVNET = "devnet"
     MAIN = "main"
@@ -117,7 +119,8 @@ LongDelayOption = Annotated[int, typer.Option("--long-delay", min=34, max=3_650,
 def deploy(
     chain_id: Annotated[int, typer.Option("--chain-id", help="Chain that the node must be on.")],
     rpc: RpcOption = RPC_URLS,
-    key: Annotated[Path | None, typer.Option("--key", help="Key file of the deployer, 0x-hex.")] = None,
+    key: Annotated[Path | None, typer.Option("--key", help="Key file of the deployer: 0x-hex, or a keystore.")] = None,
+    password_file: PasswordFileOption = None,
     devnet_account: Annotated[int | None, typer.Option("--devnet-account", min=0, help="Or: this account of anvil.")] = None,
     pool: Annotated[list[str] | None, typer.Option("--pool", help="Digest of a pool of verifiers; repeat it for more.")] = None,
     params: Annotated[Path | None, typer.Option("--params", help="TOML file; complete, but on a test chain.")] = None,
@@ -134,12 +137,11 @@ def deploy(
     out: Annotated[Path, typer.Option("--out", help="Address book to write; must not exist.")] = NETWORK_FILE,
     plan: Annotated[bool, typer.Option("--plan", help="Say what would be sent and what it costs, and send nothing.")] = False,
 ) -> None:
-    """Deploy and wire all contracts and give the roles away.
+    """Deploy and wire all contracts and give all its roles away.
 
-    The deployer has no power afterwards.
-
-    A run that stopped leaves OUT.draft with all addresses; the same command continues from there. With --stake eigenlayer:
-    run with --plan, have the service create the operator set for the printed address, then run without --plan.
+    A run that stops leaves OUT.draft with all addresses. The same command continues from there. With --stake eigenlayer, first
+    run the command with --plan. Have the EigenLayer service (AVS) create the operator set for the printed address. Then run the
+    command without --plan.
 
     Exit codes: 0 done, 5 the node does not answer or transactions of the account wait for a block, 64 wrong input (for example, a
     parameter outside its bounds or too little money; nothing was sent) or another run of the account deployed at these addresses.
@@ -148,7 +150,7 @@ def deploy(
     from chain.deployment import deploy as deploying
 
     _verify_place(out)
-    client, deployer = chain_of(rpc, chain_id), signer_of(chain_id, key, devnet_account)
+    client, deployer = chain_of(rpc, chain_id), signer_of(chain_id, key, devnet_account, password_file)
     vote, chosen = _vote(deployer.address, (guardian, curator, votes), long_delay), _chosen(chain_id, params, shape)
     held = restaked(stake, allocation_manager, strategy, operator_set, max_age, *chosen)
     draft, nonce = _begun(client, deployer, out)
@@ -157,7 +159,8 @@ def deploy(
 
 
 def _begun(client: "Chain", deployer: "LocalSigner", out: Path) -> "tuple[Draft | None, int]":
-    """The draft of a deployment that was begun, if there is one, and the nonce of its first transaction."""
+    """Returns the draft of an earlier run that stopped, and the nonce of the deployment's first transaction. The draft is None if
+    no run has begun. A draft is the file beside `out` with the addresses of a deployment that is not finished."""
     from chain.deployment.draft import first_nonce, read_draft
 
     draft = read_draft(out)
@@ -201,8 +204,8 @@ def _vote(deployer: Address, offices: tuple[str | None, str | None, str | None],
 
 
 def _verify(client: "Chain", site: "DeploymentPlan", taken: int, plan: bool) -> None:
-    """Checks the deployment on the chain before anything is sent. A plan prints the findings, also an amount that cannot be
-    paid."""
+    """Checks parameters, stake source and money on the chain before anything is sent. Raises `ConfigurationError` if one is
+    wrong. With `plan` it also prints what would be sent. `taken` is the number of transactions that an earlier run sent."""
     from chain.deployment import deploy as deploying
     from chain.deployment.deployment_check import verify_eigenlayer
 
@@ -238,7 +241,7 @@ def _how_to_go_on(out: Path) -> str:
 
 
 def _verify_place(out: Path) -> None:
-    """`ConfigurationError` unless the book and its draft can be written there."""
+    """Raises `ConfigurationError` if the address book and its draft cannot be written at this path."""
     if os.path.lexists(out):
         raise ConfigurationError("--out", f"{out} exists already: name a new file")
     if not out.parent.is_dir():
@@ -275,7 +278,7 @@ def _ether(wei: int) -> str:
 
 
 def _chosen(chain_id: int, file: Path | None, shape: ShapeName) -> "tuple[ParamSet, Shape]":
-    """The first parameters, and the lengths that never change."""
+    """Returns the first parameters of the network, and the shape, the lengths in blocks that never change."""
     from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
     from chain.deployment.params import DEVNET, changed, complete, read_changes
     from chain.deployment.plan import DEVNET_SHAPE, MAIN_NET

@@ -35,10 +35,10 @@ def dkg(config: ConfigOption, plan: DryOption = False) -> None:
 
     After a crash, the same command continues.
 
-    An epoch numbered 2 · 2^32 + k (8589934593 is the first) is hybrid: its envelopes
-    need the key and the shards' ML-KEM-768 keys, which are drawn with it. It needs 2t - 1 shards, and its shares cannot be dealt
-    again. One numbered 3 · 2^32 + k (12884901889 is the first) has a key that enclaves rebuild; every shard must allow that
-    (`release_shares`).
+    The number of the epoch selects its kind. An epoch 2 · 2^32 + k (8589934593 is the first) is hybrid: its envelopes need the
+    key and the shards' ML-KEM-768 keys, which the ceremony makes together with the key. A hybrid epoch needs 2t - 1 shards, and
+    its shares cannot be dealt again. An epoch 3 · 2^32 + k (12884901889 is the first) has a key that enclaves rebuild. Every
+    shard must allow that (`release_shares`).
 
     Exit codes: 0 made, 3 it failed and nothing changed, 64 wrong input.
     """
@@ -62,7 +62,7 @@ def reshare(config: ConfigOption, plan: DryOption = False) -> None:
 def repair(config: ConfigOption, plan: DryOption = False) -> None:
     """Give a shard its lost share again, made from the shares of the others.
 
-    The setting `heir` is the index of that shard. All other shares stay the same.
+    The setting `repair_index` is the index of that shard. All other shares stay the same.
 
     Exit codes: 0 done, 3 it failed, 64 wrong input.
     """
@@ -80,10 +80,10 @@ def open_(
 ) -> None:
     """Put the result of a ceremony in force: a new epoch, or new shares of one.
 
-    The log must show, and the contract checks, that enough shards signed it.
+    Enough shards must have signed the result in the ceremony's log. The contract checks this, too.
 
-    Every shard that gets a share must have proved it on the canary. `--without` must name exactly the shards that did not;
-    otherwise nothing is sent. Give each of these its share before it is needed (`bytewise key repair`).
+    Every shard that gets a share must have proved the share on the canary. `--without` must name exactly the shards that did not
+    prove their share. Otherwise nothing is sent. Give each of these shards its share before it is needed (`bytewise key repair`).
 
     Exit codes: 0 in force, 3 the ceremony has not ended, or shards that proved no share are not named, 5 the node does not
     answer, 64 wrong input (for example, a shard that proved its share is named).
@@ -109,10 +109,12 @@ def open_(
 def put_in_force(
     client: "Chain", book: "Network", curator: "LocalSigner", state: "CeremonyState", without: Collection[int] = ()
 ) -> "Network":
-    """Sends the result of a ceremony, with its signatures, to the chain, and returns the new address book. Parts that were sent
-    before are not sent again.
+    """Sends the result of a ceremony, with its signatures, to the chain, and returns the new address book. What the chain shows
+    already is not sent again: an announced epoch, the same shares, an epoch in force. Only the confirmation of an epoch that is
+    not yet in force may be sent twice.
 
-    Sends nothing if a shard outside `without` did not prove its share (`kms.ceremony.coordinator.verify_shares_proven`).
+    `without` has the indices of the shards that did not prove their share. If another shard did not prove its share, nothing is
+    sent (`kms.ceremony.coordinator.verify_shares_proven`).
     """
     from bytewise.protocol.keys.ceremony import CeremonyPurpose
     from chain.acts.epochs import CeremonySignatures, open_epoch, reshare_epoch
@@ -140,8 +142,8 @@ def rotate(
 
     After a crash, the same command continues.
 
-    The previous epoch drains: its shard processes still serve it until `bytewise key retire`. If shards proved no share, the
-    previous epoch stays in force, unless this command names exactly these shards with `--without` (see `open`).
+    The previous epoch drains: its shards still serve it until `bytewise key retire`. If some shards did not prove their share,
+    the previous epoch stays in force, unless this command names exactly these shards with `--without` (see `open`).
 
     Exit codes: 0 in force, 3 nothing changed: the ceremony failed, or shards that proved no share are not named, 5 the node does
     not answer, 64 wrong input.
@@ -203,7 +205,7 @@ def _ceremony(config: Path, purpose: "CeremonyPurpose", dry: bool) -> None:
 
 
 def _agreed(plan: "CeremonyPlan") -> dict[str, object]:
-    """The facts of a plan that an approving operator must read."""
+    """Returns the facts of a ceremony plan that the person who runs a shard must read before approving the plan."""
     return {
         "purpose": plan.purpose.name,
         "epoch": plan.epoch,
@@ -219,7 +221,8 @@ def _agreed(plan: "CeremonyPlan") -> dict[str, object]:
 
 
 def public_facts(state: "CeremonyState") -> dict[str, object]:
-    """The public facts of a ceremony."""
+    """Returns the public facts of a ceremony that has ended, as plain JSON data. Raises `ConfigurationError` if the ceremony
+    still runs."""
     from kms.ceremony.coordinator import unproven_shares
 
     result = state.result

@@ -183,7 +183,8 @@ def quotes(view: NodeView, steps: list[Step]) -> Iterator[dict[str, Any]]:
 
 
 def cost_wei(view: NodeView, steps: list[Step]) -> int:
-    """Returns the most wei that all steps may cost: the values of the calls, and a million gas for each at the present price."""
+    """Returns the most wei that all steps may cost: the values of the calls, and a million gas for each at the fee cap of a
+    transaction, which is twice the present base fee and a tip."""
     gas_price = fees_at(view.chain.head().base_fee_wei).max_fee
     return sum(step.call.value_wei + 1_000_000 * gas_price for step in steps)
 

@@ -2,17 +2,20 @@
 
 import dataclasses
 import inspect
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
 import pytest
+from eth_account import Account
 
 from bytewise.protocol.address_book import StakeSource
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.units import U64
 from bytewise.service.exit_codes import Exit
+from bytewise.service.secret import write_secret
 from chain.client.address_book import read_network, verify_code
 from chain.deployment import deploy as deploying
 from chain.deployment.deployment_check import MANAGER, MAX_AGE, SET, STRATEGY
@@ -87,7 +90,15 @@ def test_an_account_without_the_money_sends_nothing(cli: Callable[..., str], anv
     assert anvil.client.nonce(POOR.address) == 0 and not path_of(tmp_path / "n.json").exists()
     anvil.rpc("anvil_setBalance", POOR.address, hex(10**18))
     assert "ETH at the fees of now: enough" in cli(*options, "--plan", account=None)
-    cli(*options, account=None)
+    stored, password = tmp_path / "poor.json", tmp_path / "password"
+    write_secret(stored, json.dumps(Account.encrypt(POOR.secret, "right", kdf="pbkdf2", iterations=2)).encode())
+    options[options.index("--key") + 1] = str(stored)
+    for typed, wanted in (("wrong", Exit.USAGE), ("right", Exit.OK)):
+        password.unlink(missing_ok=True)
+        write_secret(password, typed.encode())
+        said = cli(*options, "--password-file", str(password), wanted=wanted, account=None)
+        assert ("the password is wrong" in said) == (typed == "wrong")
+    assert anvil.client.nonce(POOR.address) == STEPS
 
 
 def test_a_folder_that_may_not_be_written_is_named(

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from bytewise.inference.artifact import artifact
+from bytewise.inference.determinism import environment
 from bytewise.protocol.encoding import encode
 from bytewise.service.exit_codes import Exit
 from cli.__main__ import main
+from serving.settings import read_environment
 from tests.fixtures.inference.tiny import write_checkpoint
 
 
@@ -35,6 +37,12 @@ def test_model_is_converted_shown_and_checked(checkpoint: Path, capsys: pytest.C
     told = json.loads(capsys.readouterr().out)
     assert told["model_id"] == model_id and told["precision"] == {"weight_bits": 8, "head_bits": 16, "embedding": "float32"}
     assert told["equalisation"]["tokens"] == 128 and len(told["equalisation"]["pairs"]) == 9
+    command = ["model", "environment", str(out), str(out.parent / "environment.json"), "--context", "64"]
+    assert main(command) == Exit.OK
+    found = read_environment(out.parent / "environment.json")
+    assert capsys.readouterr().out.strip() == f"0x{found.digest.hex()}"
+    assert found == environment(artifact.load(out), max_context=64) and found.limits.max_new_tokens == 64
+    assert main(command) == Exit.USAGE and "File exists" in capsys.readouterr().err, "nothing is overwritten"
 
 
 def test_artifacts_of_a_folder_are_listed_and_a_damaged_one_is_named(
@@ -99,6 +107,7 @@ def test_bound_that_is_not_proven_ends_check_with_a_mismatch(checkpoint: Path, c
         (["convert", "checkpoint"], Exit.USAGE, "--help"),
         (["show", "nowhere"], Exit.USAGE, "no artifact at nowhere"),
         (["fingerprint", "nowhere"], Exit.USAGE, "no artifact at nowhere"),
+        (["environment", "nowhere", "out"], Exit.USAGE, "no artifact at nowhere"),
         (["vectors", "nowhere", "out"], Exit.USAGE, "nowhere is no folder of an artifact"),
         (["pin", "nowhere", "out"], Exit.USAGE, "nowhere"),
         (["make", "checkpoint"], Exit.USAGE, "already exists"),
