@@ -1,7 +1,7 @@
-"""Copies the database of a node while it is used, and puts a copy in place of one that was lost.
+"""Copies the database of a node while it is used, and restores a database from such a copy.
 
-SQLite: the online backup of the library. PostgreSQL: `pg_dump` and `pg_restore` of its client package, as child processes; their
-password is in a file that only the owner can read. Both copies are of one moment.
+For SQLite it uses the online backup of the library. For PostgreSQL it runs `pg_dump` and `pg_restore` of the client package as
+child processes, and passes the password in a file that only its owner can read. Either copy shows the database at one moment.
 """
 
 import os
@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from sqlalchemy import Engine, inspect
@@ -21,13 +21,13 @@ from bytewise.service.settings import child_environment
 from bytewise.storage.engine import cause_of
 
 SQLITE, POSTGRESQL = "database.sqlite", "database.dump"
-"""Names of the copy in a backup."""
+"""Names of the copy in a backup, for each kind of database."""
 LIMIT_S = 3600.0
-"""Longest time of `pg_dump` or `pg_restore`, in seconds."""
+"""Seconds after which a running `pg_dump` or `pg_restore` is stopped."""
 
 
 def copy_database(engine: Engine, folder: Path) -> Path:
-    """A consistent copy in a new file of the folder. Writers of the database do not wait for it."""
+    """Writes a consistent copy of the database to a new file in the folder, and returns its path. Writers do not wait for it."""
     if engine.dialect.name == "sqlite":
         return _copy_sqlite(engine, folder / SQLITE)
     file = folder / POSTGRESQL
@@ -36,7 +36,10 @@ def copy_database(engine: Engine, folder: Path) -> Path:
 
 
 def place_database(copy: Path, engine: Engine) -> None:
-    """Puts a copy where a database has no table. `ConfigurationError` if it has any, or the copy is of another kind."""
+    """Restores a copy to a place that has no database file, or to a database without tables.
+
+    Raises `ConfigurationError` if the place has a file or tables, or if the copy is of the other kind of database.
+    """
     is_sqlite = engine.dialect.name == "sqlite"
     if copy.name != (SQLITE if is_sqlite else POSTGRESQL):
         raise ConfigurationError("db", f"the settings name a {engine.dialect.name} database, and the backup has {copy.name}")
@@ -61,19 +64,20 @@ def place_database(copy: Path, engine: Engine) -> None:
 
 
 def verify_copy(copy: Path) -> None:
-    """`ConfigurationError` if a copy is not readable as what it is."""
+    """Raises `ConfigurationError` if a copy is damaged or is not of the kind that its name says.
+
+    Of a PostgreSQL dump only the first bytes are read.
+    """
     if copy.name == POSTGRESQL:
         with copy.open("rb") as file:
             if file.read(5) != b"PGDMP":
                 raise ConfigurationError(copy.name, "is no dump of `pg_dump --format=custom`")
         return
     try:
-        with sqlite3.connect(copy) as database:
+        with closing(sqlite3.connect(copy)) as database:
             found = database.execute("PRAGMA integrity_check").fetchone()[0]
     except sqlite3.Error as error:
         found = str(error)
-    finally:
-        database.close()
     if found != "ok":
         raise ConfigurationError(copy.name, f"is no sound database: {str(found)[:80]}")
 
@@ -110,7 +114,10 @@ def _run_tool(tool: str, engine: Engine, *arguments: str) -> None:
 
 @contextmanager
 def _password_file(engine: Engine) -> Iterator[dict[str, str]]:
-    """Variables of libpq that name the server, and a file for the password."""
+    """Context manager that yields the variables of libpq that name the server, and a file with the password.
+
+    The file is deleted at the end of the block.
+    """
     url = engine.url
     named = {"PGHOST": url.host, "PGPORT": url.port, "PGUSER": url.username, "PGDATABASE": url.database}
     variables = {name: str(value) for name, value in named.items() if value is not None}

@@ -111,7 +111,7 @@ class Protection:
         row = connection.execute(_query(vote.dispute, vote.round, vote.voter)).one()
         if row.content_digest != digest:
             metrics.PROTECT_REFUSALS.labels(kind="second_vote").inc()
-            raise SecondVote(hex0x(row.content_digest), hex0x(vote.dispute), vote.round)
+            raise SecondVote(hex0x(vote.dispute), vote.round, hex0x(row.content_digest))
         return _stored(row)
 
 

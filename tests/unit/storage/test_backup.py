@@ -15,6 +15,7 @@ from bytewise.service.housekeeping import BackupSettings
 from bytewise.service.readiness import ReadinessRegistry
 from bytewise.service.settings import load_settings
 from bytewise.storage.backup import HOUR_S, VOTES, BackupJob, BackupSource, make_backup, restore_database, verify_backup
+from bytewise.storage.database_copy import SQLITE, verify_copy
 from bytewise.storage.engine import open_database
 from bytewise.storage.protection import Protection
 from bytewise.storage.restore_fence import RestoreFence
@@ -156,6 +157,16 @@ def empty_server_database(url: str) -> str:
         connection.commit()
     engine.dispose()
     return url
+
+
+def test_copy_that_no_database_can_be_read_from_is_refused(tmp_path: Path) -> None:
+    noise, folder = tmp_path / "a" / SQLITE, tmp_path / "b" / SQLITE
+    folder.mkdir(parents=True)
+    noise.parent.mkdir()
+    noise.write_bytes(b"no database " * 1000)
+    for copy in (noise, folder):
+        with pytest.raises(ConfigurationError, match="is no sound database"):
+            verify_copy(copy)
 
 
 def test_votes_that_come_during_the_copy_are_in_the_export(node: NodeFolder, tmp_path: Path, clock: HandClock) -> None:

@@ -32,7 +32,7 @@ def test_equal_vote_gets_the_stored_salt_and_quote(table: Protection) -> None:
 
 def test_another_vote_for_the_round_is_refused(table: Protection) -> None:
     table.sign_once(vote(says=7), Blob(b""))
-    with pytest.raises(SecondVote):
+    with pytest.raises(SecondVote, match=f"already signed 0x[0-9a-f]{{64}} for dispute 0x{name(1).hex()} round 1"):
         table.sign_once(vote(says=8), Blob(b""))
     assert table.require(name(1), 1, ACCOUNT).vote.tokens_hash == name(7)
 
