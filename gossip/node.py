@@ -1,7 +1,7 @@
 """The libp2p side of gossip: TCP, Noise, Yamux, gossipsub. The only module of the project that imports trio and libp2p.
 
-A connection of a peer that `peers.json` does not name is closed at once. A message passes `Admission` before it is relayed or
-kept. The process holds one key, the peer key, which can neither vote nor pay.
+The node closes a connection at once if `peers.json` does not name the peer. Every message is checked by `Admission` before the
+node relays it or stores it for the duty process. The process has one key, the peer key, which can neither vote nor pay.
 """
 
 import json
@@ -41,29 +41,31 @@ PUBSUB = "/meshsub/1.1.0"
 ENVELOPE = "/bytewise/1/envelope"
 DEGREE = 4
 BACK_OFF_S = 5
-"""Seconds for which a peer that left takes no part in the mesh of others: a member that restarts comes back soon."""
+"""Seconds for which other peers keep a peer out of their gossipsub mesh after it left. The time is short, because a member that
+restarts comes back soon."""
 FETCH_S = FETCH_TIMEOUT_S - 5
-"""Seconds for all pieces of one envelope."""
+"""Seconds in which all pieces of one envelope must arrive."""
 MAX_CONNECTIONS = 64
 PER_PEER = 2
 MAX_RPC_BYTES = 64 * 1024
 DIAL_PAUSE_S = 2.0
-"""Seconds between two looks at `peers.json` and at peers that are not connected."""
+"""Seconds between two passes that read `peers.json`, close unregistered connections and dial missing peers."""
 MAX_RSS_BYTES = 300 * 2**20
 MAX_AGE_S = 86_400
-"""The process ends by itself above this memory and age, and its supervisor starts it again: libp2p keeps a task for each killed
-peer."""
+"""Age in seconds at which the process ends by itself. It also ends at `MAX_RSS_BYTES` of memory. Its supervisor starts it again.
+Both limits exist because libp2p keeps a task for each peer that was killed."""
 
 
 class GossipNode:
-    """One process's part in the network."""
+    """The libp2p node of one gossip process: its host, its connections, its topics and its hand-over to the duty process."""
 
     def __init__(self, settings: GossipProcessSettings, peers: PeersOnDisk) -> None:
         self._settings = settings
         self._on_disk = peers
         self._admission = Admission(peers.newest)
         self._refused_here: dict[bytes, GossipRefused | None] = {}
-        """Why each message that is being published was refused. The library says nothing about it."""
+        """The refusal of each message that is being published, or None while there is none. It is noted here because the library
+        does not report it to the publisher."""
         self._ring = Ring()
         self._name = os.urandom(8).hex()
         self._refusals: Counter[str] = Counter()
@@ -88,8 +90,8 @@ class GossipNode:
             self._host, router, strict_signing=True, max_inbound_rpc_size=MAX_RPC_BYTES, max_subscriptions_per_peer=len(TOPICS),
             allowed_topics=frozenset(self._topics), validation_cache_size=10_000,
         )  # fmt: skip
-        # The library begins at the time in seconds: a process that said more than one message a second and restarts would repeat
-        # numbers, which others have seen.
+        # The library starts its message counter at the time in seconds. A process that sends more than one message a second and
+        # restarts would repeat numbers, and peers would drop those messages as seen.
         self._pubsub.counter = time.time_ns()
         self._router = router
         self._requests = RequestResponse(self._host)
@@ -101,7 +103,8 @@ class GossipNode:
         return self._on_disk.newest()
 
     async def run(self) -> None:
-        """Listens, dials and answers until it is cancelled, or until it wants a restart."""
+        """Listens, dials peers and answers calls, until the process uses too much memory or is too old. Then it returns, so that
+        the process is restarted. It also ends when its task is cancelled."""
         address = Multiaddr(self._settings.listen)
         async with (
             self._host.run(listen_addrs=[address]),
@@ -126,7 +129,7 @@ class GossipNode:
     # --- messages ---
 
     def _validate(self, _forwarder: ID, message: Any) -> bool:
-        """Runs for every message before it is relayed, also for our own."""
+        """Returns whether a message may be relayed. libp2p calls it for every message, also for messages of this process."""
         key = _key_of(ID(message.from_id), message.key)
         topics = [self._topics.get(each, "") for each in message.topicIDs]
         try:
@@ -144,7 +147,7 @@ class GossipNode:
         return True
 
     async def _drain(self, subscription: Any) -> None:
-        """The validator keeps messages; the library's own queue of 32 is only emptied."""
+        """Empties the library's queue of 32 messages. `_validate` has stored each message already."""
         while True:
             await subscription.get()
 
@@ -177,8 +180,8 @@ class GossipNode:
         raise GossipRefused("malformed", f"no call {str(request['call'])[:40]!r}")
 
     async def _publish(self, name: str, data: bytes) -> None:
-        """`GossipRefused` for a message that nobody would get: what an envelope's seat says is said again, certificates and
-        hints are not. Repetition is no failure."""
+        """Publishes a message. Raises `GossipRefused` if no peer listens to the topic, because senders of certificates and hints
+        do not send again by themselves. A message that was published before is no error."""
         if not self._pubsub.peer_topics.get(name):
             raise GossipRefused("no_peers", "no peer listens yet")
         self._refused_here[data] = None
@@ -195,7 +198,7 @@ class GossipNode:
     # --- envelopes ---
 
     async def _give_piece(self, request: bytes, context: Any) -> bytes:
-        """The answer to a peer: a byte 1 and the piece, or a byte 0."""
+        """Answers the request of a peer for a piece: a byte 1 and the piece, or a byte 0 if the request is refused."""
         account = self._peers.account_of(_key_of(context.peer_id, b"")) or ""
         try:
             return b"\1" + self._shelf.piece(account, request, self._peers, time.time())
@@ -204,7 +207,8 @@ class GossipNode:
             return b"\0"
 
     async def _fetch(self, envelope: str, size: int, account: str, file: Path) -> None:
-        """Ends before the duty process gives up, so that a slow giver keeps no call open."""
+        """Fetches an envelope from a peer into a file. It gives up before the duty process's own timeout ends, so that a slow
+        peer keeps no call open."""
         with trio.move_on_after(FETCH_S):
             file.write_bytes(await self._pieces(envelope, size, account))
             return
@@ -235,7 +239,8 @@ class GossipNode:
             await self._host.get_network().close_peer(peer)
 
     async def _keep_connected(self) -> None:
-        """Closes who is gone from `peers.json`, dials who is missing, until a restart is due."""
+        """Closes connections of peers that left `peers.json`, and dials registered peers that are not connected. Returns when a
+        restart is due."""
         while _memory() < MAX_RSS_BYTES and time.monotonic() - self._started < MAX_AGE_S:
             self._admission.forget_removed()
             connected = set(self._host.get_connected_peers())
@@ -249,7 +254,8 @@ class GossipNode:
             await trio.sleep(DIAL_PAUSE_S)
 
     async def _dial(self, addresses: tuple[str, ...], peer: ID) -> None:
-        # Else the library dials nobody for a minute after one failure, and a member that restarts would be missed for so long.
+        # Without this, the library does not dial a peer for a minute after a failure, and a restarted member would be missing
+        # for that minute.
         self._host.get_network().unblock_peer(peer)
         for each in addresses:
             with trio.move_on_after(5):
@@ -261,7 +267,8 @@ class GossipNode:
 
 
 class _Doorkeeper:
-    """Looks at each new connection. The library's own gate knows addresses and no peers."""
+    """Listener for libp2p's network events that closes connections of unregistered peers. The library's own filter knows only
+    network addresses, not peers."""
 
     def __init__(self, look: Callable[[ID], Awaitable[None]]) -> None:
         self._look = look
@@ -271,37 +278,41 @@ class _Doorkeeper:
         await self._look(connection.muxed_conn.peer_id)
 
     async def disconnected(self, _network: Any, _connection: Any) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     async def opened_stream(self, _network: Any, _stream: Any) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     async def closed_stream(self, _network: Any, _stream: Any) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     async def listen(self, _network: Any, _address: Any) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     async def listen_close(self, _network: Any, _address: Any) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 def identity(key_file: Path, account: str) -> tuple[str, str]:
-    """The public peer key of a key file, which is made if it is missing, and its signature for an account."""
+    """Returns the public peer key of a key file and that key's signature for an account, both in hex. A missing key file is
+    created."""
     pair = create_new_key_pair(_seed(key_file))
     return "0x" + bytes(pair.public_key.to_bytes()).hex(), "0x" + bytes(pair.private_key.sign(possession_of(account))).hex()
 
 
 def run(settings: GossipProcessSettings) -> int:
-    """Runs until SIGTERM, or until a restart is due; the exit code. `GossipRefused` if `peers.json` cannot be read."""
+    """Runs the node until SIGTERM or until a restart is due, and returns exit code 0. Raises `GossipRefused` if `peers.json`
+    cannot be read."""
     trio.run(_main, settings, PeersOnDisk(settings.peers_file))
     return 0
 
 
 async def _main(settings: GossipProcessSettings, peers: PeersOnDisk) -> None:
+    # Inside the nursery its refusal of a setting would reach the caller wrapped in an exception group.
+    node = GossipNode(settings, peers)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_on_signal, nursery.cancel_scope)
-        await GossipNode(settings, peers).run()
+        await node.run()
         nursery.cancel_scope.cancel()
 
 
@@ -313,7 +324,7 @@ async def _stop_on_signal(scope: trio.CancelScope) -> None:
 
 
 def log(event: str, **values: object) -> None:
-    """One line of JSON on standard error, as duty processes write them."""
+    """Writes one log line to standard error, as JSON in the form that duty processes use."""
     print(json.dumps({"event": event, **values}, sort_keys=True), file=sys.stderr, flush=True)
 
 
@@ -332,7 +343,8 @@ def _id_of(key: str) -> ID:
 
 
 def _key_of(peer: ID, shown: bytes) -> str:
-    """The Ed25519 key inside a peer id, or the one that a message shows if it fits the id; empty if there is none."""
+    """Returns the Ed25519 key of a peer id in hex: the key inside the id, or else the key `shown` in a message if it fits the id.
+    Returns an empty text if there is no such key."""
     data = peer.to_bytes()
     try:
         key = deserialize_public_key(data[2:] if data[:1] == b"\0" else shown)

@@ -1,4 +1,4 @@
-"""The invariant of money, and how a wrong sum is proven: against the state root of the block, not by a node's word."""
+"""Checks that the contracts hold the money that they owe. Money counts as missing only if the block's state root proves it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.units import Address, Digest
-from bytewise.storage.index.tables import CreditFact, LedgerFact, StakeFact
+from bytewise.storage.index.tables import CreditFact, LedgerFact
 from chain.capsule.header import ProvenHeader, header_of
 from chain.capsule.trie import BrokenProof, ProofNodes, decode_list, decode_rlp, to_integer
 from chain.client.access import Chain
@@ -18,7 +18,7 @@ from chain.client.layout import layout
 from chain.client.rpc import at_hash, reading_answer
 from chain.client.structs import from_struct
 from chain.reads.records import MoneyTotals
-from dashboard.index.money import CREDITS, POTS
+from dashboard.index.money import CREDITS
 from dashboard.monitor.findings import CheckReport
 from dashboard.monitor.observation import MoneyParts, MoneySource, Observation
 
@@ -26,11 +26,12 @@ LEDGER, VAULT = "Ledger", "StakeVault"
 _PARTS: Mapping[str, tuple[str, ...]] = {
     LEDGER: ("_totalPots", "_totalCredits", "_treasury", "_totalBurned"), VAULT: ("totalStake", "totalUnbonding"),
 }  # fmt: skip
-"""Variables whose sum is the money of a contract (`chain/abi/layout`)."""
+"""Storage variables of each contract, whose sum is the money that it must hold (`chain/abi/layout`)."""
 
 
 def money_sums(seen: Observation, report: CheckReport) -> None:
-    """The contracts hold at least what they owe, and what they owe each account is what they owe in all."""
+    """Reports each contract that provably holds less than it owes. Adds a doubt if money seems to be missing without proof, if
+    the credits of all accounts do not add up to their total, or if the node's views contradict its proofs."""
     for part in seen.money.proven:
         if part.drift < 0:
             text = f"holds {part.balance} wei and owes {part.parts}: {-part.drift} wei are missing"
@@ -43,12 +44,10 @@ def money_sums(seen: Observation, report: CheckReport) -> None:
     owed = sum(row["owed"] for row in index.all(CreditFact))
     if owed != ledger.get(CREDITS, 0):
         report.doubts.append(f"credits of all accounts in the index are {owed} wei, and in all {ledger.get(CREDITS, 0)}")
-    if any(row["active"] < 0 for row in index.all(StakeFact)) or ledger.get(POTS, 0) < 0:
-        report.doubts.append("the index has a negative amount: it lacks an event")
 
 
 def _contradictions(money: MoneySource) -> list[str]:
-    """Where a node's views differ from its own proofs."""
+    """Returns one line for each contract for which a node's views differ from its own proofs."""
     proven = {each.contract: each for each in money.proven}
     return [
         f"the node says that {each.contract} has a drift of {each.drift} wei, and proves {proven[each.contract].drift}"
@@ -58,7 +57,8 @@ def _contradictions(money: MoneySource) -> list[str]:
 
 
 def read_money(chain: Chain, network: Network, raw: Mapping[str, Any], block: int, hash_: Digest) -> MoneySource:
-    """Money at one block. `raw`: `Lens.money` there. Where it says that some is missing, the block's state root must prove it."""
+    """Reads the money of the contracts at one block. `raw` is the result of `Lens.money` at that block. If by `raw` a contract
+    holds less than it owes, this also reads a proof against the block's state root."""
     with reading_answer("money"):
         viewed = viewed_parts(from_struct(MoneyTotals, raw), network)
     if all(each.drift >= 0 for each in viewed):
@@ -70,7 +70,8 @@ def read_money(chain: Chain, network: Network, raw: Mapping[str, Any], block: in
 
 
 def viewed_parts(totals: MoneyTotals, network: Network) -> tuple[MoneyParts, ...]:
-    """Balances and parts as `Lens` says them. At EigenLayer the stake is not in a contract of this network."""
+    """Returns the balance of each contract and the sum of its parts, as `Lens` reports them. With stake at EigenLayer the result
+    has no vault, because no contract of this network holds the stake."""
     held = totals.total_pots + totals.total_credits + totals.treasury + totals.total_burned
     ledger = MoneyParts(LEDGER, totals.ledger_balance, held)
     if network.stake is StakeSource.EIGENLAYER:
@@ -81,7 +82,8 @@ def viewed_parts(totals: MoneyTotals, network: Network) -> tuple[MoneyParts, ...
 def proven_parts(
     chain: Chain, network: Network, viewed: tuple[MoneyParts, ...], block: int, hash_: Digest
 ) -> tuple[MoneyParts, ...]:
-    """The same of each contract, proven against the block's state root. `TryAgain` if the node proves nothing, or wrongly."""
+    """Returns balance and parts of each contract in `viewed`, proven against the block's state root. Raises `TryAgain` if the
+    node gives no proof or a wrong one."""
     header = header_of(header_rlp(chain, block))
     if header is None or header.hash != hash_:
         raise TryAgain("chain", f"the header of block {block} is not that of the index")

@@ -1,8 +1,9 @@
-"""The shard's attested channels: one thread for each, with few connections before attestation and few from one address (design
-sections 7 and 8).
+"""The shard's attested channels. Each has one thread. Few connections may wait for attestation, and few may come from one address
+(design sections 7 and 8).
 
-A client proves itself first (`bytewise.tee.channel`). Until then it costs at most a handshake, 192 KiB and ten seconds. The size
-of what an attested enclave sends is limited, too, and so is the time for which it may be idle.
+A client must first prove which program it runs (`bytewise.tee.channel`). Before that proof, one connection costs the shard at
+most a handshake, 192 KiB and ten seconds. After it, the size of the client's messages and the time without a message are limited,
+too.
 """
 
 import contextlib
@@ -21,25 +22,25 @@ from kms.shard.refusals import refusal
 from kms.shard.release import Shard
 
 MAX_UNATTESTED, MAX_UNATTESTED_PER_ADDRESS = 64, 16
-"""Most connections that have not proven themselves yet, in all and from one address. A further one is closed before a byte is
-read."""
+"""Most connections that have not proven themselves yet, in all and from one address. Any further connection is closed before a
+byte is read."""
 
 MAX_ATTESTED, MAX_ATTESTED_PER_ADDRESS = 32, 16
-"""Most attested channels, in all and from one address. An enclave needs one channel to a shard for about a second. A further one
-is told to try again."""
+"""Most attested channels, in all and from one address. An enclave needs one channel to a shard for about a second. An enclave
+beyond the limit is asked to try again."""
 
 IDLE_S = 30.0
 """Seconds of silence after which an attested enclave is disconnected."""
 
 SHUTDOWN_S = 5.0
-"""Seconds that a stopping shard gives running answers."""
+"""Seconds that a stopping shard waits for running answers."""
 
 _BACKLOG = 128
 _PAUSE_S = 0.1
 
 
 class ChannelServer:
-    """Answers release requests over attested channels from its creation until `close`."""
+    """A server that answers release requests over attested channels, from its creation until `close`."""
 
     def __init__(
         self,
@@ -50,8 +51,8 @@ class ChannelServer:
         attested: AddressSlots | None = None,
         handshake_s: float = HANDSHAKE_S,
     ) -> None:
-        """`end`: the shard's requirements and its own evidence. `listening`: a bound stream socket, which this object closes.
-        `unattested`, `attested`: slots of connections before and after the peer has proven itself."""
+        """`end` has the shard's requirements for peers and its own evidence. `listening` is a bound stream socket, which this
+        object closes. `unattested` and `attested` limit the connections before and after the peer has proven itself."""
         self._shard, self._end, self._listening = shard, end, listening
         self._unattested = unattested or AddressSlots(MAX_UNATTESTED, MAX_UNATTESTED_PER_ADDRESS)
         self._attested = attested or AddressSlots(MAX_ATTESTED, MAX_ATTESTED_PER_ADDRESS)
@@ -65,7 +66,8 @@ class ChannelServer:
         self._acceptor.start()
 
     def close(self) -> None:
-        """Accepts no more channels and ends the open ones. An answer that is being made may still be sent."""
+        """Stops the server: it accepts no more channels and ends the open channels. An answer that is being made may still be
+        sent."""
         self._closing = True
         _shut_down(self._listening)
         self._acceptor.join(SHUTDOWN_S)
@@ -96,7 +98,12 @@ class ChannelServer:
             with self._lock:
                 self._peers.add(peer)
                 self._threads.add(thread)
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError as error:  # The system has no thread left. Later connections may get one.
+                telemetry.log("channel.accept_failed", error=type(error).__name__)
+                self._forget(peer, thread, host, self._unattested)
+                peer.close()
 
     def _attend(self, peer: socket.socket, host: str) -> None:
         attested = False
@@ -115,10 +122,13 @@ class ChannelServer:
             if not (attested and isinstance(error, ChannelBroken)):  # the normal end of a channel
                 telemetry.log_error("channel.refused", error)
         finally:
-            (self._attested if attested else self._unattested).leave(host)
-            with self._lock:
-                self._peers.discard(peer)
-                self._threads.discard(threading.current_thread())
+            self._forget(peer, threading.current_thread(), host, self._attested if attested else self._unattested)
+
+    def _forget(self, peer: socket.socket, thread: threading.Thread, host: str, slots: AddressSlots) -> None:
+        slots.leave(host)
+        with self._lock:
+            self._peers.discard(peer)
+            self._threads.discard(thread)
 
     def _serve(self, channel: Channel) -> None:
         while not self._closing:

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -74,6 +75,23 @@ def test_excess_connections_are_closed_and_a_place_is_freed_on_leaving(world: Wo
         wait_until(lambda: unattested.in_use == 1)
         with channel(world):
             wait_until(lambda: (unattested.in_use, attested.in_use) == (1, 1))
+
+
+def test_shard_without_a_free_thread_closes_the_connection_and_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, failures, unattested = threading.Thread.start, ["once"], AddressSlots(1, 1)
+
+    def limited(thread: threading.Thread) -> None:
+        if thread.name.startswith("channel ") and failures:
+            failures.pop()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with served(world, unattested):
+        assert closed(dialled(world)) and not failures
+        wait_until(lambda: unattested.in_use == 0)
+        with channel(world):
+            pass
 
 
 def test_silent_connection_is_closed_after_its_time(world: World) -> None:
