@@ -1,7 +1,8 @@
-"""Takes a signed audit result to its bounty: posted, opened after the window, paid once another verifier agrees (ADR-018).
+"""Takes a signed audit result to its bounty, which is paid once another verifier agrees (ADR-018).
 
-A row changes its state only when the chain shows the step, not when the step is planned: a sender drops a transaction that waits
-too long.
+The result is posted at once and opened after the window. Another verifier agrees if it has opened the same answer. An audit
+changes its state only when the chain shows the step, not when the step is planned, because a sender drops a transaction that
+waits too long.
 """
 
 from collections.abc import Iterable
@@ -20,20 +21,20 @@ from bytewise.storage.archive import ENDED_AUDITS, LightAudit, LightAudits
 from verifier.watch.records import LiveReceipt, Records
 
 PENDING, SIGNED, POSTED, OPENED, AGREED = "PENDING", "SIGNED", "POSTED", "OPENED", "AGREED"
-"""States of an audit. POSTED, OPENED and AGREED mean that the chain showed it."""
+"""States of an audit. An audit is POSTED, OPENED or AGREED only after the chain showed that."""
 DONE, FAILED = ENDED_AUDITS
 """States in which an audit has ended."""
 
 AGREEMENT = 2
-"""Verifiers that must have opened the same answer before a bounty is paid (`LightAudits`)."""
+"""Number of verifiers that must have opened the same answer before a bounty is paid."""
 CLAIMS_AT_ONCE = 16
-"""Most bounties of matches, and of mismatches, that are claimed at one time, oldest first. Each is tried in every block until it
-is paid."""
+"""Most bounties of matches, and most bounties of mismatches, that are claimed at one time, oldest first. Each claim is decided
+again in every block until it is paid."""
 
 
 class StageLimit(NamedTuple):
-    """How long an audit stays in a state after its deadline, in seconds of the protocol clock, with the state and the reason that
-    follow."""
+    """The limit of the time for which an audit stays in one state. The time ends `seconds` of the protocol clock after the
+    audit's deadline. Then the audit gets the state `state`, with the reason `why`."""
 
     seconds: int
     state: str
@@ -49,47 +50,53 @@ STAGE_LIMITS = {
     # A pool fills with every batch, and the hourly limit lets a day's worth through in a day.
     AGREED: StageLimit(_DAY, FAILED, "its bounty was not paid"),
 }
-"""The deadline is the end of the window; from OPENED on, the time of the opening; after a dispute, its end."""
+"""Limits by state. The deadline of an audit is the end of its window, from OPENED on the time of the opening, and after a dispute
+the end of the dispute."""
 
 
 LOOK_S = 10
-"""Seconds of the protocol clock between two looks for others that opened the same. A shown audit waits ten minutes for them;
-with a look in every block, a node that audits three receipts a minute asked its chain thirty times in each."""
+"""Seconds of the protocol clock between two questions to the chain whether other verifiers opened the same answer. An opened
+audit waits ten minutes for them. With a question in every block, a node with three audits a minute would ask about thirty audits
+in each block."""
 
 SLOT_S = 60
-"""Length in seconds of the protocol clock of a slot of deadlines: audits whose windows end in one slot are not ordered by
+"""Seconds of the protocol clock in one slot of deadlines. Audits whose windows end in the same slot are not ordered by their
 deadline."""
 
 
 def own_order(rows: Iterable[LightAudit], salt: bytes) -> list[LightAudit]:
-    """Audits in the order in which one verifier runs them: by the end of their windows, then by a secret of the verifier.
+    """Returns the audits in the order in which this verifier runs them.
 
-    An operator influences the id of its receipt. In an order that all verifiers share, it could have its receipt audited last by
-    all of them, when the window or a dispute lets nobody post a result any more.
+    They are ordered by the slot in which their windows end, then by a hash with the secret `salt`. The hash gives each verifier
+    another order. Otherwise an operator, which can influence the id of its receipt, could make all verifiers audit that receipt
+    last. Then perhaps no verifier could post a result before the window ends or a dispute begins.
     """
     return sorted(rows, key=lambda row: (row.deadline // SLOT_S, sha256(salt + row.receipt_id)))
 
 
 class Bounties:
-    """The audits of one verifier, from the draw to the bounty, without the enclave job."""
+    """The audits of one verifier, on their way from the draw to the bounty. `Auditor` runs the enclave jobs."""
 
     def __init__(self, chain: AuditView, records: Records, audits: LightAudits, verifier: Address, salt: bytes) -> None:
-        """`salt`: secret random bytes of this verifier, which decide the order of audits (`own_order`)."""
+        """`salt` is secret random bytes of this verifier, which decide the order of its audits (`own_order`)."""
         self._chain = chain
         self._records = records
         self._audits = audits
         self._verifier = verifier
         self._salt = salt
         self._open_epochs: dict[int, bool] = {}  # at the block of the last step
-        self._looked: dict[Digest, int] = {}  # time of the last look for others that opened the same
+        self._looked: dict[Digest, int] = {}  # time of the last question whether others opened the same answer
 
     def duties(self, snapshot: Snapshot) -> list[AuditDuty]:
         """Reads the chain's state of each audit, and returns the audits that need a step."""
         pending = own_order(self._audits.audits(PENDING), self._salt)
-        rows = [*pending, *(row for state in (SIGNED, POSTED, OPENED) for row in self._audits.audits(state))]
+        opened = self._audits.audits(OPENED)
+        # Most audits of a node are opened and wait for others, so only those whose question is due are read from the database.
+        looked = [row for row in opened if self._is_look_due(row, snapshot.clock)]
+        rows = [*pending, *(row for state in (SIGNED, POSTED) for row in self._audits.audits(state)), *looked]
         metrics.AUDIT_COVERAGE.set(self._audits.coverage(snapshot.clock - _DAY, snapshot.clock))
-        opened = {row.receipt_id for row in rows if row.state == OPENED}
-        self._looked = {receipt: at for receipt, at in self._looked.items() if receipt in opened}
+        names = {row.receipt_id for row in opened}
+        self._looked = {receipt: at for receipt, at in self._looked.items() if receipt in names}
         self._open_epochs = {}
         due = [self._duty(row, snapshot) for row in rows]
         waiting = (duty is None or duty.is_open for row, duty in zip(rows, due, strict=True) if row.state == PENDING)
@@ -98,13 +105,14 @@ class Bounties:
         return [duty for duty in due if duty is not None and not duty.agreed] + [duty for duty in claims if duty is not None]
 
     def post(self, action: PostAudit, sender: AuditSender) -> None:
-        """Publishes the stored result."""
+        """Plans the transaction that publishes the stored result."""
         row = self._row(action.result.receipt_id)
         assert row.signature is not None, "decided from this row"
         sender.post_audit(action.result, row.signature, action.batch_id)
 
     def collect(self, action: OpenAudit | ClaimBounty, sender: AuditSender) -> None:
-        """Opens the commitment of a published result, or claims its bounty."""
+        """Plans the transaction that opens the commitment of a published result, or the transaction that claims the bounty of an
+        opened result."""
         row, live = self._row(action.receipt_id), self._records.find(action.receipt_id)
         assert row.result is not None and live is not None, "decided from this row"
         if isinstance(action, OpenAudit):
@@ -114,8 +122,8 @@ class Bounties:
             sender.claim_bounty(live.seen.signed, live.seen.proof, row.result)
 
     def _claimable(self, snapshot: Snapshot) -> list[LightAudit]:
-        """Audits whose bounty may be claimed. No claim is made while the receipt is disputed, and that time does not count
-        against the deadline."""
+        """Returns the audits whose bounty may be claimed now. No bounty is claimed while its receipt is disputed, and the time of
+        the dispute does not count against the audit's deadline."""
         in_court = {case.receipt_id for case in snapshot.disputes if case.phase is not Phase.FINAL}
         agreed = self._audits.audits(AGREED)
         for row in agreed:
@@ -150,7 +158,8 @@ class Bounties:
         return self._open_epochs[epoch]
 
     def _extended(self, row: LightAudit, live: LiveReceipt, snapshot: Snapshot) -> LightAudit:
-        """Moves the deadline if the window now ends later, because it stood still during a pause or a demand."""
+        """Returns the audit with a later deadline if its window now ends later, because a pause or a demand stopped the window's
+        clock."""
         end = snapshot.window_end(row.receipt_id, live.header.batch_id)
         if row.state not in (PENDING, SIGNED, POSTED) or end <= row.deadline:
             return row
@@ -158,7 +167,8 @@ class Bounties:
         return row._replace(deadline=end)
 
     def _advanced(self, row: LightAudit, live: LiveReceipt, snapshot: Snapshot) -> LightAudit:
-        """The row in the state that the chain shows. A posted row is not looked up again before its window is over."""
+        """Returns the audit in the state that the chain shows now. The chain is not asked about a posted audit before its window
+        is over."""
         if row.state == SIGNED or row.state == AGREED or (row.state == POSTED and snapshot.clock > row.deadline):
             state = self._shown(
                 row, self._chain.audit_stage(row.receipt_id, live.header.batch_id, self._verifier, snapshot.number)
@@ -187,7 +197,8 @@ class Bounties:
         return POSTED if stage is AuditStage.POSTED else SIGNED
 
     def _is_look_due(self, row: LightAudit, clock: int) -> bool:
-        """Whether others are looked for now: at first, then every `LOOK_S`, and before the audit ends without them."""
+        """Returns whether to ask the chain now if other verifiers opened the same answer: the first time, then every `LOOK_S`
+        seconds, and once more before the audit ends without them."""
         last = self._looked.get(row.receipt_id)
         is_last_chance = clock > row.deadline + STAGE_LIMITS[OPENED].seconds
         return last is None or not last <= clock < last + LOOK_S or is_last_chance
@@ -199,7 +210,8 @@ class Bounties:
         return self._chain.agreeing(row.receipt_id, live.header.batch_id, found, snapshot.number) >= AGREEMENT
 
     def _patience(self, row: LightAudit, snapshot: Snapshot) -> bool:
-        """Whether the row may wait longer. If not, it ends with the state and reason of its limit."""
+        """Returns whether the audit may stay longer in its state. If not, the audit gets the next state and the reason of its
+        limit."""
         limit = STAGE_LIMITS[row.state]
         if snapshot.clock <= row.deadline + limit.seconds:
             return True
@@ -220,7 +232,7 @@ _STAGES = {
 
 
 def _opening(row: LightAudit) -> tuple[Digest, Digest, Digest]:
-    """Tokens hash, trace root and salt of a signed result."""
+    """Returns tokens hash, trace root and salt of a signed result."""
     return (
         Digest(unhex(row.opening["tokens_hash"])),
         Digest(unhex(row.opening["trace_root"])),
