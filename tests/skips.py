@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAMS = ("promtool", "chromium", "firefox-esr")
+PROGRAMS = ("promtool", "prometheus-alertmanager", "chromium", "firefox-esr")
 """Programs without which some tests are skipped."""
 
 EXPECTED = Path(__file__).parent / "expected_skips.txt"
