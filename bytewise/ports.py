@@ -446,7 +446,8 @@ class ReportSender(Protocol):
     def report_equivocation(
         self, first: Receipt, first_signature: Blob, second: Receipt, signature: Blob, times: int = 0
     ) -> None:
-        """Reports two receipts that an operator signed with one number. `times` is how often a penalty was taken before."""
+        """Reports two different receipts that one operator signed with one number. `times` is the number of earlier penalties
+        for that number. Each report is a separate transaction."""
         ...
 
     def report_skipped(self, receipt: Receipt, signature: Blob, batch_id: int, proof: tuple[Digest, ...], times: int = 0) -> None:

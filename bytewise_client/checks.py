@@ -275,8 +275,9 @@ def check_shown(shown: Comparison, has_words: bool) -> ReceiptCheck:
 def without_list(standing: Standing, missing: Conclusion, outcome: Rerun | None, shown: Comparison | None = None) -> Conclusion:
     """Returns the conclusion for a receipt for which no list was found. `missing` is the conclusion of the search.
 
-    A list proves that a batch contains the receipt. A dispute about the receipt proves the same, because the contract checks that
-    proof when a dispute is opened. Without either, the conclusion is `missing`, with more reasons.
+    A dispute about the receipt also proves that a batch contains it, because the contract checked this at the opening. So with
+    a dispute, the conclusion comes from the chain and the re-execution. It stays `missing` if these decide nothing and the
+    search did not end as NOT FOUND. Without a dispute it is always `missing`. The reason names both findings.
     """
     known = _beside_text(_from_chain(standing), shown)
     if standing.dispute is not None and outcome is not None:

@@ -69,11 +69,11 @@ does not have the policy's bytes."""
 def judged(
     policies: Policies, disputes: Domain, receipt_id: Digest, opening: RevealEvent, chain: ChainClaims, assurance: str
 ) -> Quoted:
-    """Judges whether the quote of a vote is valid, is for this vote, and relies only on host claims that the chain confirms.
+    """Judges the published quote of a vote. It holds if it is valid, is for this vote, and every fact about the chain that the
+    enclave took from its host is true. Returns the finding, and the number of passes if the quote holds.
 
-    `assurance` is the chain's label of the receipt's key epoch. Simulated evidence does not count for an epoch with label
-    `hardware`. The quote is appraised under the policy that it names, if that policy was in force during the round. Later
-    changes of the policy do not affect earlier evidence.
+    `assurance` is the chain's label of the receipt's key epoch; the evidence must have the same label. The quote is appraised
+    under the policy that it names, if that policy was in force during the round. Later changes do not count.
     """
     if not opening.quote:
         return Quoted(None, NONE)

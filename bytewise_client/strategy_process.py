@@ -34,7 +34,8 @@ LONGEST_PROBLEM = 400
 
 
 def main() -> int:
-    """Serves until the watchtower closes the socket. Returns exit code 0."""
+    """Loads the strategy, and answers events until the watchtower closes the socket. If the strategy cannot be loaded, reports
+    that and ends at once. Returns exit code 0 in both cases."""
     name, descriptor = sys.argv[1:]
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()

@@ -105,7 +105,7 @@ class Label(enum.Enum):
 
 
 def sha256(data: bytes) -> Digest:
-    """Returns the plain SHA-256. It is only for formats that others defined, and for artifact files."""
+    """Returns the plain SHA-256, without a label. `labelled` returns the SHA-256 with a label."""
     return Digest(hashlib.sha256(data).digest())
 
 

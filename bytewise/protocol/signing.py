@@ -184,10 +184,8 @@ def recover(digest: Digest, signature: bytes) -> Address | None:
 
 
 def has_high_s(signature: bytes) -> bool:
-    """Returns whether s is in the upper half of the curve's order.
-
-    Such a signature has a second form and is malleable (EIP-2).
-    """
+    """Returns whether the s value of a signature is in the upper half of the curve's order. EIP-2 forbids this form, because
+    every signature also has a form with low s."""
     return int.from_bytes(signature[32:64]) > _HALF_ORDER
 
 

@@ -19,7 +19,8 @@ _ROW = 1
 
 
 class Restored(NamedTuple):
-    """The last restore of a database, and what was seen after it."""
+    """The last restore of a database: its times, and the protocol clock and the account's nonce that the node read first after
+    it."""
 
     backup_at: int
     """Unix second at which the backup was made."""

@@ -128,8 +128,11 @@ class AccountTransactions(NetworkPlanner):
         self._again("Registry", "quit")
 
     def refresh(self, account: Address, block: int) -> None:
-        """Makes the registry read a verifier's current stake again, to correct its weight. The caller
-        chooses `block`, for example the first block of a stake epoch, so that each `block` gets one transaction."""
+        """Makes the registry read a verifier's current stake again, to correct its weight.
+
+        `block` is not sent to the contract. It only tells repeated calls apart: a second call with the same account and `block`
+        sends no second transaction. Pass for example the first block of the stake epoch.
+        """
         self._act("Registry", "refresh", bytes.fromhex(account[2:]) + block.to_bytes(8, "big"), (account,))
 
     def propose(self, digest: Digest, pool: Digest, vectors: Digest, document: bytes) -> None:

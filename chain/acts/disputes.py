@@ -77,8 +77,8 @@ class DisputeTransactions(NetworkPlanner):
         self._step("draw", dispute, round_number, (dispute, count, header), more)
 
     def rearm(self, dispute: Digest, round_number: int) -> None:
-        """Makes the contract name a new seed block in place of a lost one. Each lost seed is a separate transaction, because a
-        round can get a new seed three times."""
+        """Makes the contract name a new seed block in place of a lost one. A round can get a new seed three times, so each lost
+        seed is a separate transaction. The fourth time, the contract names none: the earlier verdict stands, or it is DRAW."""
         lost: int = self._view(dispute)["round"]["seedBlock"]
         self._step("rearm", dispute, round_number, (dispute,), lost.to_bytes(8, "big"))
 

@@ -146,9 +146,10 @@ class EigenLayerSettings:
 
 
 def longest_for(params: ParamSet, shape: Shape) -> int:
-    """Returns the smallest `EigenLayerSettings.longest_s` for these parameters.
+    """Returns the smallest allowed `EigenLayerSettings.longest_s`: the longest dispute of these parameters, in seconds.
 
-    It has `SLOT_S` seconds for each block of the longest dispute. The chain's blocks may be shorter than that.
+    The dispute is counted in blocks of this chain, and each block as `SLOT_S` seconds, as the contract counts them. The result
+    is therefore larger than the dispute's real length on a chain with shorter blocks.
     """
     return -(-params.longest_dispute // shape.block_s) * SLOT_S
 

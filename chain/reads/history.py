@@ -295,10 +295,10 @@ class CourtHistory:
             return Address(raw["tree"])
 
     def keys_at(self, tree: Address, block: int, to_block: int) -> dict[Address, PublicKey]:
-        """Returns the newest certificate key that each account had registered at the end of `block`.
+        """Returns the certificate key of each account that can be in certificates of this stake tree's pool.
 
-        An account is left out if, at the end of `to_block`, the contract has noted no place in this stake tree with that key.
-        Such a key cannot be in a certificate of a dispute of the tree's pool.
+        It is the newest key that the account had registered by the end of `block`. The account is left out unless, by the end
+        of `to_block`, the contract had stored the account's place in this tree with that key (event `PlaceNoted`).
         """
         return self.key_register(to_block).keys_at(tree, block)
 

@@ -160,8 +160,8 @@ class SnapshotReader(KeyEpochReader):
     # --- one view for one decision ---
 
     def snapshot(self, who: Address, block: int, openings: Sequence[DisputeOpening] = ()) -> Snapshot:
-        """Reads all facts for a decision of account `who`, at one block. It includes the disputes of `openings` that this block
-        has."""
+        """Returns a snapshot: all facts at one block that a decision of account `who` needs. `openings` are the events of the
+        disputes to include. Disputes that do not exist at this block are left out."""
         seen = self.client.block(block)
         at, first = at_hash(seen.hash), openings[:DISPUTES_PER_CALL]
         raw = self.client.call("Lens", self._at.lens, "snapshot", who, [each.id for each in first], block=at)
@@ -333,7 +333,8 @@ class SnapshotReader(KeyEpochReader):
     # --- registry ---
 
     def pool(self, digest: Digest, block: int) -> PoolState | None:
-        """Reads a pool and its stake epoch. Returns None until the curator has added the pool."""
+        """Reads the state of a pool of verifiers, with its running stake epoch (number, first and last block). Returns None if
+        the curator has not added the pool."""
         try:
             raw = self._lens("poolView", digest, block=block)
         except ChainReverted as error:

@@ -47,10 +47,10 @@ def is_stale(intent: Intent, attempts: Sequence[Attempt], now: int) -> bool:
 
 
 def times_moved(old: Intent, new: Intent, now: int) -> bool:
-    """Returns whether a transaction takes over the deadline and the time limit for sending when it is requested again.
+    """Returns whether a planned transaction `old` gets the deadline and the time limit of a new request `new` for it.
 
-    It does if the deadline changed, or if less than half as much time is left until the old limit as until the new limit. Smaller
-    changes are not worth a write.
+    It does if the deadlines differ, or if the new time limit leaves more than twice as much time as the old one. A smaller
+    change is not worth a write to the database.
     """
     return old.deadline != new.deadline or (new.broadcast_by > 0 and 2 * (old.broadcast_by - now) < new.broadcast_by - now)
 

@@ -112,7 +112,8 @@ def fees_of(raw: bytes) -> tuple[Fees, int]:
 
 
 def is_empty(raw: bytes) -> bool:
-    """Returns whether a transaction that this process signed only uses its nonce. All other transactions have calldata."""
+    """Returns whether a signed transaction of this process has no calldata. The process makes such a transaction only to use up
+    the nonce of one that came too late."""
     return not TypedTransaction.from_bytes(HexBytes(raw)).as_dict()["data"]
 
 

@@ -327,7 +327,8 @@ def ether(wei: float) -> str:
 
 
 def chance(value: float) -> str:
-    """Returns a probability as text: in percent, or in scientific form below a hundredth of a percent."""
+    """Returns a probability as text: in percent, in scientific form between zero and a hundredth of a percent, or as `almost
+    100 %` if less than a hundredth of a percent is missing."""
     if value in (0.0, 1.0) or 1e-4 <= value <= 1 - 1e-4:
         return f"{value * 100:.4g} %"
     return f"{value:.2g}" if value < 0.5 else "almost 100 %"

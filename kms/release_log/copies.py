@@ -93,7 +93,8 @@ class ReleaseLogCopy:
         return self.path.with_suffix(".seen")
 
     def last_read_at(self) -> int:
-        """Returns the Unix second of this machine's clock at which the log was last read to its end, or 0 if it never was."""
+        """Returns the Unix second of this machine's clock at which the last reading of the log to its end began, or 0 if it was
+        never read to its end. Raises `ConfigurationError` if the file with this time was altered."""
         try:
             return int(self.read_time_file.read_bytes() or b"0")
         except FileNotFoundError:

@@ -51,7 +51,7 @@ class PoolReader(Protocol):
     """The part of the chain from which pool members are read."""
 
     def pool_of(self, environment: Digest, block: int) -> Digest:
-        """Returns the pool that judges an environment."""
+        """Returns the pool that judges an environment, or zero if there is no such environment."""
         ...
 
     def verifiers(self, pool: Digest, block: int) -> Sequence[StakedAccount]:

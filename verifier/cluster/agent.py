@@ -60,7 +60,8 @@ class Agent:
         return self._answered(fence, lambda client: client.prepare(Digest(receipt_id)))
 
     def run(self, fence: int, job: bytes) -> bytes:
-        """Runs the job, which ends the conversation. Returns the fence, followed by `JobResult` or `JobFailed`."""
+        """Runs the job, which ends the conversation. Returns `fence`, followed by `JobResult` or `JobFailed`. If the agent was
+        leased again, runs nothing, and returns the fence of the newer lease, followed by `JobFailed`."""
         if fence != self._fence:
             return _framed(self._fence, JobFailed("the lease of this agent is over", True))
         return self._answered(fence, lambda client: client.run(frames.parse_message(job, RunJob)))

@@ -68,8 +68,8 @@ def verify_batch(
     """Checks a batch by its list.
 
     Returns its receipts, each with its own fault if it has one, and the numbers that the batch skips. Raises the fault of the
-    list, which concerns its size, bytes, signature, sequence, header, chain, epoch or root. `environment` is the registered
-    document of the header's environment. `epochs` are the key epochs that the chain knows.
+    list, which concerns its size, bytes, signature, sequence, header, chain, epoch, environment, model or root. `environment` is
+    the registered document of the header's environment. `epochs` are the key epochs that the chain knows.
     """
     if len(data) > header.count * MAX_ENTRY_BYTES:
         raise ListMismatch(header.batch_id, "size")

@@ -176,7 +176,8 @@ class Calibration:
         return seen
 
     def normed(self, weight: Tensor) -> Tensor:
-        """Returns the stream after the norm with this weight, [T, D]."""
+        """Returns the RMS norm of the present residual stream with `weight` as its scale, [T, D]. The stream itself does not
+        change."""
         width = torch.full((1,), float(weight.shape[0]), dtype=torch.float64)
         return rms_norm(self._hidden[0], weight, self._constants["epsilon"], width)
 

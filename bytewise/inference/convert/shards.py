@@ -100,7 +100,7 @@ class TensorReader:
 
     def finish(self) -> None:
         """Raises `UnsupportedModel` if a tensor of the checkpoint was never asked for. Such a tensor belongs to an operation
-        outside the profile."""
+        outside the profile. Tensors whose names end in `rotary_emb.inv_freq` may be left over."""
         left = sorted(name for name in self._unread if not name.endswith("rotary_emb.inv_freq"))
         if left:
             raise UnsupportedModel(f"unknown tensors {', '.join(left[:3])}")

@@ -152,11 +152,11 @@ class NativePath:
     def teacher_force(
         self, cache: NativeCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK, logits: bool = True
     ) -> list[list[HeadRow]]:
-        """Appends each sequence to its cache (prefill), and returns its head rows from index `keep[i]` of the appended tokens
-        on.
+        """Feeds all tokens of each sequence to the model and appends them to the sequence's cache (prefill). For sequence `i`,
+        returns one `HeadRow` for each of these tokens from index `keep[i]` to the last.
 
-        Sequences follow each other without padding. One forward call has at most `chunk` tokens times the number of sequences.
-        If `logits` is false, a row keeps only the token of its largest logit, and computes its logits when they are read.
+        The tokens of all sequences are computed together, without padding, at most `chunk` times the number of sequences in one
+        call. If `logits` is false, a row has only the token of its largest logit. Its logits are computed when read.
         """
         rows: list[list[HeadRow]] = [[] for _ in sequences]
         tokens: list[tuple[int, int, int]] = []

@@ -81,7 +81,8 @@ class PinnedArtifact(VerifiedArtifact[PinnedManifest]):
 def pin(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest:
     """Copies a checkpoint with a new manifest to `out`, which must not exist, and returns its model id.
 
-    Raises `UnsupportedModel`, which names what is missing, unreadable or not supported. A failure leaves nothing at `out`.
+    Raises `UnsupportedModel`, which names what is missing, unreadable or not supported, and `ConfigurationError` if `out` exists,
+    cannot be written, or is being written by another process. A failure leaves nothing new at `out`.
     """
     with staging_dir(out) as partial:
         source = checkpoints.read(checkpoint)

@@ -162,8 +162,8 @@ class Schemas:
         return Constraint(matcher, self._lexicon.vocabulary, matcher.get_error())
 
     def refusal(self, text: str) -> str:
-        """Returns the reason why no answer can satisfy a schema, or an empty string if an answer can begin. The newest results
-        are cached."""
+        """Returns the reason why a schema is refused, or an empty string if it is accepted. A schema is refused if it costs too
+        much, if the library rejects it, or if no token can begin an answer. The newest results are cached."""
         return self._remembered(text)
 
     def _refusal(self, text: str) -> str:

@@ -7,7 +7,8 @@ from bytewise.protocol.errors.reasons import ClockFlaw, TicketFlaw
 
 
 class ShardLied(Fault):
-    """A shard gave a partial whose proof fails, or a share that does not fit its epoch's commitments.
+    """A shard gave a wrong answer: a malformed partial or one whose proof fails, a share that does not fit its commitment, or
+    other hybrid keys than those of the epoch. Or it said that its part does not open, although the part is right.
 
     The error names the shard.
     """
@@ -131,7 +132,8 @@ class CommitmentMismatch(Fault):
 
 
 class SecondVote(Bug):
-    """This program would sign a second, different vote in one round of a dispute. The protection table refuses it."""
+    """A second, different vote of one account in one round of a dispute. The protection table refuses to sign or import it, and
+    the outbox refuses to send it."""
 
     rule, template = "R-42", "already signed {2} for dispute {0} round {1}"
 
