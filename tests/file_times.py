@@ -11,7 +11,7 @@ import pytest
 TESTS = Path(__file__).parent
 LONGEST = (
     "unit/cli/test_node_bad_input.py", "unit/committee/test_certificates.py", "unit/serving/test_operator_crash.py",
-    "unit/committee/test_lease.py", "unit/cli/test_drill.py", "unit/chain/capsule/test_page.py",
+    "unit/committee/test_lease.py", "unit/cli/test_drill.py", "unit/cli/test_node_full_disk.py", "unit/chain/capsule/test_page.py",
     "unit/dashboard/test_pages.py", "unit/cli/test_verify.py", "unit/chain/test_whole_system.py",
     "unit/serving/test_operator_checkpoints.py", "unit/verifier/test_upgrade_process.py",
     "unit/verifier/test_auditor.py", "unit/serving/test_attention_operator.py", "unit/cli/test_node_checks.py",
@@ -53,7 +53,10 @@ LONGEST = (
     "unit/inference/test_vectors_of_bounds.py", "unit/verifier/test_enclave_presence.py", "unit/kms/test_forks.py",
     "unit/inference/test_mapped_weights_memory.py", "unit/tooling/test_wheel.py",
     "unit/committee/test_restored_member.py", "unit/kms/test_ceremony_attacks.py", "unit/committee/test_ballots.py",
-    "unit/inference/test_families.py",
+    "unit/inference/test_families.py", "unit/enclave/test_job_socket.py", "unit/storage/test_retention_reasons.py",
+    "unit/chain/fork_pack/test_fork_pack.py", "unit/service/test_listener.py", "unit/kms/test_reconstruction_memory.py",
+    "unit/inference/test_native_flags.py", "unit/storage/test_retention.py", "unit/service/test_schedule.py",
+    "unit/inference/test_mapped_weights.py",
 )  # fmt: skip
 """Files whose tests take longest together, longest first: by processor time, and by waiting where they wait."""
 
