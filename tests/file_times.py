@@ -11,7 +11,8 @@ import pytest
 TESTS = Path(__file__).parent
 LONGEST = (
     "unit/cli/test_node_bad_input.py", "unit/committee/test_certificates.py", "unit/serving/test_operator_crash.py",
-    "unit/committee/test_lease.py", "unit/cli/test_drill.py", "unit/cli/test_node_full_disk.py", "unit/chain/capsule/test_page.py",
+    "unit/committee/test_lease.py", "unit/cli/test_drill.py", "unit/cli/test_node_full_disk.py",
+    "unit/chain/capsule/test_page.py",
     "unit/dashboard/test_pages.py", "unit/cli/test_verify.py", "unit/chain/test_whole_system.py",
     "unit/serving/test_operator_checkpoints.py", "unit/verifier/test_upgrade_process.py",
     "unit/verifier/test_auditor.py", "unit/serving/test_attention_operator.py", "unit/cli/test_node_checks.py",
