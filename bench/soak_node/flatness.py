@@ -81,7 +81,7 @@ class Life:
 
     def wrong(self) -> list[str]:
         """Returns a sentence for each bound that the process breaks."""
-        said = []
+        said: list[str] = []
         if self.name in NOT_JUDGED:
             return said
         if self.rss_mib_per_hour * 2**20 * self.seconds > MEMORY_BYTES_PER_HOUR * max(self.seconds, NOISE_S):
