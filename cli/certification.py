@@ -12,6 +12,7 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import MalformedValue, UnknownEnvironment
 from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
 from bytewise.service.exit_codes import Exit
+from bytewise.service.files import create_file
 from bytewise.service.settings import load_settings
 from cli.node.password import asked_password
 from cli.output import bar_of, progress_bars
@@ -54,11 +55,7 @@ def vectors(
     if not out.parent.is_dir():
         raise ConfigurationError(str(out), "there is no folder for it")
     found = _computed(artifact, _environment(environment), device, threads)
-    try:
-        with out.open("xb") as stream:
-            stream.write(encode(found))
-    except OSError as error:
-        raise ConfigurationError(out.name, str(error.strerror)) from None
+    create_file(out, encode(found))
     print(hex0x(found.digest))
 
 

@@ -15,6 +15,7 @@ from bytewise.protocol.errors.actors import ArtifactMismatch, ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
 from bytewise.service.exit_codes import Exit
+from bytewise.service.files import create_file
 from cli.output import LIMIT, Fields, LimitOption, OutputFormat, OutputOption, emit, limited, plain, print_entries, progress_of
 
 # The verbs `pin`, `fingerprint` and `environment` make artifacts of profile `pinned-1`, and environments of both profiles.
@@ -61,7 +62,7 @@ def fingerprint(
         max_new_tokens=max_new_tokens,
     )  # fmt: skip
     if out is not None:
-        _write_environment(out, found)
+        create_file(out, encode(found))
     print(json.dumps({"environment": hex0x(found.digest), **to_json(found)}, indent=2))
 
 
@@ -87,16 +88,8 @@ def environment(
     with progress_of("hashing") as tell:
         loaded = load(artifact, tell)
     found = environment_of(loaded, max_new_tokens=max_new_tokens, max_context=max_context)
-    _write_environment(out, found)
+    create_file(out, encode(found))
     print(hex0x(found.digest))
-
-
-def _write_environment(out: Path, found: "Environment") -> None:
-    try:
-        with out.open("xb") as stream:
-            stream.write(encode(found))
-    except OSError as error:
-        raise ConfigurationError(out.name, str(error.strerror)) from None
 
 
 def _container(text: str) -> Digest:
@@ -111,7 +104,6 @@ def _container(text: str) -> Digest:
 if TYPE_CHECKING:
     # Only the verbs that need torch import it, because its import takes seconds.
     from bytewise.inference.manifest import Architecture, Equalisation, Manifest
-    from bytewise.protocol.records.environment import Environment
 
 
 def described(manifest: "Manifest") -> dict[str, str]:

@@ -34,6 +34,15 @@ def replace_file(path: Path, data: bytes) -> None:
         raise ConfigurationError(str(path), f"{error.strerror}: name a file in a folder that can be written") from None
 
 
+def create_file(path: Path, data: bytes) -> None:
+    """Writes a new file. Raises `ConfigurationError` if the file exists or cannot be written."""
+    try:
+        with path.open("xb") as file:
+            file.write(data)
+    except OSError as error:
+        raise ConfigurationError(shown_name(path), f"{error.strerror}: name a new file in a folder that can be written") from None
+
+
 @contextmanager
 def retry_folder(folder: Path) -> Iterator[None]:
     """Context manager that raises `TryAgain` if a file in the folder cannot be read or written.
