@@ -52,7 +52,7 @@ def manifest_of(path: Path, kind: type[AnyManifest]) -> AnyManifest:
     try:
         return decode(kind, (path / MANIFEST_FILE).read_bytes())
     except OSError as error:
-        raise CannotExecute(f"no artifact at {path.name}: {error.strerror}", CannotReason.MODEL_MISSING) from None
+        raise CannotExecute(f"no artifact at {path.name or path}: {error.strerror}", CannotReason.MODEL_MISSING) from None
     except Fault as error:
         raise ArtifactMismatch(path.name, f"{MANIFEST_FILE}: {error}") from None
 

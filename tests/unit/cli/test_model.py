@@ -108,6 +108,7 @@ def test_bound_that_is_not_proven_ends_check_with_a_mismatch(checkpoint: Path, c
         (["show", "nowhere"], Exit.USAGE, "no artifact at nowhere"),
         (["fingerprint", "nowhere"], Exit.USAGE, "no artifact at nowhere"),
         (["environment", "nowhere", "out"], Exit.USAGE, "no artifact at nowhere"),
+        (["environment", ".", "out"], Exit.USAGE, "no artifact at .: "),
         (["vectors", "nowhere", "out"], Exit.USAGE, "nowhere is no folder of an artifact"),
         (["pin", "nowhere", "out"], Exit.USAGE, "nowhere"),
         (["make", "checkpoint"], Exit.USAGE, "already exists"),
