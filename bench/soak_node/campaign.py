@@ -146,10 +146,12 @@ class Campaign:
     def _sample(self, now: float) -> None:
         with self.network.lock:
             pids = self.network.group.pids()
-        self.record.samples += flatness.sample(now, pids)
+        samples = flatness.sample(now, pids)
+        self.record.samples += samples
         self.record.loads.append((now, os.getloadavg()[0]))
         receipts = sum(self.traffic.answers.values())
-        for name, size in self.network.database_sizes().items():
+        in_memory = {each.name: each.rss for each in samples if each.name in flatness.IN_MEMORY}
+        for name, size in {**self.network.database_sizes(), **in_memory}.items():
             self.record.sizes.setdefault(name, []).append((receipts, size))
 
     def _line(self) -> str:

@@ -16,6 +16,8 @@ stale."""
 ALL = "all"
 """Target of a fault that touches everybody."""
 
+PROCESSES_END_UNTIL = 0.5
+"""Part of the run in which faults end processes. In the rest every process lives on, so that its memory is watched over hours."""
 PAUSE_S = (3.0, 8.0)
 """Shortest and longest time between the end of one fault and the start of the next, in seconds."""
 SETTLE_S = 5.0
@@ -104,10 +106,13 @@ def schedule(
     seed: int, seconds: float, missing: frozenset[str] = frozenset(), chosen: frozenset[str] = frozenset()
 ) -> Iterator[Fault]:
     """Yields faults in the order of their times, one after the other. Each pass has every kind, or the kinds in `chosen`, without
-    those that need a facility in `missing`."""
+    those that need a facility in `missing`. Passes that begin late in the run have no kind that ends a process."""
     dice, at_s, passes = random.Random(seed), dice_pause(random.Random(seed)), 0
     while True:
-        for kind in _shuffled(dice, missing, chosen):
+        deck = _shuffled(dice, missing, chosen, at_s < seconds * PROCESSES_END_UNTIL)
+        if not deck:
+            return
+        for kind in deck:
             rule = KINDS[kind]
             for_s = dice.uniform(*rule.for_s)
             value = float(dice.choice(list(rule.values)))
@@ -125,8 +130,9 @@ def dice_pause(dice: random.Random) -> float:
     return dice.uniform(*PAUSE_S)
 
 
-def _shuffled(dice: random.Random, missing: frozenset[str], chosen: frozenset[str]) -> list[str]:
-    wanted = {name: kind for name, kind in KINDS.items() if not chosen or name in chosen}
+def _shuffled(dice: random.Random, missing: frozenset[str], chosen: frozenset[str], ends_processes: bool) -> list[str]:
+    wanted = {name: kind for name, kind in KINDS.items()
+              if (not chosen or name in chosen) and (ends_processes or not kind.ends_process)}  # fmt: skip
     deck = [name for name, kind in wanted.items() if kind.needs not in missing or not kind.needs for _ in range(kind.times)]
     dice.shuffle(deck)
     return deck

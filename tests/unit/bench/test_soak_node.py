@@ -92,6 +92,13 @@ def test_schedule_has_the_deepest_reorganisation_and_spares_some_actors() -> Non
     assert not ended & set(SPARED) and {"ada", "honest", "shard1", "da", "watchtower", "ben-enclave"} <= ended
 
 
+def test_no_process_ends_late_in_the_run_so_that_memory_is_watched() -> None:
+    faults = list(schedule(1, 7_200))
+    ends = [each.at_s for each in faults if KINDS[each.kind].ends_process]
+    assert max(ends) < 4_200 < faults[-1].at_s and len(ends) > 80
+    assert {each.kind for each in faults if each.at_s > 4_200} == {name for name, kind in KINDS.items() if not kind.ends_process}
+
+
 def test_what_the_machine_lacks_is_left_out() -> None:
     kinds = {each.kind for each in schedule(1, 3_000, frozenset({"libfaketime", "a PostgreSQL server"}))}
     assert not kinds & {"clock-jump", "database-cut"} and "disk-full" in kinds
@@ -282,6 +289,8 @@ def test_growth_of_memory_or_descriptors_is_found() -> None:
     assert "memory" in flatness.lives(life(200 * 2**20))[0].wrong()[0]
     assert "descriptors" in flatness.lives(life(0, descriptors=40))[0].wrong()[0]
     assert flatness.lives(life(0)[:60]) == [], "too short to be judged"
+    chain = [replace(each, name="chain") for each in life(200 * 2**20, descriptors=40)]
+    assert ["descriptors" in wrong for wrong in flatness.lives(chain)[0].wrong()] == [True], "its memory is judged by receipts"
 
 
 def test_database_that_grows_faster_per_receipt_is_found() -> None:
