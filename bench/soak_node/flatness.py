@@ -17,8 +17,8 @@ hour."""
 MORE_DESCRIPTORS = 8
 """Most descriptors, and most threads, by which the last third of a life may exceed the first third."""
 IN_MEMORY = ("chain",)
-"""Processes whose memory is a database: the development chain keeps all blocks and many copies of its state. Their memory is judged
-by receipts, as databases are."""
+"""Processes whose memory is a database: the development chain keeps all blocks and many copies of its state. Their memory is
+judged by receipts, as databases are."""
 LEAST_RECEIPTS = 50
 """Fewest receipts in a third of a run for which a database's growth is judged."""
 GROWTH = 1.5
