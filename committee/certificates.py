@@ -9,6 +9,7 @@ import contextlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from bytewise.crypto.bls import BlsSignature, BlsSigner, PublicKey
 from bytewise.crypto.certificates import certificate, is_signed, is_signed_by_all
@@ -83,7 +84,9 @@ class RoundNotes:
     signed: tuple[int, ...] = ()
     """Sets of seats for which this member signed, oldest first."""
     sent: set[str] = field(default_factory=set)
-    """Names of the messages that this member sent already."""
+    """Names of the messages that this member made already."""
+    unsent: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Messages that the gossip process has not accepted yet, by name. The next tick sends them again."""
     keys: dict[Address, PublicKey] = field(default_factory=dict)
     """Registered BLS keys of the round's members."""
     members: tuple[Seat, ...] = ()
@@ -151,6 +154,8 @@ class Certificates:
                 return ALONE
             leaf = sealed(typed_digest(self._domain, vote), vote.voter, vote.seat_mask)
             plan = decide_certificate(snapshot.clock, dispute, self._signer.address, vote, leaf, board)
+            with contextlib.suppress(Unavailable):
+                self._publish(notes)
             self._speak(plan, dispute, vote, notes, board)
         except (Fault, Unavailable) as error:
             metrics.PART_FAILURES.labels(part="certificate", error=type(error).__name__).inc()
@@ -318,11 +323,18 @@ class Certificates:
         if name not in notes.sent:
             notes.sent.add(name)
             self._note(notes, dispute, message)
-            body = signed_body(self._domain, self._signer, message)
+            notes.unsent[name] = signed_body(self._domain, self._signer, message)
             try:
-                self._gossip.publish(TOPIC, body)
+                self._publish(notes)
             except Unavailable as error:
                 telemetry.log_error("certificate.message_unsent", error, dispute=dispute.id)
+
+    def _publish(self, notes: RoundNotes) -> None:
+        """Hands the unsent messages of a round to the gossip process, oldest first. Raises `Unavailable` if it is away; then the
+        rest waits."""
+        for name, body in list(notes.unsent.items()):
+            self._gossip.publish(TOPIC, body)
+            del notes.unsent[name]
 
     def _certify(self, action: CertifyRound, sender: CertificateSender) -> None:
         notes = self._notes.get((action.finding.dispute, int(action.finding.round)))

@@ -17,6 +17,7 @@ from bytewise.protocol.decisions.actions import CertifyRound, PostCommitRoot, Re
 from bytewise.protocol.decisions.certificates import ALONE, finding_of, leaves_of, round_of
 from bytewise.protocol.decisions.disputes import VotePolicy
 from bytewise.protocol.decisions.snapshot import Dispute, Seat
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.certificate_messages import (
     CertificateMessage,
@@ -52,9 +53,10 @@ REVEAL = replace(COMMIT, phase=Phase.REVEAL, commit_end=NOW - 1, reveal_end=NOW 
 
 
 class Inbox:
-    """Gossip: what `say` puts in arrives; what the member publishes is kept."""
+    """Gossip: what `say` puts in arrives; what the member publishes is kept, unless the gossip process is `away`."""
 
     def __init__(self) -> None:
+        self.away = False
         self.waiting: list[dict[str, Any]] = []
         self.published: list[dict[str, Any]] = []
 
@@ -62,6 +64,8 @@ class Inbox:
         self.waiting.append({**signed_body(DISPUTES, who, message), **changes})
 
     def publish(self, topic: str, body: dict[str, Any]) -> None:
+        if self.away:
+            raise TryAgain("gossip", "it starts")
         self.published.append(body)
 
     def take(self, topic: str) -> Sequence[dict[str, Any]]:
@@ -202,6 +206,16 @@ def test_signatures_are_checked_few_at_a_tick_and_each_once(
     if lies:
         later = replace(now, clock=REVEAL.commit_end + 41)
         assert member.certificates.plan(later, REVEAL, vote_of(REVEAL, ME)).signs == ALL & ~(0b111 << 12)
+
+
+def test_message_that_gossip_did_not_accept_is_sent_once_later(member: Member) -> None:
+    member.protection.sign_once(vote_of(COMMIT, ME), Blob(b""))
+    member.inbox.away = True
+    for _ in range(2):
+        assert member.ballots.step(snapshot(COMMIT)) == () and member.inbox.published == []
+    member.inbox.away = False
+    for _ in range(2):
+        assert member.ballots.step(snapshot(COMMIT)) == () and len(member.inbox.published) == 1
 
 
 def test_declined_vote_under_a_root_is_revealed_after_a_restart(member: Member) -> None:
