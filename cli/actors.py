@@ -63,11 +63,11 @@ def run_shard(config: ConfigOption) -> None:
 
 
 def erase_shares(config: ConfigOption) -> None:
-    """Erase every share of the epoch except the one in force.
+    """Erase the shares of the epoch that nothing needs any more.
 
-    If no dispute can need the epoch's key any more, or if the key was dealt to other shards, the command erases all shares. A
-    running shard may still have old shares in memory: stop the shard first if its epoch is retired, or if it has not taken its
-    new share. The command writes a signed statement, which `bytewise key verify-erasure` counts.
+    The command keeps the share in force. It erases that one too if no dispute can need the epoch's key any more, or if the key
+    was dealt to other shards. A running shard may still have old shares in memory: stop the shard first if its epoch is retired,
+    or if it has not taken its new share. The command writes a signed statement, which `bytewise key verify-erasure` counts.
 
     Example: bytewise shard erase --config shard1/bytewise.toml
     """

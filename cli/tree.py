@@ -101,7 +101,7 @@ _SHARD = Noun(
         "run": Verb("cli.actors:run_shard", "Run a key shard until SIGTERM."),
         "backup": Verb("cli.shard:backup", "Write keys, shares and the position of the release log to one sealed file."),
         "restore": Verb("cli.shard:restore", "Put keys and shares back into the folder of a shard that lost them."),
-        "erase": Verb("cli.actors:erase_shares", "Erase every share of the epoch except the one in force."),
+        "erase": Verb("cli.actors:erase_shares", "Erase the shares of the epoch that nothing needs any more."),
         "wrap": Verb("cli.actors:wrap_storage_key", "Keep the storage key wrapped by the command that the settings name."),
     },
 )

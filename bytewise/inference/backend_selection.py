@@ -105,6 +105,8 @@ def open_path(
     if path not in PATHS:
         raise CannotExecute(f"no path is called {path[:40]}: there are {', '.join(PATHS)}")
     if path == "cuda":
+        if kernel is not None:
+            raise CannotExecute("a kernel is of the native path, and the path is cuda: name one of them")
         return open_cuda(artifact, backend)
     wants_native = path == "native" or kernel is not None
     if wants_native and (path == "torch" or backend is not None):

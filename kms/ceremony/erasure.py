@@ -139,12 +139,13 @@ def erase_shares(
     folder: Path, document: EpochDocument, contracts: Contracts, records: Ceremonies, view: CeremonyView, clock: Clock,
     sealing: StorageKeySource = IN_FOLDER,
 ) -> SignedErasure:  # fmt: skip
-    """Erases every share of the document's epoch except the one in force. Ends the ceremonies whose seeds could make an erased
+    """Erases the shares of the document's epoch that nothing needs any more. Ends the ceremonies whose seeds could make an erased
     share again. Writes a signed statement to `statement_file`.
 
-    Erases all shares if no dispute can need the epoch's key any more, or if the key was dealt to other shards. Raises
-    `ConfigurationError` and erases nothing in four cases: the chain names other shares than the document, the folder has none of
-    these shares, the shard's account does not open, or a process that serves from the folder may have another share in memory.
+    Keeps the share in force. Erases it too if no dispute can need the epoch's key any more, or if the key was dealt to other
+    shards. Raises `ConfigurationError` and erases nothing in four cases: the chain names other shares than the document, the
+    folder has none of these shares, the shard's account does not open, or a process that serves from the folder may have
+    another share in memory.
     """
     epoch = document.record.epoch
     on_chain = view.key_epoch(epoch)

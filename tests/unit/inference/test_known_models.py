@@ -131,6 +131,9 @@ def test_model_without_a_native_path_runs_on_torch_or_is_refused_by_name() -> No
         assert open_path(model, 1).name.startswith("torch-")
         with pytest.raises(CannotExecute, match=r"lacks family gemma2|no native kernel"):
             open_path(model, 1, "native")
+        for path in ("torch", "cuda"):
+            with pytest.raises(CannotExecute, match="a kernel is of the native path"):
+                open_path(model, 1, path, kernel="scalar")
 
 
 @pytest.mark.parametrize(
