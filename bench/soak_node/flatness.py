@@ -7,10 +7,12 @@ from typing import Any
 
 import psutil
 
-WARM_UP_S = 300.0
-"""First seconds of a process's life, which no slope includes, because caches fill and the model is read."""
-SHORTEST_S = 600.0
-"""Shortest time after the warm-up over which a slope is judged, in seconds."""
+WARM_UP_S = 1_200.0
+"""First seconds of a process's life, which no slope includes. Caches fill, and the free memory that glibc keeps for its threads
+grows until then, by up to 10 MiB (`docs/evidence/soak.md`)."""
+SHORTEST_S = 1_200.0
+"""Shortest time after the warm-up over which a slope is judged, in seconds. The second half of a run of two hours is longer than
+both, and no process ends in it."""
 MEMORY_BYTES_PER_HOUR = 24 * 2**20
 """Largest slope of resident memory. It is above the noise of a run of half an hour. A run of 72 hours could be judged by 1 MiB an
 hour."""
@@ -109,6 +111,16 @@ def lives(samples: Iterable[Sample]) -> list[Life]:
             max(each.threads for each in last) - max(each.threads for each in first),
         ))  # fmt: skip
     return found
+
+
+def unwatched(samples: Iterable[Sample], found: Iterable[Life]) -> list[str]:
+    """Returns a sentence for each process at the end of a run of which no life was judged. If the second half of the run is too
+    short for a judgement, there is none."""
+    known = list(samples)
+    if not known or known[-1].t / 2 < WARM_UP_S + SHORTEST_S:
+        return []
+    last, judged = known[-1].t, {each.name for each in found}
+    return [f"{each.name}: no life was long enough to be judged" for each in known if each.t == last and each.name not in judged]
 
 
 def growth(sizes: Mapping[str, list[tuple[int, int]]]) -> dict[str, float]:

@@ -59,7 +59,10 @@ class Judgement:
             "missed duties that were possible": list(self.duties.violations),
             "money": oracle.money(history),
             "processes": [*campaign.injector.violations, *ends],
-            "memory and descriptors": [wrong for life in self.lives for wrong in life.wrong()],
+            "memory and descriptors": [
+                *(wrong for life in self.lives for wrong in life.wrong()),
+                *flatness.unwatched(campaign.record.samples, self.lives),
+            ],
             "databases": [f"{name} grows {ratio} times as fast per receipt" for name, ratio in self.growth.items()
                           if ratio > flatness.GROWTH],
             "emptiness": oracle.emptiness(

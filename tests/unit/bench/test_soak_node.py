@@ -96,6 +96,7 @@ def test_no_process_ends_late_in_the_run_so_that_memory_is_watched() -> None:
     faults = list(schedule(1, 7_200))
     ends = [each.at_s for each in faults if KINDS[each.kind].ends_process]
     assert max(ends) < 4_200 < faults[-1].at_s and len(ends) > 80
+    assert 7_200 - 4_200 > flatness.WARM_UP_S + flatness.SHORTEST_S
     assert {each.kind for each in faults if each.at_s > 4_200} == {name for name, kind in KINDS.items() if not kind.ends_process}
 
 
@@ -281,16 +282,27 @@ def test_times_of_the_chain_are_placed_in_the_run_even_when_they_go_back() -> No
 
 
 def life(grows_by: int, descriptors: int = 10) -> list[Sample]:
-    return [Sample(t, "eva", 1, 2**27 + int(grows_by * t / 3600), 10 if t < 900 else descriptors, 5) for t in range(0, 1_800, 10)]
+    return [
+        Sample(t, "eva", 1, 2**27 + int(grows_by * t / 3600), 10 if t < 2_400 else descriptors, 5) for t in range(0, 3_600, 10)
+    ]
 
 
 def test_growth_of_memory_or_descriptors_is_found() -> None:
     assert [each.wrong() for each in flatness.lives(life(2**20))] == [[]]
     assert "memory" in flatness.lives(life(200 * 2**20))[0].wrong()[0]
     assert "descriptors" in flatness.lives(life(0, descriptors=40))[0].wrong()[0]
-    assert flatness.lives(life(0)[:60]) == [], "too short to be judged"
+    assert flatness.lives(life(0)[:200]) == [], "too short to be judged"
     chain = [replace(each, name="chain") for each in life(200 * 2**20, descriptors=40)]
     assert ["descriptors" in wrong for wrong in flatness.lives(chain)[0].wrong()] == [True], "its memory is judged by receipts"
+
+
+def test_process_that_no_judgement_watched_is_named() -> None:
+    whole = [replace(each, t=each.t + 3_600) for each in life(0)]
+    young = [replace(each, name="ada", pid=2) for each in whole[-60:]]
+    both = sorted([*whole, *young], key=lambda each: each.t)
+    assert flatness.unwatched(whole, flatness.lives(whole)) == []
+    assert flatness.unwatched(both, flatness.lives(both)) == ["ada: no life was long enough to be judged"]
+    assert flatness.unwatched(life(0)[:60], []) == [], "a short run"
 
 
 def test_database_that_grows_faster_per_receipt_is_found() -> None:
