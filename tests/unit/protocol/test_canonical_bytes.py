@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import rfc8785
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bytewise.protocol.encoding import MAX_DEPTH, decode, encode, parse, to_json, verify_depth
@@ -13,10 +13,9 @@ from bytewise.protocol.errors.records import NotCanonical
 from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.units import Blob
 from tests.fixtures.builders import World
-from tests.fixtures.record_strategies import document_classes, record, texts
+from tests.fixtures.record_strategies import texts
 
 WORLD = World()
-quick = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def defined(raw: bytes) -> list[Any] | None:
@@ -61,14 +60,6 @@ def test_accepted_bytes_are_those_of_the_definition(
             assert repr([parse(raw)]) == repr(expected)
         at = data.draw(st.integers(0, len(raw)))
         written[at : at + data.draw(st.integers(0, 2))] = data.draw(st.sampled_from([b"", b'"', b" ", b"0", b"\\", b"{", b"e"]))
-
-
-@pytest.mark.parametrize("cls", document_classes(), ids=lambda cls: str(cls.__name__))
-@given(data=st.data())
-@quick
-def test_records_are_written_as_rfc_8785_writes_their_objects(cls: type, data: st.DataObject) -> None:
-    value = data.draw(record(cls))
-    assert encode(value) == rfc8785.dumps(to_json(value))
 
 
 @pytest.mark.parametrize("character", [*map(chr, range(128)), "\u0080", "\U00010000"], ids=lambda character: hex(ord(character)))

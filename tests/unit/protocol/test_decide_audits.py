@@ -8,12 +8,7 @@ from hypothesis import strategies as st
 
 from bytewise.protocol.court.sortition import audit_is_drawn, beacon_is_known
 from bytewise.protocol.decisions.actions import ClaimBounty, OpenAudit, OpenDispute, PostAudit, RunAudit
-from bytewise.protocol.decisions.audits import (
-    AuditDuty,
-    AuditedReceipt,
-    AuditStage,
-    decide_auditor,
-)
+from bytewise.protocol.decisions.audits import AuditDuty, AuditedReceipt, AuditStage, decide_auditor
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.decisions.strategies import WatchPolicy
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult

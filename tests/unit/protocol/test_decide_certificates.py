@@ -61,49 +61,42 @@ def plan(dispute: Dispute, board: RoundBoard, at: int, who: Address = ME, mine: 
     return decide_certificate(begin + at, dispute, who, mine or vote(who), LEAVES[who], board)
 
 
-def test_member_shares_its_commitment_and_waits() -> None:
-    few = replace(BOARD, leaves={ME: LEAVES[ME]})
-    assert plan(commit(), few, 0) == CertificatePlan(shares_commitment=True)
-    assert plan(commit(), few, 119) == CertificatePlan(shares_commitment=True), "less than a quorum makes no root"
-    assert plan(commit(), few, 120) == ALONE
+FEW, FOUR = (replace(BOARD, leaves={who: LEAVES[who] for who in WHO[:count]}) for count in (1, 4))
+WITHOUT_MINE = {place: leaf for place, leaf in UNDER.items() if place != first_seat(SEATS[0])}
+COMMITTED = replace(SEATS[0], commitment=word("c"))
+WAITS = CertificatePlan(shares_commitment=True)
 
 
-def test_first_member_posts_the_root_at_once_and_others_in_turn() -> None:
-    post = (PostCommitRoot(commit().id, 1, ROOT),)
-    assert plan(commit(), BOARD, 0).actions == post
-    assert plan(commit(), BOARD, 0, WHO[1]).actions == ()
-    assert plan(commit(), BOARD, 89, WHO[1]).actions == ()
-    assert plan(commit(), BOARD, 90, WHO[1]).actions == post
+def posts(members: int) -> CertificatePlan:
+    """Sends the root of these members' commitments."""
+    root = merkle.commit_root(leaves_of(commit(), LEAVES, members))
+    return CertificatePlan(shares_commitment=True, actions=(PostCommitRoot(commit().id, 1, root),))
 
 
-def test_root_leaves_out_who_is_missing_after_half_of_the_phase() -> None:
-    four = replace(BOARD, leaves={who: LEAVES[who] for who in WHO[:4]})
-    assert plan(commit(), four, 79).actions == ()
-    (posted,) = plan(commit(), four, 80).actions
-    assert posted == PostCommitRoot(commit().id, 1, merkle.commit_root(leaves_of(commit(), LEAVES, 0b111111111111)))
+COMMITS: dict[str, tuple[CertificatePlan, CertificatePlan]] = {
+    "a commitment is shared": (plan(commit(), FEW, 0), WAITS),
+    "less than a quorum makes no root": (plan(commit(), FEW, 119), WAITS),
+    "three quarters are over": (plan(commit(), FEW, 120), ALONE),
+    "the first member posts the root at once": (plan(commit(), BOARD, 0), posts(ALL)),
+    "the second one waits": (plan(commit(), BOARD, 0, WHO[1]), WAITS),
+    "until its turn": (plan(commit(), BOARD, 89, WHO[1]), WAITS),
+    "and posts it then": (plan(commit(), BOARD, 90, WHO[1]), posts(ALL)),
+    "somebody is missing before half of the phase": (plan(commit(), FOUR, 79), WAITS),
+    "and is left out after it": (plan(commit(), FOUR, 80), posts(0b111111111111)),
+    **{f"a root with its commitment, {at} s": (plan(commit(), ROOTED, at), CertificatePlan()) for at in (0, 100, 159)},
+    "a root without its commitment": (plan(commit(), replace(ROOTED, under=WITHOUT_MINE), 0), ALONE),
+    "a root with another commitment": (plan(commit(), replace(ROOTED, under={**UNDER, 0: word("another")}), 0), ALONE),
+    "a root of unknown members": (plan(commit(), replace(ROOTED, under=None), 119), WAITS),
+    "and it is late": (plan(commit(), replace(ROOTED, under=None), 120), ALONE),
+    "no key": (plan(commit(), replace(BOARD, able=frozenset(WHO[1:])), 0), ALONE),
+    "a commitment on the chain": (plan(replace(commit(), members=(COMMITTED, *SEATS[1:])), BOARD, 0), ALONE),
+}
 
 
-@pytest.mark.parametrize("at", [0, 100, 159])
-def test_member_relies_on_a_root_that_has_its_commitment(at: int) -> None:
-    assert plan(commit(), ROOTED, at) == CertificatePlan()
-
-
-def test_member_acts_alone_beside_a_root_without_its_commitment() -> None:
-    others = {place: leaf for place, leaf in UNDER.items() if place != first_seat(SEATS[0])}
-    assert plan(commit(), replace(ROOTED, under=others), 0) == ALONE
-    assert plan(commit(), replace(ROOTED, under={**UNDER, 0: word("another")}), 0) == ALONE
-
-
-def test_member_commits_itself_beside_a_root_of_unknown_members() -> None:
-    unknown = replace(ROOTED, under=None)
-    assert plan(commit(), unknown, 119) == CertificatePlan(shares_commitment=True)
-    assert plan(commit(), unknown, 120) == ALONE
-
-
-def test_member_without_key_or_with_a_commitment_on_the_chain_acts_alone() -> None:
-    assert plan(commit(), replace(BOARD, able=frozenset(WHO[1:])), 0) == ALONE
-    committed = replace(SEATS[0], commitment=word("c"))
-    assert plan(replace(commit(), members=(committed, *SEATS[1:])), BOARD, 0) == ALONE
+@pytest.mark.parametrize("name", COMMITS)
+def test_plan_of_a_member_while_commitments_are_made(name: str) -> None:
+    found, wanted = COMMITS[name]
+    assert found == wanted
 
 
 def test_member_opens_its_vote_and_signs_for_all_that_agree() -> None:

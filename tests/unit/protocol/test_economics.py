@@ -282,10 +282,6 @@ def test_audit_rate_zero_leaves_the_client_and_one_finds_all() -> None:
     assert incentives.punished_chance(0.3, none, 1) == pytest.approx(0.3)
 
 
-def test_a_fifth_of_every_slash_is_lost_to_its_owner() -> None:
-    assert incentives.effective_slash(100, 3_000, 5_000, 1, 1) == pytest.approx(20)
-
-
 def test_many_small_verifiers_are_nearly_poisson() -> None:
     found = chances.auditor_count(10, [1] * 4_000)
     assert found.mean() == pytest.approx(4)

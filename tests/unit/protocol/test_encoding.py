@@ -39,32 +39,25 @@ TICKET = {
     "expires_at": "1800000000", "instance": "0x" + "11" * 32, "key_epoch": "1", "kind": "2", "receipt_id": "0x" + "22" * 32,
     "round": "0", "subject": "0x" + "22" * 32, "transport_key_hash": "0x" + "33" * 32, "voter": "0x" + "44" * 20,
 }  # fmt: skip
-quick = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 @pytest.mark.parametrize("cls", document_classes(), ids=lambda cls: str(cls.__name__))
 @given(data=st.data())
-@quick
-def test_every_record_is_read_back_as_it_was_written(cls: type, data: st.DataObject) -> None:
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def test_record_has_the_bytes_of_rfc_8785_and_changed_ones_are_refused(cls: type, data: st.DataObject) -> None:
+    """Changed bytes may also be another record's own."""
     value = data.draw(record(cls))
     raw = encode(value)
-    assert decode(cls, raw) == value
-    assert encode(decode(cls, raw)) == raw
-
-
-@pytest.mark.parametrize("cls", document_classes(), ids=lambda cls: str(cls.__name__))
-@given(data=st.data())
-@quick
-def test_changed_bytes_are_refused_or_are_another_records_own_bytes(cls: type, data: st.DataObject) -> None:
-    raw = bytearray(encode(data.draw(record(cls))))
+    assert raw == rfc8785.dumps(to_json(value)) and decode(cls, raw) == value
+    changed = bytearray(raw)
     at = data.draw(st.integers(0, len(raw) - 1))
     piece = data.draw(st.binary(max_size=2))
-    raw[at : at + data.draw(st.integers(0, 2))] = piece
+    changed[at : at + data.draw(st.integers(0, 2))] = piece
     try:
-        value: Any = decode(cls, bytes(raw))
+        other: Any = decode(cls, bytes(changed))
     except (Fault, ConfigurationError):  # the latter: an appraisal policy that contradicts itself
         return
-    assert encode(value) == bytes(raw)
+    assert encode(other) == bytes(changed)
 
 
 @given(st.binary(max_size=60))
@@ -79,33 +72,19 @@ def ticket(**changes: Any) -> bytes:
     return bytes(rfc8785.dumps(TICKET | changes))
 
 
-def test_unmodified_ticket_is_accepted() -> None:
-    assert encode(decode(Ticket, ticket())) == ticket()
-
-
 @pytest.mark.parametrize(
     ("what", "raw"),
     [
-        ("a trailing byte", ticket() + b"\n"),
-        ("a leading blank", b" " + ticket()),
-        ("a byte order mark", b"\xef\xbb\xbf" + ticket()),
-        ("another text encoding", ticket().decode().encode("utf-16-le")),
+        ("a trailing byte", ticket() + b"\n"), ("a leading blank", b" " + ticket()),
+        ("a byte order mark", b"\xef\xbb\xbf" + ticket()), ("another text encoding", ticket().decode().encode("utf-16-le")),
         ("a repeated key", ticket()[:-1] + b',"voter":"0x' + b"44" * 20 + b'"}'),
         ("keys in another order", json.dumps(dict(reversed(TICKET.items())), separators=(",", ":")).encode()),
-        ("an escaped letter", ticket().replace(b'"kind"', b'"k\\u0069nd"')),
-        ("a float", b"1.0"),
-        ("an exponent", b"1e3"),
-        ("minus zero", b"-0"),
-        ("not a number", b"NaN"),
-        ("infinity", b"-Infinity"),
-        ("an integer of 2^53", b"9007199254740992"),
-        ("an integer of a million digits", b"1" * 10**6),
-        ("a lone surrogate", b'"\\ud800"'),
-        ("a hundred thousand brackets", b"[" * 10**5),
-        ("nothing", b""),
-        ("half a record", ticket()[:-1]),
+        ("an escaped letter", ticket().replace(b'"kind"', b'"k\\u0069nd"')), ("a float", b"1.0"), ("an exponent", b"1e3"),
+        ("minus zero", b"-0"), ("not a number", b"NaN"), ("infinity", b"-Infinity"), ("an integer of 2^53", b"9007199254740992"),
+        ("an integer of a million digits", b"1" * 10**6), ("a lone surrogate", b'"\\ud800"'),
+        ("a hundred thousand brackets", b"[" * 10**5), ("nothing", b""), ("half a record", ticket()[:-1]),
     ],
-)
+)  # fmt: skip
 def test_bytes_that_would_be_written_otherwise_are_not_canonical(what: str, raw: bytes) -> None:
     with pytest.raises(NotCanonical):
         decode(Ticket, raw)
@@ -189,31 +168,13 @@ def test_large_honest_document_is_far_below_the_element_bound() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("kind", 2),
-        ("kind", "02"),
-        ("kind", "+2"),
-        ("kind", "-1"),
-        ("kind", ""),
-        ("kind", "256"),
-        ("kind", "٢"),
-        ("kind", "2 "),
-        ("kind", True),
-        ("kind", None),
-        ("expires_at", str(2**64)),
-        ("expires_at", "1" * 79),
-        ("receipt_id", "0x" + "22" * 31),
-        ("receipt_id", "0x" + "22" * 33),
-        ("receipt_id", "22" * 32),
-        ("receipt_id", "0x" + "AA" * 32),
-        ("receipt_id", "0X" + "22" * 32),
-        ("receipt_id", "0x" + "22" * 31 + "2"),
-        ("receipt_id", ["0x" + "22" * 32]),
-        ("voter", "0x" + "AB" * 20),
-        ("voter", "0x" + "ab" * 19),
-        ("voter", "0x" + "zz" * 20),
-        ("voter", {}),
+        ("kind", 2), ("kind", "02"), ("kind", "+2"), ("kind", "-1"), ("kind", ""), ("kind", "256"), ("kind", "٢"), ("kind", "2 "),
+        ("kind", True), ("kind", None), ("expires_at", str(2**64)), ("expires_at", "1" * 79), ("receipt_id", "0x" + "22" * 31),
+        ("receipt_id", "0x" + "22" * 33), ("receipt_id", "22" * 32), ("receipt_id", "0x" + "AA" * 32),
+        ("receipt_id", "0X" + "22" * 32), ("receipt_id", "0x" + "22" * 31 + "2"), ("receipt_id", ["0x" + "22" * 32]),
+        ("voter", "0x" + "AB" * 20), ("voter", "0x" + "ab" * 19), ("voter", "0x" + "zz" * 20), ("voter", {}),
     ],
-)
+)  # fmt: skip
 def test_a_value_outside_its_type_is_malformed(field: str, value: Any) -> None:
     with pytest.raises(MalformedValue):
         decode(Ticket, ticket(**{field: value}))

@@ -13,12 +13,9 @@ from bytewise.protocol.units import ZERO_DIGEST, Digest
 from tests.fixtures.chain.devnet import word
 
 TRUE = Vectors(
-    PROFILE_EXACT_1,
-    word("profile"),
-    word("model"),
-    ZERO_DIGEST,
+    PROFILE_EXACT_1, word("profile"), word("model"), ZERO_DIGEST,
     tuple(VectorAnswer(word("tokens", i), word("trace", i)) for i in range(6)),
-)
+)  # fmt: skip
 WORDS = st.sampled_from([word(i) for i in range(3)])
 ANSWERS = st.lists(st.builds(VectorAnswer, WORDS, WORDS), max_size=7).map(tuple)
 VECTORS = st.builds(Vectors, st.sampled_from(["exact-1", "pinned-1"]), WORDS, WORDS, WORDS, ANSWERS)

@@ -10,15 +10,7 @@ from hypothesis import strategies as st
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.court.settlement import CONVICTIONS, PAID, Pot, SeatOutcome, split
 from bytewise.protocol.court.tally import MISSING, Count, VoteContent, judge, key_of
-from bytewise.protocol.economics.past_disputes import (
-    FLOWS,
-    DisputeMoney,
-    PastDispute,
-    PastRound,
-    Range,
-    SeatCharge,
-    VoteGroup,
-)
+from bytewise.protocol.economics.past_disputes import FLOWS, DisputeMoney, PastDispute, PastRound, Range, SeatCharge, VoteGroup
 from bytewise.protocol.economics.replay import ReplayKind, possible_verdicts, replay, within_reach
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.statements import Outcome, Verdict
@@ -59,11 +51,8 @@ def ended(votes: Sequence[str], p: ParamSet, stake: int, knew: bool) -> PastDisp
     found = judged(r, quorum)
     verdict = Verdict.DRAW if found is Verdict.NONE else found
     right = {
-        Verdict.UPHELD: {"claim"},
-        Verdict.OVERTURNED: {"other"},
-        Verdict.INVALID: {"defect"},
-        Verdict.UNAVAILABLE: {"missing"},
-    }
+        Verdict.UPHELD: {"claim"}, Verdict.OVERTURNED: {"other"}, Verdict.INVALID: {"defect"}, Verdict.UNAVAILABLE: {"missing"},
+    }  # fmt: skip
     names = right.get(verdict, set())
     if verdict is Verdict.UNAVAILABLE and r.unavailable < quorum:
         names = names | {"other" if r.lead_verdict is Verdict.OVERTURNED else "defect"}
@@ -127,13 +116,9 @@ def test_unchanged_parameters_replay_to_the_wei(votes: list[str], stake: int, kn
 
 
 @given(
-    biased,
-    st.integers(0, 2000),
-    st.booleans(),
-    st.integers(0, 3000),
-    st.integers(0, 100),
+    biased, st.integers(0, 2000), st.booleans(), st.integers(0, 3000), st.integers(0, 100),
     st.sampled_from([(3, 4), (4, 5), (1, 1)]),
-)
+)  # fmt: skip
 def test_other_slash_fee_and_quorum_contain_the_true_result(
     votes: list[str], stake: int, knew: bool, slash: int, fee: int, tau: tuple[int, int]
 ) -> None:

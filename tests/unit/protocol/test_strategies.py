@@ -48,8 +48,7 @@ def audit(mismatches: int, matches: int = 0) -> AuditEvent:
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
-    [("observe", [0, 0, 1, 1, 0]), ("defend", [0, 0, 1, 1, 0]), ("hunt", [0, 1, 1, 1, 0])],
+    ("name", "found"), [("observe", [0, 0, 1, 1, 0]), ("defend", [0, 0, 1, 1, 0]), ("hunt", [0, 1, 1, 1, 0])]
 )
 def test_built_in_strategy_disputes_what_enough_auditors_contradict(name: str, found: list[int]) -> None:
     strategy = built_in(name, mismatches=2)

@@ -41,16 +41,27 @@ def test_two_thirds_of_15_seats_are_10() -> None:
     assert run(seats=31).quorum == 21
 
 
-def test_ten_equal_seats_uphold_and_nine_do_not() -> None:
-    winner = executed(10)
-    assert (run(winner).verdict, run(winner).winners) == (Verdict.UPHELD, (winner.voter,))
-    assert run(executed(9)).verdict is Verdict.NONE
+ROUNDS: dict[str, tuple[tuple[RevealedVote, ...], Verdict, int]] = {
+    "ten equal seats": ((executed(10),), Verdict.UPHELD, 1),
+    "nine equal seats": ((executed(9),), Verdict.NONE, 0),
+    "one identical other answer": ((executed(6, tokens=8), executed(4, tokens=8), executed(5)), Verdict.OVERTURNED, 2),
+    "different other answers": ((executed(5, tokens=8), executed(5, tokens=9), executed(5)), Verdict.NONE, 0),
+    "withholding": ((other(10, Outcome.UNAVAILABLE),), Verdict.UNAVAILABLE, 1),
+    "withholding and the leading fault": (
+        (other(6, Outcome.UNAVAILABLE), executed(4, tokens=8), executed(1, tokens=9)), Verdict.UNAVAILABLE, 2,
+    ),
+    "withholding and the claim": ((other(6, Outcome.UNAVAILABLE), executed(9)), Verdict.NONE, 0),
+    "no key": ((other(15, Outcome.NO_KEY),), Verdict.NONE, 0),
+    "cannot execute": ((other(15, Outcome.CANNOT_EXECUTE),), Verdict.NONE, 0),
+}  # fmt: skip
 
 
-def test_one_identical_other_answer_overturns_and_replaces() -> None:
-    found = run(executed(6, tokens=8), executed(4, tokens=8), executed(5))
-    assert (found.verdict, found.replacement) == (Verdict.OVERTURNED, out_hash(word(8), word(2)))
-    assert len(found.winners) == 2
+@pytest.mark.parametrize("name", ROUNDS)
+def test_verdict_of_a_round_and_number_of_its_winners(name: str) -> None:
+    votes, verdict, winners = ROUNDS[name]
+    found = run(*votes)
+    assert (found.verdict, len(found.winners)) == (verdict, winners)
+    assert found.replacement == (out_hash(word(8), word(2)) if verdict is Verdict.OVERTURNED else ZERO_DIGEST)
 
 
 def test_true_out_hash_with_other_tokens_is_another_answer() -> None:
@@ -58,10 +69,6 @@ def test_true_out_hash_with_other_tokens_is_another_answer() -> None:
     found = tally(15, 2, 3, seats, word(8), CLAIM[1])
     assert (found.verdict, found.replacement, found.equal) == (Verdict.OVERTURNED, CLAIM[1], 0)
     assert found.winners == tuple(vote.voter for vote in seats)
-
-
-def test_different_other_answers_do_not_add_up() -> None:
-    assert run(executed(5, tokens=8), executed(5, tokens=9), executed(5)).verdict is Verdict.NONE
 
 
 def test_a_wrong_trace_of_true_tokens_overturns() -> None:
@@ -78,18 +85,6 @@ def test_one_defect_code_convicts_and_two_do_not() -> None:
     assert run(other(6, Outcome.INVALID, 4), other(4, Outcome.INVALID, 5)).verdict is Verdict.NONE
 
 
-def test_withholding_convicts_alone_or_with_the_leading_fault() -> None:
-    assert run(other(10, Outcome.UNAVAILABLE)).verdict is Verdict.UNAVAILABLE
-    mixed = run(other(6, Outcome.UNAVAILABLE), executed(4, tokens=8), executed(1, tokens=9))
-    assert (mixed.verdict, len(mixed.winners)) == (Verdict.UNAVAILABLE, 2)
-    assert run(other(6, Outcome.UNAVAILABLE), executed(9)).verdict is Verdict.NONE
-
-
-@pytest.mark.parametrize("outcome", [Outcome.NO_KEY, Outcome.CANNOT_EXECUTE])
-def test_doubtful_votes_decide_nothing(outcome: Outcome) -> None:
-    assert run(other(15, outcome)).verdict is Verdict.NONE
-
-
 def test_papers_rule_slashes_an_honest_operator_where_ours_draws_again() -> None:
     votes = (executed(9), other(6, Outcome.NO_KEY))
     assert run(*votes).verdict is Verdict.NONE
@@ -104,15 +99,10 @@ def test_more_votes_than_seats_or_half_a_quorum_is_refused() -> None:
 
 
 ANY_VOTE = st.builds(
-    RevealedVote,
-    voter=st.integers(1, 10**6).map(lambda i: Address(f"0x{i:040x}")),
-    seats=st.integers(1, 8),
-    outcome=st.sampled_from(Outcome),
-    code=st.integers(0, 2),
-    tokens_hash=st.integers(1, 2).map(word),
-    trace_root=st.just(word(2)),
-    round_digest=st.integers(3, 4).map(word),
-)
+    RevealedVote, voter=st.integers(1, 10**6).map(lambda i: Address(f"0x{i:040x}")), seats=st.integers(1, 8),
+    outcome=st.sampled_from(Outcome), code=st.integers(0, 2), tokens_hash=st.integers(1, 2).map(word),
+    trace_root=st.just(word(2)), round_digest=st.integers(3, 4).map(word),
+)  # fmt: skip
 ANY_VOTES = st.lists(ANY_VOTE, max_size=12, unique_by=lambda vote: vote.voter)
 ANY_TAU = st.sampled_from([(2, 3), (3, 5), (4, 5), (51, 100), (1, 1)])
 
