@@ -24,16 +24,21 @@ from bytewise.protocol.errors.evidence import (
     UntrustedRoot,
 )
 from bytewise.protocol.evidence.appraisal_policy import GpuUse, PlatformRule, TcbStatus
-from bytewise.protocol.evidence.claims import MAX_EVIDENCE_BYTES, Collateral, evidence_digest, gpu_nonce, quoted_report_data
+from bytewise.protocol.evidence.claims import (
+    MAX_EVIDENCE_BYTES,
+    Collateral,
+    evidence_digest,
+    gpu_nonce,
+    quoted_report_data,
+    signed_part,
+)
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import ForwardClock
 from bytewise.tee.claims import Claims
 from bytewise.tee.dcap import verify_quote
 from bytewise.tee_simulated.collateral import LEVEL_AGE_S, SimulatedStatus
 from bytewise.tee_simulated.td_quote import measurement_of
-from tests.fixtures.tee.gpu_claims import (
-    GPU_CLAIMS,
-)
+from tests.fixtures.tee.gpu_claims import GPU_CLAIMS
 from tests.fixtures.tee.simulated_platform import REPORT, Bench
 
 # --- 1: replay ---
@@ -41,12 +46,12 @@ from tests.fixtures.tee.simulated_platform import REPORT, Bench
 
 def test_attack_1_unsigned_bytes_do_not_change_the_evidence_name(bench: Bench) -> None:
     """A channel's evidence is good for its own session alone; in records, too, a copy with junk is no other evidence."""
-    plain = bench.appraise(encode(bench.evidence)).evidence_hash
-    quote = bench.evidence.quote
+    plain, quote = bench.appraise(encode(bench.evidence)), bench.evidence.quote
+    assert signed_part(bench.evidence) == quote[:632]
     for altered in (quote + b"junk", quote + bytes(70)):
         evidence = replace(bench.evidence, quote=Blob(altered))
-        assert evidence_digest(evidence) == plain and evidence != bench.evidence
-        assert bench.appraise(encode(evidence)).evidence_hash == plain
+        assert evidence_digest(evidence) == plain.evidence_hash and evidence != bench.evidence
+        assert bench.appraise(encode(evidence)) == plain
 
 
 # --- 6: another program, an old platform ---

@@ -21,14 +21,7 @@ from bytewise.tee import binding
 from bytewise.tee.binding import MAX_HELLO_BYTES, MAX_PROOF_BYTES
 from bytewise.tee.channel import LIFETIME_S, Channel, EphemeralKey, connect, lifetime_s, verify_certificate
 from tests.fixtures.tee.channels import ENCLAVE, PATIENCE_S, SHARD, Ends, Task, plain_hello
-from tests.fixtures.tee.simulated_platform import Bench, FixedClock
-
-
-@pytest.fixture(scope="module")
-def ends(bench: Bench) -> Ends:
-    """An enclave and a shard."""
-    return Ends(bench)
-
+from tests.fixtures.tee.simulated_platform import FixedClock
 
 # --- honest ends ---
 

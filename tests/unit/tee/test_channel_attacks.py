@@ -36,14 +36,7 @@ from tests.fixtures.tee.channels import (
     Wire,
     weaken,
 )
-from tests.fixtures.tee.simulated_platform import Bench, FixedClock
-
-
-@pytest.fixture(scope="module")
-def ends(bench: Bench) -> Ends:
-    """An enclave and a shard."""
-    return Ends(bench)
-
+from tests.fixtures.tee.simulated_platform import FixedClock
 
 Attack = Callable[[Ends, Leaks], Task[Channel]]
 """Gives what became of the honest end that was to be deceived."""

@@ -7,7 +7,6 @@ from typing import ClassVar
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
 from OpenSSL import SSL
 
 from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
@@ -166,10 +165,6 @@ def test_both_ends_of_a_session_export_the_same_secret() -> None:
         assert mine.exporter() == their.exporter() and mine.own_key == their.peer_key and mine.peer_key == their.own_key
         secrets.add(mine.exporter())
     assert len(secrets) == 2 and all(len(each) == 32 for each in secrets)
-
-
-def test_certificate_keys_are_on_p256() -> None:
-    assert isinstance(EphemeralKey(0).key.curve, ec.SECP256R1)
 
 
 def test_message_to_a_closed_peer_is_not_reported_as_sent() -> None:

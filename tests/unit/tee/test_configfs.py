@@ -26,11 +26,7 @@ from bytewise.tee.dcap import verify_quote
 from bytewise.tee.quoters import MAX_OUTPUT_BYTES, ConfigfsQuoter
 from bytewise.tee.snp import verify_report
 from bytewise.tee_simulated.td_quote import body_of, platform_key, signed_quote
-from tests.fixtures.tee.configfs_kernel import (
-    Kernel,
-    kernel,
-    service_answer,
-)
+from tests.fixtures.tee.configfs_kernel import Kernel, kernel, service_answer
 from tests.fixtures.tee.simulated_platform import REPORT, Bench
 from tests.fixtures.tee.synthetic_amd import NOW, TCB, Amd, Guest
 

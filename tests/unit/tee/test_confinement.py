@@ -195,13 +195,10 @@ class _Limits:
 @pytest.mark.parametrize(
     ("addresses", "hard", "soft"),
     [
-        (100, 100, 100),
-        (100, resource.RLIM_INFINITY, resource.RLIM_INFINITY),
-        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, resource.RLIM_INFINITY),
-        (101, 100, 5),
-        (resource.RLIM_INFINITY, 100, 5),
+        (100, 100, 100), (100, resource.RLIM_INFINITY, resource.RLIM_INFINITY),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, resource.RLIM_INFINITY), (101, 100, 5), (resource.RLIM_INFINITY, 100, 5),
     ],
-)
+)  # fmt: skip
 def test_memory_lock_keeps_its_limit_on_success_and_restores_it_on_failure(
     monkeypatch: pytest.MonkeyPatch, addresses: int, hard: int, soft: int
 ) -> None:

@@ -4,6 +4,7 @@ import datetime
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -215,7 +216,7 @@ def test_fence_4_verifier_checks_the_switch_again(bench: Bench, monkeypatch: pyt
     assert bench.appraise(encode(bench.evidence), unasked).assurance == "simulated"
 
 
-# --- 5: key separation, 6: labels ---
+# --- 5: key separation ---
 
 
 @pytest.mark.parametrize(
@@ -236,15 +237,13 @@ def test_fence_5_without_its_check_sealing_to_simulation_succeeds(monkeypatch: p
     assert sealing_key(EpochRecord(U64(1), Blob(b"key"), 1, (SHARD,), "simulated"), accept_simulated=False) == b"key"
 
 
-def test_fence_6_appraisal_result_says_simulated(bench: Bench) -> None:
-    assert bench.appraise(encode(bench.evidence)).assurance == "simulated"
+# --- 6: labels, 7: short life, no name ---
 
 
-# --- 7: short life, no name ---
-
-
-def test_fence_7_simulated_evidence_is_short_lived_and_names_no_platform(bench: Bench) -> None:
-    claims = bench.appraise(encode(bench.evidence)).claims
+def test_fences_6_and_7_simulated_evidence_says_so_and_is_short_lived(bench: Bench) -> None:
+    found = bench.appraise(encode(bench.evidence))
+    claims = found.claims
+    assert found.assurance == "simulated"
     assert claims.expires_at - claims.issued_at <= MAX_SIMULATED_LIFETIME_S
     assert claims.platform_id == bytes(16) and claims.simulated
     assert bench.evidence.collateral is not None and b'"fmspc":"000000000000"' in bench.evidence.collateral.tcb_info
@@ -252,25 +251,16 @@ def test_fence_7_simulated_evidence_is_short_lived_and_names_no_platform(bench: 
     assert root.not_valid_after_utc - root.not_valid_before_utc < datetime.timedelta(days=3)
 
 
-def test_fence_7_long_lived_simulated_evidence_is_refused(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("changes", "words"), [({"lifetime_s": MAX_SIMULATED_LIFETIME_S + 1}, "too long"), ({"ppid": b"\x07" * 16}, "platform id")]
+)
+def test_fence_7_long_lived_or_named_simulated_evidence_is_refused(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], words: str
+) -> None:
+    """Controls: the longest life that is allowed, and a verifier that asks for nothing."""
     assert bench.appraise(bench.signed(bench.body, lifetime_s=MAX_SIMULATED_LIFETIME_S))
-    with pytest.raises(EvidenceRefused, match="too long"):
-        bench.appraise(bench.signed(bench.body, lifetime_s=MAX_SIMULATED_LIFETIME_S + 1))
-
-
-def test_fence_7_simulated_evidence_of_a_named_platform_is_refused(bench: Bench) -> None:
-    with pytest.raises(EvidenceRefused, match="platform id"):
-        bench.appraise(bench.signed(bench.body, ppid=b"\x07" * 16))
-
-
-@pytest.mark.parametrize("what", ["life", "name"])
-def test_fence_7_without_its_checks_such_evidence_is_accepted(bench: Bench, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Controls of the two refusals above."""
-    made = {
-        "life": bench.signed(bench.body, lifetime_s=MAX_SIMULATED_LIFETIME_S + 1),
-        "name": bench.signed(bench.body, ppid=b"\x07" * 16),
-    }[what]
-    with pytest.raises(EvidenceRefused):
+    made = bench.signed(bench.body, **changes)
+    with pytest.raises(EvidenceRefused, match=words):
         bench.appraise(made)
     monkeypatch.setattr("bytewise.tee.appraisal.verify_simulated", lambda policy, rule, claims: claims)
     assert bench.appraise(made).assurance == "simulated"

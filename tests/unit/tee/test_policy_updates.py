@@ -33,14 +33,7 @@ from bytewise.protocol.evidence.policy_updates import (
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, U256, Address, Blob
 from bytewise.tee.policy import load_policy_state
-from tests.fixtures.tee.policy_update_cases import (
-    FIRST,
-    NOW,
-    RULE,
-    after,
-    at,
-    program,
-)
+from tests.fixtures.tee.policy_update_cases import FIRST, NOW, RULE, after, at, program
 
 GOVERNORS = [LocalSigner(bytes([n]) * 32) for n in range(1, 6)]
 ADDRESSES: list[Address] = [each.address for each in GOVERNORS]

@@ -114,8 +114,7 @@ def test_a_real_trust_domain_is_accepted_end_to_end(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("offset", "error"),
-    [(-86_400, EvidenceFromFuture), (31 * 86_400, EvidenceExpired), (500 * 86_400, EvidenceExpired)],
+    ("offset", "error"), [(-86_400, EvidenceFromFuture), (31 * 86_400, EvidenceExpired), (500 * 86_400, EvidenceExpired)]
 )
 def test_real_quote_has_a_validity_period(folder: Path, offset: int, error: type[EvidenceRefused]) -> None:
     quote, collateral = quote_of(folder, "tdx_quote")

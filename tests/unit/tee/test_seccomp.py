@@ -83,23 +83,20 @@ mq_open mq_unlink msgget msgsnd msgrcv msgctl semget semop semtimedop semctl shm
 """
 
 
+BY_TABLE = {
+    "CALLS": ("forks=True", REACHING),
+    "CHANGES": ("forks=True, writes=False", CHANGING),
+    "FORKS": ("forks=False", "fork vfork"),
+}
+"""Calls that could get a socket back, that change or share files, and that fork: the fence that refuses them, and their names."""
+
+
 @pytest.mark.e2e
-def test_without_sockets_calls_that_could_recover_one_are_refused() -> None:
+@pytest.mark.parametrize("table", BY_TABLE)
+def test_every_call_of_a_table_is_refused_where_its_fence_stands(table: str) -> None:
     """Each call by its name here, too: one that is no more in the table would be missed by nobody else."""
-    fence, tried = "assert filter_calls(forks=True).missing == ''", CALLED.format(table="CALLS", names=REACHING)
-    assert said(fence + tried) == []
-
-
-@pytest.mark.e2e
-def test_without_writes_calls_that_change_or_share_files_are_refused() -> None:
-    fence, tried = "assert filter_calls(forks=True, writes=False).missing == ''", CALLED.format(table="CHANGES", names=CHANGING)
-    assert said(fence + tried) == []
-
-
-@pytest.mark.e2e
-def test_process_that_may_not_fork_forks_by_no_call() -> None:
-    fence = "assert filter_calls(forks=False).missing == ''"
-    assert said(fence + CALLED.format(table="FORKS", names="fork vfork")) == []
+    fence, names = BY_TABLE[table]
+    assert said(f"assert filter_calls({fence}).missing == ''" + CALLED.format(table=table, names=names)) == []
 
 
 CLONED = """

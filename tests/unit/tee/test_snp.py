@@ -7,8 +7,6 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError, EvidenceRefused
@@ -30,17 +28,12 @@ from bytewise.protocol.evidence.appraisal_policy import (
     TcbStatus,
     TrustedMeasurement,
 )
-from bytewise.protocol.evidence.claims import Evidence, SnpCertificates
+from bytewise.protocol.evidence.claims import Evidence
 from bytewise.protocol.units import U64, U256, Blob
 from bytewise.tee import appraisal, snp
 from bytewise.tee.appraisal import verify_evidence
 from bytewise.tee.snp import certificate_time, verify_report
-from tests.fixtures.tee.snp_rules import (
-    amd,
-    amd_measurement,
-    measurement_of,
-    rule,
-)
+from tests.fixtures.tee.snp_rules import amd, amd_measurement, measurement_of, rule
 from tests.fixtures.tee.synthetic_amd import CHIP, NOW, TCB, Amd, Guest
 
 __all__ = ["amd"]
@@ -52,6 +45,7 @@ def test_sound_report_describes_the_guest(amd: Amd) -> None:
     for other in ({"measurement": b"\x09" * 48}, {"host_data": b"\x09" * 32}, {"policy": 1 << 17}):
         changed = verify_report(rule(amd), amd.report(replace(Guest(), **other)), amd.certificates(), NOW)
         assert changed.measurement != claims.measurement
+    assert verify_report(rule(amd, smt=True), amd.report(Guest(platform=1)), amd.certificates(), NOW), "a rule may allow it"
 
 
 GUESTS: dict[str, tuple[Guest, type[EvidenceRefused], str]] = {
@@ -74,10 +68,6 @@ def test_a_correctly_signed_report_with_one_wrong_field_is_refused(amd: Amd, nam
     guest, error, words = GUESTS[name]
     with pytest.raises(error, match=words):
         verify_report(rule(amd), amd.report(guest), amd.certificates(), NOW)
-
-
-def test_values_allowed_by_a_rule_are_accepted(amd: Amd) -> None:
-    assert verify_report(rule(amd, smt=True), amd.report(Guest(platform=1)), amd.certificates(), NOW)
 
 
 @pytest.mark.parametrize("place", [0, 1, 6, 7])
@@ -125,15 +115,6 @@ def test_an_rsa_key_signs_no_report(amd: Amd) -> None:
     chain = replace(amd.certificates(), vcek=Blob(weak.public_bytes(Encoding.DER)))
     with pytest.raises(EvidenceRefused, match="P-384"):
         verify_report(rule(amd), amd.report(), chain, NOW)
-
-
-@given(st.binary(max_size=1300), st.binary(max_size=600))
-@settings(deadline=None, max_examples=80)
-def test_bytes_that_are_no_report_or_certificate_are_malformed(amd: Amd, data: bytes, certificate: bytes) -> None:
-    with pytest.raises(EvidenceMalformed):
-        verify_report(rule(amd), data, amd.certificates(), NOW)
-    with pytest.raises(EvidenceMalformed):
-        verify_report(rule(amd), amd.report(), SnpCertificates(Blob(certificate), Blob(certificate), Blob(b"")), NOW)
 
 
 DAY = 86_400
