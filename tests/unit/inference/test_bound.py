@@ -23,8 +23,11 @@ from tests.fixtures.inference.tiny import VARIANTS, tiny, write_checkpoint
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_no_activation_of_any_family_exceeds_the_bound(variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The artifact alone proves the bound again."""
     model, seen = tiny(variant, tmp_path), list[int]()
     bound = model.manifest.bound
+    assert bound_of(model) == bound
+    verify_bound(model)
     for module in ("exact.linear", "exact.elementwise", "exact.attention", "exact.cache", "runner"):
         watch(monkeypatch, f"bytewise.inference.{module}", seen)
     runner = Runner(model, Float64Backend())
@@ -92,13 +95,6 @@ def test_reach_bounds_every_output_of_a_layer() -> None:
 def test_computed_root_is_an_upper_bound() -> None:
     for value in (Fraction(0), Fraction(2), Fraction(1, 3), Fraction(10**40, 7)):
         assert value <= root(value) ** 2 <= (value + 1) * (1 + Fraction(1, 2**30))
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_bound_of_every_family_is_proven_again_by_the_artifact_alone(variant: str, tmp_path: Path) -> None:
-    model = tiny(variant, tmp_path)
-    assert bound_of(model) == model.manifest.bound
-    verify_bound(model)
 
 
 def test_bound_of_wide_weights_is_proven_again(tmp_path: Path) -> None:

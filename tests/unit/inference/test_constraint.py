@@ -12,19 +12,8 @@ from bytewise.inference.sampling import constraint
 from bytewise.inference.sampling.constraint import Constraint, Schemas
 from bytewise.protocol.errors.actors import CannotExecute, NotExact
 from bytewise.service.settings import child_environment
-from tests.fixtures.inference.mask_digest import (
-    END,
-    LISTS,
-    NESTED,
-    PERSON,
-    SCHEMAS,
-    WORDS,
-    masks_digest,
-    walk,
-)
-from tests.fixtures.inference.token_tables import (
-    token_table,
-)
+from tests.fixtures.inference.mask_digest import END, LISTS, NESTED, PERSON, SCHEMAS, WORDS, masks_digest, walk
+from tests.fixtures.inference.token_tables import token_table
 from tests.source import ROOT
 
 

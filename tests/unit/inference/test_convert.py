@@ -152,21 +152,6 @@ def test_many_concurrent_conversions_leave_one_complete_folder(tmp_path: Path) -
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_full_disk_is_named_before_any_work(checkpoint: Path, tmp_path: Path) -> None:
-    resource = pytest.importorskip("resource")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    # A limit on the size of files is what a test can have of a full disk: the same call fails in the same way.
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
-    try:
-        with pytest.raises(ConfigurationError, match=r"artifact: cannot be written: File too large"):
-            convert(checkpoint, tmp_path / "artifact")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, ignored)
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
-
-
 def first_shard(folder: Path) -> Path:
     """Path of the first of two shards."""
     return folder / "model-00001-of-00002.safetensors"

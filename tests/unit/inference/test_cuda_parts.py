@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from bytewise.inference.artifact.artifact import Artifact
@@ -29,19 +27,6 @@ class ShortSums(CudaBfloat16Backend):
     def multiply(self, left: Tensor, right: Tensor) -> Tensor:
         """Right for small sums only."""
         return super().multiply(left, right).to(torch.bfloat16).to(torch.float32)
-
-
-@each_backend
-@settings(max_examples=8, deadline=None)
-@given(data=st.data())
-def test_products_of_any_operands_and_sizes_are_the_integers_of_python(backend: Backend, data: st.DataObject) -> None:
-    depth, rows, columns = (data.draw(st.integers(1, most)) for most in (40, 20, 20))
-    left = data.draw(st.lists(st.lists(st.integers(-16383, 16383), min_size=depth, max_size=depth), min_size=rows, max_size=rows))
-    right = data.draw(
-        st.lists(st.lists(st.integers(-128, 127), min_size=depth, max_size=depth), min_size=columns, max_size=columns)
-    )
-    found = backend.product(torch.tensor(left, dtype=torch.float32), backend.pack(torch.tensor(right, dtype=torch.int8)))
-    assert found.tolist() == [[sum(a * b for a, b in zip(row, column, strict=True)) for column in right] for row in left]
 
 
 @each_backend

@@ -20,35 +20,20 @@ x = torch.tensor([[0.5, 1.5, -2.0], [3.0, 4.0, 5.5]])
 integer = torch.tensor([[1.0, 2.0], [3.0, 127.0]])
 
 BANNED: dict[str, Callable[[], object]] = {
-    "library exp": lambda: x.exp(),
-    "library exp2": lambda: x.exp2(),
-    "sigmoid": lambda: x.sigmoid(),
-    "silu": lambda: torch.nn.functional.silu(x),
-    "tanh": lambda: x.tanh(),
-    "softmax": lambda: x.softmax(-1),
-    "logarithm": lambda: x.abs().log(),
-    "sine": lambda: x.sin(),
-    "cosine": lambda: x.cos(),
-    "reciprocal root": lambda: x.rsqrt(),
-    "power": lambda: x.pow(2),
-    "mean": lambda: x.mean(),
-    "ldexp": lambda: torch.ldexp(x, torch.tensor([1])),
-    "float32 root": lambda: x.abs().sqrt(),
-    "division by a number": lambda: x / 3.0,
+    "library exp": lambda: x.exp(), "library exp2": lambda: x.exp2(), "sigmoid": lambda: x.sigmoid(),
+    "silu": lambda: torch.nn.functional.silu(x), "tanh": lambda: x.tanh(), "softmax": lambda: x.softmax(-1),
+    "logarithm": lambda: x.abs().log(), "sine": lambda: x.sin(), "cosine": lambda: x.cos(), "reciprocal root": lambda: x.rsqrt(),
+    "power": lambda: x.pow(2), "mean": lambda: x.mean(), "ldexp": lambda: torch.ldexp(x, torch.tensor([1])),
+    "float32 root": lambda: x.abs().sqrt(), "division by a number": lambda: x / 3.0,
     "division by a tensor without dimensions": lambda: x / torch.tensor(3.0),
-    "fused multiply-add": lambda: torch.add(x, x, alpha=3),
-    "addcmul": lambda: torch.addcmul(x, x, x),
-    "linear interpolation": lambda: torch.lerp(x, x, 0.5),
-    "float sum": lambda: x.mul(0.1).sum(-1),
-    "float cumulated sum": lambda: x.mul(0.1).cumsum(-1),
-    "float product of fractions": lambda: torch.mm(x, x.t().contiguous()),
+    "fused multiply-add": lambda: torch.add(x, x, alpha=3), "addcmul": lambda: torch.addcmul(x, x, x),
+    "linear interpolation": lambda: torch.lerp(x, x, 0.5), "float sum": lambda: x.mul(0.1).sum(-1),
+    "float cumulated sum": lambda: x.mul(0.1).cumsum(-1), "float product of fractions": lambda: torch.mm(x, x.t().contiguous()),
     "product above 2^24": lambda: torch.mm(integer * 128.0, integer * 128.0),
     "fused product": lambda: torch.addmm(x, torch.ones(2, 2), torch.ones(2, 3)),
-    "bfloat16 product": lambda: torch.mm(integer.bfloat16(), integer.bfloat16()),
-    "argmax": lambda: x.argmax(),
-    "random numbers": lambda: torch.randn(3),
-    "multinomial": lambda: torch.multinomial(x.abs(), 1),
-}
+    "bfloat16 product": lambda: torch.mm(integer.bfloat16(), integer.bfloat16()), "argmax": lambda: x.argmax(),
+    "random numbers": lambda: torch.randn(3), "multinomial": lambda: torch.multinomial(x.abs(), 1),
+}  # fmt: skip
 
 
 PLACES = ("embedding", "norm", "activation", "linear", "rotary")

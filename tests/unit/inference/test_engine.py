@@ -55,23 +55,6 @@ def judged(engine: ExactEngine, asked: Request, truth: Generated, claimed: Outpu
     return verification.divergence
 
 
-def test_true_claim_matches_in_one_pass(engine: ExactEngine, asked: Request, truth: Generated) -> None:
-    before = engine.verify_passes
-    assert engine.verify(asked, truth.output, truth.out_hash) == Verification(truth, None, 1)
-    assert engine.verify_passes == before + 1
-    assert (truth.output.finish_reason, truth.output.completion_tokens) == ("length", NEW)
-
-
-@pytest.mark.parametrize("kept", [0, 1, NEW - 1])
-@pytest.mark.parametrize("reason", ["stop", "length", "error"])
-def test_truncated_answer_with_a_matching_prefix_is_found(
-    engine: ExactEngine, asked: Request, truth: Generated, kept: int, reason: str
-) -> None:
-    found = judged(engine, asked, truth, output_for(asked, truth.output.token_ids[:kept], reason))
-    assert (found.position, found.kind) == (kept, DivergenceClass.LENGTH)
-    assert (found.expected, found.claimed) == (truth.output.token_ids[kept], None)
-
-
 def test_answer_that_ends_at_a_stop_token_matches_and_cannot_be_prolonged(engine: ExactEngine, model: Artifact) -> None:
     free = engine.generate(request(model, b"stops", policy(NEW, stops=())))
     stop = free.output.token_ids[5]

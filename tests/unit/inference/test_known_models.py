@@ -14,7 +14,7 @@ from bytewise.inference.backend_selection import open_path, other_backend
 from bytewise.inference.determinism import fixed
 from bytewise.inference.exact import elementwise
 from bytewise.inference.exact.matmul import BACKENDS, Backend, Float64Backend
-from bytewise.inference.known_answers import known_models, self_test
+from bytewise.inference.known_answers import known_models
 from bytewise.inference.known_answers.operations import MODEL_DIGESTS, PROFILE_DIGEST
 from bytewise.inference.native.library import kernels
 from bytewise.inference.native.path import NativePath, missing_feature
@@ -149,12 +149,3 @@ def test_model_without_a_native_path_runs_on_torch_or_is_refused_by_name() -> No
 def test_unavailable_backend_is_refused_by_name(arguments: tuple[str, str | None, str | None], said: str) -> None:
     with fixed(1), pytest.raises(CannotExecute, match=said):
         open_path(known_models.built_model("bias and window"), 1, *arguments)
-
-
-def test_absence_of_an_exact_backend_is_cannot_execute() -> None:
-    class Wrong(Float64Backend):
-        def product(self, values: Tensor, packed: Tensor) -> Tensor:
-            return super().product(values, packed) + 1.0
-
-    with pytest.raises(CannotExecute, match="float64"):
-        self_test.first_exact((Wrong(),))

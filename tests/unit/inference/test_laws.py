@@ -79,18 +79,21 @@ def switches() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["torch", "torch with C", "native"])
+@pytest.fixture(scope="module", params=["torch", "torch with C", "native"])
 def ways(law: Law, request: pytest.FixtureRequest) -> Iterator[list[Way]]:
     """The torch path at a few hundred positions, with C, too; every native kernel that has the family at all of them."""
-    if request.param == "torch":
-        yield [Way(Runner(law.model, Float64Backend()), SHORT)]
-        return
-    if request.param == "torch with C":
-        yield [Way(Runner(law.model, NativeBackend(ThreadPool(kernel, 2))), SHORT) for kernel in kernels()]
-        return
-    supported = missing_feature(law.model.manifest.architecture) is None
-    natives = [NativePath(law.model, kernel=kernel) for kernel in kernels() if supported]
-    yield [Way(native, LENGTH) for native in natives]
+    natives: list[NativePath] = []
+    with fixed(1):
+        if request.param == "torch":
+            found: list[AnyPath] = [Runner(law.model, Float64Backend())]
+        elif request.param == "torch with C":
+            found = [Runner(law.model, NativeBackend(ThreadPool(kernel, 2))) for kernel in kernels()]
+        elif missing_feature(law.model.manifest.architecture) is None:
+            natives = [NativePath(law.model, kernel=kernel) for kernel in kernels()]
+            found = [*natives]
+        else:
+            found = []
+    yield [Way(path, LENGTH if request.param == "native" else SHORT) for path in found]
     for native in natives:
         native.close()
 

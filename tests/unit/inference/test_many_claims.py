@@ -59,13 +59,8 @@ def test_claim_that_cannot_be_judged_has_its_own_result_and_harms_no_other(
     alone = [engine.verify(*claim) for claim in claims]
     bad = unable(model)
     mixed: list[Claim] = [
-        claims[0],
-        bad["another model"][0],
-        *claims[1:4],
-        bad["no such token"][0],
-        bad["too long"][0],
-        *claims[4:],
-    ]
+        claims[0], bad["another model"][0], *claims[1:4], bad["no such token"][0], bad["too long"][0], *claims[4:],
+    ]  # fmt: skip
     passes = engine.verify_passes
     found = engine.verify_many(mixed)
     assert engine.verify_passes == passes + 1

@@ -36,15 +36,16 @@ def flags_of(address: int) -> list[str]:
     raise AssertionError("no such pages")
 
 
-@pytest.mark.parametrize(
-    ("doing", "code", "said"),
-    [("next(iter(loaded.tensors.values())).fill_(1)", -signal.SIGSEGV, ""), ("print(loaded.name)", 0, "copy")],
-)
-def test_writing_to_loaded_weights_ends_the_process(model: Artifact, tmp_path: Path, doing: str, code: int, said: str) -> None:
+def test_writing_to_loaded_weights_ends_the_process(model: Artifact, tmp_path: Path) -> None:
+    """Reading does not: the name is still printed."""
     folder = shutil.copytree(model.path, tmp_path / "copy")
-    script = f"import sys, pathlib as p, bytewise.inference.artifact.artifact as a; loaded = a.load(p.Path(sys.argv[1])); {doing}"
+    script = (
+        "import sys, pathlib as p, bytewise.inference.artifact.artifact as a; loaded = a.load(p.Path(sys.argv[1]))\n"
+        "weights = next(iter(loaded.tensors.values())); print(loaded.name, weights.max() >= weights.min(), flush=True)\n"
+        "weights.fill_(1); print('written')"
+    )
     done = subprocess.run([sys.executable, "-c", script, folder], capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout.strip()) == (code, said), done.stderr
+    assert (done.returncode, done.stdout.strip()) == (-signal.SIGSEGV, "copy tensor(True)"), done.stderr
 
 
 def test_weights_not_in_memory_are_no_mismatch(tmp_path: Path) -> None:

@@ -7,26 +7,25 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from bytewise.inference.backend_selection import fastest_first
+from bytewise.inference.cuda.runner import CUDA_BACKENDS
 from bytewise.inference.determinism import fixed
-from bytewise.inference.exact.matmul import BACKENDS, Backend, Float64Backend, backend_named
+from bytewise.inference.exact.matmul import BACKENDS, Backend, Float64Backend
 from bytewise.inference.known_answers import operations, self_test
 from bytewise.inference.known_answers.operations import PROFILE_DIGEST
 from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.library import ThreadPool, kernels
 from bytewise.protocol.errors.actors import CannotExecute, NotExact
-from tests.fixtures.inference.saturating_backend import (
-    Saturating,
-)
+from tests.fixtures.inference.saturating_backend import Saturating
 
 NATIVE = tuple(NativeBackend(ThreadPool(kernel)) for kernel in kernels())
-each_backend = pytest.mark.parametrize("backend", [*BACKENDS, *NATIVE], ids=lambda backend: backend.name)
+each_backend = pytest.mark.parametrize("backend", [*BACKENDS, *NATIVE, *CUDA_BACKENDS], ids=lambda backend: backend.name)
 
 
 @each_backend
 @settings(max_examples=12)
 @given(data=st.data())
 def test_products_of_any_operands_are_the_integers_of_python(backend: Backend, data: st.DataObject) -> None:
-    depth, rows, columns = data.draw(st.integers(2, 40)), data.draw(st.integers(1, 5)), 8
+    depth, rows, columns = (data.draw(st.integers(1, most)) for most in (40, 20, 20))
     left = data.draw(st.lists(st.lists(st.integers(-16383, 16383), min_size=depth, max_size=depth), min_size=rows, max_size=rows))
     right = data.draw(
         st.lists(st.lists(st.integers(-128, 127), min_size=depth, max_size=depth), min_size=columns, max_size=columns)
@@ -35,7 +34,7 @@ def test_products_of_any_operands_are_the_integers_of_python(backend: Backend, d
     assert found.tolist() == [[sum(a * b for a, b in zip(row, column, strict=True)) for column in right] for row in left]
 
 
-@each_backend
+@pytest.mark.parametrize("backend", [*BACKENDS, *NATIVE], ids=lambda backend: backend.name)
 def test_every_backend_passes_known_answers_and_vectors_on_this_machine(backend: Backend) -> None:
     with fixed(1):
         assert self_test.verify_profile(backend) == PROFILE_DIGEST
@@ -79,8 +78,3 @@ def test_machine_without_an_exact_backend_cannot_execute() -> None:
 def test_saturating_backend_fails_the_profile_by_name() -> None:
     with pytest.raises(NotExact, match="saturating"):
         self_test.verify_profile(Saturating())
-
-
-def test_unknown_backend_is_refused_by_name() -> None:
-    with pytest.raises(CannotExecute, match="quantum"):
-        backend_named("quantum")

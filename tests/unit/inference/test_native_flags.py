@@ -29,7 +29,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Lines]:
     log, compiler = folder / "calls", folder / "compiler"
     compiler.write_text(f'#!/bin/sh\necho "$*" >> {shlex.quote(str(log))}\nexec {COMPILER} "$@"\n')
     compiler.chmod(0o755)
-    shutil.copytree(ROOT / "bytewise", folder / "bytewise", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    shutil.copytree(ROOT / "bytewise", folder / "bytewise", ignore=shutil.ignore_patterns("*.so"))
     shutil.copy(ROOT / "setup.py", folder)
     done = subprocess.run(
         [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--force"], cwd=folder, capture_output=True, text=True,

@@ -1,6 +1,7 @@
 """Profile `pinned-1`: answers of the float model, judged only where the whole environment is equal."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -81,33 +82,29 @@ def test_vectors_of_a_model_belong_to_its_environment(place: PinnedModel) -> Non
     assert vectors_of(PinnedEngine(place.artifact, place.environment)).differences(found) == ()
 
 
-@pytest.mark.parametrize("position", [0, 4, NEW - 1])
-def test_altered_token_is_found_at_its_position(place: PinnedModel, request_: Request, truth: Generated, position: int) -> None:
-    tokens = list(truth.output.token_ids)
-    tokens[position] = (tokens[position] + 1) % 250
-    found = place.engine.verify(request_, output_for(request_, tuple(tokens), "length"), truth.out_hash)
-    where = found.divergence
-    assert where is not None and found.truth == truth
-    assert (where.position, where.kind, where.expected) == (position, DivergenceClass.TOKEN, truth.output.token_ids[position])
-    assert place.engine.confirm(request_, found) is found
+def altered(position: int) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
+    """Another token at a position."""
+    return lambda ids: (*ids[:position], (ids[position] + 1) % 250, *ids[position + 1 :])
 
 
 @pytest.mark.parametrize(
     ("change", "kind", "position"),
     [
-        (lambda ids: ids[:4], DivergenceClass.LENGTH, 4),
-        (lambda ids: (), DivergenceClass.LENGTH, 0),
+        (altered(0), DivergenceClass.TOKEN, 0), (altered(4), DivergenceClass.TOKEN, 4),
+        (altered(NEW - 1), DivergenceClass.TOKEN, NEW - 1), (lambda ids: ids[:4], DivergenceClass.LENGTH, 4),
+        (lambda ids: (*ids[:3], 2**31 - 1, *ids[4:]), DivergenceClass.TOKEN, 3), (lambda ids: (), DivergenceClass.LENGTH, 0),
         (lambda ids: (*ids, 65, 66), DivergenceClass.LENGTH, NEW),
-        (lambda ids: (*ids[:3], 2**31 - 1, *ids[4:]), DivergenceClass.TOKEN, 3),
     ],
-)
-def test_a_claim_of_another_length_or_vocabulary_is_a_divergence(
+)  # fmt: skip
+def test_claim_of_other_tokens_is_a_divergence_at_its_position(
     place: PinnedModel, request_: Request, truth: Generated, change: Any, kind: DivergenceClass, position: int
 ) -> None:
-    claimed = output_for(request_, change(truth.output.token_ids), "length")
-    found = place.engine.verify(request_, claimed, truth.out_hash)
-    assert found.divergence is not None and found.truth == truth
-    assert (found.divergence.kind, found.divergence.position) == (kind, position)
+    ids = truth.output.token_ids
+    found = place.engine.verify(request_, output_for(request_, change(ids), "length"), truth.out_hash)
+    where = found.divergence
+    assert where is not None and found.truth == truth
+    assert (where.position, where.kind, where.expected) == (position, kind, (*ids, None)[position])
+    assert place.engine.confirm(request_, found) is found
 
 
 def test_true_tokens_under_another_trace_are_found(place: PinnedModel, request_: Request, truth: Generated) -> None:
@@ -142,22 +139,16 @@ def test_machine_of_another_environment_cannot_execute(place: PinnedModel, name:
     assert caught.value.values[1] is CannotReason.ENVIRONMENT
 
 
-def test_another_thread_count_is_another_environment(place: PinnedModel) -> None:
+def test_missing_device_threads_or_environment_cannot_execute(place: PinnedModel) -> None:
     with pytest.raises(CannotExecute, match="has threads=1, here threads=2"):
         PinnedEngine(place.artifact, place.environment, threads=2)
-
-
-def test_missing_device_cannot_execute(place: PinnedModel) -> None:
-    with pytest.raises(CannotExecute) as caught:
-        fingerprint(place.artifact.manifest.architecture, device="tpu")
-    assert caught.value.values[1] is CannotReason.ENVIRONMENT
-
-
-def test_a_request_for_another_environment_cannot_be_executed(place: PinnedModel) -> None:
     foreign = asked(place, environment=ZERO_DIGEST)
-    for act in (place.engine.generate, lambda r: place.engine.verify(r, output_for(r, (1,), "length"), ZERO_DIGEST)):
+    for act in (
+        lambda: fingerprint(place.artifact.manifest.architecture, device="tpu"), lambda: place.engine.generate(foreign),
+        lambda: place.engine.verify(foreign, output_for(foreign, (1,), "length"), ZERO_DIGEST),
+    ):  # fmt: skip
         with pytest.raises(CannotExecute) as caught:
-            act(foreign)
+            act()
         assert caught.value.values[1] is CannotReason.ENVIRONMENT
 
 

@@ -6,18 +6,18 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.judging import exact_decimal
 from bytewise.protocol import digests
-from bytewise.protocol.records.compare import Divergence, DivergenceClass, Generated, Verification
+from bytewise.protocol.records.compare import DivergenceClass, Generated, Verification
 from bytewise.protocol.records.request import Output, Request, output_for
 from bytewise.protocol.records.trace import TraceStep, trace_leaves, trace_root
 from bytewise.protocol.units import Decimal, Digest, fraction
-from tests.fixtures.inference.models import policy, request
+from tests.fixtures.inference.models import policy
 
 NEW = 12
 OTHER = Digest(bytes([7]) * 32)
@@ -219,6 +219,8 @@ mutations = st.builds(
 
 @settings(max_examples=30, deadline=None)
 @given(mutation=mutations)
+@example(mutation=Mutation(0, NEW, [], "stop", {}, True))
+@example(mutation=Mutation(NEW - 1, NEW, [], "error", {}, True))
 def test_any_claim_is_a_match_or_a_divergence_from_one_answer(scene: Scene, mutation: Mutation) -> None:
     output, out_hash = mutation.of(scene)
     found = scene.engine.verify(scene.asked, output, out_hash)
@@ -227,15 +229,13 @@ def test_any_claim_is_a_match_or_a_divergence_from_one_answer(scene: Scene, muta
     if output.token_ids != scene.ids:
         shared = min(NEW, len(output.token_ids))
         differing = [i for i in range(shared) if output.token_ids[i] != scene.ids[i]]
-        assert found.divergence is not None and found.divergence.position == (differing[0] if differing else shared)
+        where = found.divergence
+        assert where is not None and where.position == (differing[0] if differing else shared)
+        if not differing:
+            ends = [(*ids, *[None] * (NEW + 31))[shared] for ids in (scene.ids, output.token_ids)]
+            assert (where.kind, where.expected, where.claimed) == (DivergenceClass.LENGTH, *ends)
 
 
 def test_exact_decimals_are_canonical() -> None:
     for value, text in ((Fraction(0), "0"), (Fraction(10), "10"), (Fraction(1, 8), "0.125"), (Fraction(129, 4), "32.25")):
         assert exact_decimal(value) == text and fraction(Decimal(text)) == value
-
-
-def test_divergence_without_a_row_has_no_gap(engine: ExactEngine) -> None:
-    asked = request(engine.artifact, PROMPT, policy(NEW))
-    truth = engine.generate(asked)
-    assert engine.verify(asked, truth.output, OTHER).divergence == Divergence(NEW, DivergenceClass.TRACE, None, None, None)

@@ -30,16 +30,8 @@ SPACE_FIRST = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "
 def sentence_piece(*decoders: dict[str, Any]) -> bytes:
     """A SentencePiece vocabulary with byte fallback: control tokens, bytes, pieces."""
     pieces = [
-        "<unk>",
-        "<s>",
-        *(f"<0x{byte:02X}>" for byte in range(256)),
-        "\u2581",
-        "\u2581the",
-        "a",
-        "é",
-        "\u2581\u2581b",
-        "<tool>",
-    ]
+        "<unk>", "<s>", *(f"<0x{byte:02X}>" for byte in range(256)), "\u2581", "\u2581the", "a", "é", "\u2581\u2581b", "<tool>",
+    ]  # fmt: skip
     vocabulary = {piece: i for i, piece in enumerate(pieces)}
     added = [{"id": i, "content": pieces[i], "special": i < 2, **FLAGS} for i in (0, 1, len(pieces) - 1)]
     model = {"type": "BPE", "vocab": vocabulary, "merges": [], "byte_fallback": True, "unk_token": "<unk>", "fuse_unk": True}
