@@ -94,12 +94,9 @@ def documents(folder: Path) -> Target:
     erasure = SignedErasure(said, ours.info().shard, Blob(bytes(65)))
     share = decode(SealedShare, (own / "share-1.json").read_bytes())
     seeds = (
-        world.document,
-        keyring.shard_entry(own, "https://127.0.0.1:7001", "127.0.0.1:7002"),
-        share,
-        erasure,
+        world.document, keyring.shard_entry(own, "https://127.0.0.1:7001", "127.0.0.1:7002"), share, erasure,
         ours.log(0).entries[0],
-    )
+    )  # fmt: skip
     return records((EpochDocument, ShardContact, SealedShare, SignedErasure, SignedRelease), seeds)
 
 

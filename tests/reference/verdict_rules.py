@@ -103,16 +103,11 @@ def tally(
     missing = [v for v in votes if v.outcome == Outcome.UNAVAILABLE]
     verdict, winning = _verdict(quorum, equal, fault, missing, paper_rule)
     return Tally(
-        verdict=verdict,
-        winners=tuple(vote.voter for vote in votes if vote in winning),
+        verdict=verdict, winners=tuple(vote.voter for vote in votes if vote in winning),
         replacement=fault[0].out_hash if verdict is Verdict.OVERTURNED and fault else ZERO_DIGEST,
-        code=fault[0].code if verdict is Verdict.INVALID else 0,
-        quorum=quorum,
-        equal=_seats(equal),
-        fault=_seats(fault),
-        unavailable=_seats(missing),
-        revealed=revealed,
-    )
+        code=fault[0].code if verdict is Verdict.INVALID else 0, quorum=quorum, equal=_seats(equal), fault=_seats(fault),
+        unavailable=_seats(missing), revealed=revealed,
+    )  # fmt: skip
 
 
 def _verdict(

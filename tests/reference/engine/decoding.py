@@ -33,11 +33,8 @@ def answer(request: Request, execution: bytes, rows: Iterable[Vector], pieces: S
         except OverflowError:
             return Grown(tokens, "error", logprobs)
         parts = (
-            b"bytewise/v1/sampler",
-            *(n.to_bytes(8, "big") for n in (request.seed,)),
-            execution,
-            len(tokens).to_bytes(8, "big"),
-        )
+            b"bytewise/v1/sampler", *(n.to_bytes(8, "big") for n in (request.seed,)), execution, len(tokens).to_bytes(8, "big"),
+        )  # fmt: skip
         key = hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest()
         token = chosen(scores, policy, key)
         tokens.append(token)

@@ -49,7 +49,7 @@ def run_store(folder: Path, **extra: str) -> Iterator[str]:
     assert code == 0
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Whom the conformance suite asks."""
     external = developer_variable("DA_URL")
@@ -59,7 +59,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield from run_store(tmp_path_factory.mktemp("store"), memstore="true")
 
 
-@pytest.fixture
-def second_url(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="session")
+def second_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Another store, which knows none of the first one's blobs."""
-    yield from run_store(tmp_path, memstore="true")
+    yield from run_store(tmp_path_factory.mktemp("second"), memstore="true")

@@ -21,10 +21,8 @@ LIMIT_S = 20.0
 def reset(url: str) -> Iterator[None]:
     """Turns the first store's knobs back."""
     yield
-    turn(
-        url,
-        {"PutLatency": "0s", "GetLatency": "0s", "PutReturnsFailoverError": False, "NullableDerivationError": {"Reset": True}},
-    )
+    off = {"PutLatency": "0s", "GetLatency": "0s", "PutReturnsFailoverError": False}
+    turn(url, off | {"NullableDerivationError": {"Reset": True}})
 
 
 def turn(url: str, change: dict[str, Any]) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.service.settings import child_environment
+from bytewise.da.settings import StoreSettings
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.service.settings import child_environment, load_settings
 from tests.source import ROOT
 
 
@@ -52,12 +54,12 @@ def test_store_serves_its_metrics_and_is_healthy(tmp_path: Path) -> None:
     assert 'bytewise_config_info{network="",role="da",strategy=""} 1.0\n' in text and "bytewise_account_balance_wei" not in text
 
 
-@pytest.mark.parametrize("port", ["taken", "70000"])
-def test_listener_without_a_port_ends_the_start_with_one_line(tmp_path: Path, port: str) -> None:
+def test_listener_without_a_port_ends_the_start_with_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"metrics\.port: 70000 is no TCP port"):
+        load_settings(StoreSettings, settings(tmp_path, 70000))
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        wanted = taken.getsockname()[1] if port == "taken" else int(port)
-        command = [sys.executable, "-m", "bytewise.da", "serve", "--config", str(settings(tmp_path, wanted))]
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-m", "bytewise.da", "serve", "--config", str(settings(tmp_path, port))]
         done = subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, text=True, timeout=60, check=False)
     (line,) = done.stderr.splitlines()
-    why = f"127.0.0.1:{wanted}: " if port == "taken" else f"{wanted} is no TCP port"
-    assert done.returncode == 64 and f"metrics.port: {why}" in json.loads(line)["detail"]
+    assert done.returncode == 64 and f"metrics.port: 127.0.0.1:{port}: " in json.loads(line)["detail"]

@@ -4,7 +4,6 @@ import os
 import re
 import resource
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,11 @@ from bytewise.crypto.shares import combine_values
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.native.library import kernels
-from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.jobs import JOB_LIMIT_S, anchor_domain
 from bytewise.protocol.records.request import Request
 from bytewise.protocol.records.statements import Outcome
 from bytewise.tee.appraisal import verify_result_quote
 from bytewise.tee_simulated.root import Platform
-from enclave import wiring
-from enclave.settings import EnclaveSettings
 from kms.storage import keyring
 from tests.fixtures import memory_search
 from tests.fixtures.kms.memory_chain import CHAIN_ID, Case
@@ -136,10 +131,3 @@ def test_second_backend_never_has_the_signing_key_of_the_enclave(running: Runnin
     (second,) = [each for each in others if children(each)]
     assert memory_search.in_memory(keeper.pid, needles), "it signs (positive control)"
     assert memory_search.in_memory(second.pid, needles) | memory_search.in_children(second.pid, needles) == set()
-
-
-def test_missing_required_fence_ends_the_start() -> None:
-    settings = EnclaveSettings(Path("m"), Path("s"), CHAIN_ID, EvidenceType.TDX, endorsements=Path("e"))
-    wiring._require(settings, ("second no_swap",))
-    with pytest.raises(ConfigurationError, match="second no_swap"):
-        wiring._require(replace(settings, require_fences=True), ("second no_swap",))

@@ -17,7 +17,7 @@ from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.kept_jobs import SHORT_S, kept
 
 
-def test_process_with_a_job_gets_no_second_job_and_no_more_time() -> None:
+def test_process_with_a_job_gets_no_second_job_and_no_more_time(capfd: pytest.CaptureFixture[str]) -> None:
     def stays(place: Path, line: socket.socket) -> None:
         if (place / "done").exists():
             return
@@ -32,7 +32,8 @@ def test_process_with_a_job_gets_no_second_job_and_no_more_time() -> None:
         with pytest.raises(TryAgain):
             enclave.judge()
         assert enclave.judge().outcome == Outcome.EXECUTED
-        assert (enclave.place / "listening").read_text() == "0"
+        assert (enclave.place / "listening").read_text() == "0" and len(set(enclave.pids())) == 2
+    assert enclave.codes == [0] and '"by":"SIGKILL"' in capfd.readouterr().err
 
 
 def open_sockets() -> list[socket.socket]:

@@ -4,7 +4,7 @@ import dataclasses
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,25 +21,21 @@ from bytewise.tee_simulated.__main__ import simulated_policy
 from enclave import server
 from tests.fixtures.builders import CHAIN_ID, word
 from tests.fixtures.verifier import enclave_in_memory as b
-from tests.fixtures.verifier.job_case import (
-    RIGHT,
-    WORLD,
-    case,
-)
+from tests.fixtures.verifier.job_case import RIGHT, WORLD, case
 from verifier.jobs.enclave_client import EnclaveClient
 from verifier.jobs.tickets import JobCase, run_job
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
     """A folder with a short name."""
     with b.short_folder() as folder:
         yield folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def enclave(place: Path) -> Iterator[Path]:
-    """A serving enclave; its socket."""
+    """The socket of an enclave that serves all that these tests send, one after another."""
     with b.serving(place / "jobs.sock", b.bench(place)) as path:
         yield path
 
@@ -83,14 +79,10 @@ def raw(path: Path) -> socket.socket:
 @pytest.mark.parametrize(
     "data",
     [
-        (MAX_MESSAGE_BYTES + 1).to_bytes(4, "big"),
-        bytes(4),
-        (5).to_bytes(4, "big") + b"hello",
-        (2).to_bytes(4, "big") + b"{}",
-        (20).to_bytes(4, "big") + b'{"receipt_id": "0x"}',
-        (2).to_bytes(4, "big") + b"[]",
+        (MAX_MESSAGE_BYTES + 1).to_bytes(4, "big"), bytes(4), (5).to_bytes(4, "big") + b"hello", (2).to_bytes(4, "big") + b"{}",
+        (20).to_bytes(4, "big") + b'{"receipt_id": "0x"}', (2).to_bytes(4, "big") + b"[]",
     ],
-)
+)  # fmt: skip
 def test_malformed_message_is_refused_and_the_next_job_is_taken(enclave: Path, data: bytes) -> None:
     with raw(enclave) as peer:
         peer.sendall(data)
@@ -117,24 +109,19 @@ def job_of(one: JobCase, kind: TicketKind = TicketKind.DISPUTE) -> RunJob:
     return b.job(WORLD, one.signed.receipt, one.envelope, kind)
 
 
-def test_a_ticket_for_another_transport_key_is_refused(enclave: Path) -> None:
-    peer, ready = prepared(enclave)
+TICKETS: dict[str, tuple[Digest | None, Callable[[Prepared], tuple[Digest, Blob]]]] = {
+    "for another transport key": (None, lambda ready: (ready.instance, b.PUBLIC)),
+    "for another instance": (None, lambda ready: (word("another instance"), ready.transport_key)),
+    "for another receipt than prepared": (word("another receipt"), lambda ready: (ready.instance, ready.transport_key)),
+}
+
+
+@pytest.mark.parametrize("name", TICKETS)
+def test_ticket_for_something_else_is_refused(enclave: Path, name: str) -> None:
+    receipt, ticketed = TICKETS[name]
+    peer, ready = prepared(enclave, receipt)
     with peer:
-        frames.send(peer, b.ticketed(job_of(case()), ready.instance, b.PUBLIC))
-        assert frames.receive(peer, JobFailed) == JobFailed("TicketRefused", False)
-
-
-def test_a_ticket_for_another_instance_is_refused(enclave: Path) -> None:
-    peer, ready = prepared(enclave)
-    with peer:
-        frames.send(peer, b.ticketed(job_of(case()), word("another instance"), ready.transport_key))
-        assert frames.receive(peer, JobFailed) == JobFailed("TicketRefused", False)
-
-
-def test_a_job_for_another_receipt_than_prepared_is_refused(enclave: Path) -> None:
-    peer, ready = prepared(enclave, word("another receipt"))
-    with peer:
-        frames.send(peer, b.ticketed(job_of(case()), ready.instance, ready.transport_key))
+        frames.send(peer, b.ticketed(job_of(case()), *ticketed(ready)))
         assert frames.receive(peer, JobFailed) == JobFailed("TicketRefused", False)
 
 

@@ -26,13 +26,12 @@ from bytewise.protocol.errors.records import (
 )
 from bytewise.protocol.jobs import RunJob
 from bytewise.protocol.records import trace
-from bytewise.protocol.records.receipt import Receipt
 from bytewise.protocol.records.request import output_for
 from bytewise.protocol.records.seal import Payload, envelope_hash
 from bytewise.protocol.records.statements import CannotReason, Outcome, TicketKind
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob
 from enclave.judge import JobOutcome, judge_job, verify_job
-from tests.fixtures.builders import ANCHOR, CHAIN_ID, MODEL, NOW, World, other_trace, signer, word
+from tests.fixtures.builders import CHAIN_ID, MODEL, NOW, World, signer, word
 from tests.fixtures.verifier import enclave_in_memory as b
 
 WORLD = World()
@@ -91,23 +90,6 @@ def test_an_altered_token_anywhere_is_executed_with_the_true_hashes(position: in
     assert found.tokens_hash != job.receipt.tokens_hash
 
 
-def test_a_truncated_answer_with_a_matching_prefix_is_no_match() -> None:
-    request = WORLD.request(1)
-    truth = WORLD.engine.generate(request)
-    output = output_for(request, truth.output.token_ids[:9], "stop")
-    root = trace.trace_root(truth.leaves[:9])
-    receipt = WORLD.receipt(1, request, truth, tokens_hash=output.tokens_hash, out_hash=out_hash(output.tokens_hash, root))
-    found = judged(b.job(WORLD, *b.sealed(WORLD, WORLD.payload(request, output), receipt)))
-    assert (found.outcome, found.tokens_hash) == (Outcome.EXECUTED, truth.output.tokens_hash)
-
-
-def test_true_tokens_under_another_trace_are_no_match() -> None:
-    request = WORLD.request(1)
-    truth = WORLD.engine.generate(request)
-    found = judged(case(receipt_changes={"out_hash": other_trace(truth)}))
-    assert (found.outcome, found.tokens_hash, found.trace_root) == (Outcome.EXECUTED, truth.output.tokens_hash, truth.trace_root)
-
-
 @pytest.mark.parametrize("keep_out_hash", [False, True])
 def test_divergence_not_confirmed_by_a_second_backend_accuses_nobody(keep_out_hash: bool) -> None:
     found = judged(altered(3, keep_out_hash=keep_out_hash), b.TwoStubEngines(second=8))
@@ -124,16 +106,12 @@ def test_machine_that_is_too_small_reports_it(engine: b.TwoStubEngines) -> None:
 
 
 def test_machine_without_the_model_says_so_only_after_record_checks_pass() -> None:
-    job = case()
-    identifier = verify_job(job, CHAIN_ID)
-    assert judge_job(job, identifier, b.WholeKey(), b"", b.TwoStubEngines(), word("another model")) == JobOutcome(
-        Outcome.CANNOT_EXECUTE, CannotReason.MODEL_MISSING
-    )
+    def elsewhere(job: RunJob) -> JobOutcome:
+        return judge_job(job, verify_job(job, CHAIN_ID), b.WholeKey(), b"", b.TwoStubEngines(), word("another model"))
+
+    assert elsewhere(case()) == JobOutcome(Outcome.CANNOT_EXECUTE, CannotReason.MODEL_MISSING)
     bad = case(payload=lambda p: dataclasses.replace(p, client_signature=Blob(bytes(65))))
-    assert (
-        judge_job(bad, verify_job(bad, CHAIN_ID), b.WholeKey(), b"", b.TwoStubEngines(), word("another model")).outcome
-        is Outcome.INVALID
-    )
+    assert elsewhere(bad).outcome is Outcome.INVALID
 
 
 def test_too_few_shards_give_no_verdict_on_the_operator() -> None:
@@ -230,4 +208,3 @@ def test_a_ticket_for_something_else_gets_no_judgement(changes: dict[str, object
 
 def test_judgement_contains_nothing_of_the_plaintext() -> None:
     assert encode(WORLD.request(1)) not in repr(judged(case())).encode()
-    assert isinstance(case().receipt, Receipt) and ANCHOR.chain_id == CHAIN_ID

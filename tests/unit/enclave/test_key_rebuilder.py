@@ -47,6 +47,10 @@ def fails(error: BaseException) -> Callable[[RunJob], bytes]:
     return act
 
 
+NEVER = Source(fails(AssertionError()))
+"""One that must not be asked."""
+
+
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> RunJob:
     world = World(tmp_path_factory.mktemp("job"), epoch=rebuilt_epoch(1))
@@ -79,7 +83,7 @@ def test_child_opens_with_its_job_and_its_stream(job: RunJob) -> None:
 
         return Source(act)
 
-    assert int(asked(job, Source(fails(AssertionError())), rebuilding)) != os.getpid()
+    assert int(asked(job, NEVER, rebuilding)) != os.getpid()
 
 
 def test_epoch_of_partials_is_opened_without_the_child(job: RunJob, tmp_path: Path) -> None:
@@ -91,7 +95,7 @@ def test_epoch_of_partials_is_opened_without_the_child(job: RunJob, tmp_path: Pa
 
     assert asked(plain, Source(lambda _job: b"by partials"), rebuilding) == b"by partials"
     assert not mark.exists()
-    asked(job, Source(fails(AssertionError())), rebuilding)
+    asked(job, NEVER, rebuilding)
     assert mark.exists(), "the mark would show it (positive control)"
 
 
@@ -100,7 +104,7 @@ def test_epoch_of_partials_is_opened_without_the_child(job: RunJob, tmp_path: Pa
 )
 def test_vote_inputs_are_the_same_on_both_sides(job: RunJob, error: BytewiseError) -> None:
     with pytest.raises(type(error)) as caught:
-        asked(job, Source(fails(AssertionError())), lambda _board: Source(fails(error)))
+        asked(job, NEVER, lambda _board: Source(fails(error)))
     assert str(caught.value) == str(error)
 
 
@@ -123,7 +127,7 @@ def test_shares_released_again_open_nothing_after_the_child_ended(tmp_path: Path
         board = ShardDialer()
         board.peer = ours
         asks = ShardKeySource(world.quoter, rebuilds=True)
-        rebuilder = KeyRebuilder(Source(fails(AssertionError())), board, lambda _board: asks, tuple)
+        rebuilder = KeyRebuilder(NEVER, board, lambda _board: asks, tuple)
         rebuilder.ready()
         held = world.secret, world.public
         world.secret, world.public = rebuilder.transport()
@@ -146,7 +150,7 @@ def kill(_job: RunJob) -> bytes:
 @pytest.mark.parametrize("act", [kill, fails(ConfigurationError("a", "b")), fails(MemoryError())])
 def test_abnormal_end_of_the_child_gives_no_vote(job: RunJob, act: Callable[[RunJob], bytes]) -> None:
     with pytest.raises(TryAgain):
-        asked(job, Source(fails(AssertionError())), lambda _board: Source(act))
+        asked(job, NEVER, lambda _board: Source(act))
 
 
 @pytest.mark.parametrize("name", ["", "NoSuch", "ConfigurationError", "Fault" * 9, "errors", "annotations"])
@@ -162,9 +166,7 @@ def test_own_errors_are_passed_on_and_others_are_raised(job: RunJob) -> None:
 
 
 def test_opening_without_a_served_job_asks_for_a_retry(job: RunJob) -> None:
-    rebuilder = KeyRebuilder(
-        Source(fails(AssertionError())), ShardDialer(), lambda _board: Source(fails(AssertionError())), tuple
-    )
+    rebuilder = KeyRebuilder(NEVER, ShardDialer(), lambda _board: NEVER, tuple)
     with pytest.raises(TryAgain, match="no job is being served"):
         rebuilder.open(job, SECRET)
 
@@ -182,9 +184,7 @@ def test_enclave_without_opt_in_has_no_such_process(job: RunJob) -> None:
 
 def test_unused_child_ends_without_an_error() -> None:
     """Its job's process is gone, which is no bug of anybody."""
-    rebuilder = KeyRebuilder(
-        Source(fails(AssertionError())), ShardDialer(), lambda _board: Source(fails(AssertionError())), tuple
-    )
+    rebuilder = KeyRebuilder(NEVER, ShardDialer(), lambda _board: NEVER, tuple)
     rebuilder.ready()
     rebuilder._line.close()
     assert rebuilder._process.reap() == 0

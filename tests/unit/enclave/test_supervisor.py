@@ -21,11 +21,7 @@ from enclave.log_continuity import LogContinuity
 from enclave.session import JobContext
 from enclave.supervisor import Supervisor
 from tests.fixtures.kms.promise_chain import DOMAIN, PLAIN, SHARD, digest, signed
-from tests.fixtures.verifier.kept_jobs import (
-    SHORT_S,
-    Act,
-    kept,
-)
+from tests.fixtures.verifier.kept_jobs import SHORT_S, Act, kept
 
 CANARY = "canary-of-an-exception-5d1c"
 
@@ -51,16 +47,9 @@ def test_every_job_has_a_process_that_ends_with_it() -> None:
     assert enclave.codes == [0]
 
 
-ENDS: dict[str, tuple[Callable[[], object], int]] = {
-    "is killed": (lambda: os.kill(os.getpid(), signal.SIGKILL), 60),
-    "takes too long": (threading.Event().wait, SHORT_S),
-}
-
-
-@pytest.mark.parametrize("name", ENDS)
-def test_job_that_does_not_end_is_killed_and_the_next_is_judged(name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    what, limit_s = ENDS[name]
-    with kept(first_only(what), limit_s) as enclave:
+def test_job_that_is_killed_gives_no_vote_and_the_next_is_judged(capfd: pytest.CaptureFixture[str]) -> None:
+    """One that takes too long: `test_forked_process`."""
+    with kept(first_only(lambda: os.kill(os.getpid(), signal.SIGKILL)), 60) as enclave:
         with pytest.raises(TryAgain):
             enclave.judge()
         assert enclave.judge().outcome == Outcome.EXECUTED
@@ -124,14 +113,11 @@ def test_job_during_which_the_second_backend_ends_gives_no_vote() -> None:
 
 
 def test_unintelligible_message_ends_its_job_and_not_the_enclave() -> None:
-    def babble(_: Path, line: socket.socket) -> None:
+    def babble(line: socket.socket) -> None:
         line.sendall((7).to_bytes(4, "big") + b"garbage")
         threading.Event().wait()
 
-    def once(place: Path, line: socket.socket) -> None:
-        first_only(lambda: babble(place, line))(place, line)
-
-    with kept(once) as enclave:
+    with kept(lambda place, line: first_only(lambda: babble(line))(place, line)) as enclave:
         with pytest.raises(TryAgain):
             enclave.judge()
         assert enclave.judge().outcome == Outcome.EXECUTED

@@ -51,8 +51,9 @@ def reason(data: bytes, topic: str = "hint", key: str = KEY) -> str:
     return refused.value.reason
 
 
-def test_message_of_a_registered_peer_is_taken() -> None:
-    assert admission_of(PEERS).admit("hint", KEY, message(n=1), 0.0).body == {"n": 1}
+@pytest.mark.parametrize("epoch", [4, 5])
+def test_message_of_a_registered_peer_in_this_or_the_last_epoch_is_taken(epoch: int) -> None:
+    assert admission_of(PEERS).admit("hint", KEY, message(epoch, n=1), 0.0).body == {"n": 1}
 
 
 @pytest.mark.parametrize(
@@ -85,10 +86,6 @@ def test_message_of_a_registered_peer_is_taken() -> None:
 )
 def test_message_is_refused_by_name(data: bytes, topic: str, key: str, why: str) -> None:
     assert reason(data, topic, key) == why
-
-
-def test_epoch_before_the_active_one_is_taken() -> None:
-    admission_of(PEERS).admit("hint", KEY, message(n=1, epoch=4), 0.0)
 
 
 def test_unregistered_peer_is_refused_before_its_bytes_are_parsed() -> None:

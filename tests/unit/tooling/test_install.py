@@ -49,8 +49,13 @@ def test_tools_check_for_the_oldest_python() -> None:
     assert (tools["mypy"]["python_version"], tools["ruff"]["target-version"]) == (f"3.{OLDEST}", f"py3{OLDEST}")
 
 
-@pytest.mark.parametrize("version", OTHERS)
-@pytest.mark.parametrize("goal", ["install", "demo", "build/analysis-venv/.installed", "build/bench-venv/.plots"])
+@pytest.mark.parametrize(
+    ("goal", "version"),
+    [
+        *(("install", each) for each in OTHERS),
+        *((goal, OTHERS[0]) for goal in ("demo", "build/analysis-venv/.installed", "build/bench-venv/.plots")),
+    ],
+)
 def test_another_python_is_refused_before_anything_is_downloaded_or_made(checkout: Path, goal: str, version: str) -> None:
     (checkout / "bench").mkdir()
     (checkout / "bench" / "peers.txt").touch()
