@@ -20,7 +20,6 @@ from bytewise.protocol.signing import Preimage
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
-from bytewise.storage.migrate import migrate
 from bytewise.storage.receipt_store import StoredDraft
 from serving.anchoring_order import ServiceTerms
 from serving.openai import read_chat_request
@@ -89,7 +88,6 @@ class QueueFixture:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[BatchScene]:
-    migrate(f"sqlite:///{tmp_path / 'db'}")
     yield BatchScene(tmp_path)
 
 

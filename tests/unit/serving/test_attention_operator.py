@@ -26,7 +26,7 @@ from serving.attention import ScheduledAnswers, verify_private
 from serving.settings import OperatorSettings
 from tests.fixtures.builders import CHAIN_ID, World, word
 from tests.fixtures.chain.devnet import VERIFIERS, mine, signer
-from tests.fixtures.serving.operator_site import Operator, body, process, running_operator_site, serving
+from tests.fixtures.serving.operator_site import PARAMS, Operator, body, process, running_operator_site, serving
 
 FUND = "serving.attention"
 COUNT = 6
@@ -67,7 +67,7 @@ def test_range_is_served_revealed_and_scored_by_running_it_again(
 ) -> None:
     folder, out = tmp_path / "range", tmp_path / "range.reveal.json"
     certificate = site.folder / "tls.pem"
-    first = DEVNET.shares.max_batch + 2
+    first = PARAMS.shares.max_batch + 2
     terms = ("--operator", site.account.address, "--certificate", certificate, "--rate", 0.5, "--count", COUNT)
     with serving(site):
         made = command(site, capsys, "commit", site.url, *terms, "--folder", folder, "--first", first)
@@ -109,7 +109,7 @@ def verify_commitment_is_the_only_one(
     def commit(place: Path, *more: object, code: Exit = Exit.USAGE) -> Any:
         return command(site, capsys, "commit", site.url, *terms, "--folder", place, *more, code=code)
 
-    assert "name 65 or more" in commit(folder, "--first", 3)
+    assert f"name {PARAMS.shares.max_batch + 1} or more" in commit(folder, "--first", 3)
     assert "has a commitment already" in commit(folder)
     AttentionFolder(folder).carrier.unlink()
     assert "other terms" in commit(folder, "--count", COUNT + 1)
@@ -122,7 +122,7 @@ def verify_hidden(site: Operator, schedule: FraudSchedule) -> None:
     """Nothing that others see has the commitment, and false receipts have every public field that tells true ones apart."""
     traces = (schedule.commitment, schedule.key, schedule.commitment.hex().encode(), b"attention")
     blobs = [path.read_bytes() for path in (site.folder / "blobs").rglob("*") if path.is_file()]
-    assert len(blobs) > DEVNET.shares.max_batch and not any(trace in blob for blob in blobs for trace in traces)
+    assert len(blobs) > PARAMS.shares.max_batch and not any(trace in blob for blob in blobs for trace in traces)
     reader = SnapshotReader(site.anvil.client, site.network)
     with DaClient((site.da_url,), 10.0) as da:
         headers = reader.batches(site.network.deploy_block, reader.head())

@@ -12,7 +12,6 @@ from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.merkle import batch_leaf, verify_batch_proof
 from bytewise.protocol.records.receipt import SignedReceipt, receipt_id
 from bytewise.protocol.units import Digest
-from bytewise.storage.migrate import migrate
 from serving import batcher as duties_module
 from serving.batcher import SUBJECTS_PER_CALL, BatchDuties
 from serving.wiring import OperatorWork
@@ -103,7 +102,6 @@ class Nothing:
 
 @pytest.fixture
 def owing(tmp_path: Path) -> Iterator[Owing]:
-    migrate(f"sqlite:///{tmp_path / 'db'}")
     yield Owing(BatchScene(tmp_path))
 
 

@@ -14,24 +14,16 @@ from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.records.receipt import BatchHeader, ReceiptList, verify_list
 from bytewise.protocol.units import U64, Digest
 from bytewise.storage.engine import open_database, read_transaction, write_transaction
-from bytewise.storage.migrate import migrate
 from bytewise.storage.receipt_store import ReceiptStore
 from bytewise.storage.tables import IssuedReceiptRow, JournalRow
 from serving.anchoring_order import EXPIRED, LeafSlot, ServiceTerms, uniform_head, verify_time_left
 from tests.fixtures.builders import World
 from tests.fixtures.chain.devnet import ENVIRONMENT, MODEL
-from tests.fixtures.serving.batch_scene import (
-    ANCHOR,
-    NOW,
-    TTL_S,
-    WITHIN_S,
-    BatchScene,
-)
+from tests.fixtures.serving.batch_scene import ANCHOR, NOW, TTL_S, WITHIN_S, BatchScene
 
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[BatchScene]:
-    migrate(f"sqlite:///{tmp_path / 'db'}")
     yield BatchScene(tmp_path)
 
 

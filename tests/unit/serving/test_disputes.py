@@ -18,7 +18,6 @@ from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 from bytewise.storage.duties import DONE, MISSED, Duties
 from bytewise.storage.engine import open_database
-from bytewise.storage.migrate import migrate
 from serving.disputes import APPEAL, SERVE_BUDGET_S, OperatorDisputes
 from tests.fixtures import snapshot_builders
 from tests.fixtures.metric_values import value_of
@@ -103,7 +102,6 @@ class Accused:
 
 @pytest.fixture
 def accused(tmp_path: Path) -> Iterator[Accused]:
-    migrate(f"sqlite:///{tmp_path / 'db'}")
     yield Accused(BatchScene(tmp_path))
 
 

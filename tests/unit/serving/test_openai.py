@@ -29,13 +29,8 @@ def test_the_least_request_gets_openai_defaults() -> None:
     ask = read_chat_request(GOOD)
     assert (ask.temperature, ask.top_p, ask.top_k, ask.seed, ask.max_new_tokens) == ("1", "1", 0, None, None)
     assert ask.messages == (("user", "hello"),)
-    assert (ask.choices, ask.min_p, ask.repetition_penalty, ask.presence_penalty, ask.frequency_penalty) == (
-        1,
-        "0",
-        "1",
-        "0",
-        "0",
-    )
+    assert (ask.choices, ask.min_p, ask.repetition_penalty) == (1, "0", "1")
+    assert (ask.presence_penalty, ask.frequency_penalty) == ("0", "0")
     assert (ask.logit_bias, ask.stop_strings, ask.logprobs, ask.grammar) == ((), (), None, None)
 
 
@@ -167,14 +162,11 @@ def test_official_client_parameters_are_distinguished_from_unknown_ones() -> Non
         (BadRequest("n", "must be from 1 to 8"), 400, "invalid_request_error", "invalid_value", False),
         (BadRequest("messages", "too long", Code.CONTEXT), 400, "invalid_request_error", "context_length_exceeded", False),
         (
-            BadRequest("Idempotency-Key", "another", Code.KEY_REUSED),
-            422,
-            "invalid_request_error",
-            "idempotency_key_reused",
+            BadRequest("Idempotency-Key", "another", Code.KEY_REUSED), 422, "invalid_request_error", "idempotency_key_reused",
             False,
         ),
     ],
-)
+)  # fmt: skip
 def test_official_client_reads_every_refusal_and_retries_where_useful(
     error: BytewiseError, status: int, kind: str, code: str | None, again: bool
 ) -> None:

@@ -1,7 +1,10 @@
-"""The official client against a real operator process, a real chain and a real DA store."""
+"""The official client, also one that asks again or too often, against a real operator process, chain and DA store."""
 
 import json
 import re
+import ssl
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +22,35 @@ from bytewise.protocol.records.seal import Payload, seal_context
 from bytewise.protocol.units import Digest, unhex
 from chain.reads.reader import SnapshotReader
 from serving.settings import LimitSettings
-from tests.fixtures.serving.operator_site import MODEL_NAME, PARAMS, SECRET, Operator, body
+from tests.fixtures.serving.operator_site import MODEL_NAME, PARAMS, SECRET, Operator, body, running_operator_site, serving
+
+
+@pytest.fixture(scope="module")
+def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    with running_operator_site(tmp_path_factory.mktemp("operator")) as site, serving(site):
+        yield site
+
+
+@pytest.fixture
+def client(operator: Operator) -> Iterator[openai.OpenAI]:
+    with (
+        operator.http() as http,
+        openai.OpenAI(base_url=f"{operator.url}/v1", api_key="x", http_client=http, timeout=60.0) as api,
+    ):
+        yield api
 
 
 def ask(client: openai.OpenAI, text: str, **knobs: Any) -> Any:
     return client.chat.completions.create(model=MODEL_NAME, messages=[{"role": "user", "content": text}], **knobs)
 
 
-def test_answer_carries_a_receipt_and_its_opening(operator: Operator, client: openai.OpenAI) -> None:
+def read_receipt(operator: Operator, name: str) -> httpx2.Response:
+    """What the operator says of a receipt, by its id or its answer's."""
+    with operator.http() as http:
+        return http.get(f"{operator.url}/v1/receipts/{name}", follow_redirects=False)
+
+
+def test_answer_carries_a_receipt_and_what_its_envelope_opens_to(operator: Operator, client: openai.OpenAI) -> None:
     reply = ask(client, "What is a receipt?", max_tokens=12, temperature=0)
     extra = reply.model_extra
     assert reply.choices[0].message.content and reply.usage.completion_tokens == 12
@@ -40,11 +64,6 @@ def test_answer_carries_a_receipt_and_its_opening(operator: Operator, client: op
     assert extra["assurance"] == "simulated" and extra["eigendalink"] == signed.locator
     assert reply.system_fingerprint.endswith(":cpu:none")
     assert extra["determinism"]["profile"] == "exact-1"
-
-
-def test_the_envelope_on_da_opens_to_exactly_the_opening(operator: Operator, client: openai.OpenAI) -> None:
-    extra = ask(client, "Seal this.", max_tokens=5).model_extra
-    signed = from_json(SignedReceipt, extra["receipt"]["signed"])
     anchor, receipt = operator.network.anchor_domain, signed.receipt
     with DaClient((operator.da_url,), 10.0) as da:
         envelope = verify_receipt_envelope(anchor, receipt, da.get(signed.locator))
@@ -52,8 +71,7 @@ def test_the_envelope_on_da_opens_to_exactly_the_opening(operator: Operator, cli
     identifier = Digest(unhex(extra["receipt"]["receipt_id"]))
     public_key = operator.network.epoch(1).public_key
     plaintext = open_with_point(envelope, point, public_key, seal_context(anchor, receipt), identifier)
-    payload = verify_opening(receipt, identifier, plaintext, operator.environment, receipt.issued_at)
-    assert payload == from_json(Payload, extra["opening"])
+    assert payload == verify_opening(receipt, identifier, plaintext, operator.environment, receipt.issued_at)
 
 
 def test_receipts_are_anchored_in_order_and_every_list_fits_its_header(operator: Operator, client: openai.OpenAI) -> None:
@@ -82,16 +100,19 @@ def test_one_seed_gives_one_answer_and_each_caller_its_own_receipt(operator: Ope
 
 def test_every_choice_has_its_own_receipt_and_is_verified_alone(operator: Operator, client: openai.OpenAI) -> None:
     seq, knobs = operator.receipt_store.next_seq(), {"max_tokens": 8, "temperature": 1.5, "seed": 4}
-    reply = ask(client, "Choose.", n=3, **knobs)
+    raw = client.chat.completions.with_raw_response.create(**body("Choose.", n=3, **knobs))
+    reply = raw.parse()
     assert [choice.index for choice in reply.choices] == [0, 1, 2] and operator.receipt_store.next_seq() == seq + 3
     assert len({choice.message.content for choice in reply.choices}) == 3
     answers = reply.model_extra["answers"]
+    assert raw.headers["x-bytewise-receipt"].split(", ") == [each["receipt"]["receipt_id"] for each in answers]
     assert reply.usage.completion_tokens == sum(each["usage"]["completion_tokens"] for each in answers)
     assert reply.model_extra["receipt"] == answers[0]["receipt"]
     for i, each in enumerate(answers):
         signed, payload = from_json(SignedReceipt, each["receipt"]["signed"]), from_json(Payload, each["opening"])
         assert verify_receipt(operator.network.anchor_domain, signed) == unhex(each["receipt"]["receipt_id"])
         assert signed.receipt.seq == seq + i and payload.request.req_hash == signed.receipt.req_hash
+        assert read_receipt(operator, each["receipt"]["receipt_id"]).json()["receipt_id"] == each["receipt"]["receipt_id"]
         # The seed of a choice asks for it alone.
         alone = ask(client, "Choose.", **(knobs | {"seed": int(payload.request.seed)}))
         assert alone.choices[0].message.content == reply.choices[i].message.content
@@ -241,3 +262,95 @@ def test_operator_serves_its_metrics_and_is_ready(operator: Operator, client: op
     assert names >= {"registration", "suspension", "stake", "serving", "head_age", "database", "disk", "nonce_lease", "sending"}
     loops = httpx2.get(f"{operator.metrics_url}/livez", timeout=60.0).json()["loops"]
     assert {name: loop["alive"] for name, loop in loops.items()} == {"batch": True, "http": True}
+
+
+def test_lost_answer_is_returned_to_the_official_clients_retry(operator: Operator, client: openai.OpenAI) -> None:
+    lost: list[bytes] = []
+
+    class Lossy(httpx2.HTTPTransport):
+        """A line that loses the first answer."""
+
+        def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+            response = super().handle_request(request)
+            if not lost:
+                lost.append(response.read())
+                response.close()
+                raise httpx2.ReadError("lost")
+            return response
+
+    trusted = ssl.create_default_context(cafile=str(operator.folder / "tls.pem"))
+    with httpx2.Client(transport=Lossy(verify=trusted), timeout=60.0) as http:
+        retried = client.with_options(http_client=http).chat.completions.with_raw_response.create(**body("Again."))
+    assert retried.retries_taken == 1 and retried.content == lost[0]
+    for header in ("x-should-retry", "x-bytewise-receipt"):
+        assert retried.headers[header]
+
+
+def test_repeated_post_is_another_request(operator: Operator, client: openai.OpenAI) -> None:
+    replies = [client.chat.completions.create(**body("Roll.", max_tokens=32)) for _ in range(2)]
+    assert replies[0].choices[0].message.content != replies[1].choices[0].message.content
+    assert replies[0].model_extra["determinism"]["seed"] != replies[1].model_extra["determinism"]["seed"]
+    again = client.chat.completions.create(**body("Roll.", max_tokens=32), extra_headers={"x-stainless-retry-count": "1"})
+    assert again == replies[1]
+
+
+def test_posts_with_one_idempotency_key_share_one_receipt(operator: Operator, client: openai.OpenAI) -> None:
+    before = operator.receipt_store.next_seq()
+    named = {"Idempotency-Key": "one"}
+    with ThreadPoolExecutor(6) as pool:
+        replies = list(pool.map(lambda _: client.chat.completions.create(**body("Together."), extra_headers=named), range(6)))
+    assert all(reply == replies[0] for reply in replies) and operator.receipt_store.next_seq() == before + 1
+    with pytest.raises(openai.UnprocessableEntityError) as caught:
+        client.chat.completions.create(**body("Another body."), extra_headers=named)
+    assert (caught.value.code, caught.value.param) == ("idempotency_key_reused", "Idempotency-Key")
+    # Whom a header names is nobody's address.
+    claimed = client.chat.completions.create(**body("Together."), extra_headers={**named, "X-Forwarded-For": "10.0.0.9"})
+    assert claimed == replies[0]
+    other = client.with_options(api_key="another caller").chat.completions.create(**body("Another body."), extra_headers=named)
+    assert other.id != replies[0].id and operator.receipt_store.next_seq() == before + 2
+
+
+def test_excess_requests_are_asked_to_retry_and_then_succeed(operator: Operator, client: openai.OpenAI) -> None:
+    def post(number: int) -> Any:
+        knobs = {"max_tokens": 64, "temperature": 1.5, "logit_bias": {str(number): 1}}
+        try:
+            return client.with_options(max_retries=0).chat.completions.create(**body("Queue.", **knobs)).id
+        except openai.RateLimitError as error:
+            assert (error.code, error.type, error.param) == ("rate_limit_exceeded", "rate_limit_error", None)
+            assert error.response.headers["retry-after"] == "1"
+            return "refused"
+
+    with ThreadPoolExecutor(32) as pool:
+        found = list(pool.map(post, range(32)))
+    assert "refused" in found and len(set(found)) == len(found) - found.count("refused") + 1
+    patient = client.with_options(max_retries=9)
+    with ThreadPoolExecutor(8) as pool:
+        served = list(pool.map(lambda _: patient.chat.completions.create(**body("Patience.", max_tokens=32)).id, range(8)))
+    assert len(set(served)) == 8, "whose first request was refused gets no equal request's answer"
+
+
+def test_receipt_is_named_in_a_header_and_read_by_its_id(operator: Operator, client: openai.OpenAI) -> None:
+    raw = client.chat.completions.with_raw_response.create(**body("Receipt, please."))
+    reply = raw.parse()
+    identifier = raw.headers["x-bytewise-receipt"]
+    found = [read_receipt(operator, name) for name in (identifier, reply.id)]
+    assert [each.status_code for each in found] == [200, 200] and found[0].content == found[1].content
+    told = found[0].json()
+    signed = from_json(SignedReceipt, told["signed"])
+    assert verify_receipt(operator.network.anchor_domain, signed) == unhex(identifier) == unhex(told["receipt_id"])
+    extra = reply.model_extra
+    assert told == {"object": "receipt", **extra["receipt"], "eigendalink": extra["eigendalink"]}, "and nothing that opens it"
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "code"),
+    [
+        ("0x" + "00" * 32, 404, "receipt_not_found"), ("chatcmpl-" + "0" * 32, 404, "receipt_not_found"),
+        ("0x" + "00" * 31, 400, "invalid_value"), ("0x" + "AB" * 32, 400, "invalid_value"), ("00" * 32, 400, "invalid_value"),
+        ("0x" + "00" * 32 + "%0a", 400, "invalid_value"), ("chatcmpl-", 400, "invalid_value"), ("%F0%9F", 400, "invalid_value"),
+        ("", 404, "unknown_url"), ("0x/../..", 404, "unknown_url"),
+    ],
+)  # fmt: skip
+def test_missing_receipt_is_reported_as_missing(operator: Operator, name: str, status: int, code: str) -> None:
+    answer = read_receipt(operator, name)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)

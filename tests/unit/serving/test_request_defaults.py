@@ -13,9 +13,7 @@ from bytewise.protocol.encoding import to_json
 from bytewise.protocol.records.request import DecodePolicy
 from serving.openai import read_chat_request
 from serving.request_builder import make_request
-from tests.fixtures.serving.least_request import (
-    LEAST,
-)
+from tests.fixtures.serving.least_request import LEAST
 from tests.fixtures.serving.offer import OFFER, WORLD
 
 RECOMMENDED: dict[str, Any] = {

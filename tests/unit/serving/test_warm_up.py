@@ -10,11 +10,7 @@ from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.units import Digest
 from serving.wiring import NEW_TOKENS, warm_up
 from tests.fixtures.builders import StubEngine
-from tests.fixtures.serving.offer import (
-    OFFER,
-    WORLD,
-    StubTokenizer,
-)
+from tests.fixtures.serving.offer import OFFER, WORLD, StubTokenizer
 
 
 @dataclass
