@@ -178,7 +178,7 @@ def measure_node() -> dict[str, Any]:
         entries = [setup.signed(seq) for seq in range(1, MEASURED + 1)]
         before = _bytes(setup)
         setup.anchor(*entries, first_seq=U64(1))
-        auditor, _ = auditor_of(setup, EnclavePool([]))
+        auditor, _ = auditor_of(setup, pool=EnclavePool([]))
         setup.records.step(setup.chain.pass_time(3, blocks=3))
         auditor.step(setup.chain.now())
         assert len(setup.archive.receipts()) == MEASURED
@@ -254,7 +254,7 @@ def _verifier(folder: Path, has_enclave: bool = False) -> Watched:
     setup, counting = _counted(folder)
     counting.inner.parameters = changed(PARAMS, {"shares": {"audit_rate_bps": 10_000 * has_enclave}})
     pool = EnclavePool([setup.enclave] if has_enclave else [], monotonic=lambda: setup.chain.timestamp)
-    auditor, _ = auditor_of(setup, pool)
+    auditor, _ = auditor_of(setup, pool=pool)
     executor = ActionExecutor(setup.sender, setup.journal, auditor, None, None)
     return Watched(setup, counting, _node(setup, executor, [auditor], 0, pool, auditor), pool)
 
@@ -308,7 +308,7 @@ def _of_own_audits(folder: Path, a_block: float) -> float:
     setup.chain.pass_time(BLOCK_S, blocks=3)
     first, before = setup.chain.number, watched.counting.calls.copy()
     for verb in ("audit", "opening", "bounty"):
-        run_until(setup, watched.node, watched.pool, _are_sent(sender.of, verb, sent))
+        run_until(setup, watched.node, _are_sent(sender.of, verb, sent), watched.pool)
         if verb == "audit":
             setup.chain.pass_time(WINDOW_S)
             watched.counting.inner.agreed = AGREEMENT

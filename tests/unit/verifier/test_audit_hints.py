@@ -184,8 +184,8 @@ class Roll:
         return tuple(PoolMember(who, i, 1, stake, membership) for i, (who, stake) in enumerate(self.who))
 
 
-def test_members_are_read_periodically_and_never_on_request(tmp_path: Path) -> None:
-    setup, roll = VerifierFixture(tmp_path), Roll((VOTER, 10), (signer("left").address, 0))
+def test_members_are_read_periodically_and_never_on_request(setup: VerifierFixture) -> None:
+    roll = Roll((VOTER, 10), (signer("left").address, 0))
     members = KnownVerifiers(roll, setup.records)
     setup.anchor(setup.signed(1))
     setup.records.step(setup.chain.now())

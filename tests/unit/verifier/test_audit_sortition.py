@@ -1,7 +1,6 @@
 """The public draw of auditors, computed for others: once, and only where there is money to act on it."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,9 +26,9 @@ def counted_draws(monkeypatch: pytest.MonkeyPatch) -> list[Digest]:
     return computed
 
 
-def test_a_draw_is_computed_once_for_a_beacon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_draw_is_computed_once_for_a_beacon(setup: VerifierFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand envelopes may be missing for as long as a window is open, and a hundred verifiers in the pool."""
-    setup, computed = VerifierFixture(tmp_path), counted_draws(monkeypatch)
+    computed = counted_draws(monkeypatch)
     header, draws = setup.anchor(setup.signed(1)), AuditSortition(setup.chain)
     setup.chain.joined = {STRANGER: [(1, 0)], **setup.chain.joined}
     for _ in range(3):
@@ -43,8 +42,8 @@ def test_a_draw_is_computed_once_for_a_beacon(tmp_path: Path, monkeypatch: pytes
     assert len(computed) > 3, "another beacon is another draw"
 
 
-def test_draw_is_not_computed_without_money_or_time_for_a_demand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    setup, computed = VerifierFixture(tmp_path), counted_draws(monkeypatch)
+def test_draw_is_not_computed_without_money_or_time_for_a_demand(setup: VerifierFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed = counted_draws(monkeypatch)
     both = [setup.signed(1), setup.signed(2)]
     setup.anchor(*both)
     for signed in both:
@@ -57,8 +56,7 @@ def test_draw_is_not_computed_without_money_or_time_for_a_demand(tmp_path: Path,
     assert isinstance(first, DemandEnvelope) and set(computed) == {first.receipt_id}
 
 
-def test_beacon_is_read_once_per_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_beacon_is_read_once_per_block(setup: VerifierFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     header, draws, asked, ask = setup.anchor(setup.signed(1)), AuditSortition(setup.chain), list[int](), setup.chain.block_hash
 
     def counted(number: int) -> Digest:

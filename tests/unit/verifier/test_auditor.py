@@ -3,7 +3,6 @@
 import dataclasses
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -28,31 +27,23 @@ from tests.fixtures.builders import ANCHOR, DISPUTES, KEY_EPOCHS, NOW, word
 from tests.fixtures.kms.release_network import wait_until
 from tests.fixtures.snapshot_builders import POOL
 from tests.fixtures.verifier import enclave_in_memory as b
-from tests.fixtures.verifier.audit_node import (
-    auditor_of,
-    node_of,
-    run,
-    run_until,
-)
+from tests.fixtures.verifier.audit_node import auditor_of, node_of, run, run_until
 from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, PARAMS, WINDOW_S, WORLD, VerifierFixture
 from verifier.audits.audit_hints import AuditHint, HintBox
 from verifier.audits.auditor import MAX_ATTEMPTS, Auditor
 from verifier.audits.bounties import FAILED, PENDING, SIGNED, own_order
 from verifier.executor import ActionExecutor
-from verifier.jobs.enclave_pool import EnclavePool
 from verifier.jobs.job_pool import JobOrder
 from verifier.node import Node
 
 
 def test_drawn_receipts_are_audited_signed_and_posted_with_the_truth(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    setup: VerifierFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:  # fmt: skip
-    setup = VerifierFixture(tmp_path)
     honest, fraud = setup.signed(1), setup.signed(2, cheat=True)
     setup.anchor(honest, fraud)
-    node, audits, pool = node_of(setup)
-    run(setup, node, pool, 2)
-    pool.stop()
+    node, audits = node_of(setup)
+    run(setup, node, 2)
     said = {}
     for result, signature in setup.sender.of("audit"):
         verify_signature("audit", typed_digest(DISPUTES, result), signature, ME.address)
@@ -83,24 +74,22 @@ class AwaySigner:
 
 
 @pytest.mark.parametrize("domain", [KEY_EPOCHS, DISPUTES])
-def test_audit_waits_for_a_signer_that_is_away(tmp_path: Path, domain: Domain) -> None:
+def test_audit_waits_for_a_signer_that_is_away(setup: VerifierFixture, domain: Domain) -> None:
     """Away for tickets, the audit is tried again and never counts as failed; away for results, the result is kept."""
-    setup, remote = VerifierFixture(tmp_path), AwaySigner()
+    remote = AwaySigner()
     setup.anchor(setup.signed(1))
     remote.away = lambda preimage: preimage[2:34] == domain.separator
-    node, audits, pool = node_of(setup, remote)
-    run_until(setup, node, pool, lambda: remote.asked > 2 * MAX_ATTEMPTS)
+    node, audits = node_of(setup, remote)
+    run_until(setup, node, lambda: remote.asked > 2 * MAX_ATTEMPTS)
     assert setup.sender.of("audit") == [] and [row.state for row in audits.audits()] == [PENDING]
     jobs = setup.enclave.jobs
     remote.away = lambda _: False
-    run(setup, node, pool, 1)
-    pool.stop()
+    run(setup, node, 1)
     assert setup.enclave.jobs == jobs + (domain == KEY_EPOCHS), "a finished job is not run again"
 
 
-def test_no_receipt_can_be_made_to_be_audited_last_by_all_verifiers(tmp_path: Path) -> None:
+def test_no_receipt_can_be_made_to_be_audited_last_by_all_verifiers(setup: VerifierFixture) -> None:
     """An operator that makes ids until one is the highest would win if the order were that of the ids."""
-    setup = VerifierFixture(tmp_path)
     audits = LightAudits(setup.database, setup.clock)
     chosen = Digest(b"\xff" * 32)
     for receipt in (chosen, *(word("receipt", i) for i in range(15))):
@@ -118,40 +107,34 @@ def test_no_receipt_can_be_made_to_be_audited_last_by_all_verifiers(tmp_path: Pa
     assert own_order(reversed(rows), bytes(32)) == orders[0], "and one verifier keeps its order from tick to tick"
 
 
-def test_verifier_of_another_pool_or_a_later_member_is_not_drawn(tmp_path: Path) -> None:
+def test_verifier_of_another_pool_or_a_later_member_is_not_drawn(setup: VerifierFixture) -> None:
     """Shards and contract refuse both: it would run a job for which no shard releases a partial."""
-    setup = VerifierFixture(tmp_path)
     setup.anchor(setup.signed(1))
-    jobs = EnclavePool([setup.enclave])
     at = setup.chain.headers[0].block
     for pool, joined_at, drawn in (
         (word("another pool"), at, 0), (ZERO_DIGEST, at, 0), (POOL, at + 1, 0), (POOL, at, 1),
     ):  # fmt: skip
         setup.chain.own_pool, setup.chain.own_joined_at = pool, joined_at
         setup.records.step(setup.chain.pass_time(1))
-        auditor, audits = auditor_of(setup, jobs)
+        auditor, audits = auditor_of(setup)
         auditor.step(setup.chain.now())
         assert len(audits.audits()) == drawn
-    jobs.stop()
 
 
-def test_audit_of_a_verifier_that_joined_again_ends(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_audit_of_a_verifier_that_joined_again_ends(setup: VerifierFixture) -> None:
     header = setup.anchor(setup.signed(1))
-    node, audits, pool = node_of(setup)
+    node, audits = node_of(setup)
     setup.enclave.running = False
     node.tick()
     assert [each.state for each in audits.audits()] == [PENDING]
-    wait_until(pool.away)  # the first job has met no enclave, so it cannot meet the one that runs from now on
+    wait_until(setup.pools[-1].away)  # the first job has met no enclave, so it cannot meet the one that runs from now on
     setup.chain.own_joined_at, setup.enclave.running = header.block + 1, True
-    run_until(setup, node, pool, lambda: audits.audits()[0].state == FAILED)
+    run_until(setup, node, lambda: audits.audits()[0].state == FAILED)
     assert setup.enclave.jobs == 0
-    pool.stop()
 
 
-def test_own_stake_is_read_once_for_all_receipts_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_stake_is_read_once_for_all_receipts_of_a_batch(setup: VerifierFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy day has a million receipts in some thousand batches."""
-    setup = VerifierFixture(tmp_path)
     reads: list[int] = []
     read = setup.chain.stake_at
 
@@ -162,19 +145,16 @@ def test_own_stake_is_read_once_for_all_receipts_of_a_batch(tmp_path: Path, monk
     monkeypatch.setattr(setup.chain, "stake_at", counted)
     setup.anchor(*[setup.signed(seq) for seq in range(1, 6)])
     setup.records.step(setup.chain.now())
-    jobs = EnclavePool([setup.enclave])
-    auditor, audits = auditor_of(setup, jobs)
+    auditor, audits = auditor_of(setup)
     auditor.step(setup.chain.now())
     assert len(reads) == 1 and len(audits.audits()) == 5
-    jobs.stop()
 
 
-def test_auditor_sends_hints_of_a_fraud_to_watchtowers_before_publishing(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_auditor_sends_hints_of_a_fraud_to_watchtowers_before_publishing(setup: VerifierFixture) -> None:
     honest, fraud = setup.signed(1), setup.signed(2, cheat=True)
     setup.anchor(honest, fraud)
     told: list[tuple[AuditHint, int]] = []
-    pool, audits = EnclavePool([setup.enclave]), LightAudits(setup.database, setup.clock)
+    pool, audits = setup.pool(), LightAudits(setup.database, setup.clock)
 
     def hand_over(hint: AuditHint) -> None:
         told.append((hint, len([each for each in setup.sender.of("audit") if each[0] == hint.result])))
@@ -184,8 +164,7 @@ def test_auditor_sends_hints_of_a_fraud_to_watchtowers_before_publishing(tmp_pat
     )  # fmt: skip
     executor = ActionExecutor(setup.sender, setup.journal, auditor, None, None)
     node = Node(setup.chain, setup.sender, setup.pages, setup.records, executor, MovePolicy(), [auditor], pool, auditor)
-    run(setup, node, pool, 2)
-    pool.stop()
+    run(setup, node, 2)
     ((hint, published),) = told
     assert published == 0 and hint.result.receipt_id == receipt_id(ANCHOR, fraud.receipt)
     box = HintBox(DISPUTES, {ME.address})
@@ -193,57 +172,49 @@ def test_auditor_sends_hints_of_a_fraud_to_watchtowers_before_publishing(tmp_pat
     assert box.key([hint.result]) == hint.key
 
 
-def test_a_restart_posts_the_stored_result_and_judges_nothing_again(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_a_restart_posts_the_stored_result_and_judges_nothing_again(setup: VerifierFixture) -> None:
     setup.anchor(setup.signed(1))
-    node, _, pool = node_of(setup)
-    run(setup, node, pool, 1)
-    pool.stop()
+    node, _ = node_of(setup)
+    run(setup, node, 1)
     first = setup.sender.of("audit")
     setup.reopen()
-    node, _, pool = node_of(setup)
+    node, _ = node_of(setup)
     for _ in range(3):
         setup.chain.pass_time(1)
         node.tick()
-    pool.stop()
     assert setup.sender.of("audit") == first and setup.enclave.jobs == 1
 
 
-def test_too_few_shards_long_after_finality_accuse_nobody(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_too_few_shards_long_after_finality_accuse_nobody(setup: VerifierFixture) -> None:
     header = setup.anchor(setup.signed(2, cheat=True), first_seq=U64(2))
     setup.enclave.bench.keys = b.WholeKey(available=False)
-    node, _, pool = node_of(setup)
-    run(setup, node, pool, 1)
-    pool.stop()
+    node, _ = node_of(setup)
+    run(setup, node, 1)
     ((result, _),) = setup.sender.of("audit")
     assert result.result == AuditOutcome.NONE and setup.chain.number > header.block + BEACON_DELAY_BLOCKS + FINAL_AFTER
     assert 2 * MAX_ATTEMPTS < setup.enclave.jobs < 12, "each pause is twice the last"
     assert setup.chain.timestamp < header.anchored_at + WINDOW_S
 
 
-def test_auditor_waits_for_shards_that_wait_for_a_final_block(tmp_path: Path) -> None:
+def test_auditor_waits_for_shards_that_wait_for_a_final_block(setup: VerifierFixture) -> None:
     """They release nothing before the draw is in a final block, a quarter of an hour on a public chain."""
-    setup = VerifierFixture(tmp_path)
     header = setup.anchor(setup.signed(2, cheat=True), first_seq=U64(2))
     setup.enclave.bench.keys = b.WholeKey(available=False)
-    node, _, pool = node_of(setup)
-    run_until(setup, node, pool, lambda: setup.chain.number > header.block + BEACON_DELAY_BLOCKS + FINAL_AFTER - 20)
+    node, _ = node_of(setup)
+    run_until(setup, node, lambda: setup.chain.number > header.block + BEACON_DELAY_BLOCKS + FINAL_AFTER - 20)
     assert setup.enclave.jobs > MAX_ATTEMPTS
     setup.enclave.fails = 1  # which is the first job that fails
-    run_until(setup, node, pool, lambda: not setup.enclave.fails)
+    run_until(setup, node, lambda: not setup.enclave.fails)
     setup.enclave.bench.keys = b.WholeKey()
-    run(setup, node, pool, 1)
-    pool.stop()
+    run(setup, node, 1)
     ((result, _),) = setup.sender.of("audit")
     assert result.result == AuditOutcome.MISMATCH
 
 
-def test_nothing_is_audited_or_posted_after_a_compromise(tmp_path: Path) -> None:
+def test_nothing_is_audited_or_posted_after_a_compromise(setup: VerifierFixture) -> None:
     """Shards give no key for such an audit, and the contract takes no result of it."""
-    setup = VerifierFixture(tmp_path)
     setup.anchor(setup.signed(1))
-    node, audits, pool = node_of(setup)
+    node, audits = node_of(setup)
     setup.chain.open_for_audits.clear()
     for _ in range(3):
         setup.chain.pass_time(1)
@@ -259,14 +230,12 @@ def test_nothing_is_audited_or_posted_after_a_compromise(tmp_path: Path) -> None
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(setup.enclave, "run", judge_and_compromise)
-        run_until(setup, node, pool, lambda: bool(audits.audits(SIGNED)) and not pool.busy())
-    pool.stop()
+        run_until(setup, node, lambda: bool(audits.audits(SIGNED)) and not setup.pools[-1].busy())
     assert len(audits.audits(SIGNED)) == 1 and setup.sender.of("audit") == []
 
 
-def test_job_names_the_policy_by_which_shards_decide(tmp_path: Path) -> None:
+def test_job_names_the_policy_by_which_shards_decide(setup: VerifierFixture) -> None:
     """A new policy that is in no final block yet is not the shards', which then answer an enclave of it with "try again"."""
-    setup = VerifierFixture(tmp_path)
     setup.anchor(setup.signed(1))
     setup.records.step(setup.chain.now())
     newer = dataclasses.replace(setup.chain.now(), policy=word("newer policy"))
@@ -277,21 +246,18 @@ def test_job_names_the_policy_by_which_shards_decide(tmp_path: Path) -> None:
         setup.records.case(case.receipt_id, newer)
 
 
-def test_audit_that_waits_for_an_enclave_keeps_a_valid_ticket(tmp_path: Path) -> None:
+def test_audit_that_waits_for_an_enclave_keeps_a_valid_ticket(setup: VerifierFixture) -> None:
     """Shards compare the ticket's end with a clock that has gone on while the job waited, and refuse an expired one for good."""
-    setup = VerifierFixture(tmp_path)
     header = setup.anchor(setup.signed(1))
     setup.chain.extended[int(header.batch_id)] = 300
-    pool = EnclavePool([setup.enclave])
     asked: list[JobOrder] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool, "submit", asked.append)
-        auditor, _ = auditor_of(setup, pool)
+        auditor, _ = auditor_of(setup)
+        patch.setattr(setup.pools[-1], "submit", asked.append)
         setup.records.step(setup.chain.now())
         (action,) = auditor.step(setup.chain.now())
         assert isinstance(action, RunAudit)
         auditor.start(action, setup.chain.now())
-    pool.stop()
     jobs: list[RunJob] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(setup.enclave, "run", jobs.append)
@@ -300,44 +266,36 @@ def test_audit_that_waits_for_an_enclave_keeps_a_valid_ticket(tmp_path: Path) ->
     assert verify_unexpired(jobs[0].ticket, end) and jobs[0].ticket.expires_at == end + 1
 
 
-def test_audit_waits_for_the_beacon_block(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_audit_waits_for_the_beacon_block(setup: VerifierFixture) -> None:
     header = setup.anchor(setup.signed(1), block=U64(20))
-    pool = EnclavePool([setup.enclave])
-    auditor, _ = auditor_of(setup, pool)
+    auditor, _ = auditor_of(setup)
     for number, expected in ((20, ()), (21, ()), (22, (RunAudit,))):
         setup.chain.number = number
         setup.records.step(setup.chain.now())
         assert tuple(map(type, auditor.step(setup.chain.now()))) == expected
     assert header.block == 20
-    pool.stop()
 
 
 @pytest.mark.parametrize(
     ("stakes", "drawn"), [([(1, 1000)], 1), ([(11, 1000)], 0), ([(1, 9), (11, 1000)], 0), ([(1, 1000), (11, 9)], 1)]
 )
 def test_audit_seats_follow_the_stake_at_the_block_of_the_batch(
-    tmp_path: Path, stakes: list[tuple[int, int]], drawn: int
+    setup: VerifierFixture, stakes: list[tuple[int, int]], drawn: int
 ) -> None:
     """The batch is in block 10; a unit is 10 wei. Joining, paying in or leaving afterwards changes no draw."""
-    setup = VerifierFixture(tmp_path)
     setup.chain.joined[ME.address] = stakes
     setup.anchor(setup.signed(1))
     setup.records.step(setup.chain.now())
-    pool = EnclavePool([setup.enclave])
-    auditor, _ = auditor_of(setup, pool)
+    auditor, _ = auditor_of(setup)
     assert len(auditor.step(setup.chain.now())) == drawn
-    pool.stop()
 
 
-def test_draw_of_a_reorganised_block_is_made_again(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_draw_of_a_reorganised_block_is_made_again(setup: VerifierFixture) -> None:
     setup.chain.joined[ME.address] = [(0, 10)]
     setup.chain.parameters = changed(PARAMS, {"shares": {"audit_rate_bps": 5000}})
     setup.anchor(setup.signed(1), block=14)
     setup.records.step(setup.chain.now())
-    pool = EnclavePool([setup.enclave])
-    auditor, _ = auditor_of(setup, pool)
+    auditor, _ = auditor_of(setup)
     identifier = setup.records.live[0].seen.receipt_id
     branches = [f"branch {number}" for number in range(40)]
 
@@ -350,7 +308,6 @@ def test_draw_of_a_reorganised_block_is_made_again(tmp_path: Path) -> None:
 
     assert step(next(branch for branch in branches if not drawn(branch))) == ()
     assert step(next(branch for branch in branches if drawn(branch))) == (RunAudit(identifier),)
-    pool.stop()
 
 
 @pytest.mark.parametrize(
@@ -358,49 +315,42 @@ def test_draw_of_a_reorganised_block_is_made_again(tmp_path: Path) -> None:
     [{"anchor_by": U64(0)}, {"gpu_arch": word("another architecture")}, {"mode": U8(1)}, {"locator": "ftp:nowhere"}],
     ids=str,
 )
-def test_fraud_combined_with_a_small_fault_is_still_audited(tmp_path: Path, changes: dict[str, object]) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_fraud_combined_with_a_small_fault_is_still_audited(setup: VerifierFixture, changes: dict[str, object]) -> None:
     signed = setup.signed(1, cheat=True)
     locator = str(changes.pop("locator", signed.locator))
     setup.anchor(WORLD.sign(dataclasses.replace(signed.receipt, **changes), locator))  # type: ignore[arg-type]
     setup.records.step(setup.chain.now())
     assert [live.seen.finding for live in setup.records.live] != ["Good"]
-    pool = EnclavePool([setup.enclave])
-    auditor, _ = auditor_of(setup, pool)
+    auditor, _ = auditor_of(setup)
     assert list(map(type, auditor.step(setup.chain.now()))) == [RunAudit]
-    pool.stop()
 
 
-def test_fraud_whose_envelope_appears_after_the_deadline_is_audited(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_fraud_whose_envelope_appears_after_the_deadline_is_audited(setup: VerifierFixture) -> None:
     signed = setup.signed(1, cheat=True)
     setup.anchor(signed)
     data = setup.shelf.blobs.pop(signed.locator)
-    node, _, pool = node_of(setup)
+    node, _ = node_of(setup)
     for _ in range(3):
         setup.chain.pass_time(40)
         node.tick()
     assert [live.seen.finding for live in setup.records.live] == ["Withheld"]
     setup.shelf.blobs[signed.locator] = data
     setup.chain.pass_time(64)
-    run(setup, node, pool, 1)
-    pool.stop()
+    run(setup, node, 1)
     ((result, _),) = setup.sender.of("audit")
     assert result.result == AuditOutcome.MISMATCH
 
 
-def test_node_without_chain_access_retries_and_loses_nothing(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_node_without_chain_access_retries_and_loses_nothing(setup: VerifierFixture) -> None:
     setup.anchor(setup.signed(1))
-    node, _, pool = node_of(setup)
+    node, _ = node_of(setup)
     node.tick()
     setup.chain.pass_time(1)
     setup.chain.reachable = False
     with pytest.raises(TryAgain):
         node.tick()
     setup.chain.reachable = True
-    run(setup, node, pool, 1)
-    pool.stop()
+    run(setup, node, 1)
 
 
 class Deaf:
@@ -415,33 +365,28 @@ class Deaf:
         return ()
 
 
-def test_component_lacking_a_dependency_blocks_no_other(tmp_path: Path) -> None:
-    setup, deaf = VerifierFixture(tmp_path), Deaf()
-    pool = EnclavePool([setup.enclave])
+def test_component_lacking_a_dependency_blocks_no_other(setup: VerifierFixture) -> None:
+    deaf = Deaf()
     setup.anchor(setup.signed(1))
-    auditor, _ = auditor_of(setup, pool)
-    executor = ActionExecutor(setup.sender, setup.journal, auditor, None, None)
+    auditor, _ = auditor_of(setup)
+    executor, pool = ActionExecutor(setup.sender, setup.journal, auditor, None, None), setup.pools[-1]
     node = Node(setup.chain, setup.sender, setup.pages, setup.records, executor, MovePolicy(), [deaf, auditor], pool, auditor)
-    run(setup, node, pool, 1)
+    run(setup, node, 1)
     assert node.ticks == 0, "a tick that was not whole is repeated"
     deaf.silent = False
     node.tick()
-    pool.stop()
     assert node.ticks == 1
 
 
-def test_action_without_its_part_is_a_bug_and_a_failing_one_stops_no_other(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_action_without_its_part_is_a_bug_and_a_failing_one_stops_no_other(setup: VerifierFixture) -> None:
     result = AuditResult(word("r"), ME.address, U8(1), ZERO_DIGEST, U64(NOW))
     bare = ActionExecutor(setup.sender, setup.journal, None, None, None)
     with pytest.raises(Bug):
         bare.perform_all((PostAudit(result, 0),), setup.chain.now())
-    pool = EnclavePool([setup.enclave])
-    auditor, _ = auditor_of(setup, pool)
+    auditor, _ = auditor_of(setup)
     executor = ActionExecutor(setup.sender, setup.journal, auditor, None, None)
     setup.anchor(setup.signed(1))
     setup.records.step(setup.chain.now())
     known = setup.records.live[0].seen.receipt_id
     executor.perform_all((RunAudit(word("unknown")), RunAudit(known)), setup.chain.now())
-    assert pool.busy() == {("audit", known, 0)}
-    pool.stop()
+    assert setup.pools[-1].busy() == {("audit", known, 0)}

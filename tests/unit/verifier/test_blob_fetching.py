@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -22,8 +21,7 @@ Broken = tuple[BatchHeader, bytes]
 
 
 @pytest.mark.parametrize("what", ["list", "envelope"])
-def test_withheld_bytes_count_once_they_are_there(tmp_path: Path, what: str) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_withheld_bytes_count_once_they_are_there(setup: VerifierFixture, what: str) -> None:
     signed = setup.signed(1)
     header = setup.anchor(signed)
     locator = header.locator if what == "list" else signed.locator
@@ -41,8 +39,7 @@ def test_withheld_bytes_count_once_they_are_there(tmp_path: Path, what: str) -> 
 
 
 @pytest.mark.parametrize("answer", [b"<html>captive portal</html>", b"", b"[" * 1000])
-def test_bytes_other_than_the_chain_names_are_no_fault_of_the_operator(tmp_path: Path, answer: bytes) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_bytes_other_than_the_chain_names_are_no_fault_of_the_operator(setup: VerifierFixture, answer: bytes) -> None:
     header = setup.anchor(setup.signed(1))
     data, setup.shelf.blobs[header.locator] = setup.shelf.blobs[header.locator], answer
     setup.records.step(setup.chain.now())
@@ -54,8 +51,7 @@ def test_bytes_other_than_the_chain_names_are_no_fault_of_the_operator(tmp_path:
 
 @pytest.mark.parametrize("error", [MalformedValue("JSON-RPC result", "None"), UnknownKeyEpoch(1), TryAgain("chain", "away")])
 @pytest.mark.parametrize("method", ["epoch", "environment"])
-def test_unreadable_chain_answer_says_nothing_about_a_batch(tmp_path: Path, method: str, error: BytewiseError) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_unreadable_chain_answer_says_nothing_about_a_batch(setup: VerifierFixture, method: str, error: BytewiseError) -> None:
     setup.anchor(setup.signed(1))
 
     def broken(*_: object) -> None:
@@ -70,8 +66,7 @@ def test_unreadable_chain_answer_says_nothing_about_a_batch(tmp_path: Path, meth
     assert setup.archive.batch(0).state == CHECKED  # type: ignore[union-attr]
 
 
-def test_fetch_continues_in_the_next_tick_after_its_budget(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_fetch_continues_in_the_next_tick_after_its_budget(setup: VerifierFixture) -> None:
     header = setup.anchor(setup.signed(1))
     setup.chain.headers += [replace(header, batch_id=i, locator=f"eigenda:standard:0x02{i:04x}") for i in range(1, 40)]
     time = [0.0]
@@ -99,9 +94,8 @@ def test_fetch_continues_in_the_next_tick_after_its_budget(tmp_path: Path) -> No
     assert setup.shelf.reads - before <= 5 * 4, "what fails pauses"
 
 
-def test_list_answered_on_the_chain_is_read_there(tmp_path: Path) -> None:
+def test_list_answered_on_the_chain_is_read_there(setup: VerifierFixture) -> None:
     """An operator that keeps its lists off DA, and answers demands only, would be audited by nobody."""
-    setup = VerifierFixture(tmp_path)
     header = setup.anchor(setup.signed(1))
     data = Blob(setup.shelf.blobs.pop(header.locator))
     setup.records.step(setup.chain.now())
@@ -114,9 +108,8 @@ def test_list_answered_on_the_chain_is_read_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", b"\xff\xfe", b"eigenda:standard:0x02", b"https://elsewhere"])
-def test_envelope_is_fetched_from_its_new_locator(tmp_path: Path, answer: bytes) -> None:
+def test_envelope_is_fetched_from_its_new_locator(setup: VerifierFixture, answer: bytes) -> None:
     """Seats that ask the first place only would convict an operator that answered the demand in time."""
-    setup = VerifierFixture(tmp_path)
     signed = setup.signed(1)
     setup.anchor(signed)
     name, data = receipt_id(ANCHOR, signed.receipt), setup.shelf.blobs.pop(signed.locator)

@@ -3,7 +3,6 @@
 import os
 import threading
 from collections.abc import Sized
-from pathlib import Path
 
 import pytest
 
@@ -11,15 +10,14 @@ from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
 from bytewise.protocol.decisions.strategies import WatchPolicy
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.units import Digest
-from bytewise.storage.archive import LightAudits
 from bytewise.storage.duties import Duties
 from bytewise.storage.protection import Protection
 from committee.ballots import Ballots
 from tests.fixtures.builders import ANCHOR
+from tests.fixtures.verifier.audit_node import auditor_of
 from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, WINDOW_S, VerifierFixture
 from tests.fixtures.verifier.watchtower_fixture import hint, post
 from verifier import executor
-from verifier.audits.auditor import Auditor
 from verifier.disputes.watchtower import Watchtower
 from verifier.executor import ActionExecutor
 from verifier.jobs import enclave_pool
@@ -69,47 +67,31 @@ def tick(node: Node, pool: EnclavePool) -> None:
     raise AssertionError(f"jobs do not end: {sorted(pool.busy())}")
 
 
-def test_tables_do_not_grow_with_finished_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_do_not_grow_with_finished_work(setup: VerifierFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor, "MAX_RECORDED", RECORDED)
     monkeypatch.setattr(enclave_pool, "REMEMBERED", RECORDED)
     monkeypatch.setattr(enclave_pool, "MEASURED", RECORDED)
-    setup = VerifierFixture(tmp_path)
-    pool = EnclavePool([setup.enclave])
-    auditor = Auditor(
-        setup.chain, NETWORK, setup.records, LightAudits(setup.database, setup.clock), setup.journal, ME, pool,
-        os.urandom, 5,
-    )  # fmt: skip
+    pool = setup.pool()
+    auditor, _ = auditor_of(setup, pool=pool)
     tower = Watchtower(setup.chain, NETWORK, setup.records, ME, WatchPolicy())
     votes = Ballots(
         NETWORK, setup.records, setup.store, Duties(setup.database, setup.clock), Protection(setup.database, setup.clock),
         setup.journal, ME, pool, os.urandom, VotePolicy(),
     )  # fmt: skip
     executing = ActionExecutor(setup.sender, setup.journal, auditor, tower, votes)
-    node = Node(
-        setup.chain,
-        setup.sender,
-        setup.pages,
-        setup.records,
-        executing,
-        MovePolicy(),
-        [votes, auditor, tower],
-        pool,
-        auditor,
-        votes,
-    )
+    read = (setup.chain, setup.sender, setup.pages, setup.records)
+    node = Node(*read, executing, MovePolicy(), [votes, auditor, tower], pool, auditor, votes)
     live_through(setup, node, pool, 1, 8)
     early = sizes(auditor, tower, votes, executing, node, setup.records, pool)
     assert early["ActionExecutor._recorded"] == early["EnclavePool._tickets"] == RECORDED, "more than that was decided"
     live_through(setup, node, pool, 9, 8)
     late = sizes(auditor, tower, votes, executing, node, setup.records, pool)
-    pool.stop()
     assert {name: (early[name], size) for name, size in late.items() if size > early[name]} == {}
     assert len(setup.chain.posted) == 32 and len(setup.archive.receipts()) == 16
 
 
-def test_results_about_unknown_receipts_are_forgotten(tmp_path: Path) -> None:
+def test_results_about_unknown_receipts_are_forgotten(setup: VerifierFixture) -> None:
     """Anybody that is drawn may post a result; what it names need not exist."""
-    setup = VerifierFixture(tmp_path)
     tower = Watchtower(setup.chain, NETWORK, setup.records, ME, WatchPolicy())
     setup.anchor(setup.signed(1), anchored_at=setup.chain.timestamp)
     for number in range(5):
@@ -122,8 +104,7 @@ def test_results_about_unknown_receipts_are_forgotten(tmp_path: Path) -> None:
     assert sizes(tower)["Watchtower._posted"] == 0
 
 
-def test_results_posted_before_the_oldest_open_batch_are_not_kept_at_start(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_results_posted_before_the_oldest_open_batch_are_not_kept_at_start(setup: VerifierFixture) -> None:
     old, young = setup.signed(1), setup.signed(2)
     setup.anchor(old, anchored_at=setup.chain.timestamp)
     post(setup, hint(receipt_id(ANCHOR, old.receipt), "voter", setup.chain.timestamp + 5))

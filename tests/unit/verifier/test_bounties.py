@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -15,16 +14,14 @@ from tests.fixtures.metric_values import value_of
 from tests.fixtures.verifier.audit_node import node_of, run, run_until
 from tests.fixtures.verifier.verifier_fixture import ME, WINDOW_S, VerifierFixture
 from verifier.audits import bounties
-from verifier.jobs.enclave_pool import EnclavePool
 from verifier.node import Node
 
 
-def test_audit_mismatch_is_revealed_after_the_window_and_bounty_claimed(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_audit_mismatch_is_revealed_after_the_window_and_bounty_claimed(setup: VerifierFixture) -> None:
     signed = setup.signed(1, cheat=True)
     setup.anchor(signed)
-    node, audits, pool = node_of(setup)
-    run(setup, node, pool, 1)
+    node, audits = node_of(setup)
+    run(setup, node, 1)
     assert setup.sender.of("opening") == []
     setup.chain.pass_time(WINDOW_S)
     node.tick()
@@ -38,21 +35,18 @@ def test_audit_mismatch_is_revealed_after_the_window_and_bounty_claimed(tmp_path
     for _ in range(2):
         setup.chain.pass_time(1)
         node.tick()
-    pool.stop()
     assert len(setup.sender.of("bounty")) == 1 and [row.state for row in audits.audits()] == ["DONE"]
 
 
 def test_shown_audit_looks_for_agreement_every_ten_seconds_and_at_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    setup: VerifierFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A look in every block for ten minutes made each receipt cost 600 calls of the chain, and a soak grew until it stood."""
-    setup = VerifierFixture(tmp_path)
     setup.anchor(setup.signed(1))
-    node, audits, pool = node_of(setup)
-    run(setup, node, pool, 1)
+    node, audits = node_of(setup)
+    run(setup, node, 1)
     setup.chain.pass_time(WINDOW_S)
     node.tick()
-    pool.stop()
     looks: list[int] = []
 
     def agreeing(*_: object) -> int:
@@ -68,13 +62,12 @@ def test_shown_audit_looks_for_agreement_every_ten_seconds_and_at_the_end(
     assert [row.state for row in audits.audits()] != ["FAILED"] and len(setup.sender.of("bounty")) == 1
 
 
-def test_coverage_is_that_of_audits_whose_time_ended_today(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_coverage_is_that_of_audits_whose_time_ended_today(setup: VerifierFixture) -> None:
     setup.anchor(setup.signed(1))
-    node, audits, pool = node_of(setup)
+    node, audits = node_of(setup)
     node.tick()
     assert math.isnan(value_of("bytewise_audit_coverage_ratio")), "no audit was due"
-    run(setup, node, pool, 1)
+    run(setup, node, 1)
     setup.chain.pass_time(WINDOW_S + 1)
     node.tick()
     assert value_of("bytewise_audit_coverage_ratio") == 1
@@ -84,21 +77,18 @@ def test_coverage_is_that_of_audits_whose_time_ended_today(tmp_path: Path) -> No
     pass_blocks(setup, node, 1)
     assert value_of("bytewise_audit_coverage_ratio") == 0.5, "only one of them ended today, without a result"
     pass_blocks(setup, node, 1)
-    pool.stop()
 
 
-def claiming(tmp_path: Path, count: int = 1) -> tuple[VerifierFixture, Node, LightAudits, EnclavePool]:
+def claiming(setup: VerifierFixture, count: int = 1) -> tuple[Node, LightAudits]:
     """Audits that are shown, and with which somebody agrees."""
-    setup = VerifierFixture(tmp_path)
     setup.anchor(*(setup.signed(i + 1) for i in range(count)))
-    node, audits, pool = node_of(setup)
-    run(setup, node, pool, count)
+    node, audits = node_of(setup)
+    run(setup, node, count)
     setup.chain.agreed = 2
     setup.chain.pass_time(WINDOW_S)
     node.tick()
-    pool.stop()
     assert len(setup.sender.of("opening")) == count
-    return setup, node, audits, pool
+    return node, audits
 
 
 def pass_blocks(setup: VerifierFixture, node: Node, seconds: int, count: int = 1) -> None:
@@ -108,15 +98,13 @@ def pass_blocks(setup: VerifierFixture, node: Node, seconds: int, count: int = 1
 
 
 @pytest.mark.parametrize("verb", ["audit", "opening", "bounty"])
-def test_dropped_bounty_claim_is_sent_again(tmp_path: Path, verb: str) -> None:
+def test_dropped_bounty_claim_is_sent_again(setup: VerifierFixture, verb: str) -> None:
     """A pool that is empty or an hourly limit: the act waits, is dropped, and is due all the same."""
-    setup = VerifierFixture(tmp_path)
     setup.anchor(setup.signed(1))
     setup.chain.agreed = 2
     setup.sender.dropped = {verb}
-    node, audits, pool = node_of(setup)
-    run_until(setup, node, pool, lambda: verb in setup.sender.tried or (verb != "audit" and bool(setup.sender.of("audit"))))
-    pool.stop()
+    node, audits = node_of(setup)
+    run_until(setup, node, lambda: verb in setup.sender.tried or (verb != "audit" and bool(setup.sender.of("audit"))))
     if verb != "audit":
         setup.chain.pass_time(WINDOW_S)
     pass_blocks(setup, node, 1, 5)
@@ -131,8 +119,8 @@ def test_dropped_bounty_claim_is_sent_again(tmp_path: Path, verb: str) -> None:
     assert setup.sender.tried == tried, "nothing is left to do"
 
 
-def test_unpayable_bounty_is_abandoned_after_a_day(tmp_path: Path) -> None:
-    setup, node, audits, _ = claiming(tmp_path)
+def test_unpayable_bounty_is_abandoned_after_a_day(setup: VerifierFixture) -> None:
+    node, audits = claiming(setup)
     setup.sender.dropped = {"bounty"}
     pass_blocks(setup, node, 3_600, 23)
     assert [row.state for row in audits.audits()] == ["AGREED"] and setup.sender.tried.count("bounty") == 22
@@ -143,21 +131,20 @@ def test_unpayable_bounty_is_abandoned_after_a_day(tmp_path: Path) -> None:
     assert setup.sender.tried == tried and setup.sender.of("bounty") == []
 
 
-def test_bounty_claim_survives_a_restart(tmp_path: Path) -> None:
-    setup, node, _, _ = claiming(tmp_path)
+def test_bounty_claim_survives_a_restart(setup: VerifierFixture) -> None:
+    node, _ = claiming(setup)
     setup.sender.dropped = {"bounty"}
     pass_blocks(setup, node, 60, 5)
     setup.reopen()
     setup.sender.dropped = set()
-    node, audits, pool = node_of(setup)
+    node, audits = node_of(setup)
     pass_blocks(setup, node, 60, 2)
-    pool.stop()
     assert len(setup.sender.of("bounty")) == 1 and [row.state for row in audits.audits()] == ["DONE"]
 
 
-def test_concurrent_bounty_claims_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_bounty_claims_are_bounded(setup: VerifierFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounties, "CLAIMS_AT_ONCE", 2)
-    setup, node, audits, _ = claiming(tmp_path, 3)
+    node, audits = claiming(setup, 3)
     setup.sender.dropped = {"bounty"}
     pass_blocks(setup, node, 1)
     pass_blocks(setup, node, 1)
@@ -167,13 +154,11 @@ def test_concurrent_bounty_claims_are_bounded(tmp_path: Path, monkeypatch: pytes
     assert len(setup.sender.of("bounty")) == 3 and [row.state for row in audits.audits()] == ["DONE"] * 3
 
 
-def test_extended_window_leaves_time_to_post_a_result(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_extended_window_leaves_time_to_post_a_result(setup: VerifierFixture) -> None:
     header = setup.anchor(setup.signed(1))
     setup.sender.dropped = {"audit"}
-    node, audits, pool = node_of(setup)
-    run_until(setup, node, pool, lambda: "audit" in setup.sender.tried)
-    pool.stop()
+    node, audits = node_of(setup)
+    run_until(setup, node, lambda: "audit" in setup.sender.tried)
     setup.chain.extended[header.batch_id] = 10_000
     pass_blocks(setup, node, 2_000, 5)
     setup.sender.dropped = set()
@@ -182,17 +167,15 @@ def test_extended_window_leaves_time_to_post_a_result(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cheat", [True, False])
-def test_claim_for_a_disputed_receipt_waits_for_the_dispute_to_end(tmp_path: Path, cheat: bool) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_claim_for_a_disputed_receipt_waits_for_the_dispute_to_end(setup: VerifierFixture, cheat: bool) -> None:
     doubted = setup.signed(1, cheat=cheat)
     setup.anchor(doubted)
-    node, audits, pool = node_of(setup)
-    run(setup, node, pool, 1)
+    node, audits = node_of(setup)
+    run(setup, node, 1)
     dispute = setup.dispute(doubted, members=())
     setup.chain.agreed = 2
     setup.chain.pass_time(WINDOW_S)
     node.tick()
-    pool.stop()
     setup.sender.dropped = {"bounty"}
     pass_blocks(setup, node, 36_000, 10)
     assert [row.state for row in audits.audits()] == ["AGREED"] and "bounty" not in setup.sender.tried

@@ -1,7 +1,5 @@
 """Slashed stake that arrives late is fetched and shared, once each time, by whoever's turn it is."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,8 +28,8 @@ def look(
     return set(part.step(setup.chain.pass_time(seconds)))
 
 
-def test_deferred_payment_is_fetched_and_shared_and_later_ones_again(tmp_path: Path) -> None:
-    setup, pot, sent = VerifierFixture(tmp_path), word("pot"), RecordingSender()
+def test_deferred_payment_is_fetched_and_shared_and_later_ones_again(setup: VerifierFixture) -> None:
+    pot, sent = word("pot"), RecordingSender()
     part = DeferredPayments(setup.chain, 1, TOWER, OURS)
     assert look(setup, part) == set() and setup.chain.trials == [], "a native vault pays at once"
     setup.chain.deferred.append((7, pot, setup.chain.number + 1))
@@ -51,8 +49,7 @@ def test_deferred_payment_is_fetched_and_shared_and_later_ones_again(tmp_path: P
     assert set(sent.sent) == {("fetch", 9), ("share", pot, 1), ("share", pot, 2)}
 
 
-def test_deferred_payments_are_checked_seldom_and_in_turn(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_deferred_payments_are_checked_seldom_and_in_turn(setup: VerifierFixture) -> None:
     setup.chain.deferred.append((7, word("pot"), 1))
     setup.chain.arrived |= {7, word("pot")}
     part, others = DeferredPayments(setup.chain, 1, TOWER, OURS), DeferredPayments(setup.chain, 1, TOWER, MOVES)
@@ -62,8 +59,7 @@ def test_deferred_payments_are_checked_seldom_and_in_turn(tmp_path: Path) -> Non
     assert look(setup, part, blocks=1) == set() and len(setup.chain.reads) == reads
 
 
-def test_events_that_are_unreadable_now_are_read_later(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_events_that_are_unreadable_now_are_read_later(setup: VerifierFixture) -> None:
     setup.chain.deferred.append((7, word("pot"), 1))
     setup.chain.arrived.add(7)
     part, setup.chain.readable = DeferredPayments(setup.chain, 1, TOWER, OURS), False

@@ -1,8 +1,6 @@
 """Envelopes: demanded where somebody needs them, fetched from where an answer says, disputed where that is empty."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +8,6 @@ from bytewise.protocol.court.commitments import dispute_id
 from bytewise.protocol.decisions.actions import DemandEnvelope, OpenDispute
 from bytewise.protocol.decisions.demands import DemandKind, DemandState
 from bytewise.protocol.decisions.snapshot import Snapshot
-from bytewise.protocol.encoding import to_json
 from bytewise.protocol.errors.actors import NotServed, TryAgain
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import AuditOutcome, Verdict
@@ -27,6 +24,7 @@ from tests.fixtures.verifier.withholding import (
     TRY_S,
     closed,
     demander,
+    hand_over,
     step,
     steps,
 )
@@ -35,8 +33,7 @@ from verifier.disputes.own_disputes import OwnDisputes
 from verifier.watch.records import FETCH_BUDGET_S
 
 
-def test_withheld_envelope_is_demanded_and_fetched_from_the_answer(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_withheld_envelope_is_demanded_and_fetched_from_the_answer(setup: VerifierFixture) -> None:
     signed = setup.signed(1)
     setup.anchor(signed)
     data = setup.shelf.blobs.pop(signed.locator)
@@ -47,21 +44,19 @@ def test_withheld_envelope_is_demanded_and_fetched_from_the_answer(tmp_path: Pat
     part.ask(DemandEnvelope(name, BOND), setup.sender)
     ((sent, batch_id, proof, bond),) = setup.sender.of("demand envelope")
     assert (sent, batch_id, proof, bond) == (signed, 0, (), BOND)
-    setup.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
     setup.chain.answers[name] = Blob(setup.shelf.put(data).encode())
-    setup.chain.end(name, DemandState.ANSWERED)
+    setup.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND, ended=DemandState.ANSWERED)
     assert steps(setup, part) == []
     assert setup.records.case(name, setup.chain.now()).envelope == data
 
 
-def test_receipt_that_a_demand_holds_open_is_audited_after_its_batch(tmp_path: Path) -> None:
+def test_receipt_that_a_demand_holds_open_is_audited_after_its_batch(setup: VerifierFixture) -> None:
     """An operator that answers in the last second would keep auditors out of a window that the chain keeps open."""
-    setup = VerifierFixture(tmp_path)
     hidden, other = setup.signed(1, cheat=True), setup.signed(2)
     header = setup.anchor(hidden, other)
     data = setup.shelf.blobs.pop(hidden.locator)
-    node, _, pool = node_of(setup)
-    run(setup, node, pool, 1)
+    node, _ = node_of(setup)
+    run(setup, node, 1)
     setup.chain.pass_time(header.anchored_at + WINDOW_S - 30 - setup.chain.timestamp)
     name, second = receipt_id(ANCHOR, hidden.receipt), receipt_id(ANCHOR, other.receipt)
     setup.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
@@ -73,17 +68,17 @@ def test_receipt_that_a_demand_holds_open_is_audited_after_its_batch(tmp_path: P
     assert not seen.is_open(0) and seen.can_question(name, 0) and not seen.can_question(second, 0)
     assert [live.seen.receipt_id for live in setup.records.live] == [name]
     step(setup, demander(setup))
-    run(setup, node, pool, 2)
+    run(setup, node, 2)
     assert [(each.receipt_id, each.result) for each, _ in setup.sender.of("audit")] == [
         (second, AuditOutcome.MATCH), (name, AuditOutcome.MISMATCH),
     ]  # fmt: skip
     setup.chain.pass_time(31)
     assert setup.pages.read(setup.chain.head()).batches == ()
-    pool.stop()
 
 
-def test_window_that_cannot_be_read_now_loses_no_receipt_and_no_vote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_window_that_cannot_be_read_now_loses_no_receipt_and_no_vote(
+    setup: VerifierFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     signed = setup.signed(1)
     header = setup.anchor(signed)
     pages, name = setup.pages, receipt_id(ANCHOR, signed.receipt)
@@ -109,8 +104,7 @@ def test_window_that_cannot_be_read_now_loses_no_receipt_and_no_vote(tmp_path: P
     assert seen.has_windows and seen.can_question(name, 0) and [live.seen.receipt_id for live in setup.records.live] == [name]
 
 
-def test_demand_that_a_reorganisation_took_back_holds_no_window(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_demand_that_a_reorganisation_took_back_holds_no_window(setup: VerifierFixture) -> None:
     signed = setup.signed(1)
     setup.anchor(signed)
     pages, name = setup.pages, receipt_id(ANCHOR, signed.receipt)
@@ -124,26 +118,22 @@ def test_demand_that_a_reorganisation_took_back_holds_no_window(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("state", [DemandState.EXPIRED, DemandState.ANSWERED])
-def test_withholding_is_disputed_however_long_its_demand_ran(tmp_path: Path, state: DemandState) -> None:
+def test_withholding_is_disputed_however_long_its_demand_ran(setup: VerifierFixture, state: DemandState) -> None:
     """An ended demand of a receipt that can still be disputed is not forgotten, whatever period the budget has."""
-    setup = VerifierFixture(tmp_path)
     signed = closed(setup)
     part, name = demander(setup, replace(POLICY, budget_s=1)), receipt_id(ANCHOR, signed.receipt)
-    setup.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
     setup.chain.answers[name] = Blob(b"eigenda:standard:0x02")
-    setup.chain.end(name, state)
+    setup.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND, ended=state)
     assert OpenDispute(name, PARAMS.required_bond) in steps(setup, part, 6)
 
 
 @pytest.mark.parametrize("state", [DemandState.EXPIRED, DemandState.ANSWERED])
-def test_envelope_missing_after_a_demand_is_disputed_once(tmp_path: Path, state: DemandState) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_envelope_missing_after_a_demand_is_disputed_once(setup: VerifierFixture, state: DemandState) -> None:
     signed = closed(setup)
     part, name = demander(setup), receipt_id(ANCHOR, signed.receipt)
     assert steps(setup, part)
-    setup.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
     setup.chain.answers[name] = Blob(b"eigenda:standard:0x02")
-    setup.chain.end(name, state)
+    setup.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND, ended=state)
     assert set(steps(setup, part, 6)) == {OpenDispute(name, PARAMS.required_bond)}
     assert OpenDispute(name, PARAMS.required_bond) in steps(setup, demander(setup), 6), "also after a restart"
     setup.dispute(signed)
@@ -151,50 +141,43 @@ def test_envelope_missing_after_a_demand_is_disputed_once(tmp_path: Path, state:
 
 
 @pytest.mark.parametrize("state", [DemandState.EXPIRED, DemandState.ANSWERED])
-def test_operators_demand_of_its_own_envelope_is_disputed_by_others_later(tmp_path: Path, state: DemandState) -> None:
+def test_operators_demand_of_its_own_envelope_is_disputed_by_others_later(setup: VerifierFixture, state: DemandState) -> None:
     """A subject is demanded once: the bond of an operator's second account would end every other demand, and cost nothing."""
-    setup = VerifierFixture(tmp_path)
     signed = closed(setup)
     part, name = demander(setup), receipt_id(ANCHOR, signed.receipt)
-    setup.chain.demand(name, DemandKind.ENVELOPE, STRANGER, BOND)
     setup.chain.answers[name] = Blob(b"eigenda:standard:0x02")
-    setup.chain.end(name, state)
+    setup.chain.demand(name, DemandKind.ENVELOPE, STRANGER, BOND, ended=state)
     assert steps(setup, part, OTHERS_PAUSE_S // TRY_S) == [], "who demanded goes first"
     assert set(steps(setup, part, 6)) == {OpenDispute(name, PARAMS.required_bond)}
     setup.dispute(signed)
     assert steps(setup, part) == []
 
 
-def test_late_watchtower_uses_half_of_the_remaining_window(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_late_watchtower_uses_half_of_the_remaining_window(setup: VerifierFixture) -> None:
     signed = closed(setup)
     part, name = demander(setup), receipt_id(ANCHOR, signed.receipt)
-    setup.chain.demand(name, DemandKind.ENVELOPE, STRANGER, BOND)
-    setup.chain.end(name, DemandState.ANSWERED)
+    setup.chain.demand(name, DemandKind.ENVELOPE, STRANGER, BOND, ended=DemandState.ANSWERED)
     setup.chain.extended[0] = setup.chain.timestamp + 6 * TRY_S - setup.chain.window_end(name, 0, setup.chain.number)
     step(setup, part, 0)
     assert [bool(step(setup, part, TRY_S)) for _ in range(5)] == [False, False, True, True, True]
 
 
-def test_withheld_envelope_needed_by_nobody_is_not_disputed(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_withheld_envelope_needed_by_nobody_is_not_disputed(setup: VerifierFixture) -> None:
     setup.chain.joined.clear()
     signed = closed(setup)
     part, name = demander(setup), receipt_id(ANCHOR, signed.receipt)
-    setup.chain.demand(name, DemandKind.ENVELOPE, STRANGER, BOND)
-    setup.chain.end(name, DemandState.EXPIRED)
+    setup.chain.demand(name, DemandKind.ENVELOPE, STRANGER, BOND, ended=DemandState.EXPIRED)
     assert steps(setup, part, 6 + OTHERS_PAUSE_S // TRY_S) == []
 
 
-def test_tick_follows_demands_within_its_budget(tmp_path: Path) -> None:
+def test_tick_follows_demands_within_its_budget(setup: VerifierFixture) -> None:
     """Anybody can demand a hundred envelopes that a slow store does not have; votes have to be cast meanwhile."""
-    setup, now, ask = VerifierFixture(tmp_path), [0.0], 0.6
+    now, ask = [0.0], 0.6
     setup.anchor(*(setup.signed(seq) for seq in range(1, 11)))
     setup.records.step(setup.chain.now())
     names = [live.seen.receipt_id for live in setup.records.live]
     for name in names:
-        setup.chain.demand(name, DemandKind.ENVELOPE, STRANGER, BOND)
-        setup.chain.end(name, DemandState.EXPIRED)
+        setup.chain.demand(name, DemandKind.ENVELOPE, STRANGER, BOND, ended=DemandState.EXPIRED)
     asked: list[Digest] = []
 
     def slow(receipt_id: Digest, batch_id: int, snapshot: Snapshot) -> bytes:
@@ -214,17 +197,16 @@ def test_tick_follows_demands_within_its_budget(tmp_path: Path) -> None:
     assert not asked, "who needs no envelopes asks for none"
 
 
-def test_withholding_disputes_have_a_budget_remembered_by_the_chain(tmp_path: Path) -> None:
+def test_withholding_disputes_have_a_budget_remembered_by_the_chain(setup: VerifierFixture) -> None:
     """An operator that gives the committee what it gives nobody else wins every one of them."""
-    setup, bond = VerifierFixture(tmp_path), PARAMS.required_bond
+    bond = PARAMS.required_bond
     both = [setup.signed(1), setup.signed(2)]
     setup.anchor(*both)
     names = [receipt_id(ANCHOR, each.receipt) for each in both]
     for signed in both:
         del setup.shelf.blobs[signed.locator]
     for name in names:
-        setup.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
-        setup.chain.end(name, DemandState.EXPIRED)
+        setup.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND, ended=DemandState.EXPIRED)
     policy = replace(POLICY, dispute_budget_wei=2 * bond - 1)
     (first,) = set(steps(setup, demander(setup, policy), 6))
     assert isinstance(first, OpenDispute) and len(set(steps(setup, demander(setup), 6))) == 2
@@ -237,8 +219,7 @@ def test_withholding_disputes_have_a_budget_remembered_by_the_chain(tmp_path: Pa
     assert OpenDispute(names[1 - both.index(ours)], bond) not in steps(setup, part, 6), "ended is not won back"
 
 
-def test_our_disputes_and_wins_are_read_from_the_chain(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_our_disputes_and_wins_are_read_from_the_chain(setup: VerifierFixture) -> None:
     signed = setup.signed(1)
     name, own = receipt_id(ANCHOR, signed.receipt), OwnDisputes(setup.chain, NETWORK, TOWER)
     case = setup.dispute(signed, id=dispute_id(DISPUTES, name))
@@ -266,34 +247,26 @@ def test_our_disputes_and_wins_are_read_from_the_chain(tmp_path: Path) -> None:
     assert not own.has(name)
 
 
-def test_our_own_outage_is_not_disputed(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_our_own_outage_is_not_disputed(setup: VerifierFixture) -> None:
     signed = closed(setup)
     part, name = demander(setup), receipt_id(ANCHOR, signed.receipt)
     steps(setup, part)
-    setup.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
-    setup.chain.end(name, DemandState.ANSWERED)
+    setup.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND, ended=DemandState.ANSWERED)
     setup.shelf.away = True
     assert steps(setup, part, 12) == []
 
 
-def test_watchtower_without_challenges_disputes_no_withholding(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_watchtower_without_challenges_disputes_no_withholding(setup: VerifierFixture) -> None:
     signed = closed(setup)
     part, name = demander(setup, disputes=False), receipt_id(ANCHOR, signed.receipt)
     assert steps(setup, part)
-    setup.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND)
-    setup.chain.end(name, DemandState.EXPIRED)
+    setup.chain.demand(name, DemandKind.ENVELOPE, TOWER, BOND, ended=DemandState.EXPIRED)
     assert steps(setup, part, 6) == []
 
 
-def test_envelope_without_a_drawn_auditor_is_ignored_unless_a_client_asks(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_envelope_without_a_drawn_auditor_is_ignored_unless_a_client_asks(setup: VerifierFixture) -> None:
     setup.chain.joined.clear()
     signed = closed(setup)
     assert steps(setup, demander(setup)) == []
-    folder = tmp_path / "given"
-    folder.mkdir()
-    (folder / "one.json").write_text(json.dumps(to_json(signed), indent=1))
-    found = steps(setup, demander(setup, given=folder))
+    found = steps(setup, demander(setup, given=hand_over(setup, signed)))
     assert set(found) == {DemandEnvelope(receipt_id(ANCHOR, signed.receipt), BOND)}

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -31,8 +30,7 @@ from verifier.watch.absence_check import HAND_IN_S, PAUSE_S
 from verifier.watch.list_reader import CHECKED, FAULTY, NEW
 
 
-def test_withheld_list_is_demanded_once_after_several_attempts(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_withheld_list_is_demanded_once_after_several_attempts(setup: VerifierFixture) -> None:
     withheld(setup)
     part = demander(setup)
     assert step(setup, part) == (), "two tries are not several"
@@ -43,8 +41,7 @@ def test_withheld_list_is_demanded_once_after_several_attempts(tmp_path: Path) -
     assert steps(setup, demander(setup), 3) == [], "nor after a restart"
 
 
-def test_our_own_outage_costs_no_budget(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_our_own_outage_costs_no_budget(setup: VerifierFixture) -> None:
     header = setup.anchor(setup.signed(1))
     setup.shelf.away = True
     part = demander(setup)
@@ -56,9 +53,8 @@ def test_our_own_outage_costs_no_budget(tmp_path: Path) -> None:
     assert header.locator in setup.shelf.blobs
 
 
-def test_store_that_recovers_without_a_list_is_believed(tmp_path: Path) -> None:
+def test_store_that_recovers_without_a_list_is_believed(setup: VerifierFixture) -> None:
     """What failed while we were away is asked for again before anything is demanded, and again between two proofs."""
-    setup = VerifierFixture(tmp_path)
     withheld(setup)
     setup.shelf.away = True
     part = demander(setup)
@@ -67,8 +63,7 @@ def test_store_that_recovers_without_a_list_is_believed(tmp_path: Path) -> None:
     assert DemandList(0, BOND) in steps(setup, part, 2 + PAUSE_S // TRY_S)
 
 
-def test_interrupted_connection_proves_nothing(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_interrupted_connection_proves_nothing(setup: VerifierFixture) -> None:
     withheld(setup)
     part = demander(setup)
     plain = setup.store.works
@@ -82,9 +77,8 @@ def test_interrupted_connection_proves_nothing(tmp_path: Path) -> None:
     assert steps(setup, part, 6) == [] and words[:2] == [True, False]
 
 
-def test_missing_list_is_fetched_again_after_a_chain_outage(tmp_path: Path) -> None:
+def test_missing_list_is_fetched_again_after_a_chain_outage(setup: VerifierFixture) -> None:
     """A list that was gone may be there now; and what was decided then waits in the outbox no longer than a minute."""
-    setup = VerifierFixture(tmp_path)
     header, data = withheld(setup)
     part = demander(setup)
     assert DemandList(0, BOND) in steps(setup, part)
@@ -94,8 +88,7 @@ def test_missing_list_is_fetched_again_after_a_chain_outage(tmp_path: Path) -> N
     assert setup.sender.within == {"demand list": HAND_IN_S}
 
 
-def test_list_that_arrives_at_the_last_attempt_is_not_demanded(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_list_that_arrives_at_the_last_attempt_is_not_demanded(setup: VerifierFixture) -> None:
     header, data = withheld(setup)
     part = demander(setup, replace(POLICY, tries=1))
     setup.records.step(setup.chain.now())
@@ -105,8 +98,7 @@ def test_list_that_arrives_at_the_last_attempt_is_not_demanded(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("left_s", "demanded"), [(POLICY.margin_s - 1, False), (POLICY.margin_s, True)])
-def test_no_demand_is_made_in_the_last_seconds(tmp_path: Path, left_s: int, demanded: bool) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_no_demand_is_made_in_the_last_seconds(setup: VerifierFixture, left_s: int, demanded: bool) -> None:
     withheld(setup)
     part = demander(setup)
     until = setup.chain.headers[0].anchored_at + WINDOW_S - left_s
@@ -117,9 +109,8 @@ def test_no_demand_is_made_in_the_last_seconds(tmp_path: Path, left_s: int, dema
     assert bool(found) is demanded and setup.chain.timestamp == until
 
 
-def test_list_that_does_not_fit_its_root_is_demanded_and_answer_is_used(tmp_path: Path) -> None:
+def test_list_that_does_not_fit_its_root_is_demanded_and_answer_is_used(setup: VerifierFixture) -> None:
     """The hidden receipt is under the root; the list is of another one. DA need not be asked for that."""
-    setup = VerifierFixture(tmp_path)
     shown, hidden = setup.signed(1), setup.signed(1, cheat=True)
     empty = EmptyLeaf(WORLD.operator.address, U64(2), U256(CHAIN_ID))
     leaves = (SignedLeaf(hidden.receipt, hidden.signature), SignedLeaf(empty, WORLD.operator.sign(receipt_id(ANCHOR, empty))))
@@ -141,21 +132,18 @@ def test_list_that_does_not_fit_its_root_is_demanded_and_answer_is_used(tmp_path
     assert live.seen.signed.locator == "", "only its operator knows where its envelope is"
 
 
-def test_answered_list_is_checked_like_any_other(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_answered_list_is_checked_like_any_other(setup: VerifierFixture) -> None:
     _, data = withheld(setup)
     part = demander(setup)
     steps(setup, part)
     subject = list_subject(DEMANDS, 0)
-    setup.chain.demand(subject, DemandKind.LIST, TOWER, BOND)
     setup.chain.answers[subject] = Blob(data)
-    setup.chain.end(subject, DemandState.ANSWERED)
+    setup.chain.demand(subject, DemandKind.LIST, TOWER, BOND, ended=DemandState.ANSWERED)
     step(setup, part)
     assert [live.seen.finding for live in setup.records.live] == ["Good"], "at once, however often it had failed"
 
 
-def test_expired_demand_is_ended_by_its_demander_first_and_later_by_anyone(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_expired_demand_is_ended_by_its_demander_first_and_later_by_anyone(setup: VerifierFixture) -> None:
     setup.anchor(setup.signed(1))
     ours, theirs, listed = word("ours"), word("theirs"), list_subject(DEMANDS, 0)
     setup.chain.demand(ours, DemandKind.ENVELOPE, TOWER, BOND)
@@ -171,8 +159,7 @@ def test_expired_demand_is_ended_by_its_demander_first_and_later_by_anyone(tmp_p
     assert not isinstance(listed, ExpireList)
 
 
-def test_reorganised_demand_is_forgotten(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_reorganised_demand_is_forgotten(setup: VerifierFixture) -> None:
     withheld(setup)
     part = demander(setup)
     setup.chain.demand(list_subject(DEMANDS, 0), DemandKind.LIST, STRANGER, BOND)
@@ -182,9 +169,8 @@ def test_reorganised_demand_is_forgotten(tmp_path: Path) -> None:
     assert DemandList(0, BOND) in steps(setup, part)
 
 
-def test_demand_budget_is_read_from_the_chain(tmp_path: Path) -> None:
+def test_demand_budget_is_read_from_the_chain(setup: VerifierFixture) -> None:
     """An operator that withholds only to be paid for its answers gets the budget and no more, restarts or not."""
-    setup = VerifierFixture(tmp_path)
     for seq in (1, 2, 3):
         header = setup.anchor(setup.signed(seq), first_seq=U64(seq))
         del setup.shelf.blobs[header.locator]
@@ -200,8 +186,7 @@ def test_demand_budget_is_read_from_the_chain(tmp_path: Path) -> None:
     assert set(steps(setup, demander(setup))) == {DemandList(2, BOND)}, "that bond came back"
 
 
-def test_batch_before_its_deadline_is_not_demanded(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_batch_before_its_deadline_is_not_demanded(setup: VerifierFixture) -> None:
     header = setup.anchor(setup.signed(1))
     del setup.shelf.blobs[header.locator]
     part = demander(setup)
@@ -210,10 +195,9 @@ def test_batch_before_its_deadline_is_not_demanded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("leaves", "short"), [(64, 1), (1_001, 0)], ids=["budget", "balance"])
 def test_unaffordable_list_demand_is_logged_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], leaves: int, short: int
+    setup: VerifierFixture, capsys: pytest.CaptureFixture[str], leaves: int, short: int
 ) -> None:
     """A list costs a bond for each of its leaves."""
-    setup = VerifierFixture(tmp_path)
     # So many leaves are named; nothing of the list is to be had.
     setup.anchor(setup.signed(1), count=U32(leaves))
     setup.shelf.blobs.clear()

@@ -27,13 +27,7 @@ from tests.fixtures.verifier.audit_node import node_of, run
 from tests.fixtures.verifier.verifier_fixture import WORLD, VerifierFixture
 from verifier.jobs.enclave_client import EnclaveClient
 from verifier.jobs.enclave_presence import EnclaveAway, EnclaveUnsuited
-from verifier.jobs.enclave_readiness import (
-    EnclaveChoice,
-    EnclaveReadiness,
-    KnownEnclave,
-    SuitableEnclave,
-    add_enclave_checks,
-)
+from verifier.jobs.enclave_readiness import EnclaveChoice, EnclaveReadiness, KnownEnclave, SuitableEnclave, add_enclave_checks
 
 OLD, NEW = measure(SOURCE_ROOT, "enclave.session"), measure(SOURCE_ROOT, "enclave.server")
 OTHER_MODEL, PROBE = word("another model"), word("probe")
@@ -184,9 +178,9 @@ def test_audits_run_in_the_old_release_and_then_in_the_new(tmp_path: Path, place
         setup = VerifierFixture(tmp_path / name)
         setup.enclave = EnclaveChoice(known)  # type: ignore[assignment]
         setup.anchor(setup.signed(1), setup.signed(2, cheat=True))
-        node, _, worker = node_of(setup)
-        run(setup, node, worker, 2)
-        worker.stop()
+        node, _ = node_of(setup)
+        run(setup, node, 2)
+        setup.close()
         return sorted(result.result for result, _ in setup.sender.of("audit"))
 
     both = sorted([int(AuditOutcome.MATCH), int(AuditOutcome.MISMATCH)])

@@ -39,21 +39,19 @@ def events(capsys: pytest.CaptureFixture[str]) -> Counter[str]:
     return Counter(json.loads(line)["event"] for line in capsys.readouterr().err.splitlines())
 
 
-def test_audits_resume_when_the_enclave_returns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_audits_resume_when_the_enclave_returns(setup: VerifierFixture, capsys: pytest.CaptureFixture[str]) -> None:
     setup.enclave = enclave = Counting(setup.enclave.bench)
     setup.anchor(*(setup.signed(number) for number in range(1, 7)))
     enclave.running = False
-    node, audits, worker = node_of(setup)
+    node, audits = node_of(setup)
     since = setup.chain.timestamp
-    run_until(setup, node, worker, lambda: setup.chain.timestamp >= since + 40)
+    run_until(setup, node, lambda: setup.chain.timestamp >= since + 40)
     away = events(capsys)
     assert len(audits.audits(PENDING)) == 6, "what was not tried has not failed"
     assert away["enclave.lost"] == 1 and away["job.failed"] == away["job.finished"] == away["audit.failed"] == 0
     assert away.total() < 20 and 40 / LONGEST_PAUSE_S <= enclave.asked <= 20, away
     enclave.running = True
-    run(setup, node, worker, 6)
-    worker.stop()
+    run(setup, node, 6)
     back = events(capsys)
     assert back["enclave.returned"] == 1 and back["enclave.lost"] == 0 and back["job.finished"] == 6
     assert enclave.jobs == 6
@@ -77,15 +75,13 @@ def test_seat_asks_less_often_and_votes_when_the_enclave_returns(tmp_path: Path,
     assert 3 < enclave.asked - 1 < 8 and events(capsys)["enclave.returned"] == 1
 
 
-def test_enclave_failing_each_job_gives_a_failed_audit_and_no_result(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_enclave_failing_each_job_gives_a_failed_audit_and_no_result(setup: VerifierFixture) -> None:
     setup.enclave = Failing(setup.enclave.bench)
     setup.anchor(setup.signed(1))
-    node, audits, worker = node_of(setup)
-    run_until(setup, node, worker, lambda: [row.state for row in audits.audits()] == [FAILED])
+    node, audits = node_of(setup)
+    run_until(setup, node, lambda: [row.state for row in audits.audits()] == [FAILED])
     for _ in range(3):
         setup.chain.pass_time(1)
         node.tick()
-    worker.stop()
     assert [row.state for row in audits.audits()] == [FAILED] and setup.sender.of("audit") == []
     assert setup.enclave.jobs == MAX_ATTEMPTS

@@ -17,8 +17,8 @@ from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest, hex0x
 from bytewise.storage.archive import Archive
 from bytewise.storage.engine import open_database
-from bytewise.storage.migrate import migrate
 from tests.fixtures.builders import ANCHOR, signer
+from tests.fixtures.chain.devnet import empty_database
 from tests.fixtures.committee.message_bus import MessageBus
 from tests.fixtures.committee.seated_member import SeatedMember
 from tests.fixtures.snapshot_builders import snapshot
@@ -68,8 +68,7 @@ def exchange(bus: MessageBus, folder: Path, who: Address, archive: Archive) -> E
 
 
 @pytest.fixture
-def passing(tmp_path: Path) -> Iterator[Passing]:
-    setup = VerifierFixture(tmp_path)
+def passing(setup: VerifierFixture, tmp_path: Path) -> Iterator[Passing]:
     signed = setup.signed(1)
     setup.anchor(signed)
     data, envelope = setup.shelf.blobs.pop(signed.locator), signed.receipt.envelope_hash
@@ -78,9 +77,8 @@ def passing(tmp_path: Path) -> Iterator[Passing]:
     setup.records.step(setup.chain.now())
     seen = setup.archive.receipt(receipt_id(ANCHOR, signed.receipt))
     assert seen is not None and setup.archive.envelope(envelope) is None
-    url = f"sqlite:///{tmp_path / 'other.db'}"
-    migrate(url)
-    archive = Archive(open_database(url), setup.clock)
+    (tmp_path / "other.db").write_bytes(empty_database())
+    archive = Archive(open_database(f"sqlite:///{tmp_path / 'other.db'}"), setup.clock)
     archive.add_batch(setup.chain.headers[0])
     archive.add_receipt(seen.receipt_id, seen.batch_id, seen.signed, seen.proof, seen.finding)
     archive.keep_envelope(data)

@@ -2,15 +2,13 @@
 
 import functools
 import itertools
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from bytewise.protocol.decisions.actions import Action, ReportEquivocation, ReportSkipped
 from bytewise.protocol.decisions.demands import DemandKind, DemandState
-from bytewise.protocol.encoding import encode, to_json
+from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.merkle import batch_leaf, batch_root, verify_batch_proof
 from bytewise.protocol.records.receipt import (
@@ -26,7 +24,7 @@ from bytewise.protocol.signing import LocalSigner, verify_signature
 from bytewise.protocol.units import U32, U64, U256, Blob
 from tests.fixtures.builders import ANCHOR, CHAIN_ID, DEMANDS, signer, word
 from tests.fixtures.verifier.verifier_fixture import WORLD, VerifierFixture
-from tests.fixtures.verifier.withholding import BOND, STRANGER, TOWER
+from tests.fixtures.verifier.withholding import BOND, STRANGER, TOWER, hand_over
 from verifier.disputes.equivocation_reporter import EquivocationReporter
 from verifier.executor import ActionExecutor
 from verifier.stake.refusals import MAX_REMEMBERED_S, QUESTIONS_PER_STEP, REMEMBERED_S
@@ -40,23 +38,15 @@ ONE = ReportEquivocation(WHO, 1)
 
 def reporter(setup: VerifierFixture) -> EquivocationReporter:
     """As after a start; clients' receipts lie beside the database."""
-    folder = setup.folder / "given"
-    folder.mkdir(exist_ok=True)
-    return EquivocationReporter(setup.chain, 1, TOWER, setup.leaves, setup.archive, ReceiptInbox(folder, ANCHOR))
-
-
-def hand_over(setup: VerifierFixture, *receipts: SignedReceipt) -> None:
-    (setup.folder / "given").mkdir(exist_ok=True)
-    for i, signed in enumerate(receipts):
-        (setup.folder / "given" / f"{i}.json").write_text(json.dumps(to_json(signed)))
+    inbox = ReceiptInbox(hand_over(setup), ANCHOR)
+    return EquivocationReporter(setup.chain, 1, TOWER, setup.leaves, setup.archive, inbox)
 
 
 def send(setup: VerifierFixture, part: EquivocationReporter, *actions: Action) -> None:
     ActionExecutor(setup.sender, setup.journal, None, None, None, None, part).perform_all(actions, setup.chain.now())
 
 
-def test_receipt_other_than_the_anchored_one_is_reported(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_receipt_other_than_the_anchored_one_is_reported(setup: VerifierFixture) -> None:
     anchored, given = setup.signed(1), setup.signed(1, cheat=True)
     setup.anchor(anchored, setup.signed(2))
     hand_over(setup, given)
@@ -74,8 +64,7 @@ def test_receipt_other_than_the_anchored_one_is_reported(tmp_path: Path) -> None
     setup.journal.verify_journal()
 
 
-def test_punished_operator_is_not_reported_again(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_punished_operator_is_not_reported_again(setup: VerifierFixture) -> None:
     hand_over(setup, setup.signed(1), setup.signed(1, cheat=True))
     setup.chain.unreported[(WHO, 1)] = "AlreadyPunished"
     part = reporter(setup)
@@ -91,8 +80,7 @@ def test_punished_operator_is_not_reported_again(tmp_path: Path) -> None:
     assert len(setup.sender.of("report")) == 2
 
 
-def test_honest_operators_are_not_reported(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_honest_operators_are_not_reported(setup: VerifierFixture) -> None:
     receipts = [setup.signed(seq) for seq in (1, 2, 3)]
     setup.anchor(*receipts)
     setup.records.step(setup.chain.now())
@@ -101,8 +89,7 @@ def test_honest_operators_are_not_reported(tmp_path: Path) -> None:
     assert reporter(setup).step(setup.chain.now()) == () and setup.chain.trials == []
 
 
-def test_list_hiding_its_batch_is_a_proof_with_the_answer_to_its_demand(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_list_hiding_its_batch_is_a_proof_with_the_answer_to_its_demand(setup: VerifierFixture) -> None:
     shown, hidden, lost = setup.signed(1), setup.signed(1, cheat=True), setup.signed(2)
     empty = EmptyLeaf(WHO, U64(2), U256(CHAIN_ID))
     leaves = (SignedLeaf(hidden.receipt, hidden.signature), SignedLeaf(empty, WORLD.operator.sign(receipt_id(ANCHOR, empty))))
@@ -124,8 +111,7 @@ def test_list_hiding_its_batch_is_a_proof_with_the_answer_to_its_demand(tmp_path
     assert verify_batch_proof(setup.chain.headers[0].root, nodes[1], proof) and len(setup.sender.of("report")) == 1
 
 
-def test_receipt_with_a_skipped_number_is_reported(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_receipt_with_a_skipped_number_is_reported(setup: VerifierFixture) -> None:
     kept, lost, two = setup.signed(1), setup.signed(2), ReportSkipped(WHO, 2)
     empty = EmptyLeaf(WHO, U64(2), U256(CHAIN_ID))
     skipped = SignedEmptyLeaf(empty, WORLD.operator.sign(receipt_id(ANCHOR, empty)))
@@ -219,8 +205,8 @@ def test_a_flood_of_contradictions_does_not_fill_the_memory(monkeypatch: pytest.
     assert len(book.skips.found) == 40
 
 
-def test_true_contradiction_is_decided_behind_a_thousand_refused_ones(tmp_path: Path) -> None:
-    setup, true = VerifierFixture(tmp_path), true_receipt()
+def test_true_contradiction_is_decided_behind_a_thousand_refused_ones(setup: VerifierFixture) -> None:
+    true = true_receipt()
     for seq in range(2, 1002):
         first = replace(true.receipt, seq=U64(seq))
         setup.chain.unreported[(WHO, seq)] = "AlreadyPunished"
@@ -235,8 +221,7 @@ def test_true_contradiction_is_decided_behind_a_thousand_refused_ones(tmp_path: 
     assert part.step(setup.chain.pass_time(12)) == (ONE,)
 
 
-def test_repeatedly_refused_report_is_retried_ever_less_often(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_repeatedly_refused_report_is_retried_ever_less_often(setup: VerifierFixture) -> None:
     hand_over(setup, setup.signed(1), setup.signed(1, cheat=True))
     setup.chain.unreported[(WHO, 1)] = "AlreadyPunished"
     part, asked = reporter(setup), []
@@ -248,8 +233,7 @@ def test_repeatedly_refused_report_is_retried_ever_less_often(tmp_path: Path) ->
     assert waits[:6] == [1, 2, 4, 8, 16, 16] and MAX_REMEMBERED_S == 16 * REMEMBERED_S
 
 
-def test_a_report_that_cannot_be_counted_now_is_decided_later(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_a_report_that_cannot_be_counted_now_is_decided_later(setup: VerifierFixture) -> None:
     hand_over(setup, setup.signed(1), setup.signed(1, cheat=True))
     setup.chain.readable = False
     part = reporter(setup)

@@ -93,9 +93,8 @@ class Pools:
         return holdings(pool=Digest((b"p" if who in self.members else b"\0") * 32))
 
 
-def test_peers_are_members_with_a_pool_and_disputes_name_their_seats(tmp_path: Path) -> None:
+def test_peers_are_members_with_a_pool_and_disputes_name_their_seats(setup: VerifierFixture, tmp_path: Path) -> None:
     introduced(tmp_path, OPERATOR, 2)
-    setup = VerifierFixture(tmp_path)
     signed = setup.signed(1)
     setup.anchor(signed)
     setup.records.step(setup.chain.now())
@@ -125,8 +124,10 @@ class LeavingSigner:
         return ME.sign_preimage(preimage)
 
 
-def test_seats_are_written_while_the_identity_cannot_be_renewed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    setup, remote = VerifierFixture(tmp_path), LeavingSigner()
+def test_seats_are_written_while_the_identity_cannot_be_renewed(
+    setup: VerifierFixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    remote = LeavingSigner()
     open_case = setup.dispute(setup.signed(1))
     writer = PeersWriter(Pools(ME.address), NETWORK, remote, settings(tmp_path, ME), setup.archive, ReadinessRegistry())
     writer.step(snapshot(timestamp=NOW))
@@ -139,8 +140,10 @@ def test_seats_are_written_while_the_identity_cannot_be_renewed(tmp_path: Path, 
     assert "gossip.identity_written" in capsys.readouterr().err
 
 
-def test_check_fails_weeks_before_an_identity_expires(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    setup, readiness = VerifierFixture(tmp_path), ReadinessRegistry()
+def test_check_fails_weeks_before_an_identity_expires(
+    setup: VerifierFixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readiness = ReadinessRegistry()
     introduced(tmp_path, OPERATOR, 2)
     pools = Pools(ME.address, OPERATOR.address)
     writer = PeersWriter(pools, NETWORK, ME, settings(tmp_path, ME), setup.archive, readiness)

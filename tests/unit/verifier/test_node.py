@@ -1,7 +1,6 @@
 """A tick: what one part decided is done before the next one begins, and what one part lacks keeps no other from its work."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
@@ -71,22 +70,20 @@ def node_of(setup: VerifierFixture, *parts: NodePart, votes: Deaf | None = None)
     return Node(setup.chain, setup.sender, setup.pages, setup.records, executor, EAGER, parts, votes=votes)
 
 
-def test_actions_of_one_component_are_sent_before_the_next_begins(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_actions_of_one_component_are_sent_before_the_next_begins(setup: VerifierFixture) -> None:
     slow = Slow(setup)
     node_of(setup, Ender(word("one")), slow, Ender(word("two"))).tick()
     assert slow.sent_before == [[word("one")]] and setup.sender.of("end") == [word("one"), word("two")]
 
 
-def test_component_lacking_a_dependency_stops_no_other(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_component_lacking_a_dependency_stops_no_other(setup: VerifierFixture) -> None:
     node = node_of(setup, Ender(word("one")), Deaf(), Ender(word("two")))
     node.tick()
     assert setup.sender.of("end") == [word("one"), word("two")] and node.ticks == 0, "and the tick is repeated"
 
 
-def test_votes_lacking_a_dependency_stop_no_moves_or_components(tmp_path: Path) -> None:
-    setup, votes = VerifierFixture(tmp_path), Deaf()
+def test_votes_lacking_a_dependency_stop_no_moves_or_components(setup: VerifierFixture) -> None:
+    votes = Deaf()
     signed = setup.signed(1)
     setup.anchor(signed)
     dispute = setup.dispute(signed, phase=Phase.REVEAL, settleable=True)
@@ -95,8 +92,8 @@ def test_votes_lacking_a_dependency_stop_no_moves_or_components(tmp_path: Path) 
     assert setup.sender.sent.keys() == {("settle", dispute.id, dispute.round), ("end", word("one"), 0)} and node.ticks == 0
 
 
-def test_result_that_cannot_be_processed_yet_blocks_none_behind_it(tmp_path: Path) -> None:
-    setup, votes, begun = VerifierFixture(tmp_path), Deaf(), list[Action]()
+def test_result_that_cannot_be_processed_yet_blocks_none_behind_it(setup: VerifierFixture) -> None:
+    votes, begun = Deaf(), list[Action]()
     again = RunVoteJob(word("bad"), 1, word("receipt"), 1, word("seed"), 0, 0)
     votes.step = lambda snapshot: (again,)  # type: ignore[method-assign]
     node = node_of(setup, Ender(word("one")), votes=votes)
@@ -107,15 +104,13 @@ def test_result_that_cannot_be_processed_yet_blocks_none_behind_it(tmp_path: Pat
     assert votes.taken == [word("good")] and [each.key[1] for each in node._finished] == [word("bad")]
 
 
-def test_own_bug_ends_the_tick(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_own_bug_ends_the_tick(setup: VerifierFixture) -> None:
     with pytest.raises(Bug):
         node_of(setup, Broken(), Ender(word("one"))).tick()
     assert setup.sender.of("end") == []
 
 
-def test_failing_action_stops_neither_the_next_action_nor_component(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_failing_action_stops_neither_the_next_action_nor_component(setup: VerifierFixture) -> None:
 
     class Wishful:
         def step(self, snapshot: Snapshot) -> Sequence[Action]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 from bytewise.protocol.decisions.actions import ExpireList
 from bytewise.protocol.decisions.disputes import MovePolicy, decide_expiries
@@ -26,8 +25,7 @@ class Demanded:
             yield replace(each, list_demanded=True, list_deadline=self.deadline, window_end=self.deadline) if owed else each
 
 
-def test_list_demanded_in_the_last_second_is_still_expired(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_list_demanded_in_the_last_second_is_still_expired(setup: VerifierFixture) -> None:
     setup.anchor(setup.signed(1))
     end = setup.chain.timestamp + 100
     setup.chain.anchored = Demanded(setup, 0, end)  # type: ignore[method-assign]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -113,8 +112,7 @@ def test_receipt_with_its_own_fault_does_not_affect_the_others(fault: type[Fault
     assert good.fault is None and isinstance(bad.fault, fault)
 
 
-def test_batch_is_followed_checked_and_its_ciphertext_kept_at_first_sight(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_batch_is_followed_checked_and_its_ciphertext_kept_at_first_sight(setup: VerifierFixture) -> None:
     first, second = setup.signed(1), setup.signed(2)
     setup.anchor(first, second)
     setup.records.step(setup.chain.now())
@@ -125,8 +123,7 @@ def test_batch_is_followed_checked_and_its_ciphertext_kept_at_first_sight(tmp_pa
     assert setup.archive.batch(0) is not None and setup.archive.batch(0).state == CHECKED  # type: ignore[union-attr]
 
 
-def test_repeated_read_fetches_nothing_twice(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_repeated_read_fetches_nothing_twice(setup: VerifierFixture) -> None:
     setup.anchor(setup.signed(1))
     setup.records.step(setup.chain.now())
     reads = setup.shelf.reads
@@ -134,8 +131,7 @@ def test_repeated_read_fetches_nothing_twice(tmp_path: Path) -> None:
     assert setup.shelf.reads == reads
 
 
-def test_list_without_bytes_is_withheld_only_after_the_deadline(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_list_without_bytes_is_withheld_only_after_the_deadline(setup: VerifierFixture) -> None:
     header = setup.anchor(setup.signed(1))
     del setup.shelf.blobs[header.locator]
     setup.records.step(setup.chain.now())
@@ -145,8 +141,7 @@ def test_list_without_bytes_is_withheld_only_after_the_deadline(tmp_path: Path) 
     assert setup.records.live == ()
 
 
-def test_late_list_is_still_checked(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_late_list_is_still_checked(setup: VerifierFixture) -> None:
     header = setup.anchor(setup.signed(1))
     data = setup.shelf.blobs.pop(header.locator)
     setup.records.step(setup.chain.now())
@@ -156,8 +151,7 @@ def test_late_list_is_still_checked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bytes_", [None, b"other bytes"])
-def test_missing_or_other_ciphertext_is_withheld_after_the_deadline(tmp_path: Path, bytes_: bytes | None) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_missing_or_other_ciphertext_is_withheld_after_the_deadline(setup: VerifierFixture, bytes_: bytes | None) -> None:
     signed = setup.signed(1)
     setup.anchor(signed)
     del setup.shelf.blobs[signed.locator]
@@ -177,16 +171,14 @@ def test_list_larger_than_its_receipts_allow_is_not_parsed() -> None:
         verify_batch(ANCHOR, header, b"not json" * 2**11 + b"x", WORLD.environment, frozenset({1}))
 
 
-def test_a_faulty_list_is_remembered_with_its_fault(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_a_faulty_list_is_remembered_with_its_fault(setup: VerifierFixture) -> None:
     setup.anchor(setup.signed(1), root=word("another root"))
     setup.records.step(setup.chain.now())
     seen = setup.archive.batch(0)
     assert seen is not None and seen.state == FAULTY and "R-14" in seen.detail
 
 
-def test_store_that_is_briefly_unavailable_accuses_nobody(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_store_that_is_briefly_unavailable_accuses_nobody(setup: VerifierFixture) -> None:
     header = setup.anchor(setup.signed(1))
     blobs, setup.shelf.blobs = setup.shelf.blobs, {}
     for _ in range(5):
@@ -196,8 +188,7 @@ def test_store_that_is_briefly_unavailable_accuses_nobody(tmp_path: Path) -> Non
     assert setup.archive.batch(header.batch_id).state == CHECKED  # type: ignore[union-attr]
 
 
-def test_reorganisation_removes_its_batches(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_reorganisation_removes_its_batches(setup: VerifierFixture) -> None:
     kept = setup.anchor(setup.signed(1), block=U64(12))
     setup.chain.number = 14
     setup.records.step(setup.chain.now())
@@ -211,8 +202,7 @@ def test_reorganisation_removes_its_batches(tmp_path: Path) -> None:
     assert setup.archive.batch(1) is None
 
 
-def test_restart_restores_the_records(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_restart_restores_the_records(setup: VerifierFixture) -> None:
     setup.anchor(setup.signed(1))
     setup.records.step(setup.chain.now())
     setup.reopen()

@@ -256,8 +256,7 @@ class MovingChain(MemoryChain):
         self.branch = "other"
 
 
-def test_nothing_is_stored_from_a_chain_that_moved_during_the_read(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_nothing_is_stored_from_a_chain_that_moved_during_the_read(setup: VerifierFixture) -> None:
     chain = setup.chain = MovingChain()
     setup.reopen()
     setup.anchor(setup.signed(1), block=U64(18))

@@ -1,8 +1,6 @@
 """Where EigenLayer holds the stake, our record is renewed in time, an old record of another loses its weight, and refused slashes
 are retried, once for each refusal."""
 
-from pathlib import Path
-
 import pytest
 
 from bytewise.protocol.decisions.actions import Action, RefreshWeight, RetrySlash, SyncStake
@@ -29,8 +27,7 @@ def look(setup: VerifierFixture, part: NodePart, blocks: int = SETTLED_BLOCKS, s
     return set(part.step(setup.chain.pass_time(seconds)))
 
 
-def test_network_with_its_own_vault_reads_nothing(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_network_with_its_own_vault_reads_nothing(setup: VerifierFixture) -> None:
     setup.chain.staked[TOWER], setup.chain.unslashed = 5, [(LIAR, word("ref"), 1)]
     setup.chain.stale = [(LIAR, 40)]
     for part in (
@@ -39,8 +36,8 @@ def test_network_with_its_own_vault_reads_nothing(tmp_path: Path) -> None:
         assert look(setup, part) == set() and setup.chain.reads == setup.chain.trials == []
 
 
-def test_stake_record_is_made_renewed_and_follows_the_stake(tmp_path: Path) -> None:
-    setup, sent = VerifierFixture(tmp_path), RecordingSender()
+def test_stake_record_is_made_renewed_and_follows_the_stake(setup: VerifierFixture) -> None:
+    sent = RecordingSender()
     setup.chain.life, part = LIFE, StakeRecorder(setup.chain, 1, TOWER)
     assert look(setup, part) == set(), "no stake"
     setup.chain.staked = {TOWER: 100, LIAR: 7}
@@ -61,8 +58,8 @@ def test_stake_record_is_made_renewed_and_follows_the_stake(tmp_path: Path) -> N
     assert set(sent.sent) == {("sync", TOWER, made), ("sync", TOWER, due.block)}
 
 
-def test_weight_of_an_old_record_is_refreshed_one_at_a_time(tmp_path: Path) -> None:
-    setup, sent = VerifierFixture(tmp_path), RecordingSender()
+def test_weight_of_an_old_record_is_refreshed_one_at_a_time(setup: VerifierFixture) -> None:
+    sent = RecordingSender()
     setup.chain.life, others = LIFE, StaleWeights(setup.chain, TOWER, MOVES)
     setup.chain.stale = [(TOWER, 40), (LIAR, 40), (signer("other").address, 40)]
     assert look(setup, others) == set() and setup.chain.reads == [], "another's turn"
@@ -79,8 +76,8 @@ def test_weight_of_an_old_record_is_refreshed_one_at_a_time(tmp_path: Path) -> N
     assert list(sent.sent) == [("refresh", LIAR, 40)]
 
 
-def test_action_refused_by_eigenlayer_is_retried_once_it_would_succeed(tmp_path: Path) -> None:
-    setup, ref, sent = VerifierFixture(tmp_path), word("ref"), RecordingSender()
+def test_action_refused_by_eigenlayer_is_retried_once_it_would_succeed(setup: VerifierFixture) -> None:
+    ref, sent = word("ref"), RecordingSender()
     setup.chain.life, part, others = LIFE, RefusedSlashes(setup.chain, 1, OURS), RefusedSlashes(setup.chain, 1, MOVES)
     setup.chain.unslashed = [(LIAR, ref, 2)]
     assert look(setup, others) == set() and setup.chain.trials == [], "another's turn"
@@ -95,8 +92,7 @@ def test_action_refused_by_eigenlayer_is_retried_once_it_would_succeed(tmp_path:
     assert journal_entry(RetrySlash(LIAR, ref, 2)) == (ref, {"account": LIAR, "times": 2})
 
 
-def test_many_refused_actions_are_retried_a_few_at_a_time(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_many_refused_actions_are_retried_a_few_at_a_time(setup: VerifierFixture) -> None:
     setup.chain.life, part = LIFE, RefusedSlashes(setup.chain, 1, OURS)
     refs = [word("ref", number) for number in range(3 * QUESTIONS_PER_STEP)]
     setup.chain.unslashed = [(LIAR, ref, 2) for ref in refs]
@@ -106,8 +102,7 @@ def test_many_refused_actions_are_retried_a_few_at_a_time(tmp_path: Path) -> Non
     assert sorted(setup.chain.trials) == sorted(refs)
 
 
-def test_stake_is_read_seldom_and_oftener_for_a_short_life_or_after_errors(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_stake_is_read_seldom_and_oftener_for_a_short_life_or_after_errors(setup: VerifierFixture) -> None:
     setup.chain.life, part = 40, StakeRecorder(setup.chain, 1, TOWER)
     look(setup, part)
     reads = len(setup.chain.reads)

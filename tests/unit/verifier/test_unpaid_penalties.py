@@ -1,7 +1,6 @@
 """A penalty that found too little stake is taken when there is some, however late, and keeps nothing else back."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,8 +16,8 @@ from verifier.watch import demand_index
 from verifier.watch.event_counter import BLOCKS_PER_READ, SETTLED_BLOCKS
 
 
-def test_penalty_that_found_too_little_stake_is_collected_when_it_returns(tmp_path: Path) -> None:
-    setup, listed, envelope = VerifierFixture(tmp_path), list_subject(DEMANDS, 0), word("envelope")
+def test_penalty_that_found_too_little_stake_is_collected_when_it_returns(setup: VerifierFixture) -> None:
+    listed, envelope = list_subject(DEMANDS, 0), word("envelope")
     setup.anchor(setup.signed(1))
     for subject, kind, by in (
         (listed, DemandKind.LIST, TOWER),
@@ -37,11 +36,10 @@ def test_penalty_that_found_too_little_stake_is_collected_when_it_returns(tmp_pa
     assert Expire(word("theirs"), 1) in step(setup, demander(setup, moves=MovePolicy(turns=1)))
 
 
-def test_penalty_is_collected_however_late_and_then_left_alone(tmp_path: Path) -> None:
-    setup, late, paid = VerifierFixture(tmp_path), word("late"), word("paid")
+def test_penalty_is_collected_however_late_and_then_left_alone(setup: VerifierFixture) -> None:
+    late, paid = word("late"), word("paid")
     for subject in (late, paid):
-        setup.chain.demand(subject, DemandKind.ANCHOR, TOWER, BOND)
-        setup.chain.end(subject, DemandState.EXPIRED)
+        setup.chain.demand(subject, DemandKind.ANCHOR, TOWER, BOND, ended=DemandState.EXPIRED)
     setup.chain.paid.add(paid)
     for _ in range(2):
         # The second time as after a start.
@@ -55,22 +53,19 @@ def test_penalty_is_collected_however_late_and_then_left_alone(tmp_path: Path) -
     assert step(setup, part, MAX_REMEMBERED_S) == (Expire(late, 1),)
 
 
-def test_uncollected_penalties_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uncollected_penalties_do_not_fill_the_memory(setup: VerifierFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demand_index, "MAX_UNPAID", 5)
-    setup, subjects = VerifierFixture(tmp_path), [word("late", i) for i in range(7)]
+    subjects = [word("late", i) for i in range(7)]
     for subject in subjects:
-        setup.chain.demand(subject, DemandKind.ANCHOR, TOWER, BOND)
-        setup.chain.end(subject, DemandState.EXPIRED)
+        setup.chain.demand(subject, DemandKind.ANCHOR, TOWER, BOND, ended=DemandState.EXPIRED)
     part = demander(setup, replace(POLICY, budget_wei=0))
     step(setup, part, 3 * POLICY.budget_s)
     assert setup.chain.trials == subjects[2:]
 
 
-def test_penalty_that_cannot_be_counted_now_stops_no_demand(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_penalty_that_cannot_be_counted_now_stops_no_demand(setup: VerifierFixture) -> None:
     withheld(setup)
-    setup.chain.demand(word("old"), DemandKind.ANCHOR, TOWER, BOND)
-    setup.chain.end(word("old"), DemandState.EXPIRED)
+    setup.chain.demand(word("old"), DemandKind.ANCHOR, TOWER, BOND, ended=DemandState.EXPIRED)
     setup.chain.owing.add(word("old"))
     setup.chain.readable = False
     part = demander(setup)
@@ -81,10 +76,9 @@ def test_penalty_that_cannot_be_counted_now_stops_no_demand(tmp_path: Path) -> N
     assert step(setup, part)[-1] == Expire(word("old"), 1), "after all that something runs out for"
 
 
-def test_demand_ends_are_counted_from_events_that_are_read_once(tmp_path: Path) -> None:
-    setup, late = VerifierFixture(tmp_path), word("late")
-    setup.chain.demand(late, DemandKind.ANCHOR, TOWER, BOND)
-    setup.chain.end(late, DemandState.EXPIRED)
+def test_demand_ends_are_counted_from_events_that_are_read_once(setup: VerifierFixture) -> None:
+    late = word("late")
+    setup.chain.demand(late, DemandKind.ANCHOR, TOWER, BOND, ended=DemandState.EXPIRED)
     setup.chain.owing |= {late, word("later")}
     part = demander(setup, replace(POLICY, budget_wei=0))
     setup.chain.number += BLOCKS_PER_READ + SETTLED_BLOCKS
@@ -93,8 +87,7 @@ def test_demand_ends_are_counted_from_events_that_are_read_once(tmp_path: Path) 
     assert setup.chain.reads == [(1, BLOCKS_PER_READ), (BLOCKS_PER_READ + 1, settled), (settled + 1, setup.chain.number)]
     setup.chain.reads.clear()
     setup.chain.end_again(late)
-    setup.chain.demand(word("later"), DemandKind.ANCHOR, TOWER, BOND)
-    setup.chain.end(word("later"), DemandState.EXPIRED)
+    setup.chain.demand(word("later"), DemandKind.ANCHOR, TOWER, BOND, ended=DemandState.EXPIRED)
     assert set(step(setup, part)) == {Expire(late, 2), Expire(word("later"), 1)}, "another time is another act"
     assert sum(last - first + 1 for first, last in setup.chain.reads) <= SETTLED_BLOCKS + 2, "once for both"
     setup.chain.reads.clear()

@@ -40,7 +40,6 @@ from bytewise.protocol.records.statements import AuditOutcome
 from bytewise.protocol.units import U8, U32, U64, U256, ZERO_DIGEST, Blob, Digest
 from bytewise.service.installation import SOURCE_ROOT
 from bytewise.service.settings import child_environment
-from bytewise.storage.migrate import migrate
 from bytewise.tee.measurement import ENCLAVE_ENTRY, SHARD_ENTRY, measure
 from bytewise.tee_simulated.__main__ import policy_for
 from chain.client.address_book import write_network
@@ -51,7 +50,18 @@ from chain.reads.reader import SnapshotReader
 from chain.sending.keys import save_signer
 from cli.demo.site import free_ports
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
-from tests.fixtures.chain.devnet import MEASUREMENT, POOL, STAKE_WEI, VECTORS, fee_wei, in_force, pump, sender, signer
+from tests.fixtures.chain.devnet import (
+    MEASUREMENT,
+    POOL,
+    STAKE_WEI,
+    VECTORS,
+    empty_database,
+    fee_wei,
+    in_force,
+    pump,
+    sender,
+    signer,
+)
 from tests.fixtures.kms.chain_network import OPERATOR, VERIFIERS, OnChain, joiner, serving
 from tests.fixtures.kms.memory_chain import CLIENT
 from tests.fixtures.kms.release_network import ENVIRONMENT, World, program, wait_until
@@ -208,7 +218,7 @@ class Upgrade:
         """`bytewise verifier run`, which finds the old enclave at `socket` and the new one at `next_socket`."""
         save_signer(self.folder / "account.key", ME)
         database = f"sqlite:///{self.folder / 'node.db'}"
-        migrate(database)
+        (self.folder / "node.db").write_bytes(empty_database())
         sockets = {"socket": str(self.old.socket), "next_socket": str(self.new.socket)}
         config = node_file(
             self.folder, database, self.anvil.url, role="verifier", da={"urls": [self.da_url]}, executor=sockets,

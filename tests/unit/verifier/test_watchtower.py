@@ -1,7 +1,6 @@
 """The watchtower without keys: public draws, posted words, one dispute per fraud, and the answer that auditors told it."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -17,12 +16,7 @@ from bytewise.protocol.records.statements import AuditOutcome, Verdict
 from bytewise.protocol.units import U8, ZERO_DIGEST
 from tests.fixtures.builders import ANCHOR, DISPUTES, signer, word
 from tests.fixtures.verifier.verifier_fixture import BOND_WEI, NETWORK, PARAMS, VerifierFixture
-from tests.fixtures.verifier.watchtower_fixture import (
-    EVERYBODY,
-    KEY,
-    hint,
-    post,
-)
+from tests.fixtures.verifier.watchtower_fixture import EVERYBODY, KEY, hint, post
 from verifier.audits.audit_hints import MAX_TIPS_EACH, HintBox
 from verifier.disputes.watchtower import Watchtower
 
@@ -39,8 +33,7 @@ def step(setup: VerifierFixture, tower: Watchtower) -> tuple[Action, ...]:
     return tower.step(seen)
 
 
-def test_watchtower_opens_one_dispute_after_the_second_mismatch(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_watchtower_opens_one_dispute_after_the_second_mismatch(setup: VerifierFixture) -> None:
     fraud = setup.signed(1, cheat=True)
     setup.anchor(fraud)
     identifier = receipt_id(ANCHOR, fraud.receipt)
@@ -59,18 +52,8 @@ def test_watchtower_opens_one_dispute_after_the_second_mismatch(tmp_path: Path) 
     assert step(setup, tower) == ()
 
 
-def test_late_started_watchtower_finds_the_same(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
-    fraud = setup.signed(1, cheat=True)
-    setup.anchor(fraud)
-    for who in ("voter", "second"):
-        post(setup, hint(receipt_id(ANCHOR, fraud.receipt), who))
-    assert [type(action) for action in step(setup, tower_of(setup))] == [OpenDispute]
-
-
-def test_results_posted_for_another_batch_open_no_dispute(tmp_path: Path) -> None:
+def test_results_posted_for_another_batch_open_no_dispute(setup: VerifierFixture) -> None:
     """The contract checks draw and membership for the batch that the post names, which need not be the receipt's."""
-    setup = VerifierFixture(tmp_path)
     honest = setup.signed(1)
     setup.anchor(honest)
     identifier = receipt_id(ANCHOR, honest.receipt)
@@ -89,8 +72,7 @@ def test_results_posted_for_another_batch_open_no_dispute(tmp_path: Path) -> Non
     assert [type(action) for action in step(setup, tower)] == [OpenDispute], "their verifiers put it right"
 
 
-def test_last_result_of_a_verifier_counts(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_last_result_of_a_verifier_counts(setup: VerifierFixture) -> None:
     fraud = setup.signed(1, cheat=True)
     setup.anchor(fraud)
     said = [hint(receipt_id(ANCHOR, fraud.receipt), who) for who in ("voter", "second")]
@@ -100,8 +82,7 @@ def test_last_result_of_a_verifier_counts(tmp_path: Path) -> None:
     assert [type(action) for action in step(setup, tower_of(setup))] == [OpenDispute]
 
 
-def test_dispute_of_another_that_left_the_chain_is_opened_by_us(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_dispute_of_another_that_left_the_chain_is_opened_by_us(setup: VerifierFixture) -> None:
     fraud = setup.signed(1, cheat=True)
     setup.anchor(fraud)
     for who in ("voter", "second"):
@@ -113,8 +94,7 @@ def test_dispute_of_another_that_left_the_chain_is_opened_by_us(tmp_path: Path) 
     assert [type(action) for action in step(setup, tower)] == [OpenDispute]
 
 
-def test_hinted_watchtower_commits_to_the_answer_and_reveals_after_restart(tmp_path: Path) -> None:
-    setup = VerifierFixture(tmp_path)
+def test_hinted_watchtower_commits_to_the_answer_and_reveals_after_restart(setup: VerifierFixture) -> None:
     fraud = setup.signed(1, cheat=True)
     setup.anchor(fraud)
     identifier, box = receipt_id(ANCHOR, fraud.receipt), HintBox(DISPUTES, EVERYBODY)
