@@ -21,10 +21,7 @@ from bytewise.storage.engine import write_transaction
 from bytewise.storage.tables import ProtectedVoteRow
 from committee.ballots import KIND, RETRY_PAUSE_S
 from tests.fixtures.builders import DISPUTES, word
-from tests.fixtures.committee.seated_member import (
-    SeatedMember,
-    disputed_receipt,
-)
+from tests.fixtures.committee.seated_member import SeatedMember, disputed_receipt
 from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.verifier_fixture import NETWORK, VerifierFixture, seat
 from verifier.jobs.enclave_presence import LONGEST_PAUSE_S

@@ -32,12 +32,12 @@ from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U8, U256, ZERO_DIGEST, Address, Blob, Digest
 from bytewise.storage.duties import Duties
 from bytewise.storage.engine import open_database
-from bytewise.storage.migrate import migrate
 from bytewise.storage.protection import Protection, ReliedRoots
 from committee import certificates as module
 from committee.ballots import KIND, Ballots
 from committee.certificates import CHECKS_PER_TICK, MAX_WAITING, Certificates
 from tests.fixtures.builders import DISPUTES, signer, word
+from tests.fixtures.chain.devnet import empty_database
 from tests.fixtures.metric_values import value_of
 from tests.fixtures.snapshot_builders import NOW, OTHER, case, snapshot
 from tests.fixtures.storage.hand_clock import HandClock
@@ -96,9 +96,8 @@ class Member:
     """The first member with its database."""
 
     def __init__(self, folder: Path) -> None:
-        location = f"sqlite:///{folder / 'one.sqlite'}"
-        migrate(location)
-        self.database, self.inbox, self.chain = open_database(location), Inbox(), Chain()
+        (folder / "one.sqlite").write_bytes(empty_database())
+        self.database, self.inbox, self.chain = open_database(f"sqlite:///{folder / 'one.sqlite'}"), Inbox(), Chain()
         self.protection, self.duties = Protection(self.database, HandClock()), Duties(self.database, HandClock())
         self.restart()
 

@@ -147,7 +147,7 @@ def test_certificate_is_made_beside_a_liar(anvil: Anvil, tmp_path: Path, lie: Li
         liar, *honest = seated.by_seats()
         liar.gossip = lying(seated, liar, lie)
         liar.restart()
-        case = run_round(seated.court, seated.members, steps=16)
+        case = run_round(seated.court, seated.members)
         seats = {each.voter: each.seat_mask for each in seated.court.case().members}
         rest = sum(seats[each.who.address].bit_count() for each in honest)
         assert seated.certificates() == (rest >= case.quorum)
@@ -159,7 +159,7 @@ def test_certificate_is_made_beside_a_liar(anvil: Anvil, tmp_path: Path, lie: Li
 def test_dead_gossip_processes_end_in_the_direct_path(anvil: Anvil, tmp_path: Path) -> None:
     with committee(anvil, tmp_path) as seated:
         seated.bus.close()
-        run_round(seated.court, seated.members, steps=16)
+        run_round(seated.court, seated.members, steps=8)
         assert (seated.certificates(), seated.direct()) == (0, set(seated.votes))
         assert seated.court.until(Phase.FINAL).verdict is Verdict.OVERTURNED
 
@@ -169,7 +169,7 @@ def test_root_of_nothing_ends_in_the_direct_path(anvil: Anvil, tmp_path: Path) -
         liar = seated.by_seats()[0]
         seated.court.of(liar.who).post_commit_root(seated.court.dispute, 1, word("nothing"))
         seated.court.pump()
-        run_round(seated.court, seated.members, steps=16)
+        run_round(seated.court, seated.members, steps=8)
         assert (seated.certificates(), seated.direct()) == (0, set(seated.votes))
 
 
@@ -191,7 +191,7 @@ def test_member_that_was_away_until_the_reveal_phase_has_its_vote_counted(anvil:
             mine(seated.court.anvil, 20)
         victim.gossip = GossipClient(seated.bus.path_of(victim.who.address))
         victim.restart()
-        case = run_round(seated.court, seated.members, steps=16)
+        case = run_round(seated.court, seated.members)
         seat = case.seat_of(victim.who.address)
         assert seat is not None and seat.commitment == ZERO_DIGEST
         assert any(seat.group), "its seats are in the certificate, or it revealed itself"
@@ -209,6 +209,6 @@ def test_members_that_restart_alone_reveal_under_the_root(anvil: Anvil, tmp_path
         seated.bus.cut |= set(seated.votes)
         for each in seated.members:
             each.restart()
-        run_round(seated.court, seated.members, steps=16)
+        run_round(seated.court, seated.members, steps=8)
         assert (seated.certificates(), seated.direct()) == (0, set(seated.votes))
         ended(seated)

@@ -17,14 +17,13 @@ from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import child_environment, load_settings
 from bytewise.storage.duties import Duties
 from bytewise.storage.engine import open_database
-from bytewise.storage.migrate import migrate
 from chain.client.address_book import contracts, write_network
 from cli.__main__ import main
 from committee.ballots import KIND
 from committee.maintenance import decline
 from tests.fixtures.builders import word
 from tests.fixtures.chain.anvil import Anvil
-from tests.fixtures.chain.devnet import mine
+from tests.fixtures.chain.devnet import empty_database, mine
 from tests.fixtures.court.session import TRUE, DisputeFixture
 from tests.fixtures.verifier.node_file import node_file
 from tests.fixtures.verifier.verifier_fixture import NETWORK
@@ -46,7 +45,7 @@ def test_declining_a_future_duty_is_remembered(tmp_path: Path) -> None:
     file, dispute = config(tmp_path), word("dispute")
     code = tuple(CodeHash(each, ZERO_DIGEST) for each in contracts(NETWORK).values())
     write_network(tmp_path / "network.json", replace(NETWORK, code=code))
-    migrate(f"sqlite:///{tmp_path / 'actor.db'}")
+    (tmp_path / "actor.db").write_bytes(empty_database())
     assert main(["member", "decline", "--config", str(file), hex0x(dispute)]) == Exit.OK
     assert Duties(open_database(f"sqlite:///{tmp_path / 'actor.db'}"), SystemClock()).declined(KIND, dispute)
 
@@ -60,7 +59,7 @@ def test_declining_an_ended_or_unknown_duty_is_refused(anvil: Anvil, tmp_path: P
     court = DisputeFixture(anvil, tmp_path)
     write_network(tmp_path / "network.json", court.network)
     url = f"sqlite:///{tmp_path / 'actor.db'}"
-    migrate(url)
+    (tmp_path / "actor.db").write_bytes(empty_database())
     settings = load_settings(NodeSettings, config(tmp_path, rpc_url=anvil.url))
     court.open(0, word("guess"))
     duties = Duties(open_database(url), SystemClock())
@@ -84,17 +83,10 @@ def test_declining_an_ended_or_unknown_duty_is_refused(anvil: Anvil, tmp_path: P
 @pytest.mark.parametrize(
     "changes",
     [
-        {"executor": None},
-        {"unheard_of": 1},
-        {"da": {"urls": []}},
-        {"role": "king"},
-        {"chain": {"rpc_url": None}},
-        {"chain": {"rpc_urls": ["u"]}},
-        {"schema_version": 2},
-        {"db": {"url": None}},
-        {"db": {"url_file": "f"}},
+        {"executor": None}, {"unheard_of": 1}, {"da": {"urls": []}}, {"role": "king"}, {"chain": {"rpc_url": None}},
+        {"chain": {"rpc_urls": ["u"]}}, {"schema_version": 2}, {"db": {"url": None}}, {"db": {"url_file": "f"}},
     ],
-)
+)  # fmt: skip
 def test_impossible_member_settings_are_refused_by_name(tmp_path: Path, changes: dict[str, object]) -> None:
     with pytest.raises(ConfigurationError):
         load_settings(NodeSettings, config(tmp_path, **changes))
