@@ -30,9 +30,7 @@ from chain.deployment.params import DEVNET
 from chain.reads.history import ChainClaimHistory, CourtHistory
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
 from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, POLICY, STAKE_WEI, VERIFIERS, epoch_document, founded, mine, word
-from tests.fixtures.court.claimed_receipts import (
-    claimed,
-)
+from tests.fixtures.court.claimed_receipts import claimed
 from tests.fixtures.court.session import QUOTE, TRUE, DisputeFixture
 from tests.fixtures.dashboard.indexed import found_differences, index_of
 

@@ -21,11 +21,7 @@ DAY = 86_400
 @st.composite
 def shapes(draw: st.DrawFn) -> Lengths:
     epoch = draw(st.integers(2, 60))
-    lengths = {
-        "epoch_blocks": epoch,
-        "lookahead": draw(st.integers(1, epoch - 1)),
-        "shortest": draw(st.integers(2, 80)),
-    }
+    lengths = {"epoch_blocks": epoch, "lookahead": draw(st.integers(1, epoch - 1)), "shortest": draw(st.integers(2, 80))}
     return lengths_of(dataclasses.replace(DEVNET_SHAPE, **lengths), CHAIN_ID)
 
 

@@ -11,12 +11,7 @@ from tests.fixtures.chain.anvil import running_anvil
 from tests.fixtures.chain.devnet import CHALLENGER, STAKE_WEI, Restaking, with_members
 from tests.fixtures.chain.eigenlayer_build import VARIABLE
 from tests.fixtures.chain.real_eigenlayer import FIRST_BLOCK, RealEigenLayer
-from tests.fixtures.chain.restaked_place import (
-    OPERATOR,
-    PENALTY,
-    ROUNDING,
-    RestakedOperator,
-)
+from tests.fixtures.chain.restaked_place import OPERATOR, PENALTY, ROUNDING, RestakedOperator
 
 
 @pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no checkout of EigenLayer's contracts")

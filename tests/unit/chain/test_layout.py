@@ -111,17 +111,11 @@ def test_every_contract_has_a_layout_without_overlap(name: str) -> None:
 @pytest.mark.parametrize(
     ("variable", "steps"),
     [
-        ("_nothing", ()),
-        ("_committee", (1, "benches")),
-        ("_committee", (1, "seats", 3)),
-        ("_committee", (1, "seats", -1)),
-        ("_committee", (1, "seats", True)),
-        ("_committee", ("one",)),
-        ("_committee", (2**32,)),
-        ("_committee", (1, ["rounds"])),
+        ("_nothing", ()), ("_committee", (1, "benches")), ("_committee", (1, "seats", 3)), ("_committee", (1, "seats", -1)),
+        ("_committee", (1, "seats", True)), ("_committee", ("one",)), ("_committee", (2**32,)), ("_committee", (1, ["rounds"])),
         ("version", (0,)),
     ],
-)
+)  # fmt: skip
 def test_missing_storage_slot_is_refused(variable: str, steps: tuple[Any, ...]) -> None:
     with pytest.raises(MalformedValue, match=r"Params\."):
         layout("Params").place(variable, *steps)

@@ -8,13 +8,7 @@ import pytest
 from fastapi import Response
 
 from bytewise.protocol.errors.actors import ConfigurationError, SignerAway, SignerRefused
-from bytewise.protocol.signing import (
-    ALTERNATIVE,
-    LocalSigner,
-    Preimage,
-    labelled_preimage,
-    typed_preimage,
-)
+from bytewise.protocol.signing import ALTERNATIVE, LocalSigner, Preimage, labelled_preimage, typed_preimage
 from bytewise.service.clock import monotonic_s
 from chain.client.rpc import ChainClient
 from chain.sending.fees import Fees
@@ -57,14 +51,21 @@ def test_transactions_and_typed_data_are_those_of_a_local_key(files: SignerFiles
     assert value_of("bytewise_signer_seconds_count") >= timed + 5
 
 
-def lies(files: SignerFiles, change: Change) -> str:
-    """What the node says about a signer whose answers are changed."""
-    with running_signer(files, [KEY], change) as where:
-        account = open_signer(files.section(where, KEY.address), NETWORK)
-        with pytest.raises(SignerRefused) as found:
-            account.sign_preimage(SALT)
-    assert KEY.secret.hex() not in str(found.value)
-    return str(found.value)
+class Liar:
+    """A signer whose answers a test changes."""
+
+    url: str
+    change: Change
+
+    def __call__(self, key: str, data: bytes, true: Response) -> Response:
+        return self.change(key, data, true)
+
+
+@pytest.fixture(scope="module")
+def liar(files: SignerFiles) -> Iterator[Liar]:
+    made = Liar()
+    with running_signer(files, [KEY], made) as made.url:
+        yield made
 
 
 def answer(text: str | bytes, status: int = 200) -> Change:
@@ -95,8 +96,12 @@ def high_s(_key: str, data: bytes, _answer: Response) -> Response:
         (answer("elsewhere", 302), "HTTP 302"),
     ],
 )
-def test_lie_or_refusal_of_a_signer_is_named(files: SignerFiles, change: Change, said: str) -> None:
-    assert said in lies(files, change)
+def test_lie_or_refusal_of_a_signer_is_named(files: SignerFiles, liar: Liar, change: Change, said: str) -> None:
+    liar.change = change
+    account = open_signer(files.section(liar.url, KEY.address), NETWORK)
+    with pytest.raises(SignerRefused) as found:
+        account.sign_preimage(SALT)
+    assert said in str(found.value) and KEY.secret.hex() not in str(found.value)
 
 
 def test_signer_without_the_key_is_named(files: SignerFiles) -> None:
@@ -108,40 +113,40 @@ def test_signer_without_the_key_is_named(files: SignerFiles) -> None:
         assert not found.ok and KEY.address in found.value and "[signer]" in found.advice
 
 
-def test_signer_that_fails_is_asked_a_bounded_number_of_times(files: SignerFiles) -> None:
+def test_signer_that_fails_is_asked_a_bounded_number_of_times(files: SignerFiles, liar: Liar) -> None:
     asked: list[str] = []
 
     def fails(key: str, _data: bytes, true: Response) -> Response:
         asked.append(key)
         return Response("", 500) if len(asked) < ATTEMPTS or len(asked) > ATTEMPTS + 1 else true
 
-    with running_signer(files, [KEY], fails) as where:
-        account = open_signer(files.section(where, KEY.address), NETWORK)
-        assert account.sign_preimage(SALT) == KEY.sign_preimage(SALT), "the third try succeeds"
-        assert asked == [public_key(KEY)] * ATTEMPTS
+    liar.change = fails
+    account = open_signer(files.section(liar.url, KEY.address), NETWORK)
+    assert account.sign_preimage(SALT) == KEY.sign_preimage(SALT), "the third try succeeds"
+    assert asked == [public_key(KEY)] * ATTEMPTS
+    account.sign_preimage(SALT)
+    with pytest.raises(SignerAway, match="HTTP 500"):
         account.sign_preimage(SALT)
-        with pytest.raises(SignerAway, match="HTTP 500"):
-            account.sign_preimage(SALT)
-        assert len(asked) == 2 * ATTEMPTS + 1
-        with pytest.raises(SignerAway, match="a moment ago"):
-            account.sign_preimage(SALT)
-        assert len(asked) == 2 * ATTEMPTS + 1, "nothing is asked right after a failure"
+    assert len(asked) == 2 * ATTEMPTS + 1
+    with pytest.raises(SignerAway, match="a moment ago"):
+        account.sign_preimage(SALT)
+    assert len(asked) == 2 * ATTEMPTS + 1, "nothing is asked right after a failure"
 
 
-def test_hanging_signer_is_unavailable_after_its_time(files: SignerFiles) -> None:
+def test_hanging_signer_is_unavailable_after_its_time(files: SignerFiles, liar: Liar) -> None:
     done = threading.Event()
 
     def hangs(_key: str, _data: bytes, true: Response) -> Response:
         done.wait(20)
         return true
 
-    with running_signer(files, [KEY], hangs) as where:
-        account = open_signer(files.section(where, KEY.address, timeout_s=0.5), NETWORK)
-        began = monotonic_s()
-        with pytest.raises(SignerAway, match="Timeout"):
-            account.sign_preimage(SALT)
-        assert monotonic_s() - began < 15, "it waited for the whole answer"
-        done.set()
+    liar.change = hangs
+    account = open_signer(files.section(liar.url, KEY.address, timeout_s=0.5), NETWORK)
+    began = monotonic_s()
+    with pytest.raises(SignerAway, match="Timeout"):
+        account.sign_preimage(SALT)
+    assert monotonic_s() - began < 15, "it waited for the whole answer"
+    done.set()
 
 
 def test_signer_that_is_away_is_unavailable(files: SignerFiles) -> None:

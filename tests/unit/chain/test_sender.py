@@ -21,62 +21,55 @@ from chain.sending.sender import SenderPolicy
 from chain.sending.transactions import TransactionCall
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import FEE_WEI, MEASUREMENT, POOL, batch, deployed, mine, pump, reader, sender, signer, word
-from tests.fixtures.chain.later_blocks import (
-    LaterBlocks,
-)
+from tests.fixtures.chain.later_blocks import LaterBlocks
 from tests.fixtures.chain.mined_sender import MinedSender, governance, send
 from tests.source import ROOT
 
 
-def test_an_intent_becomes_one_transaction_however_often_it_is_asked(anvil: Anvil, tmp_path: Path) -> None:
-    desk = MinedSender(anvil, tmp_path)
-    desk.post(1)
-    assert [item.state for item in desk.outbox.all()] == [OutboxState.PLANNED]
-    assert desk.sender.pump() == 1
-    assert desk.row().state is OutboxState.BROADCAST
-    desk.post(1)
+@pytest.fixture
+def actor(anvil: Anvil, tmp_path: Path) -> MinedSender:
+    return MinedSender(anvil, tmp_path)
+
+
+def test_an_intent_becomes_one_transaction_however_often_it_is_asked(actor: MinedSender, anvil: Anvil) -> None:
+    actor.post(1)
+    assert [item.state for item in actor.outbox.all()] == [OutboxState.PLANNED]
+    assert actor.sender.pump() == 1
+    assert actor.row().state is OutboxState.BROADCAST
+    actor.post(1)
     anvil.mine()
-    assert desk.sender.pump() == 0
-    desk.post(1)
-    assert desk.sender.pump() == 0
-    assert desk.row().state is OutboxState.CONFIRMED and desk.batches() == 1
+    assert actor.sender.pump() == 0
+    actor.post(1)
+    assert actor.sender.pump() == 0
+    assert actor.row().state is OutboxState.CONFIRMED and actor.batches() == 1
 
 
-def test_a_batch_waits_for_the_one_before(anvil: Anvil, tmp_path: Path) -> None:
-    desk = MinedSender(anvil, tmp_path)
-    desk.post(3)
-    desk.sender.pump()
-    assert [item.state for item in desk.outbox.all()] == [OutboxState.BROADCAST, OutboxState.PLANNED]
-    pump(anvil, [desk.sender])
-    assert [item.state for item in desk.outbox.all()] == [OutboxState.CONFIRMED] * 2 and desk.batches() == 2
-
-
-def test_a_batch_is_withdrawn_unsigned_or_when_its_nonce_is_used_for_good(anvil: Anvil, tmp_path: Path) -> None:
-    desk, network = MinedSender(anvil, tmp_path), deployed(anvil)
+def test_a_batch_is_withdrawn_unsigned_or_when_its_nonce_is_used_for_good(actor: MinedSender, anvil: Anvil) -> None:
+    network = deployed(anvil)
     first, second, third = (batch(network, signer(1), seq, 2, 0).header for seq in (1, 3, 5))
-    assert desk.sender.withdraw_batch(third), "nobody ever planned it"
-    desk.post(3)
-    desk.sender.pump()
-    assert [item.state for item in desk.outbox.all()] == [OutboxState.BROADCAST, OutboxState.PLANNED]
-    assert not desk.sender.withdraw_batch(first) and desk.sender.withdraw_batch(second)
-    pump(anvil, [desk.sender])
+    assert actor.sender.withdraw_batch(third), "nobody ever planned it"
+    actor.post(3)
+    actor.sender.pump()
+    assert [item.state for item in actor.outbox.all()] == [OutboxState.BROADCAST, OutboxState.PLANNED]
+    assert not actor.sender.withdraw_batch(first) and actor.sender.withdraw_batch(second)
+    pump(anvil, [actor.sender])
     mine(anvil, FINAL_AFTER)
-    assert [item.state for item in desk.outbox.all()] == [OutboxState.CONFIRMED, OutboxState.SUPERSEDED] and desk.batches() == 1
-    assert not desk.sender.withdraw_batch(first), "it is anchored"
+    assert [item.state for item in actor.outbox.all()] == [OutboxState.CONFIRMED, OutboxState.SUPERSEDED] and actor.batches() == 1
+    assert not actor.sender.withdraw_batch(first), "it is anchored"
     other = replace(second, locator="eigenda:standard:0x02")
-    desk.sender.anchor(other, FEE_WEI)
-    pump(anvil, [desk.sender])
-    assert desk.batches() == 2 and desk.sender.withdraw_batch(second) and not desk.sender.withdraw_batch(other)
+    actor.sender.anchor(other, FEE_WEI)
+    pump(anvil, [actor.sender])
+    assert actor.batches() == 2 and actor.sender.withdraw_batch(second) and not actor.sender.withdraw_batch(other)
 
 
 def test_confirmations_are_counted(anvil: Anvil, tmp_path: Path) -> None:
-    desk = MinedSender(anvil, tmp_path, SenderPolicy(confirmations=3))
-    desk.sender.pump()
+    actor = MinedSender(anvil, tmp_path, SenderPolicy(confirmations=3))
+    actor.sender.pump()
     states = []
     for _ in range(3):
         anvil.mine()
-        desk.sender.pump()
-        states.append(desk.row().state)
+        actor.sender.pump()
+        states.append(actor.row().state)
     assert states == [OutboxState.MINED, OutboxState.MINED, OutboxState.CONFIRMED]
 
 
@@ -104,67 +97,48 @@ def test_a_kill_around_the_broadcast_leaves_exactly_one_transaction(anvil: Anvil
     assert anvil.client.nonce(signer(1).address) == attempt.nonce + 1
 
 
-def test_two_processes_never_write_for_one_account(anvil: Anvil, tmp_path: Path) -> None:
-    desk = MinedSender(anvil, tmp_path)
-    desk.sender.pump()
-    other = sender(anvil, desk.network, signer(1), tmp_path, owner="another process")
+def test_two_processes_never_write_for_one_account(actor: MinedSender, anvil: Anvil, tmp_path: Path) -> None:
+    actor.sender.pump()
+    other = sender(anvil, actor.network, signer(1), tmp_path, owner="another process")
     with pytest.raises(LeaseTaken):
         other.pump()
 
 
-def test_dropped_bytes_are_submitted_again(anvil: Anvil, tmp_path: Path) -> None:
-    desk = MinedSender(anvil, tmp_path)
-    desk.sender.pump()
-    (attempt,) = desk.outbox.attempts(desk.row().id)
+def test_dropped_bytes_are_submitted_again(actor: MinedSender, anvil: Anvil) -> None:
+    actor.sender.pump()
+    (attempt,) = actor.outbox.attempts(actor.row().id)
     anvil.drop(attempt.tx_hash)
     anvil.mine()
-    assert desk.batches() == 0
-    pump(anvil, [desk.sender])
-    assert desk.batches() == 1 and len(desk.outbox.attempts(desk.row().id)) == 1
+    assert actor.batches() == 0
+    pump(anvil, [actor.sender])
+    assert actor.batches() == 1 and len(actor.outbox.attempts(actor.row().id)) == 1
 
 
-@pytest.mark.parametrize("depth", [1, 4, 8])
-def test_a_reorganisation_takes_a_transaction_back_and_it_is_sent_again(anvil: Anvil, tmp_path: Path, depth: int) -> None:
-    desk = MinedSender(anvil, tmp_path, SenderPolicy(confirmations=10))
-    desk.sender.pump()
-    anvil.mine(depth)
-    desk.sender.pump()
-    assert desk.row().state is OutboxState.MINED
-    anvil.reorganise(depth)
-    assert desk.batches() == 0
-    for _ in range(14):
-        desk.sender.pump()
-        anvil.mine()
-    assert desk.row().state is OutboxState.CONFIRMED and desk.batches() == 1
-
-
-def test_foreign_use_of_our_key_stops_the_account(anvil: Anvil, tmp_path: Path) -> None:
-    desk = MinedSender(anvil, tmp_path)
-    desk.sender.pump()
-    (attempt,) = desk.outbox.attempts(desk.row().id)
+def test_foreign_use_of_our_key_stops_the_account(actor: MinedSender, anvil: Anvil) -> None:
+    actor.sender.pump()
+    (attempt,) = actor.outbox.attempts(actor.row().id)
     _replace_by_another_sender(anvil.client, attempt.nonce)
     anvil.mine()
-    desk.sender.pump()
+    actor.sender.pump()
     anvil.mine()
     with pytest.raises(LeaseStopped, match="used by somebody else"):
-        desk.sender.pump()
-    assert desk.row().state is OutboxState.REPLACED
-    desk.post(1, count=3)
-    desk.post(3)
+        actor.sender.pump()
+    assert actor.row().state is OutboxState.REPLACED
+    actor.post(1, count=3)
+    actor.post(3)
     with pytest.raises(LeaseStopped):
-        desk.sender.pump()
-    desk.outbox.lease.resume()
-    desk.sender.pump()
+        actor.sender.pump()
+    actor.outbox.lease.resume()
+    actor.sender.pump()
 
 
-def test_nonce_that_the_lost_database_used_stops_nobody(anvil: Anvil, tmp_path: Path) -> None:
+def test_nonce_that_the_lost_database_used_stops_nobody(actor: MinedSender, anvil: Anvil, tmp_path: Path) -> None:
     """After a restore the outbox does not know what the account sent after the backup."""
-    desk = MinedSender(anvil, tmp_path)
-    desk.sender.pump()
-    (attempt,) = desk.outbox.attempts(desk.row().id)
+    actor.sender.pump()
+    (attempt,) = actor.outbox.attempts(actor.row().id)
     _replace_by_another_sender(anvil.client, attempt.nonce)
     anvil.mine()
-    desk.outbox.lease.release()
+    actor.outbox.lease.release()
     restored = MinedSender(anvil, tmp_path, SenderPolicy(own_nonces=attempt.nonce + 1))
     for _ in range(2):
         restored.sender.pump()
@@ -173,65 +147,55 @@ def test_nonce_that_the_lost_database_used_stops_nobody(anvil: Anvil, tmp_path: 
     assert not restored.outbox.lease.stop_reason()
 
 
-def test_transaction_that_reverts_in_its_block_ends_with_its_reason(anvil: Anvil, tmp_path: Path) -> None:
-    desk = MinedSender(anvil, tmp_path)
-    send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
+def test_transaction_that_reverts_in_its_block_ends_with_its_reason(actor: MinedSender, anvil: Anvil) -> None:
+    send(anvil.client, governance(actor.network, "close"), tip_wei=10**9)
     anvil.mine()
-    desk.sender.pump()
-    assert desk.row().state is OutboxState.BROADCAST, "what closed drains"
+    actor.sender.pump()
+    assert actor.row().state is OutboxState.BROADCAST, "what closed drains"
     anvil.pass_time(DEVNET.times.max_anchor_delay + 1)
-    desk.sender.pump()
-    assert desk.row().state is OutboxState.REVERTED and "ModelNotActive" in desk.row().detail
-    assert desk.batches() == 0
+    actor.sender.pump()
+    assert actor.row().state is OutboxState.REVERTED and "ModelNotActive" in actor.row().detail
+    assert actor.batches() == 0
 
 
-def test_transaction_that_would_revert_is_never_signed(anvil: Anvil, tmp_path: Path) -> None:
-    desk = MinedSender(anvil, tmp_path)
-    send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
+def test_action_that_would_revert_is_unsigned_and_may_be_planned_again(anvil: Anvil, tmp_path: Path) -> None:
+    actor = MinedSender(anvil, tmp_path, SenderPolicy(confirmations=1, replan_after_s=0))
+    send(anvil.client, governance(actor.network, "close"), tip_wei=10**9)
     anvil.mine()
     anvil.pass_time(DEVNET.times.max_anchor_delay + 1)
     before = anvil.client.nonce(signer(1).address)
-    desk.sender.pump()
-    assert (desk.row().state, desk.row().nonce) == (OutboxState.REVERTED, None)
+    actor.sender.pump()
+    assert (actor.row().state, actor.row().nonce) == (OutboxState.REVERTED, None)
     assert anvil.client.nonce(signer(1).address) == before
-
-
-def test_unsuccessful_action_may_be_planned_again(anvil: Anvil, tmp_path: Path) -> None:
-    desk = MinedSender(anvil, tmp_path, SenderPolicy(confirmations=1, replan_after_s=0))
-    send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
+    send(anvil.client, governance(actor.network, "activate"), tip_wei=10**9)
     anvil.mine()
-    anvil.pass_time(DEVNET.times.max_anchor_delay + 1)
-    desk.sender.pump()
-    assert desk.row().state is OutboxState.REVERTED
-    send(anvil.client, governance(desk.network, "activate"), tip_wei=10**9)
-    anvil.mine()
-    desk.post(1)
-    pump(anvil, [desk.sender])
-    assert desk.row().state is OutboxState.CONFIRMED and desk.batches() == 1
+    actor.post(1)
+    pump(anvil, [actor.sender])
+    assert actor.row().state is OutboxState.CONFIRMED and actor.batches() == 1
 
 
 def test_action_that_waits_too_long_is_dropped_unsigned(anvil: Anvil, tmp_path: Path) -> None:
-    desk = MinedSender(anvil, tmp_path, SenderPolicy(confirmations=1, give_up_after_s=-1))
-    desk.sender.pump()
-    assert (desk.row().state, desk.row().nonce) == (OutboxState.EXPIRED, None)
+    actor = MinedSender(anvil, tmp_path, SenderPolicy(confirmations=1, give_up_after_s=-1))
+    actor.sender.pump()
+    assert (actor.row().state, actor.row().nonce) == (OutboxState.EXPIRED, None)
 
 
 def test_dropped_action_is_planned_again_however_old_it_is(anvil: Anvil, tmp_path: Path) -> None:
     """Collateral that a dispute held for days is released after it, and a batch is anchored after a long pause."""
-    desk = MinedSender(anvil, tmp_path, SenderPolicy(confirmations=1, give_up_after_s=3600, replan_after_s=20))
-    desk.post(3)
-    lease = desk.outbox.lease
+    actor = MinedSender(anvil, tmp_path, SenderPolicy(confirmations=1, give_up_after_s=3600, replan_after_s=20))
+    actor.post(3)
+    lease = actor.outbox.lease
     for hours in (2, 4):
         lease.clock = LaterBlocks(hours * 3600)
-        desk.sender.pump()
-        assert desk.row(1).state is OutboxState.EXPIRED, "it waited for the batch before"
+        actor.sender.pump()
+        assert actor.row(1).state is OutboxState.EXPIRED, "it waited for the batch before"
         lease.clock = LaterBlocks(hours * 3600 + 60)
-        desk.post(3)
-        desk.sender.pump()
-        assert desk.row(1).state is OutboxState.PLANNED
-    desk.post(1)
-    pump(anvil, [desk.sender])
-    assert [item.state for item in desk.outbox.all()] == [OutboxState.CONFIRMED] * 2 and desk.batches() == 2
+        actor.post(3)
+        actor.sender.pump()
+        assert actor.row(1).state is OutboxState.PLANNED
+    actor.post(1)
+    pump(anvil, [actor.sender])
+    assert [item.state for item in actor.outbox.all()] == [OutboxState.CONFIRMED] * 2 and actor.batches() == 2
 
 
 def test_unfunded_action_waits_without_delaying_others(anvil: Anvil, tmp_path: Path) -> None:
@@ -246,20 +210,20 @@ def test_unfunded_action_waits_without_delaying_others(anvil: Anvil, tmp_path: P
 
 
 def test_action_of_another_removed_by_a_reorganisation_is_done_by_us(anvil: Anvil, tmp_path: Path) -> None:
-    desk = MinedSender(anvil, tmp_path, SenderPolicy(confirmations=1, replan_after_s=0))
-    header = batch(desk.network, signer(1), 1, 2, 0).header
+    actor = MinedSender(anvil, tmp_path, SenderPolicy(confirmations=1, replan_after_s=0))
+    header = batch(actor.network, signer(1), 1, 2, 0).header
     elsewhere = tmp_path / "other machine"
     elsewhere.mkdir()
-    other = sender(anvil, desk.network, signer(1), elsewhere)
+    other = sender(anvil, actor.network, signer(1), elsewhere)
     other.anchor(header, FEE_WEI)
     other.pump()
     anvil.mine()
-    desk.sender.pump()
-    assert desk.row().state is OutboxState.SUPERSEDED
+    actor.sender.pump()
+    assert actor.row().state is OutboxState.SUPERSEDED
     anvil.reorganise(1)
-    desk.post(1)
-    pump(anvil, [desk.sender])
-    assert desk.row().state is OutboxState.CONFIRMED and desk.batches() == 1
+    actor.post(1)
+    pump(anvil, [actor.sender])
+    assert actor.row().state is OutboxState.CONFIRMED and actor.batches() == 1
 
 
 def test_deposits_stakes_and_exits_go_through_the_outbox(anvil: Anvil, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from chain.deployment.params import DEVNET
 from chain.sending.fees import BLOCK_S, HURRY_S, TIP_WEI, Fees, fees_at, offered, outgrown, raised, tip_at
 from chain.sending.sender import SenderPolicy
 from chain.sending.transactions import TX_GAS_CAP, fees_of, is_empty
-from tests.fixtures.chain.anvil import Anvil, running_anvil
+from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import FEE_WEI, batch, deployed, pump, sender, signer
 from tests.fixtures.chain.mined_sender import MinedSender, base_fee, governance, send, sign_only
 
@@ -31,19 +31,18 @@ def test_a_stuck_transaction_pays_more_within_bounds(anvil: Anvil, tmp_path: Pat
     assert desk.row().state is OutboxState.CONFIRMED and desk.batches() == 1
 
 
-def test_refused_bytes_after_a_crash_pay_more_and_free_their_nonce(tmp_path: Path) -> None:
-    with running_anvil() as anvil:
-        desk = MinedSender(anvil, tmp_path, IMPATIENT._replace(max_attempts=1))
-        sign_only(desk)
-        assert desk.row().state is OutboxState.SIGNED
-        now = 2 * fees_of(desk.outbox.attempts(desk.row().id)[0].raw)[0].max_fee
-        base_fee(anvil, now)
-        desk.sender.pump()
-        first, second = desk.outbox.attempts(desk.row().id)
-        assert fees_of(second.raw)[0].max_fee > now > fees_of(first.raw)[0].max_fee and first.nonce == second.nonce
-        assert desk.row().state is OutboxState.BROADCAST
-        pump(anvil, [desk.sender])
-        assert desk.row().state is OutboxState.CONFIRMED and desk.batches() == 1
+def test_refused_bytes_after_a_crash_pay_more_and_free_their_nonce(anvil: Anvil, tmp_path: Path) -> None:
+    desk = MinedSender(anvil, tmp_path, IMPATIENT._replace(max_attempts=1))
+    sign_only(desk)
+    assert desk.row().state is OutboxState.SIGNED
+    now = 2 * fees_of(desk.outbox.attempts(desk.row().id)[0].raw)[0].max_fee
+    base_fee(anvil, now)
+    desk.sender.pump()
+    first, second = desk.outbox.attempts(desk.row().id)
+    assert fees_of(second.raw)[0].max_fee > now > fees_of(first.raw)[0].max_fee and first.nonce == second.nonce
+    assert desk.row().state is OutboxState.BROADCAST
+    pump(anvil, [desk.sender])
+    assert desk.row().state is OutboxState.CONFIRMED and desk.batches() == 1
 
 
 def test_signed_bytes_are_submitted_before_others_are_made(anvil: Anvil, tmp_path: Path) -> None:
@@ -53,19 +52,18 @@ def test_signed_bytes_are_submitted_before_others_are_made(anvil: Anvil, tmp_pat
     assert desk.row().state is OutboxState.BROADCAST and len(desk.outbox.attempts(desk.row().id)) == 1
 
 
-def test_moot_action_frees_its_nonce_after_base_fee_outgrew_it(tmp_path: Path) -> None:
-    with running_anvil() as anvil:
-        desk = MinedSender(anvil, tmp_path, IMPATIENT)
-        desk.sender.pump()
-        paying = fees_of(desk.outbox.attempts(desk.row().id)[0].raw)[0].max_fee
-        anvil.drop(desk.outbox.attempts(desk.row().id)[0].tx_hash)
-        send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
-        anvil.mine()
-        anvil.pass_time(DEVNET.times.max_anchor_delay + 1)
-        base_fee(anvil, 2 * paying)
-        desk.sender.pump()
-        pump(anvil, [desk.sender])
-        assert desk.row().state is OutboxState.REVERTED and anvil.client.nonce(signer(1).address) == 3
+def test_moot_action_frees_its_nonce_after_base_fee_outgrew_it(anvil: Anvil, tmp_path: Path) -> None:
+    desk = MinedSender(anvil, tmp_path, IMPATIENT)
+    desk.sender.pump()
+    paying = fees_of(desk.outbox.attempts(desk.row().id)[0].raw)[0].max_fee
+    anvil.drop(desk.outbox.attempts(desk.row().id)[0].tx_hash)
+    send(anvil.client, governance(desk.network, "close"), tip_wei=10**9)
+    anvil.mine()
+    anvil.pass_time(DEVNET.times.max_anchor_delay + 1)
+    base_fee(anvil, 2 * paying)
+    desk.sender.pump()
+    pump(anvil, [desk.sender])
+    assert desk.row().state is OutboxState.REVERTED and anvil.client.nonce(signer(1).address) == 3
 
 
 def test_a_gas_limit_stays_within_what_one_transaction_may_use(anvil: Anvil, tmp_path: Path) -> None:

@@ -21,20 +21,23 @@ DEPTHS = (*range(1, 9), 12, 16, 31, 32, 33, 48, 63, 64)
 EAGER = SenderPolicy(confirmations=2, replan_after_s=0)
 
 
-def sender_above_its_contracts(anvil: Anvil, folder: Path) -> MinedSender:
+@pytest.fixture
+def actor(anvil: Anvil, tmp_path: Path) -> MinedSender:
     """No reorganisation here reaches the deployment."""
-    desk = MinedSender(anvil, folder, EAGER)
+    made = MinedSender(anvil, tmp_path, EAGER)
     anvil.rpc("anvil_mine", hex(64))
-    return desk
+    return made
 
 
-def settle(desk: MinedSender, rounds: int = 30) -> None:
+def settle(actor: MinedSender, rounds: int = 30) -> None:
     """Pumps, a block between each, until every row is believed."""
     for _ in range(rounds):
-        if not desk.sender.pump() and all(item.state in (OutboxState.CONFIRMED, OutboxState.FINAL) for item in desk.outbox.all()):
+        if not actor.sender.pump() and all(
+            item.state in (OutboxState.CONFIRMED, OutboxState.FINAL) for item in actor.outbox.all()
+        ):
             return
-        desk.anvil.mine()
-    raise AssertionError([item.state for item in desk.outbox.all()])
+        actor.anvil.mine()
+    raise AssertionError([item.state for item in actor.outbox.all()])
 
 
 def content(raw: bytes) -> tuple[str, bytes, int]:
@@ -42,20 +45,20 @@ def content(raw: bytes) -> tuple[str, bytes, int]:
     return "0x" + bytes(fields["to"]).hex(), bytes(fields["data"]), int(fields["value"])
 
 
-def anchored(desk: MinedSender) -> int:
-    return desk.chain.holdings(signer(1).address, desk.chain.head()).last_seq
+def anchored(actor: MinedSender) -> int:
+    return actor.chain.holdings(signer(1).address, actor.chain.head()).last_seq
 
 
-def check(desk: MinedSender) -> None:
+def check(actor: MinedSender) -> None:
     """Each batch is on the chain once, each nonce carried one content, and that of its row."""
     # By views: after several deep reorganisations anvil leaves logs out.
-    wanted = [int.from_bytes(item.intent.subject[:8], "big") for item in desk.outbox.all()]
-    headers = [desk.chain.batch(number, desk.chain.head()) for number in range(len(wanted))]
-    assert [found[0].first_seq for found in headers if found is not None] == wanted and anchored(desk) == wanted[-1] + 1
-    for item in desk.outbox.all():
-        for attempt in desk.outbox.attempts(item.id):
+    wanted = [int.from_bytes(item.intent.subject[:8], "big") for item in actor.outbox.all()]
+    headers = [actor.chain.batch(number, actor.chain.head()) for number in range(len(wanted))]
+    assert [found[0].first_seq for found in headers if found is not None] == wanted and anchored(actor) == wanted[-1] + 1
+    for item in actor.outbox.all():
+        for attempt in actor.outbox.attempts(item.id):
             assert content(attempt.raw) == (item.intent.contract, item.intent.calldata, item.intent.value_wei)
-    nonces = [item.nonce for item in desk.outbox.all()]
+    nonces = [item.nonce for item in actor.outbox.all()]
     assert len(set(nonces)) == len(nonces)
 
 
@@ -68,64 +71,60 @@ def out_of_gas(sender_: ContractSender, item: OutboxItem) -> None:
     outbox.sign(item.id, client.nonce(outbox.lease.account), make)
 
 
-def test_reorganisations_of_depth_1_to_64_are_survived(anvil: Anvil, tmp_path: Path) -> None:
-    desk = sender_above_its_contracts(anvil, tmp_path)
-    settle(desk)
+def test_reorganisations_of_depth_1_to_64_are_survived(actor: MinedSender, anvil: Anvil) -> None:
+    settle(actor)
     for number, depth in enumerate(DEPTHS, 1):
-        desk.post(1 + 2 * number)
-        desk.sender.pump()
+        actor.post(1 + 2 * number)
+        actor.sender.pump()
         anvil.rpc("anvil_mine", hex(depth))
-        desk.sender.pump()
-        assert desk.row(-1).state is (OutboxState.MINED if depth == 1 else OutboxState.CONFIRMED)
-        assert anchored(desk) == 2 + 2 * number
+        actor.sender.pump()
+        assert actor.row(-1).state is (OutboxState.MINED if depth == 1 else OutboxState.CONFIRMED)
+        assert anchored(actor) == 2 + 2 * number
         anvil.reorganise(depth)
-        assert anchored(desk) == 2 * number, "it left the chain"
-        settle(desk)
-    check(desk)
+        assert anchored(actor) == 2 * number, "it left the chain"
+        settle(actor)
+    check(actor)
 
 
-def test_restart_after_a_reorganisation_resends_what_vanished(anvil: Anvil, tmp_path: Path) -> None:
-    desk = sender_above_its_contracts(anvil, tmp_path)
-    settle(desk)
-    desk.post(3)
-    settle(desk)
-    desk.outbox.lease.release()
+def test_restart_after_a_reorganisation_resends_what_vanished(actor: MinedSender, anvil: Anvil, tmp_path: Path) -> None:
+    settle(actor)
+    actor.post(3)
+    settle(actor)
+    actor.outbox.lease.release()
     anvil.reorganise(20)
     anvil.mine(30)
-    assert anchored(desk) == 0
-    desk.sender = sender(anvil, desk.network, signer(1), tmp_path, EAGER)
-    settle(desk)
-    check(desk)
+    assert anchored(actor) == 0
+    actor.sender = sender(anvil, actor.network, signer(1), tmp_path, EAGER)
+    settle(actor)
+    check(actor)
 
 
-def test_confirmed_action_that_reverts_in_its_second_block_is_replanned(anvil: Anvil, tmp_path: Path) -> None:
-    desk = sender_above_its_contracts(anvil, tmp_path)
-    out_of_gas(desk.sender, desk.row())
-    pump(anvil, [desk.sender])
-    assert desk.row().state is OutboxState.REVERTED
+def test_confirmed_action_that_reverts_in_its_second_block_is_replanned(actor: MinedSender, anvil: Anvil) -> None:
+    out_of_gas(actor.sender, actor.row())
+    pump(anvil, [actor.sender])
+    assert actor.row().state is OutboxState.REVERTED
     anvil.reorganise(3)
-    desk.sender.pump()
-    assert desk.row().state is OutboxState.BROADCAST, "its nonce is free again, and whatever comes later waits for it"
-    pump(anvil, [desk.sender])
-    assert desk.row().state is OutboxState.REVERTED
-    desk.post(1)
-    settle(desk)
-    check(desk)
+    actor.sender.pump()
+    assert actor.row().state is OutboxState.BROADCAST, "its nonce is free again, and whatever comes later waits for it"
+    pump(anvil, [actor.sender])
+    assert actor.row().state is OutboxState.REVERTED
+    actor.post(1)
+    settle(actor)
+    check(actor)
 
 
-def test_bytes_of_a_second_attempt_do_not_block_it_after_reorganisation(anvil: Anvil, tmp_path: Path) -> None:
-    desk = sender_above_its_contracts(anvil, tmp_path)
-    out_of_gas(desk.sender, desk.row())
-    pump(anvil, [desk.sender])
-    desk.post(1)
-    settle(desk)
-    first, second = desk.outbox.attempts(desk.row().id)
-    assert (second.nonce, desk.row().nonce) == (first.nonce + 1, second.nonce), "the first one's receipt is not the second's"
+def test_bytes_of_a_second_attempt_do_not_block_it_after_reorganisation(actor: MinedSender, anvil: Anvil) -> None:
+    out_of_gas(actor.sender, actor.row())
+    pump(anvil, [actor.sender])
+    actor.post(1)
+    settle(actor)
+    first, second = actor.outbox.attempts(actor.row().id)
+    assert (second.nonce, actor.row().nonce) == (first.nonce + 1, second.nonce), "the first one's receipt is not the second's"
     anvil.reorganise(8)
     assert anvil.client.nonce(signer(1).address) == first.nonce
-    settle(desk)
+    settle(actor)
     assert anvil.client.nonce(signer(1).address) == second.nonce + 1
-    check(desk)
+    check(actor)
 
 
 def test_reverted_deposit_is_resent_only_when_its_old_bytes_are_void(anvil: Anvil, tmp_path: Path) -> None:
@@ -151,37 +150,38 @@ def test_reverted_deposit_is_resent_only_when_its_old_bytes_are_void(anvil: Anvi
     assert outbox.all()[0].state is OutboxState.CONFIRMED and chain.holdings(signer(9).address, chain.head()).stake_wei == ETHER
 
 
-def test_deep_transaction_is_final_and_no_longer_followed(anvil: Anvil, tmp_path: Path) -> None:
-    desk = sender_above_its_contracts(anvil, tmp_path)
-    settle(desk)
+def test_deep_transaction_is_final_and_no_longer_followed(actor: MinedSender, anvil: Anvil) -> None:
+    settle(actor)
     anvil.rpc("anvil_mine", hex(FINAL_AFTER - 3))
-    desk.sender.pump()
-    assert desk.row().state is OutboxState.CONFIRMED
+    actor.sender.pump()
+    assert actor.row().state is OutboxState.CONFIRMED
     anvil.mine(2)
-    desk.sender.pump()
-    assert desk.row().state is OutboxState.FINAL and desk.outbox.leavable_rows() == ()
+    actor.sender.pump()
+    assert actor.row().state is OutboxState.FINAL and actor.outbox.leavable_rows() == ()
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_order_of_losses_restarts_and_reorganisations_doubles_an_action(anvil: Anvil, tmp_path: Path, seed: int) -> None:
-    desk, drawn, next_seq = sender_above_its_contracts(anvil, tmp_path), random.Random(seed), 3
+def test_no_order_of_losses_restarts_and_reorganisations_doubles_an_action(
+    actor: MinedSender, anvil: Anvil, tmp_path: Path, seed: int
+) -> None:
+    drawn, next_seq = random.Random(seed), 3
     for _ in range(40):
         match drawn.choice(("post", "mine", "pump", "pump", "reorganise", "drop", "restart")):
             case "post":
-                desk.post(next_seq)
+                actor.post(next_seq)
                 next_seq += 2
             case "mine":
                 anvil.rpc("anvil_mine", hex(drawn.randint(1, 5)))
             case "pump":
-                desk.sender.pump()
+                actor.sender.pump()
             case "reorganise":
                 anvil.reorganise(drawn.randint(1, 64))
             case "drop":
-                for item in desk.outbox.open_rows():
-                    for attempt in desk.outbox.attempts(item.id):
+                for item in actor.outbox.open_rows():
+                    for attempt in actor.outbox.attempts(item.id):
                         anvil.drop(attempt.tx_hash)
             case "restart":
-                desk.outbox.lease.release()
-                desk.sender = sender(anvil, desk.network, signer(1), tmp_path, EAGER)
-    settle(desk, 60)
-    check(desk)
+                actor.outbox.lease.release()
+                actor.sender = sender(anvil, actor.network, signer(1), tmp_path, EAGER)
+    settle(actor, 60)
+    check(actor)

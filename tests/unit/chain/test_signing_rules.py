@@ -13,14 +13,7 @@ from hypothesis import strategies as st
 from bytewise.protocol.address_book import Network, PoolTree
 from bytewise.protocol.errors.actors import SigningRefused
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.signing import (
-    ALTERNATIVE,
-    LABELS,
-    Domain,
-    Preimage,
-    labelled_preimage,
-    typed_preimage,
-)
+from bytewise.protocol.signing import ALTERNATIVE, LABELS, Domain, Preimage, labelled_preimage, typed_preimage
 from bytewise.protocol.units import U256, Address
 from bytewise.service.sections import SignerSettings
 from chain.sending.keys import SigningRules, open_signer, save_signer

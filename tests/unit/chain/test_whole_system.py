@@ -6,7 +6,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -172,14 +172,14 @@ def test_colluding_quorum_upholds_a_lie_and_the_check_reports_it(system: WholeSy
     assert violations(system, story) == [] and story.fates[0].verdict is not Verdict.UPHELD
 
 
-@pytest.mark.parametrize("accusation", range(3))
-def test_colluding_quorum_convicts_the_truth_and_the_check_reports_it(system: WholeSystem, accusation: int) -> None:
-    play = one(course=replace(all_of(Conduct.ACCUSES), accusation=accusation))
+def test_colluding_quorum_convicts_the_truth_and_the_check_reports_it(system: WholeSystem) -> None:
+    courses = (replace(all_of(Conduct.ACCUSES), accusation=which) for which in range(len(CONVICTIONS)))
+    play = tuple(Posted((AskedReceipt(course=each),)) for each in courses)
     story = system.play(play, all_seats)
-    assert story.fates[0].verdict is (Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE)[accusation]
-    assert any(each.endswith("convicted") for each in violations(system, story))
+    assert tuple(fate.verdict for fate in story.fates) == CONVICTIONS
+    assert sum(each.endswith("convicted") for each in violations(system, story)) == len(CONVICTIONS)
     story = system.play(play)
-    assert violations(system, story) == [] and story.fates[0].verdict not in CONVICTIONS
+    assert violations(system, story) == [] and not {fate.verdict for fate in story.fates} & set(CONVICTIONS)
 
 
 @pytest.fixture
@@ -271,29 +271,6 @@ def test_invented_answer_is_paid_where_the_bytes_are_withheld(system: WholeSyste
 # --- each row of the table of verdicts, from bytes to balances ---
 
 
-def reached(system: WholeSystem, **told: Any) -> tuple[Fate, dict[str, int]]:
-    """What became of one receipt, and what it was to operator, challenger and all seats together."""
-    story = system.play(one(**told))
-    assert violations(system, story) == []
-    (fate,) = story.fates
-    seats = sum(fate.gains[who] for who in VERIFIERS)
-    return fate, {"operator": fate.gains[OPERATOR.address], "challenger": fate.gains[CHALLENGER], "seats": seats}
-
-
-def paid_to(system: WholeSystem, seats: int) -> int:
-    """Seats that convict an operator alone: their share of the slash and their fees, rounded down to a seat."""
-    money, shares = system.params.money, system.params.shares
-    return (money.slash_amount * shares.beta_bps // 10_000 + seats * money.fee_per_seat) // seats * seats
-
-
-def test_an_upheld_receipt_costs_its_challenger_the_bond(system: WholeSystem) -> None:
-    fate, gains = reached(system)
-    bond, fees = system.params.required_bond, SEATS[0] * system.params.money.fee_per_seat
-    share = (bond - fees) * system.params.shares.operator_share_bps // 10_000
-    assert (fate.verdict, fate.is_final) == (Verdict.UPHELD, True)
-    assert gains == {"operator": share, "challenger": -bond, "seats": fees}
-
-
 CONVICTED_FOR: tuple[tuple[dict[str, Any], Verdict, int], ...] = (
     (FALSE_ANSWER, Verdict.OVERTURNED, 0),
     ({"receipt": frozenset({"out_hash"})}, Verdict.OVERTURNED, 0),
@@ -308,35 +285,71 @@ CONVICTED_FOR: tuple[tuple[dict[str, Any], Verdict, int], ...] = (
     ({"request": frozenset({"expiry"}), "swap": Swap.SIGNED}, Verdict.INVALID, 9),
     ({"hidden": Hidden.ENVELOPE}, Verdict.UNAVAILABLE, 0),
 )
+COURSES: dict[str | int, dict[str, Any]] = {
+    "upheld": {},
+    "upheld by certificate": {"course": Course(certified=True)},
+    "overturned by certificate": FALSE_ANSWER | {"course": Course(certified=True)},
+    "undecided": {"course": Course(((Conduct.SILENT,) * 5,))},
+    "draw": {"course": Course(((Conduct.ABSENT,) * 5,) * 3)},
+    "refund": FALSE_ANSWER | {"course": Course(refund=True)},
+}
 
 
-@pytest.mark.parametrize("told, verdict, code", CONVICTED_FOR, ids=lambda each: each.name if isinstance(each, Verdict) else None)
-def test_a_conviction_costs_its_operator_a_slash(system: WholeSystem, told: dict[str, Any], verdict: Verdict, code: int) -> None:
-    fate, gains = reached(system, **told)
-    assert (fate.verdict, fate.is_final, {vote.code for vote in fate.right_votes}) == (verdict, False, {code})
-    slashed = -system.params.money.slash_amount
-    assert gains == {"operator": slashed, "challenger": 0, "seats": paid_to(system, SEATS[0])}
+class Row(NamedTuple):
+    """What became of one receipt, what it was to operator, challenger and all seats together, and its first round."""
+
+    fate: Fate
+    gains: dict[str, int]
+    round: Any
 
 
-def test_every_defect_has_its_conviction() -> None:
-    """Each row of INVALID, by the code that goes into a vote."""
-    assert {code for _, verdict, code in CONVICTED_FOR if verdict is Verdict.INVALID} == {
-        each.code for each in Defect.__subclasses__()
-    }
+@pytest.fixture(scope="module")
+def rows(system: WholeSystem) -> dict[str | int, Row]:
+    """`COURSES` by name and `CONVICTED_FOR` by place, all in one play."""
+    told = COURSES | {i: each for i, (each, _, _) in enumerate(CONVICTED_FOR)}
+    story = system.play(tuple(Posted((AskedReceipt(**each),)) for each in told.values()))
+    assert violations(system, story) == []
+    found = {}
+    for name, fate in zip(told, story.fates, strict=True):
+        seats = sum(fate.gains[who] for who in VERIFIERS)
+        gains = {"operator": fate.gains[OPERATOR.address], "challenger": fate.gains[CHALLENGER], "seats": seats}
+        found[name] = Row(fate, gains, system.chain.one("Rounds", "roundOf", fate.dispute, 1))
+    return found
 
 
-@pytest.mark.parametrize("told, verdict", [({}, Verdict.UPHELD), (FALSE_ANSWER, Verdict.OVERTURNED)], ids=lambda each: None)
-def test_a_certificate_decides_as_votes_do(system: WholeSystem, told: dict[str, Any], verdict: Verdict) -> None:
-    fate, gains = reached(system, **told)
-    signed, other = reached(system, **told, course=Course(certified=True))
-    assert (signed.verdict, fate.verdict, other) == (verdict, verdict, gains)
-    shown = system.chain.one("Rounds", "roundOf", signed.dispute, 1)
-    assert (shown["committedMask"], shown["certifiedMask"]) == (0, 2 ** SEATS[0] - 1)
+def paid_to(system: WholeSystem, seats: int) -> int:
+    """Seats that convict an operator alone: their share of the slash and their fees, rounded down to a seat."""
+    money, shares = system.params.money, system.params.shares
+    return (money.slash_amount * shares.beta_bps // 10_000 + seats * money.fee_per_seat) // seats * seats
 
 
-def test_undecided_round_is_decided_by_the_next(system: WholeSystem) -> None:
-    silent = (Conduct.SILENT,) * 5
-    fate, gains = reached(system, course=Course((silent,)))
+def test_an_upheld_receipt_costs_its_challenger_the_bond(system: WholeSystem, rows: dict[str | int, Row]) -> None:
+    fate, gains, _ = rows["upheld"]
+    bond, fees = system.params.required_bond, SEATS[0] * system.params.money.fee_per_seat
+    share = (bond - fees) * system.params.shares.operator_share_bps // 10_000
+    assert (fate.verdict, fate.is_final) == (Verdict.UPHELD, True)
+    assert gains == {"operator": share, "challenger": -bond, "seats": fees}
+
+
+def test_a_conviction_costs_its_operator_a_slash(system: WholeSystem, rows: dict[str | int, Row]) -> None:
+    """Each row of INVALID is there, by the code that goes into a vote."""
+    due = {"operator": -system.params.money.slash_amount, "challenger": 0, "seats": paid_to(system, SEATS[0])}
+    for place, (told, verdict, code) in enumerate(CONVICTED_FOR):
+        fate, gains, _ = rows[place]
+        assert (fate.verdict, fate.is_final, {vote.code for vote in fate.right_votes}) == (verdict, False, {code}), told
+        assert gains == due, told
+    invalid = {code for _, verdict, code in CONVICTED_FOR if verdict is Verdict.INVALID}
+    assert invalid == {each.code for each in Defect.__subclasses__()}
+
+
+@pytest.mark.parametrize("signed, voted", [("upheld by certificate", "upheld"), ("overturned by certificate", 0)])
+def test_a_certificate_decides_as_votes_do(rows: dict[str | int, Row], signed: str, voted: str | int) -> None:
+    assert rows[signed].fate.verdict is rows[voted].fate.verdict and rows[signed].gains == rows[voted].gains
+    assert (rows[signed].round["committedMask"], rows[signed].round["certifiedMask"]) == (0, 2 ** SEATS[0] - 1)
+
+
+def test_undecided_round_is_decided_by_the_next(system: WholeSystem, rows: dict[str | int, Row]) -> None:
+    fate, gains, _ = rows["undecided"]
     bond, fees = system.params.required_bond, SEATS[1] * system.params.money.fee_per_seat
     lost = SEATS[0] * system.params.money.no_reveal_penalty
     assert (fate.verdict, fate.is_final, len(fate.rounds)) == (Verdict.UPHELD, True, 2)
@@ -344,13 +357,13 @@ def test_undecided_round_is_decided_by_the_next(system: WholeSystem) -> None:
     assert gains == {"operator": 0, "challenger": -bond, "seats": fees - lost}
 
 
-def test_a_draw_pays_nobody_and_costs_a_fee(system: WholeSystem) -> None:
-    fate, gains = reached(system, course=Course(((Conduct.ABSENT,) * 5,) * 3))
+def test_a_draw_pays_nobody_and_costs_a_fee(system: WholeSystem, rows: dict[str | int, Row]) -> None:
+    fate, gains, _ = rows["draw"]
     assert (fate.verdict, fate.is_final, len(fate.rounds)) == (Verdict.DRAW, False, 3)
     assert gains == {"operator": 0, "challenger": -system.params.money.fee_per_seat, "seats": 0}
 
 
-def test_refund_pays_working_seats_and_returns_the_rest(system: WholeSystem) -> None:
-    fate, gains = reached(system, **FALSE_ANSWER, course=Course(refund=True))
+def test_refund_pays_working_seats_and_returns_the_rest(system: WholeSystem, rows: dict[str | int, Row]) -> None:
+    fate, gains, _ = rows["refund"]
     assert (fate.verdict, fate.is_final) == (Verdict.REFUNDED, False)
     assert gains == {"operator": 0, "challenger": 0, "seats": SEATS[0] * system.params.money.fee_per_seat}
