@@ -56,8 +56,7 @@ def test_bytes_that_arrive_in_time_are_judged(tmp_path: Path) -> None:
         setup.shelf.blobs[signed.locator] = data
         setup.chain.pass_time(RETRY_PAUSE_S)
         member.until_quiet()
-        vote = member.vote(dispute)
-    assert vote is not None and vote.outcome == Outcome.EXECUTED
+        assert member.outcome(dispute) is Outcome.EXECUTED
 
 
 def test_node_without_chain_access_does_not_call_bytes_unavailable(tmp_path: Path) -> None:
@@ -88,8 +87,7 @@ def test_list_withheld_until_the_dispute_is_read_again_and_judged(tmp_path: Path
         setup.shelf.blobs = away
         dispute = setup.dispute(signed)
         member.until_quiet()
-        vote = member.vote(dispute)
-    assert vote is not None and vote.outcome == Outcome.EXECUTED
+        assert member.outcome(dispute) is Outcome.EXECUTED
     assert setup.archive.batch(0).state == CHECKED  # type: ignore[union-attr]
 
 
@@ -112,8 +110,7 @@ def test_member_without_chain_access_does_not_vote_until_it_returns(tmp_path: Pa
         delattr(setup.chain, method)
         member.until_quiet()
         member.tick(1)
-        vote = member.vote(dispute)
-    assert vote is not None and vote.outcome == Outcome.EXECUTED
+        assert member.outcome(dispute) is Outcome.EXECUTED
 
 
 def test_one_failed_call_after_the_deadline_gives_no_vote_yet(tmp_path: Path) -> None:
@@ -127,8 +124,7 @@ def test_one_failed_call_after_the_deadline_gives_no_vote_yet(tmp_path: Path) ->
         member.tick(40)
         assert member.vote(dispute) is None
         member.tick(RETRY_PAUSE_S)
-        vote = member.vote(dispute)
-    assert vote is not None and vote.outcome == Outcome.UNAVAILABLE
+        assert member.outcome(dispute) is Outcome.UNAVAILABLE
 
 
 def test_seat_without_da_access_does_not_vote_and_retries_in_time(tmp_path: Path) -> None:
@@ -142,8 +138,7 @@ def test_seat_without_da_access_does_not_vote_and_retries_in_time(tmp_path: Path
         asked = setup.shelf.reads
         setup.shelf.away = False
         member.tick(RETRY_PAUSE_S)
-        vote = member.vote(dispute)
-    assert vote is not None and vote.outcome == Outcome.UNAVAILABLE and setup.shelf.reads > asked
+        assert member.outcome(dispute) is Outcome.UNAVAILABLE and setup.shelf.reads > asked
 
 
 @pytest.mark.parametrize("serves", [(True, False), (False, True)])
@@ -159,8 +154,7 @@ def test_da_failing_right_before_and_after_the_question_proves_nothing(
         assert member.vote(dispute) is None
         monkeypatch.undo()
         member.tick(RETRY_PAUSE_S)
-        vote = member.vote(dispute)
-    assert vote is not None and vote.outcome == Outcome.UNAVAILABLE
+        assert member.outcome(dispute) is Outcome.UNAVAILABLE
 
 
 def test_list_that_does_not_fit_its_root_gives_vote_unavailable(tmp_path: Path) -> None:
@@ -171,16 +165,13 @@ def test_list_that_does_not_fit_its_root_gives_vote_unavailable(tmp_path: Path) 
     with SeatedMember(setup) as member:
         for _ in range(12):
             member.tick(3)
-        vote = member.vote(dispute)
-    assert vote is not None and vote.outcome == Outcome.UNAVAILABLE
+        assert member.outcome(dispute) is Outcome.UNAVAILABLE
 
 
 def test_reveal_does_not_wait_for_missing_bytes(tmp_path: Path) -> None:
     setup, dispute = disputed_receipt(tmp_path)
     with SeatedMember(setup) as member:
-        member.until_quiet()
-        vote = member.vote(dispute)
-        assert vote is not None
+        vote = member.voted(dispute)
         setup.show(dispute, vote, phase=Phase.REVEAL)
         header = setup.chain.headers[0]
         bogus = replace(header, batch_id=1, block=U64(setup.chain.number + 1), locator="eigenda:standard:0x02ff")
@@ -200,9 +191,7 @@ def test_reveal_does_not_wait_for_missing_bytes(tmp_path: Path) -> None:
 def test_reveal_is_sent_without_events_from_the_chain(tmp_path: Path) -> None:
     setup, dispute = disputed_receipt(tmp_path)
     with SeatedMember(setup) as member:
-        member.until_quiet()
-        vote = member.vote(dispute)
-        assert vote is not None
+        vote = member.voted(dispute)
         setup.show(dispute, vote, phase=Phase.REVEAL)
 
         def refused(*_: object) -> None:

@@ -100,8 +100,7 @@ def test_member_votes_on_bytes_of_another_seat_instead_of_unavailable(passing: P
         eventually(passing)
         member.tick(10)
         member.until_quiet()
-        vote = member.vote(passing.dispute)
-    assert vote is not None and vote.outcome == Outcome.EXECUTED
+        assert member.outcome(passing.dispute) is Outcome.EXECUTED
 
 
 def test_seat_whose_peers_learn_of_the_dispute_later_is_heard_soon(passing: Passing) -> None:
