@@ -54,6 +54,7 @@ def step_back(url: str) -> str:
         with engine.connect() as connection:
             found = MigrationContext.configure(connection).get_current_revision()
             if found is None:
+                connection.rollback()  # the check opens the database again, and would wait for this connection
                 check_revision(engine)
             if found not in REVISIONS:
                 raise newer_revision(shown, str(found))
