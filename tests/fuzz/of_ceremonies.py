@@ -75,9 +75,9 @@ def _recorders() -> Iterator[Recorder]:
 def moments() -> list[Moment]:
     """Every message of a new key of each suite, of a refresh and of a repair."""
     towns = list(_recorders())
-    for parties_of_ceremony in towns:
-        parties_of_ceremony.run()
-    return [moment for parties_of_ceremony in towns for moment in parties_of_ceremony.moments]
+    for ceremony in towns:
+        ceremony.run()
+    return [moment for ceremony in towns for moment in ceremony.moments]
 
 
 def messages(_folder: Path) -> Target:
@@ -100,7 +100,7 @@ def messages(_folder: Path) -> Target:
 
 def plans(_folder: Path) -> Target:
     """Plans that a coordinator signs, whatever they say."""
-    seeds = [encode(parties_of_ceremony.plan) for parties_of_ceremony in _recorders()]
+    seeds = [encode(ceremony.plan) for ceremony in _recorders()]
 
     def read(data: bytes) -> None:
         found = same(decode(CeremonyPlan, data), data)

@@ -35,16 +35,10 @@ def test_shares_of_any_subset_reconstruct_the_constant(coefficients: list[int], 
     assert shares == {index: buffer(value) for index, value in values.items()}, "they are read and not changed"
 
 
-@pytest.mark.parametrize(
-    ("value", "canonical"), [(0, True), (ORDER - 1, True), (ORDER, False), (ORDER + 1, False), (2**256 - 1, False)]
-)
-def test_only_one_encoding_of_a_scalar_is_accepted(value: int, canonical: bool) -> None:
-    assert is_canonical(buffer(value)) is canonical
-
-
-@pytest.mark.parametrize("size", [0, 31, 33])
-def test_a_scalar_has_32_bytes(size: int) -> None:
-    assert not is_canonical(bytearray(size))
+def test_only_one_encoding_of_a_scalar_is_accepted() -> None:
+    values = {0: True, ORDER - 1: True, ORDER: False, ORDER + 1: False, 2**256 - 1: False}
+    assert {value: is_canonical(buffer(value)) for value in values} == values
+    assert not any(is_canonical(bytearray(size)) for size in (0, 31, 33)), "a scalar has 32 bytes"
 
 
 def test_erasure_overwrites_the_shared_buffer() -> None:

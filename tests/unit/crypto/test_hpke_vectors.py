@@ -30,23 +30,18 @@ def test_the_sender_derives_the_rfc_secret() -> None:
     assert hpke.shared_secret(decode_point(raw("pkRm")) * ephemeral, raw("enc"), raw("pkRm")) == raw("shared_secret")
 
 
-@pytest.mark.parametrize("subset", list(itertools.combinations(range(1, 6), 3)))
-def test_any_three_of_five_shards_open_the_rfc_ciphertext(subset: tuple[int, ...]) -> None:
+def test_any_three_of_five_shards_open_the_rfc_ciphertext() -> None:
+    """And two do not."""
     shares, commitments = split(int.from_bytes(raw("skRm")), 3, 5, os.urandom)
     assert encode_point(commitments[0]) == raw("pkRm")
     base = decode_point(raw("enc"))
-    secret = hpke.shared_secret(combine({i: base * shares[i] for i in subset}), raw("enc"), raw("pkRm"))
-    context = hpke.key_schedule(secret, raw("info"), TYPED["aead_id"])
-    assert (secret, context.key, context.base_nonce) == (raw("shared_secret"), raw("key"), raw("base_nonce"))
-    assert context.open(raw("ct"), raw("aad")) == raw("pt")
-    assert context.seal(raw("pt"), raw("aad")) == raw("ct")
-
-
-def test_two_of_five_shards_do_not_open_it() -> None:
-    shares, _ = split(int.from_bytes(raw("skRm")), 3, 5, os.urandom)
-    base = decode_point(raw("enc"))
-    secret = hpke.shared_secret(combine({i: base * shares[i] for i in (1, 2)}), raw("enc"), raw("pkRm"))
-    assert hpke.key_schedule(secret, raw("info"), TYPED["aead_id"]).open(raw("ct"), raw("aad")) is None
+    for subset in (*itertools.combinations(range(1, 6), 3), (1, 2)):
+        secret = hpke.shared_secret(combine({i: base * shares[i] for i in subset}), raw("enc"), raw("pkRm"))
+        context = hpke.key_schedule(secret, raw("info"), TYPED["aead_id"])
+        assert (context.open(raw("ct"), raw("aad")) == raw("pt")) == (len(subset) == 3)
+        if len(subset) == 3:
+            assert (secret, context.key, context.base_nonce) == (raw("shared_secret"), raw("key"), raw("base_nonce"))
+            assert context.seal(raw("pt"), raw("aad")) == raw("ct")
 
 
 def test_the_published_vector_file_agrees() -> None:

@@ -61,7 +61,7 @@ def test_largest_coefficient_is_below_q(place: int, value: int) -> None:
             mlkem.verify_key(key)
 
 
-@pytest.mark.parametrize("size", [0, 31, 33])
-def test_a_message_of_another_length_is_refused(size: int) -> None:
-    with pytest.raises(MalformedValue, match="ML-KEM message"):
-        mlkem.encapsulate(KEY, bytes(size))
+def test_a_message_of_another_length_is_refused() -> None:
+    for size in (0, 31, 33):
+        with pytest.raises(MalformedValue, match="ML-KEM message"):
+            mlkem.encapsulate(KEY, bytes(size))

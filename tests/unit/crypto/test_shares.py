@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from bytewise.crypto.curve import GENERATOR, ORDER, encode_point, encode_scalar
 from bytewise.crypto.proofs import prove_partial, verify_partial
 from bytewise.crypto.shares import combine, split, verification_key, verify_share
-from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, ShardLied
-from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.keys.epochs import Partial
 from bytewise.protocol.units import Blob, Digest
@@ -24,9 +22,7 @@ BASE = GENERATOR * 987654321
 
 @given(st.integers(1, ORDER - 1), st.integers(1, 4), st.integers(0, 3), st.randoms(use_true_random=False))
 @settings(max_examples=15, deadline=None)
-def test_any_threshold_of_shares_gives_the_point_and_the_commitments_fit(
-    secret: int, threshold: int, spare: int, random: object
-) -> None:
+def test_any_threshold_of_shares_gives_the_point_and_fits(secret: int, threshold: int, spare: int, random: object) -> None:
     count = threshold + spare
     shares, commitments = split(secret, threshold, count, lambda size: random.randbytes(size))  # type: ignore[attr-defined]
     for index, share in shares.items():
@@ -115,14 +111,3 @@ def test_partial_is_valid_for_its_shard_receipt_and_point_only() -> None:
     for arguments in cases:
         with pytest.raises(ShardLied):
             verify_partial(*arguments)
-
-
-@given(st.binary(max_size=300))
-def test_random_bytes_are_no_partial(data: bytes) -> None:
-    with pytest.raises(Fault):
-        decode(Partial, data)
-
-
-def test_a_partial_round_trips() -> None:
-    partial = prove_partial(3, 99, BASE, RECEIPT, os.urandom)
-    assert decode(Partial, encode(partial)) == partial

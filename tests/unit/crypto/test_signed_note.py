@@ -9,15 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bytewise.crypto.checkpoint import CheckpointKeys, cosign, parse_checkpoint, signed_by, witness_key
-from bytewise.crypto.signed_note import (
-    NoteKey,
-    NoteSignature,
-    SignatureType,
-    SignedNote,
-    cosignature_time,
-    parse_key,
-    parse_note,
-)
+from bytewise.crypto.signed_note import NoteKey, NoteSignature, SignatureType, SignedNote, cosignature_time, parse_key, parse_note
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Digest
 

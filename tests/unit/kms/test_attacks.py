@@ -58,8 +58,7 @@ def through(values: dict[int, int], at: int) -> int:
 
 
 def test_attack_17_instances_are_counted_across_restarts(fresh: World) -> None:
-    case = fresh.case()
-    fresh.chain.open(case, seat_mask=1)
+    case = fresh.disputed(seat_mask=1)
 
     def ask() -> Decision:
         shard, ticket = fresh.shard(1), fresh.ticket(case, instance=Digest(os.urandom(32)))
@@ -75,8 +74,7 @@ def test_attack_17_instances_are_counted_across_restarts(fresh: World) -> None:
 
 
 def test_attack_18_retired_key_opens_only_where_epoch_state_is_not_checked(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    case, shard = fresh.case(), fresh.shard(1)
-    fresh.chain.open(case)
+    case, shard = fresh.disputed(), fresh.shard(1)
     fresh.chain.facts = replace(fresh.chain.facts, epoch_state=EpochState.RETIRED)
     refused(EpochClosed, fresh, shard, fresh.request(case))
     monkeypatch.setattr(release_policy, "verify_epoch", lambda ticket, state: state)
@@ -156,9 +154,7 @@ def peak_bytes(read: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def test_attack_23_elements_are_counted_before_they_are_built(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_attack_23_elements_are_counted_before_they_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
     bomb = b"[" + b"{}," * 2**16 + b"0]"
     assert peak_bytes(lambda: parse(bomb, MAX_RELEASE_MARKS)) < len(bomb) // 10
     # Control: our parser, which counts no mark.
@@ -166,9 +162,7 @@ def test_attack_23_elements_are_counted_before_they_are_built(
     assert peak_bytes(lambda: parse(bomb, MAX_RELEASE_MARKS)) > 10 * len(bomb)
 
 
-def test_attack_23_duplicate_key_is_refused_and_hides_a_value_otherwise(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_attack_23_duplicate_key_is_refused_and_hides_a_value_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two readers, of which one takes the first value and one the last, would read two requests."""
     said = b'{"address":"0x01","address":"0x02"}'
     for read in (parse, parse_typed):

@@ -7,14 +7,10 @@ import pytest
 
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.errors.reasons import PointFlaw
-from bytewise.protocol.records.seal import pad
+from bytewise.protocol.keys.epochs import Decision
 from kms.shard.refusals import refusal
-from kms.storage import accounts
-from kms.storage.files import read_key
-from tests.fixtures.kms.bad_inputs import ONE_CASE, POINTS, ROWS, Scene
-from tests.fixtures.kms.memory_chain import Case
+from tests.fixtures.kms.bad_inputs import ONE_CASE, POINTS, ROWS, Scene, leaked
 from tests.fixtures.kms.release_network import World
-from tests.fixtures.memory_search import forms, scalar_forms
 from tests.fixtures.tee.simulated_platform import Bench
 
 
@@ -22,22 +18,6 @@ from tests.fixtures.tee.simulated_platform import Bench
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """Evidence, and the policy that accepts it."""
     return Bench(tmp_path_factory.mktemp("bench"))
-
-
-def leaked(said: bytes, world: World, cases: list[Case]) -> list[str]:
-    """Which secrets of the world, and of what its clients said and got, are in a log."""
-    folder = world.settings.shards[0].folder
-    keys = {"storage": read_key(folder / "storage.key"), "signing": accounts.open_account(folder).secret}
-    numbers = {name: int.from_bytes(key) for name, key in keys.items()}
-    numbers |= {"transport": int.from_bytes(world.secret), "share": world.shard(1)._rotation.share().scalar()}
-    found = [name for name, number in numbers.items() for form in scalar_forms(number).values() if form in said]
-    for case in cases:
-        request = case.payload.request
-        private = {"nonce": request.nonce.hex().encode(), "payload": pad(case.payload)[:64].hex().encode()}
-        found += [name for name, form in private.items() if form in said]
-        tokens = forms("no text", request.prompt)
-        found += [name for name in ("ids as json", "ids as compact json") if tokens[name] in said]
-    return found
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -54,6 +34,7 @@ def test_each_bad_input_has_its_error_and_a_log_without_secrets(
     line = json.loads(said.splitlines()[-1])
     assert (line["error"], line["rule"], line.get("reason", "")) == (kind.__name__, kind.rule, reason)
     assert leaked(said.encode(), world, scene.made) == []
+    assert {each.record.decision for each in world.shard(1).log(0).entries} <= {Decision.REFUSED}
 
 
 def test_bad_inputs_have_distinct_errors_unless_indistinguishable() -> None:

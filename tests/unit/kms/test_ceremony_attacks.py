@@ -4,7 +4,6 @@ removed."""
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import pytest
 from Crypto.PublicKey.ECC import EccPoint
@@ -18,7 +17,18 @@ from kms.ceremony import deals, responses, state_machine
 from kms.ceremony.deals import commitment_digest, draw_polynomial, make_deal, open_deal, open_value, verify_deal, weighted_value
 from kms.ceremony.responses import ParticipantSecrets, _deal_secret, due_messages
 from kms.ceremony.state import CeremonyPhase, CeremonyState
-from tests.fixtures.kms.ceremonies import CeremonyParties, Meddling, Party, generated, opens, party, plan_for, seat
+from tests.fixtures.kms.ceremonies import (
+    CeremonyParties,
+    Meddling,
+    Party,
+    generated,
+    new_key,
+    opens,
+    party,
+    plan_for,
+    refresh,
+    repair,
+)
 from tests.fixtures.kms.dishonest_seals import spying
 from tests.fixtures.kms.lying_shards import ALL, deal_as_hand
 from tests.fixtures.kms.rogue_dealers import OWN, chooser, is_wanted, rogue, silent_judge
@@ -33,41 +43,29 @@ def last_speaks(meddle: Meddling) -> CeremonyParties:
     return all_but_closed(CeremonyParties(plan_for(parties, 3, 3), [*parties[:2], parties[3], parties[2]]))
 
 
-def all_but_closed(parties_of_ceremony: CeremonyParties) -> CeremonyParties:
+def all_but_closed(ceremony: CeremonyParties) -> CeremonyParties:
     """The ceremony up to its last close: everybody who can has proved its share."""
-    while parties_of_ceremony.state.phase is not CeremonyPhase.CONFIRMING:
-        for who in parties_of_ceremony.parties:
-            parties_of_ceremony.speak(who)
-        parties_of_ceremony.close()
-    for who in parties_of_ceremony.parties:
-        parties_of_ceremony.speak(who)
-    return parties_of_ceremony
+    ceremony.until(CeremonyPhase.CONFIRMING).turn()
+    return ceremony
 
 
-def test_attack_13_last_dealer_chooses_the_key_only_without_the_hash_round(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    parties_of_ceremony = last_speaks(chooser)
-    assert (
-        "commitments that differ from its posted hash"
-        in parties_of_ceremony.state.faults[parties_of_ceremony.plan.dealers[2].address]
-    )
-    assert parties_of_ceremony.state.result is not None and parties_of_ceremony.state.result.qualified == (1, 2, 4)
+def test_attack_13_last_dealer_chooses_the_key_only_without_the_hash_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    ceremony = last_speaks(chooser)
+    assert "commitments that differ from its posted hash" in ceremony.state.faults[ceremony.plan.dealers[2].address]
+    assert ceremony.state.result is not None and ceremony.state.result.qualified == (1, 2, 4)
     # Control: who may deal what it chose when it knew the others is no liar, and the key is as it wants it, every time.
     monkeypatch.setattr(state_machine, "verify_deal", verify_uncommitted)
     for _ in range(3):
-        parties_of_ceremony = last_speaks(chooser)
-        assert not parties_of_ceremony.state.faults and is_wanted(decode_point(opens(parties_of_ceremony)))
-        parties_of_ceremony.close()
-        assert parties_of_ceremony.state.phase is CeremonyPhase.DONE
+        ceremony = last_speaks(chooser)
+        assert not ceremony.state.faults and is_wanted(decode_point(opens(ceremony)))
+        ceremony.close()
+        assert ceremony.state.phase is CeremonyPhase.DONE
 
 
-def test_attack_13_without_proofs_and_hash_round_key_is_a_dealers_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    parties_of_ceremony = last_speaks(rogue)
-    liar, own = parties_of_ceremony.plan.dealers[2].address, encode_point(GENERATOR * OWN)
-    assert "commitments that differ from its posted hash" in parties_of_ceremony.state.faults[liar]
+def test_attack_13_without_proofs_and_hash_round_key_is_a_dealers_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    ceremony = last_speaks(rogue)
+    liar, own = ceremony.plan.dealers[2].address, encode_point(GENERATOR * OWN)
+    assert "commitments that differ from its posted hash" in ceremony.state.faults[liar]
     # Either defence alone names it.
     with monkeypatch.context() as patch:
         patch.setattr(state_machine, "verify_deal", verify_uncommitted)
@@ -79,59 +77,43 @@ def test_attack_13_without_proofs_and_hash_round_key_is_a_dealers_own(
     # is the quorum: who cheats so has no share that it could prove.
     monkeypatch.setattr(state_machine, "verify_deal", verify_uncommitted)
     monkeypatch.setattr(deals, "knows_log", lambda *_: True)
-    parties_of_ceremony = last_speaks(rogue)
-    assert parties_of_ceremony.state.result is not None and parties_of_ceremony.state.result.public_key == own
-    assert not parties_of_ceremony.state.faults and set(parties_of_ceremony.state.signatures) == {1, 2}
-    parties_of_ceremony.close()
-    assert (
-        parties_of_ceremony.state.phase is CeremonyPhase.FAILED
-        and parties_of_ceremony.state.reason == "2 confirmations, 3 needed"
-    )
+    ceremony = last_speaks(rogue)
+    assert ceremony.state.result is not None and ceremony.state.result.public_key == own
+    assert not ceremony.state.faults and set(ceremony.state.signatures) == {1, 2}
+    ceremony.close()
+    assert ceremony.state.phase is CeremonyPhase.FAILED and ceremony.state.reason == "2 confirmations, 3 needed"
 
 
-def ceremony_with(kind: str) -> CeremonyParties:
+def ceremony_with(meddle: Meddling) -> CeremonyParties:
     """2 of 3 shards make a key, the first of them in its own way."""
-    parties = [party(n) for n in (1, 2, 3)]
-    parties[0].meddle = ALL[kind]
-    return CeremonyParties(plan_for(parties, 2, 2), parties)
+    ceremony = new_key()
+    ceremony.parties[0].meddle = meddle
+    return ceremony
 
 
-def two_sound_deals(parties_of_ceremony: CeremonyParties, who: Party, body: Body) -> Iterator[Body]:
+def two_sound_deals(ceremony: CeremonyParties, who: Party, body: Body) -> Iterator[Body]:
     """Deals twice: both times a sound polynomial, and sealed as it should be."""
     yield body
     if isinstance(body, Deal):
-        other = draw_polynomial(
-            parties_of_ceremony.state.id, 1, random_scalar(os.urandom), parties_of_ceremony.plan.threshold, os.urandom
-        )
-        yield make_deal(
-            parties_of_ceremony.state.id,
-            parties_of_ceremony.state.phase_head,
-            1,
-            other,
-            parties_of_ceremony.state.keys,
-            os.urandom,
-        )
+        other = draw_polynomial(ceremony.state.id, 1, random_scalar(os.urandom), ceremony.plan.threshold, os.urandom)
+        yield make_deal(ceremony.state.id, ceremony.state.phase_head, 1, other, ceremony.state.keys, os.urandom)
 
 
 def dealt_twice() -> CeremonyParties:
     """2 of 3 shards make a key, the first of which deals two polynomials."""
-    parties = [party(n) for n in (1, 2, 3)]
-    parties[0].meddle = two_sound_deals
-    parties_of_ceremony = CeremonyParties(plan_for(parties, 2, 2), parties)
-    parties_of_ceremony.run()
-    return parties_of_ceremony
+    ceremony = ceremony_with(two_sound_deals)
+    ceremony.run()
+    return ceremony
 
 
-def value_in(parties_of_ceremony: CeremonyParties, said: Deal, receiver: int) -> int:
+def value_in(ceremony: CeremonyParties, said: Deal, receiver: int) -> int:
     """What a deal of dealer 1 has for a receiver."""
     sealed = next(each for each in said.sealed if each.receiver == receiver)
-    point = decode_point(sealed.enc) * _deal_secret(parties_of_ceremony.state, parties_of_ceremony.parties[receiver - 1].member)
-    return open_value(parties_of_ceremony.state.id, 1, sealed, point, parties_of_ceremony.state.keys[receiver])
+    point = decode_point(sealed.enc) * _deal_secret(ceremony.state, ceremony.parties[receiver - 1].member)
+    return open_value(ceremony.state.id, 1, sealed, point, ceremony.state.keys[receiver])
 
 
-def test_attack_13_dealer_that_deals_twice_is_excluded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_attack_13_dealer_that_deals_twice_is_excluded(monkeypatch: pytest.MonkeyPatch) -> None:
     named = dealt_twice()
     liar = named.parties[0].signer.address
     assert set(named.state.faults) == {liar} and "sent two different messages" in named.state.faults[liar]
@@ -141,13 +123,11 @@ def test_attack_13_dealer_that_deals_twice_is_excluded(
     assert "commitments that differ from its posted hash" in dealt_twice().state.faults[liar]
     # Control: with neither, both deals are good, the newest counts, and who read the first has no share of the key.
     monkeypatch.setattr(state_machine, "verify_deal", verify_uncommitted)
-    parties_of_ceremony = dealt_twice()
-    result, shares = parties_of_ceremony.state.result, parties_of_ceremony.shares()
-    assert result is not None and result.qualified == (1, 2, 3) and not parties_of_ceremony.state.faults
-    first, newest = (
-        body for each in parties_of_ceremony.log if each.sender == liar and isinstance(body := read_message(each), Deal)
-    )
-    early = (shares[1] - value_in(parties_of_ceremony, newest, 1) + value_in(parties_of_ceremony, first, 1)) % ORDER
+    ceremony = dealt_twice()
+    result, shares = ceremony.state.result, ceremony.shares()
+    assert result is not None and result.qualified == (1, 2, 3) and not ceremony.state.faults
+    first, newest = (body for each in ceremony.log if each.sender == liar and isinstance(body := read_message(each), Deal))
+    early = (shares[1] - value_in(ceremony, newest, 1) + value_in(ceremony, first, 1)) % ORDER
     assert encode_point(GENERATOR * combine_values({1: shares[1], 2: shares[2]})) == result.public_key
     assert encode_point(GENERATOR * combine_values({1: early, 2: shares[2]})) != result.public_key
 
@@ -176,37 +156,27 @@ def sum_of_what_opens(state: CeremonyState, who: ParticipantSecrets, receiver: i
 
 def half_dealt() -> tuple[CeremonyParties, bool]:
     """2 of 3 shards make a key; the first deals a false value to the third alone. Whether the others' sums make the key."""
-    parties_of_ceremony = all_but_closed(ceremony_with("wrong share"))
-    assert parties_of_ceremony.state.result is not None and parties_of_ceremony.state.result.qualified == (2, 3)
-    sums = {i: responses.dealt_value(parties_of_ceremony.state, parties_of_ceremony.parties[i - 1].member, i) for i in (2, 3)}
-    makes_key = encode_point(GENERATOR * combine_values(sums)) == parties_of_ceremony.state.result.public_key
-    parties_of_ceremony.close()
-    return parties_of_ceremony, makes_key
+    ceremony = all_but_closed(ceremony_with(ALL["wrong share"]))
+    assert ceremony.state.result is not None and ceremony.state.result.qualified == (2, 3)
+    sums = {i: responses.dealt_value(ceremony.state, ceremony.parties[i - 1].member, i) for i in (2, 3)}
+    makes_key = encode_point(GENERATOR * combine_values(sums)) == ceremony.state.result.public_key
+    ceremony.close()
+    return ceremony, makes_key
 
 
-def test_attack_14_receivers_that_sum_local_deals_hold_shares_of_no_key(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    parties_of_ceremony, makes_key = half_dealt()
-    assert makes_key and parties_of_ceremony.state.phase is CeremonyPhase.DONE and set(parties_of_ceremony.shares()) == {2, 3}
+def test_attack_14_receivers_that_sum_local_deals_hold_shares_of_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    ceremony, makes_key = half_dealt()
+    assert makes_key and ceremony.state.phase is CeremonyPhase.DONE and set(ceremony.shares()) == {2, 3}
     # Control: each sums what opens for it, and a dealer that lies to one shard alone has ended the ceremony.
     monkeypatch.setattr(responses, "dealt_value", sum_of_what_opens)
-    parties_of_ceremony, makes_key = half_dealt()
-    assert (
-        not makes_key
-        and parties_of_ceremony.state.phase is CeremonyPhase.FAILED
-        and "1 confirmations, 2 needed" in parties_of_ceremony.state.reason
-    )
+    ceremony, makes_key = half_dealt()
+    assert not makes_key and ceremony.state.phase is CeremonyPhase.FAILED and "1 confirmations, 2 needed" in ceremony.state.reason
 
 
 def test_attack_14_signer_of_another_transcript_is_ignored() -> None:
-    parties_of_ceremony = ceremony_with("other transcript")
-    parties_of_ceremony.run()
-    assert (
-        parties_of_ceremony.state.phase is CeremonyPhase.DONE
-        and parties_of_ceremony.refused == [parties_of_ceremony.parties[0].signer.address]
-        and set(parties_of_ceremony.shares()) == {2, 3}
-    )
+    ceremony = ceremony_with(ALL["other transcript"])
+    assert ceremony.run().phase is CeremonyPhase.DONE and set(ceremony.shares()) == {2, 3}
+    assert ceremony.refused == [ceremony.parties[0].signer.address]
 
 
 # --- 15: complaints that open an honest dealer ---
@@ -214,47 +184,37 @@ def test_attack_14_signer_of_another_transcript_is_ignored() -> None:
 
 def flooded() -> CeremonyParties:
     """Two of five shards complain falsely about the same honest dealer; two values of its polynomial are the polynomial."""
-    parties = [party(n) for n in range(1, 6)]
-    for each in parties[1:3]:
+    ceremony = new_key(2, 3, 5)
+    for each in ceremony.parties[1:3]:
         each.meddle = ALL["false complaint"]
-    parties_of_ceremony = CeremonyParties(plan_for(parties, 2, 3, budget=1), parties)
     with contextlib.suppress(CeremonyRefused):  # who judges after the end is refused
-        parties_of_ceremony.run()
-    return parties_of_ceremony
+        ceremony.run()
+    return ceremony
 
 
-def read_off(parties_of_ceremony: CeremonyParties, dealer: int) -> int:
+def read_off(ceremony: CeremonyParties, dealer: int) -> int:
     """The value at 0 of a dealer's polynomial, from the complaints in the log."""
-    make_deal, values = parties_of_ceremony.state.deals[dealer], {}
+    make_deal, values = ceremony.state.deals[dealer], {}
     polynomial = [decode_point(each) for each in make_deal.commitments]
-    for message in parties_of_ceremony.log:
+    for message in ceremony.log:
         body = read_message(message)
         for said in body.complaints if isinstance(body, DealReview) else ():
-            receiver = next(seat.index for seat in parties_of_ceremony.plan.receivers if seat.address == message.sender)
+            receiver = next(seat.index for seat in ceremony.plan.receivers if seat.address == message.sender)
             sealed = next(each for each in make_deal.sealed if each.receiver == receiver)
-            key = parties_of_ceremony.state.keys[receiver]
-            values[receiver] = open_deal(parties_of_ceremony.state.id, dealer, sealed, decode_point(said.point), key, polynomial)
+            key = ceremony.state.keys[receiver]
+            values[receiver] = open_deal(ceremony.state.id, dealer, sealed, decode_point(said.point), key, polynomial)
     return combine_values(values)
 
 
-def test_attack_15_complaint_flood_opens_a_dealer_only_without_a_budget(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    parties_of_ceremony = flooded()
-    assert (
-        parties_of_ceremony.state.phase is CeremonyPhase.FAILED
-        and len(parties_of_ceremony.state.revealed) == 2
-        and parties_of_ceremony.state.result is None
-    )
+def test_attack_15_complaint_flood_opens_a_dealer_only_without_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    ceremony = flooded()
+    assert ceremony.state.phase is CeremonyPhase.FAILED and len(ceremony.state.revealed) == 2 and ceremony.state.result is None
     # Control: without a budget the ceremony goes on, and a part of the key that it makes stands in its log.
     monkeypatch.setattr(state_machine, "fail_ceremony", lambda state, reason: state)
-    parties_of_ceremony = flooded()
-    assert (
-        parties_of_ceremony.state.phase is CeremonyPhase.DONE
-        and parties_of_ceremony.state.result is not None
-        and 1 in parties_of_ceremony.state.result.qualified
-    )
-    assert encode_point(GENERATOR * read_off(parties_of_ceremony, 1)) == parties_of_ceremony.state.deals[1].commitments[0]
+    ceremony = flooded()
+    assert ceremony.state.phase is CeremonyPhase.DONE
+    assert ceremony.state.result is not None and 1 in ceremony.state.result.qualified
+    assert encode_point(GENERATOR * read_off(ceremony, 1)) == ceremony.state.deals[1].commitments[0]
 
 
 # --- 15: what is sealed as one thing, said as another ---
@@ -264,22 +224,18 @@ def mended() -> CeremonyParties:
     """Shards 2 and 3 help shard 1, which lost its share; the latter hands to it what the former dealt."""
     held, source = generated(2, 3)
     held[2].meddle = deal_as_hand
-    heir = replace(held[0], share=None)
-    plan = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
-    parties_of_ceremony = CeremonyParties(plan, [*held[1:], heir])
-    parties_of_ceremony.run()
-    return parties_of_ceremony
+    ceremony = repair(held, source)
+    ceremony.run()
+    return ceremony
 
 
 def test_deal_is_no_repair_value_unless_seal_contexts_coincide(monkeypatch: pytest.MonkeyPatch) -> None:
-    parties_of_ceremony = mended()
-    assert list(parties_of_ceremony.state.faults) == [parties_of_ceremony.parties[1].signer.address] and list(
-        parties_of_ceremony.state.repair_values
-    ) == [1]
+    ceremony = mended()
+    assert list(ceremony.state.faults) == [ceremony.parties[1].signer.address] and list(ceremony.state.repair_values) == [1]
     for module in (state_machine, responses):
         monkeypatch.setattr(module, "repair_context", lambda ceremony, transcript: ceremony)
-    parties_of_ceremony = mended()
-    assert parties_of_ceremony.state.faults == {} and list(parties_of_ceremony.state.repair_values) == [1, 2]
+    ceremony = mended()
+    assert ceremony.state.faults == {} and list(ceremony.state.repair_values) == [1, 2]
 
 
 # --- 15: true complaints about a deal that borrows another's ephemeral point ---
@@ -291,23 +247,19 @@ def judged(shift: int) -> tuple[CeremonyParties, dict[int, DealReview]]:
     """2 of 3 shards renew their shares; the last borrows points of the others. What each of them says of the deals."""
     held, source = generated(2, 3)
     held[2].meddle = spying(WANTED, shift)
-    parties_of_ceremony = CeremonyParties(plan_for(held, 2, 2, dealers=dict(enumerate(held, 1)), source=source), held)
-    while parties_of_ceremony.state.phase is not CeremonyPhase.JUDGING:
-        for who in parties_of_ceremony.parties:
-            parties_of_ceremony.speak(who)
-        parties_of_ceremony.close()
+    ceremony = refresh(held, source).until(CeremonyPhase.JUDGING)
     said = {
         i: body
         for i, who in enumerate(held[:2], 1)
-        for body in due_messages(parties_of_ceremony.state, who.member)
+        for body in due_messages(ceremony.state, who.member)
         if isinstance(body, DealReview)
     }
-    return parties_of_ceremony, said
+    return ceremony, said
 
 
-def borrowed_key(parties_of_ceremony: CeremonyParties, said: dict[int, DealReview], shift: int) -> int:
+def borrowed_key(ceremony: CeremonyParties, said: dict[int, DealReview], shift: int) -> int:
     """The epoch's key, from what the last shard has by right and what shard 2 says of its deal, under a point of dealer 1."""
-    state, last = parties_of_ceremony.state, parties_of_ceremony.parties[2]
+    state, last = ceremony.state, ceremony.parties[2]
     of_2, of_3 = state.deals[1].sealed[1:]
     shown = decode_point(said[2].complaints[0].point)
     point = shown + -(decode_point(state.keys[2]) * shift) if shift else shown
@@ -319,18 +271,13 @@ def borrowed_key(parties_of_ceremony: CeremonyParties, said: dict[int, DealRevie
 
 @pytest.mark.parametrize("shift", [0, 7])
 def test_attack_15_borrowed_points_reveal_the_key_without_ephemeral_proofs(monkeypatch: pytest.MonkeyPatch, shift: int) -> None:
-    parties_of_ceremony, said = judged(shift)
-    assert (
-        list(parties_of_ceremony.state.faults) == [parties_of_ceremony.parties[2].signer.address]
-        and 3 not in parties_of_ceremony.state.polynomials
-    )
-    assert "did not prove the ephemeral key" in next(iter(parties_of_ceremony.state.faults.values()))
+    ceremony, said = judged(shift)
+    assert list(ceremony.state.faults) == [ceremony.parties[2].signer.address] and 3 not in ceremony.state.polynomials
+    assert "did not prove the ephemeral key" in next(iter(ceremony.state.faults.values()))
     assert len(said) == 2 and not any(each.complaints for each in said.values())
     # Control: without the proofs both complain rightly, and one shard of the two that open has the key.
     monkeypatch.setattr(deals, "verify_sealed", lambda ceremony, dealer, sealed: sealed)
-    parties_of_ceremony, said = judged(shift)
-    assert parties_of_ceremony.state.faults == {} and [len(each.complaints) for each in said.values()] == [1, 1]
-    source = parties_of_ceremony.plan.source
-    assert (
-        source is not None and encode_point(GENERATOR * borrowed_key(parties_of_ceremony, said, shift)) == source.commitments[0]
-    )
+    ceremony, said = judged(shift)
+    assert ceremony.state.faults == {} and [len(each.complaints) for each in said.values()] == [1, 1]
+    source = ceremony.plan.source
+    assert source is not None and encode_point(GENERATOR * borrowed_key(ceremony, said, shift)) == source.commitments[0]

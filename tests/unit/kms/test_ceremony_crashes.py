@@ -2,29 +2,21 @@
 erasing."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.keys.ceremony import SharesSource
-from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.secret import Secret
 from bytewise.storage.ceremonies import StoredCeremony
-from kms.ceremony.coordinator import epoch_document
 from kms.ceremony.erasure import erase_shares
 from kms.ceremony.participant import ParticipantKeys
 from kms.ceremony.responses import SEED_BYTES, ParticipantSecrets
 from kms.ceremony.state import CeremonyPhase, CeremonyState
-from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run, shares_make_the_key
+from tests.fixtures.kms.ceremony_runs import MadeKey, made_key, numbered, run, shares_make_the_key, take_into_force
 from tests.fixtures.kms.crash_points import Crash, Fuse
-from tests.fixtures.kms.dkg_fixture import CeremonyShard, OneEpoch, ceremony_shards, coordinator_of, plan
-from tests.fixtures.kms.dying_shards import (
-    died_around,
-    dying,
-    made_a_file,
-)
+from tests.fixtures.kms.dkg_fixture import ceremony_shards, coordinator_of, plan
+from tests.fixtures.kms.dying_shards import died_around, dying, made_a_file
 from tests.fixtures.kms.memory_chain import CONTRACTS
 
 
@@ -65,28 +57,19 @@ def test_coordinator_crashing_at_every_point_resumes(tmp_path: Path) -> None:
 
 
 @pytest.fixture()
-def made(tmp_path: Path) -> tuple[list[CeremonyShard], OneEpoch, CeremonyState, SharesSource]:
-    """2 of 3 shards with a key in force."""
-    shards, chain = ceremony_shards(tmp_path, 3)
-    state = run(coordinator_of(tmp_path, plan(shards, 2, 3), shards))
-    return shards, chain, state, on_chain(chain, state)
+def made(tmp_path: Path) -> MadeKey:
+    return made_key(tmp_path, 3)
 
 
-Made = tuple[list[CeremonyShard], OneEpoch, CeremonyState, SharesSource]
-
-
-def test_shard_crashing_at_any_point_of_refresh_or_erasure_has_one_share(tmp_path: Path, made: Made) -> None:
-    shards, chain, before, source = made
-    state = dying(tmp_path, plan(shards, 2, 3, dealers=numbered(shards), source=source), shards, shards[:1])
+def test_shard_crashing_at_any_point_of_refresh_or_erasure_has_one_share(tmp_path: Path, made: MadeKey) -> None:
+    shards, chain, before, _ = made
+    state = dying(tmp_path, made.renewal(3), shards, shards[:1])
     shares_make_the_key(state, numbered(shards))
     shares_make_the_key(before, numbered(shards))
     died_around(shards[0], "join", "commit", "deal", "judgement", "confirm", "consent")
     made_a_file(shards[0])
-    document, who = epoch_document(state), shards[0]
-    chain.epoch = replace(chain.epoch, commitments=Blob(b"".join(document.commitments)), version=1)
-    who.ceremonies().open(
-        coordinator_of(tmp_path, plan(shards, 2, 3), shards).signed, b"sealed seed"
-    )  # of an attempt that never ended
+    document, who, unended = take_into_force(chain, state), shards[0], plan(shards, 2, 3)
+    who.ceremonies().open(coordinator_of(tmp_path, unended, shards).signed, b"sealed seed")
     who.fuse = Fuse(lit=True)
     said = None
     while said is None:
@@ -101,7 +84,7 @@ def test_shard_crashing_at_any_point_of_refresh_or_erasure_has_one_share(tmp_pat
     shares_make_the_key(state, numbered(shards))
 
 
-def test_dealers_and_receivers_of_a_resharing_may_crash_at_every_point(tmp_path: Path, made: Made) -> None:
+def test_dealers_and_receivers_of_a_resharing_may_crash_at_every_point(tmp_path: Path, made: MadeKey) -> None:
     shards, chain, _, source = made
     fresh, other = ceremony_shards(tmp_path / "fresh", 2, first=11)
     other.epoch = chain.epoch
@@ -116,12 +99,10 @@ def test_dealers_and_receivers_of_a_resharing_may_crash_at_every_point(tmp_path:
     made_a_file(fresh[0])
 
 
-def test_helper_and_receiver_of_a_repair_may_crash_at_every_point(tmp_path: Path, made: Made) -> None:
-    shards, _, before, source = made
+def test_helper_and_receiver_of_a_repair_may_crash_at_every_point(tmp_path: Path, made: MadeKey) -> None:
+    shards, _, before, _ = made
     next(shards[0].folder.glob("share-3-*.json")).unlink()
-    helpers = {2: shards[1], 3: shards[2]}
-    mending = plan(helpers.values(), 2, 2, dealers=helpers, source=source, heir=shards[0].seat(1))
-    dying(tmp_path, mending, shards, shards[:2])
+    dying(tmp_path, made.repair(), shards, shards[:2])
     shares_make_the_key(before, numbered(shards))
     died_around(shards[1], "join", "commit", "deal", "judgement", "hand")
     died_around(shards[0], "join", "confirm")

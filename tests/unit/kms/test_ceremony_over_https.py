@@ -10,30 +10,25 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import CeremonyFailed, CeremonyRefused, ConfigurationError
 from bytewise.protocol.keys.ceremony import CeremonyPurpose, SignedPlan
 from bytewise.service.clock import monotonic_s
-from bytewise.storage.migrate import migrate
-from cli.demo.site import free_ports
 from kms.ceremony import coordinator
 from kms.ceremony.coordinator import epoch_document
 from kms.ceremony.session import finished_ceremony, load_or_make_plan, make_plan, run_ceremony
 from kms.ceremony.state import CeremonyPhase
+from kms.settings import CeremonySettings
 from kms.storage import keyring
 from tests.fixtures.kms.ceremonies import COORDINATOR
-from tests.fixtures.kms.ceremony_runs import on_chain, run
-from tests.fixtures.kms.dkg_fixture import CeremonyShard, ceremony_shards, coordinator_of, plan
-from tests.fixtures.kms.served_ceremony import (
-    CONTRACTS,
-    serving,
-    settings_for,
-    shards,
-)
+from tests.fixtures.kms.ceremony_runs import made_key, run
+from tests.fixtures.kms.dkg_fixture import CeremonyShard, coordinator_of
+from tests.fixtures.kms.served_ceremony import CONTRACTS, served_shards, serving, settings_for, shards
 from tests.fixtures.kms.trickling_shard import trickling
 
 __all__ = ["shards"]
 
 
 def test_key_is_made_over_https_and_shown_by_its_log(tmp_path: Path, shards: list[CeremonyShard]) -> None:
+    """And the plan of a refresh follows from the epoch document."""
     settings = settings_for(tmp_path, shards, "new")
-    signed = load_or_make_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, COORDINATOR, os.urandom)
+    signed = agreed_in(settings)
     with pytest.raises(CeremonyFailed, match="it has not ended and is in phase JOINING: run its command"):
         finished_ceremony(settings)
     with serving(shards):
@@ -43,38 +38,26 @@ def test_key_is_made_over_https_and_shown_by_its_log(tmp_path: Path, shards: lis
     document = keyring.load_document(settings.out_file)
     assert finished_ceremony(settings) == state and epoch_document(state) == document
     assert [keyring.open_share(each.folder, document).index for each in shards] == [1, 2]
-    assert load_or_make_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, COORDINATOR, os.urandom) == signed
-    with pytest.raises(ConfigurationError):
-        load_or_make_plan(settings, CeremonyPurpose.RESHARE, CONTRACTS, COORDINATOR, os.urandom)
-
-
-def test_refresh_plan_follows_from_the_epoch_document(tmp_path: Path, shards: list[CeremonyShard]) -> None:
-    settings = settings_for(tmp_path, shards, "new")
-    with serving(shards):
-        assert (
-            run_ceremony(
-                settings, load_or_make_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, COORDINATOR, os.urandom), COORDINATOR
-            ).phase
-            is CeremonyPhase.DONE
-        )
-        again = replace(settings_for(tmp_path, shards, "again"), source_file=settings.out_file, entries=())
-        agreed = load_or_make_plan(again, CeremonyPurpose.RESHARE, CONTRACTS, COORDINATOR, os.urandom).plan
-        assert agreed.dealers == agreed.receivers and agreed.source is not None and agreed.version == 1
-    with pytest.raises(ConfigurationError):
-        load_or_make_plan(settings_for(tmp_path, shards, "none"), CeremonyPurpose.RESHARE, CONTRACTS, COORDINATOR, os.urandom)
+    assert agreed_in(settings) == signed
+    again = replace(settings_for(tmp_path, shards, "again"), source_file=settings.out_file, entries=())
+    agreed = agreed_in(again, CeremonyPurpose.RESHARE).plan
+    assert agreed.dealers == agreed.receivers and agreed.source is not None and agreed.version == 1
     assert decode(SignedPlan, again.plan_file.read_bytes()).plan == agreed
+    for other in (settings, settings_for(tmp_path, shards, "none")):
+        with pytest.raises(ConfigurationError):
+            agreed_in(other, CeremonyPurpose.RESHARE)
+
+
+def agreed_in(settings: CeremonySettings, purpose: CeremonyPurpose = CeremonyPurpose.GENERATE) -> SignedPlan:
+    return load_or_make_plan(settings, purpose, CONTRACTS, COORDINATOR, os.urandom)
 
 
 def test_repair_plan_follows_from_the_epoch_document_and_restores_a_share(tmp_path: Path) -> None:
-    made, chain = ceremony_shards(tmp_path, 4)
-    state = run(coordinator_of(tmp_path, plan(made, 2, 3), made))
-    on_chain(chain, state)
-    document = epoch_document(state)
-    (tmp_path / "epoch.json").write_bytes(encode(document))
+    made, _, state, _ = made_key(tmp_path, 4, 3)
+    document, source = epoch_document(state), tmp_path / "epoch.json"
+    source.write_bytes(encode(document))
     for heir in (1, 4):
-        asked = replace(
-            settings_for(tmp_path, made, "repair"), source_file=tmp_path / "epoch.json", entries=(), repair_index=heir
-        )
+        asked = replace(settings_for(tmp_path, made, "repair"), source_file=source, entries=(), repair_index=heir)
         agreed = make_plan(asked, CeremonyPurpose.REPAIR, CONTRACTS, COORDINATOR.address, os.urandom)
         helpers = [each.address for number, each in enumerate(document.record.shards, start=1) if number != heir]
         assert [each.address for each in agreed.dealers] == [each.address for each in agreed.receivers] == helpers
@@ -84,40 +67,29 @@ def test_repair_plan_follows_from_the_epoch_document_and_restores_a_share(tmp_pa
         keyring.erase_all(folder, 3)
         assert run(coordinator_of(tmp_path, agreed, made)).phase is CeremonyPhase.DONE
         assert keyring.open_share(folder, document).scalar() == before
-    nobody = replace(asked, repair_index=9)
     with pytest.raises(CeremonyRefused):
-        make_plan(nobody, CeremonyPurpose.REPAIR, CONTRACTS, COORDINATOR.address, os.urandom)
+        make_plan(replace(asked, repair_index=9), CeremonyPurpose.REPAIR, CONTRACTS, COORDINATOR.address, os.urandom)
 
 
 def test_shard_with_another_certificate_counts_as_unavailable(tmp_path: Path, shards: list[CeremonyShard]) -> None:
     settings = replace(settings_for(tmp_path, shards, "false"), phase_s=0.5)
-    signed = load_or_make_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, COORDINATOR, os.urandom)
+    signed = agreed_in(settings)
     for name in ("tls.pem", "tls.key"):
         (shards[0].folder / name).write_bytes((shards[1].folder / name).read_bytes())
     with serving(shards):
         state = run_ceremony(settings, signed, COORDINATOR)
-    assert state.phase is CeremonyPhase.FAILED and {sender for sender, _ in state.bodies} <= {
-        shards[1].signer.address,
-        COORDINATOR.address,
-    }
-    assert not settings.out_file.exists()
+    assert state.phase is CeremonyPhase.FAILED and not settings.out_file.exists()
+    assert {sender for sender, _ in state.bodies} <= {shards[1].signer.address, COORDINATOR.address}
 
 
-@pytest.mark.parametrize("part", ["head", "body"])
-def test_shard_with_an_endless_answer_is_left_out_after_its_phase(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
-) -> None:
+def test_shard_with_an_endless_answer_is_left_out_after_its_phase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked first in each turn: what it takes is not taken from the others."""
-    monkeypatch.setattr(coordinator, "MAX_EXCHANGE_S", 2.0)
-    monkeypatch.setattr(coordinator, "MIN_EXCHANGE_S", 1.0)
-    migrate(f"sqlite:///{tmp_path / 'coordinator.sqlite'}")
-    made, _ = ceremony_shards(tmp_path, 3)
-    for each, port in zip(made, free_ports(3), strict=True):
-        each.port = port
-    settings = replace(settings_for(tmp_path, made, "slow"), phase_s=4.0)
-    signed = load_or_make_plan(settings, CeremonyPurpose.GENERATE, CONTRACTS, COORDINATOR, os.urandom)
-    begun = monotonic_s()
-    with serving(made[1:]), trickling(made[0].folder, made[0].port, part):
+    monkeypatch.setattr(coordinator, "MAX_EXCHANGE_S", 1.2)
+    monkeypatch.setattr(coordinator, "MIN_EXCHANGE_S", 0.6)
+    made = served_shards(tmp_path, 3)
+    settings = replace(settings_for(tmp_path, made, "slow"), phase_s=2.5)
+    signed, begun = agreed_in(settings), monotonic_s()
+    with serving(made[1:]), trickling(made[0].folder, made[0].port, "body"):
         state = run_ceremony(settings, signed, COORDINATOR)
     assert state.phase is CeremonyPhase.DONE and sorted(state.partials) == [2, 3]
     assert monotonic_s() - begun < 60

@@ -23,14 +23,7 @@ from chain.client.address_book import read_network
 from cli.__main__ import main
 from kms.storage import keyring
 from tests.fixtures.chain.devnet import reader
-from tests.fixtures.kms.ceremony_processes import (
-    COUNT,
-    EPOCH,
-    ROOT,
-    Shards,
-    running,
-    shards,
-)
+from tests.fixtures.kms.ceremony_processes import COUNT, EPOCH, ROOT, Shards, running, shards
 from tests.fixtures.kms.release_network import wait_until
 from tests.fixtures.memory_search import in_files, in_memory, scalar_forms, sees_closed, verify_closed
 

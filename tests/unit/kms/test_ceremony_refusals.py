@@ -11,7 +11,6 @@ from bytewise.crypto import hpke
 from bytewise.crypto.curve import GENERATOR, ORDER, encode_point, encode_scalar, random_scalar
 from bytewise.crypto.shares import split
 from bytewise.protocol.errors.actors import CeremonyFailed, CeremonyRefused, DealerLied, ShareMissing
-from bytewise.protocol.keys.ceremony import CeremonyPlan
 from bytewise.protocol.keys.ceremony_log import Complaint, DealReview, Exchange, ExchangeAnswer, sign_message
 from bytewise.protocol.keys.epochs import EpochOnChain
 from bytewise.protocol.suites import rebuilt_epoch
@@ -22,7 +21,18 @@ from kms.ceremony.coordinator import epoch_document, transcript_of
 from kms.ceremony.deals import _info, draw_polynomial, make_deal, open_value, seal_value, verify_sealed
 from kms.ceremony.responses import new_share
 from kms.ceremony.state import CeremonyPhase, result_of
-from tests.fixtures.kms.ceremonies import COORDINATOR, KEY_EPOCHS, CeremonyParties, Party, generated, party, plan_for, seat
+from tests.fixtures.kms.ceremonies import (
+    COORDINATOR,
+    KEY_EPOCHS,
+    CeremonyParties,
+    generated,
+    new_key,
+    party,
+    plan_for,
+    refresh,
+    repair,
+    seat,
+)
 from tests.fixtures.kms.dkg_fixture import NO_EPOCH, CeremonyShard, brought, ceremony_shards, coordinator_over, plan
 from tests.fixtures.kms.lying_shards import HELPERS, IDENTITY
 
@@ -46,18 +56,15 @@ def test_canary_shows_a_share_of_another_key() -> None:
 
 
 def test_polynomials_that_cancel_out_make_no_key() -> None:
-    agreed = plan_for([party(1), party(2)], 2, 2)
     first = tuple(GENERATOR * random_scalar(os.urandom) for _ in range(2))
     with pytest.raises(CeremonyFailed, match="identity"):
-        result_of(agreed, CEREMONY, {1: first, 2: tuple(-each for each in first)}, {})
+        result_of(new_key(count=2).plan, CEREMONY, {1: first, 2: tuple(-each for each in first)}, {})
 
 
 def test_sum_that_is_not_the_source_key_is_no_result() -> None:
-    held, source = generated(2, 2)
-    agreed = plan_for(held, 2, 2, dealers=dict(enumerate(held, start=1)), source=source)
     others = {index: tuple(GENERATOR * random_scalar(os.urandom) for _ in range(2)) for index in (1, 2)}
     with pytest.raises(CeremonyFailed, match="the sum is of another key"):
-        result_of(agreed, CEREMONY, others, {})
+        result_of(refresh(*generated(2, 2)).plan, CEREMONY, others, {})
 
 
 def test_impossible_sealed_value_names_its_dealer() -> None:
@@ -96,84 +103,62 @@ def test_value_above_the_group_order_is_refused() -> None:
 # --- words that have no place ---
 
 
-def at(phase: CeremonyPhase, parties: list[Party], agreed: CeremonyPlan | None = None) -> CeremonyParties:
-    """These shards, 2 of which make a key if nothing else is agreed, have come so far."""
-    parties_of_ceremony = CeremonyParties(agreed or plan_for(parties, 2, 2), parties)
-    while parties_of_ceremony.state.phase is not phase:
-        for who in parties_of_ceremony.parties:
-            parties_of_ceremony.speak(who)
-        parties_of_ceremony.close()
-    return parties_of_ceremony
+def one_uncommitted(phase: CeremonyPhase) -> CeremonyParties:
+    """The third of three shards did not join, and the others have come so far."""
+    ceremony = new_key()
+    ceremony.parties[2].absent = {CeremonyPhase.JOINING}
+    return ceremony.until(phase)
 
 
 def test_participant_that_did_not_commit_deals_nothing() -> None:
-    parties = [party(n) for n in (1, 2, 3)]
-    parties[2].absent = {CeremonyPhase.JOINING}
-    parties_of_ceremony = at(CeremonyPhase.DEALING, parties)
-    opening = draw_polynomial(parties_of_ceremony.state.id, 3, random_scalar(os.urandom), 2, os.urandom)
-    body = make_deal(
-        parties_of_ceremony.state.id, parties_of_ceremony.state.phase_head, 3, opening, parties_of_ceremony.state.keys, os.urandom
-    )
+    ceremony = one_uncommitted(CeremonyPhase.DEALING)
+    opening = draw_polynomial(ceremony.state.id, 3, random_scalar(os.urandom), 2, os.urandom)
+    body = make_deal(ceremony.state.id, ceremony.state.phase_head, 3, opening, ceremony.state.keys, os.urandom)
     with pytest.raises(CeremonyRefused, match="which did not commit"):
-        parties_of_ceremony.post(sign_message(parties[2].signer, parties_of_ceremony.state.id, body))
+        ceremony.post(sign_message(ceremony.parties[2].signer, ceremony.state.id, body))
 
 
 def test_judgement_covers_participants_and_accuses_each_dealer_once() -> None:
-    parties = [party(n) for n in (1, 2, 3)]
-    parties[2].absent = {CeremonyPhase.JOINING}
-    parties_of_ceremony = at(CeremonyPhase.JUDGING, parties)
-    before = parties_of_ceremony.state
-
-    def complaint(dealer: int) -> Complaint:
-        return Complaint(dealer, encode_point(GENERATOR), encode_scalar(1), encode_scalar(1))
-
-    for accused in ((3,), (9,), (1, 1), (2, 1)):
-        body = DealReview(before.phase_head, tuple(complaint(each) for each in accused))
+    ceremony = one_uncommitted(CeremonyPhase.JUDGING)
+    before, (first, _, uncommitted) = ceremony.state, ceremony.parties
+    for judge, accused in ((first, (3,)), (first, (9,)), (first, (1, 1)), (first, (2, 1)), (uncommitted, ())):
+        complaints = tuple(Complaint(each, encode_point(GENERATOR), encode_scalar(1), encode_scalar(1)) for each in accused)
         with pytest.raises(CeremonyRefused, match="judgement of"):
-            parties_of_ceremony.post(sign_message(parties[0].signer, before.id, body))
-    with pytest.raises(CeremonyRefused, match="judgement of"):
-        parties_of_ceremony.post(sign_message(parties[2].signer, before.id, DealReview(before.phase_head, ())))
-    assert parties_of_ceremony.state == before
+            ceremony.post(sign_message(judge.signer, before.id, DealReview(before.phase_head, complaints)))
+    assert ceremony.state == before
 
 
 def test_repair_without_its_receiver_fails_at_once() -> None:
     held, source = generated(2, 3)
-    heir = replace(held[0], share=None, absent={CeremonyPhase.JOINING})
-    agreed = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
-    parties_of_ceremony = CeremonyParties(agreed, [*held[1:], heir])
-    for who in parties_of_ceremony.parties:
-        parties_of_ceremony.speak(who)
-    parties_of_ceremony.close()
-    assert (
-        parties_of_ceremony.state.phase is CeremonyPhase.FAILED
-        and parties_of_ceremony.state.reason == "the repair target did not join"
-    )
+    held[0].absent = {CeremonyPhase.JOINING}
+    ceremony = repair(held, source)
+    ceremony.turn()
+    ceremony.close()
+    assert ceremony.state.phase is CeremonyPhase.FAILED and ceremony.state.reason == "the repair target did not join"
 
 
 def test_repair_with_too_few_values_reports_their_number() -> None:
     held, source = generated(2, 3)
-    held[2].meddle, heir = HELPERS["garbage hand"], replace(held[0], share=None)
-    agreed = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
-    parties_of_ceremony = at(CeremonyPhase.CONFIRMING, [*held[1:], heir], agreed)
-    assert len(parties_of_ceremony.state.repair_values) == 2
+    held[2].meddle = HELPERS["garbage hand"]
+    ceremony = repair(held, source).until(CeremonyPhase.CONFIRMING)
+    assert len(ceremony.state.repair_values) == 2
     with pytest.raises(ShareMissing, match="1 of 2 helpers sent a usable value"):
-        new_share(parties_of_ceremony.state, heir.member)
+        new_share(ceremony.state, ceremony.parties[2].member)
 
 
 def test_share_needs_a_result_a_participant_and_matching_commitments() -> None:
-    parties = [party(n) for n in (1, 2)]
-    early, parties_of_ceremony = at(CeremonyPhase.JUDGING, parties), at(CeremonyPhase.CONFIRMING, parties)
-    result = parties_of_ceremony.state.result
-    assert result is not None and new_share(parties_of_ceremony.state, parties[0].member)
-    for state, who in ((early.state, parties[0]), (parties_of_ceremony.state, party(9))):
+    early, ceremony = (new_key(count=2).until(phase) for phase in (CeremonyPhase.JUDGING, CeremonyPhase.CONFIRMING))
+    parties, result = ceremony.parties, ceremony.state.result
+    assert result is not None and new_share(ceremony.state, parties[0].member)
+    for state, who in ((early.state, early.parties[0]), (ceremony.state, party(9))):
         with pytest.raises(ShareMissing, match=f"none in phase {state.phase.name}"):
             new_share(state, who.member)
     other = result._replace(commitments=(result.commitments[0], encode_point(GENERATOR)))
     with pytest.raises(ShareMissing, match="does not fit the commitments"):
-        new_share(replace(parties_of_ceremony.state, result=other), parties[0].member)
+        new_share(replace(ceremony.state, result=other), parties[0].member)
     with pytest.raises(CeremonyRefused, match="no transcript in phase JUDGING"):
         transcript_of(early.state)
-    for state in (early.state, parties_of_ceremony.state):
+    for state in (early.state, ceremony.state):
         with pytest.raises(CeremonyRefused, match=f"no document in phase {state.phase.name}"):
             epoch_document(state)
 

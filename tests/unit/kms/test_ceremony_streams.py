@@ -16,7 +16,7 @@ from kms.ceremony import canary, responses
 from kms.ceremony.deals import commitment_digest, draw_polynomial, judge_complaint, make_complaint, repair_context, seal_value
 from kms.ceremony.responses import seeded_rng
 from kms.ceremony.state import CeremonyPhase, result_of
-from tests.fixtures.kms.ceremonies import CeremonyParties, generated, party, plan_for, seat
+from tests.fixtures.kms.ceremonies import generated, new_key, repair
 from tests.fixtures.kms.lying_shards import ALL
 
 Name = tuple[bytes | int, ...]
@@ -36,14 +36,6 @@ def names(monkeypatch: pytest.MonkeyPatch) -> list[Name]:
     return seen
 
 
-def spoken(parties_of_ceremony: CeremonyParties, until: CeremonyPhase) -> None:
-    """The ceremony up to a phase."""
-    while parties_of_ceremony.state.phase is not until:
-        for who in parties_of_ceremony.parties:
-            parties_of_ceremony.speak(who)
-        parties_of_ceremony.close()
-
-
 def named(names: list[Name], what: bytes, act: Callable[[], object]) -> list[Name]:
     """The streams of one kind that an act opens."""
     names.clear()
@@ -53,10 +45,8 @@ def named(names: list[Name], what: bytes, act: Callable[[], object]) -> list[Nam
 
 def test_deal_randomness_is_bound_to_polynomial_and_receivers(names: list[Name]) -> None:
     """In another log of the ceremony, with other deal keys, nothing of it is the same."""
-    parties = [party(n) for n in (1, 2, 3)]
-    parties_of_ceremony = CeremonyParties(plan_for(parties, 2, 2), parties)
-    spoken(parties_of_ceremony, CeremonyPhase.DEALING)
-    who, state = parties[1].member, parties_of_ceremony.state
+    ceremony = new_key().until(CeremonyPhase.DEALING)
+    who, state = ceremony.parties[1].member, ceremony.state
     (name,) = named(names, b"deal", lambda: responses.due_messages(state, who))
     opening = responses._opening(state, who, state.plan.dealers[1])
     assert name == (state.id, b"deal", *opening.commitments, 1, state.keys[1], 2, state.keys[2], 3, state.keys[3])
@@ -68,38 +58,29 @@ def test_deal_randomness_is_bound_to_polynomial_and_receivers(names: list[Name])
 
 
 def test_each_join_key_of_a_shard_has_its_own_stream(names: list[Name]) -> None:
-    parties = [party(n) for n in (1, 2, 3)]
-    parties_of_ceremony = CeremonyParties(plan_for(parties, 2, 2, epoch=hybrid_epoch(1)), parties)
-    assert named(names, b"kem key", lambda: responses.due_messages(parties_of_ceremony.state, parties[0].member)) == [
-        (parties_of_ceremony.state.id, b"kem key")
-    ]
+    ceremony = new_key(epoch=hybrid_epoch(1))
+    found = named(names, b"kem key", lambda: responses.due_messages(ceremony.state, ceremony.parties[0].member))
+    assert found == [(ceremony.state.id, b"kem key")]
     assert {each[1:] for each in names} == {(b"deal key",), (b"kem key",), (b"polynomial", 1)}
 
 
 def test_complaint_and_confirmation_randomness_is_bound_to_the_statement(names: list[Name]) -> None:
-    parties = [party(n) for n in (1, 2, 3)]
-    parties[0].meddle = ALL["wrong share"]
-    parties_of_ceremony = CeremonyParties(plan_for(parties, 2, 2), parties)
-    spoken(parties_of_ceremony, CeremonyPhase.JUDGING)
-    state, victim = parties_of_ceremony.state, parties[2].member
+    ceremony = new_key()
+    ceremony.parties[0].meddle = ALL["wrong share"]
+    state, victim = ceremony.until(CeremonyPhase.JUDGING).state, ceremony.parties[2].member
     (name,) = named(names, b"complaint", lambda: responses.due_messages(state, victim))
     assert name == (state.id, b"complaint", 1, state.deals[1].sealed[2].enc)
-    spoken(parties_of_ceremony, CeremonyPhase.CONFIRMING)
-    state, result = parties_of_ceremony.state, parties_of_ceremony.state.result
+    state, result = ceremony.until(CeremonyPhase.CONFIRMING).state, ceremony.state.result
     assert result is not None
     (name,) = named(names, b"confirm", lambda: responses.due_messages(state, victim))
     assert name == (state.id, b"confirm", result.transcript, 3)
 
 
 def test_repair_randomness_is_bound_to_result_and_receiver(names: list[Name]) -> None:
-    held, source = generated(2, 3)
-    heir = replace(held[0], share=None)
-    agreed = plan_for(held[1:], 2, 2, dealers={2: held[1], 3: held[2]}, source=source, heir=seat(1, heir))
-    parties_of_ceremony = CeremonyParties(agreed, [*held[1:], heir])
-    spoken(parties_of_ceremony, CeremonyPhase.REPAIRING)
-    state, result = parties_of_ceremony.state, parties_of_ceremony.state.result
+    ceremony = repair(*generated(2, 3)).until(CeremonyPhase.REPAIRING)
+    state, result = ceremony.state, ceremony.state.result
     assert result is not None and state.repair_key is not None
-    (name,) = named(names, b"hand", lambda: responses.due_messages(state, held[1].member))
+    (name,) = named(names, b"hand", lambda: responses.due_messages(state, ceremony.parties[0].member))
     assert name == (state.id, b"hand", result.transcript, state.repair_key)
 
 
@@ -155,8 +136,7 @@ def test_commitment_covers_every_member_of_its_opening() -> None:
 
 def test_transcript_covers_log_polynomials_and_plan() -> None:
     """Who signs it signs all that the ceremony did until then."""
-    parties = [party(n) for n in (1, 2)]
-    agreed = plan_for(parties, 2, 2)
+    agreed = new_key(count=2).plan
     rows = {1: (GENERATOR * 3, GENERATOR * 5), 2: (GENERATOR * 7, GENERATOR * 11)}
     plain = result_of(agreed, CEREMONY, rows, {})
     assert result_of(agreed, CEREMONY, rows, {}) == plain

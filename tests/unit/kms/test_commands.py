@@ -14,14 +14,12 @@ import pytest
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.evidence.appraisal_policy import SignedPolicy
-from bytewise.service.clock import SystemClock
 from bytewise.service.settings import DatabaseUrl, child_environment
 from bytewise.storage.__main__ import main as migrate_main
 from bytewise.storage.engine import HEAD, check_revision, open_database
 from bytewise.tee.policy import approve, read_policy
 from chain.sending.keys import devnet_signer
 from kms.__main__ import main
-from kms.backup import back_up, restore
 from kms.shard.api import build_app, serve
 from kms.shard.service import build_shard
 from kms.storage import keyring
@@ -157,20 +155,9 @@ def test_policy_changes_are_shown_against_the_signed_policy_or_a_bare_one(tmp_pa
         read_policy(signed)
 
 
-def test_backup_contains_the_entry_needed_for_new_plans(tmp_path: Path, fresh: World) -> None:
-    folder, records = fresh.settings.shards[0].folder, fresh.records(1)
-    (folder / keyring.ENTRY).write_bytes(b"entry")
-    key, out = secrets.token_bytes(32), tmp_path / "shard.backup"
-    back_up(folder, out, key, records, SystemClock(), secrets.token_bytes)
-    (folder / keyring.ENTRY).unlink()
-    restore(out, key, folder, records, None)
-    assert (folder / keyring.ENTRY).read_bytes() == b"entry"
-
-
 def test_shard_does_not_start_with_the_release_log_of_another(fresh: World) -> None:
     """Its own signatures behind another's records would look like a log that it altered."""
-    case = fresh.case()
-    fresh.chain.open(case)
+    case = fresh.disputed()
     fresh.release(fresh.shard(2), case)
     own, other = fresh.document.record.shards[:2]
     given = settings(fresh, policy_governors=(), policy_threshold=0)

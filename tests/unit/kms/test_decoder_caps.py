@@ -100,30 +100,30 @@ def is_parsed(monkeypatch: pytest.MonkeyPatch, read: Read, data: bytes, place: A
     return bool(calls)
 
 
-@pytest.mark.parametrize("name", BYTES)
-def test_one_byte_above_the_cap_reaches_no_parser(
-    decoders: dict[str, Capped], name: str, monkeypatch: pytest.MonkeyPatch
+def filled(kind: str, decoder: Capped, more: int) -> bytes:
+    """JSON of as many bytes, elements or levels as a decoder takes, and so many more."""
+    match kind:
+        case "bytes":
+            assert decoder.most_bytes is not None
+            return b'"' + b"x" * (decoder.most_bytes - 2 + more) + b'"'
+        case "elements":
+            assert decoder.most_marks is not None
+            return b"[" + b"0," * (decoder.most_marks - 1 + more) + b"0]"
+        case _:
+            depth = encoding.MAX_DEPTH + more
+            return b"[" * depth + b"]" * depth
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(kind, name) for kind, names in (("bytes", BYTES), ("elements", MARKS), ("levels", DEEP)) for name in names],
+)
+def test_more_than_the_cap_is_not_parsed(
+    decoders: dict[str, Capped], kind: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, most, _ = decoders[name]
-    assert most is not None and not is_parsed(monkeypatch, read, b'"' + b"x" * (most - 1) + b'"')
-    assert is_parsed(monkeypatch, read, b'"' + b"x" * (most - 2) + b'"')
-
-
-@pytest.mark.parametrize("name", MARKS)
-def test_one_element_above_the_cap_reaches_no_parser(
-    decoders: dict[str, Capped], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read, _, marks = decoders[name]
-    assert marks is not None and not is_parsed(monkeypatch, read, b"[" + b"0," * marks + b"0]")
-    assert is_parsed(monkeypatch, read, b"[" + b"0," * (marks - 1) + b"0]")
-
-
-@pytest.mark.parametrize("name", DEEP)
-def test_one_level_above_the_depth_reaches_no_parser(
-    decoders: dict[str, Capped], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for depth, parsed in ((encoding.MAX_DEPTH + 1, False), (encoding.MAX_DEPTH, True)):
-        assert is_parsed(monkeypatch, decoders[name].read, b"[" * depth + b"]" * depth) == parsed
+    read = decoders[name].read
+    assert not is_parsed(monkeypatch, read, filled(kind, decoders[name], 1))
+    assert is_parsed(monkeypatch, read, filled(kind, decoders[name], 0))
 
 
 def test_ceremony_body_above_its_caps_reaches_no_parser(monkeypatch: pytest.MonkeyPatch) -> None:

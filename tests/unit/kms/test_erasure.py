@@ -13,20 +13,27 @@ from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.jobs import key_domain
 from bytewise.protocol.keys.ceremony import Erasure, SharesSource, SignedErasure, erasure_digest, sign_plan, verify_erasure
 from bytewise.protocol.keys.epochs import EpochDocument, EpochState
-from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob
+from bytewise.protocol.units import U64, U256, ZERO_DIGEST
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database
 from bytewise.storage.releases import ReleaseRecords
 from kms.backup import back_up, restore
 from kms.ceremony import erasure, participant
-from kms.ceremony.coordinator import Coordinator, epoch_document
+from kms.ceremony.coordinator import epoch_document
 from kms.ceremony.erasure import erase_shares
-from kms.ceremony.state import CeremonyPhase, CeremonyState
 from kms.storage import keyring
 from kms.storage.files import wipe_draft, write_whole
 from tests.fixtures.kms.ceremonies import COORDINATOR
-from tests.fixtures.kms.ceremony_runs import PHASE_S, numbered, on_chain, run, shares_make_the_key
-from tests.fixtures.kms.dkg_fixture import CeremonyShard, OneEpoch, Turns, ceremony_shards, coordinator_of, plan
+from tests.fixtures.kms.ceremony_runs import (
+    made_key,
+    missed_its_end,
+    numbered,
+    on_chain,
+    run,
+    shares_make_the_key,
+    take_into_force,
+)
+from tests.fixtures.kms.dkg_fixture import CeremonyShard, OneEpoch, coordinator_of, plan
 from tests.fixtures.kms.memory_chain import CONTRACTS
 
 
@@ -36,15 +43,13 @@ def erased(who: CeremonyShard, document: EpochDocument) -> SignedErasure:
 
 
 def test_old_shares_are_erased_only_when_the_new_ones_are_in_force(tmp_path: Path) -> None:
-    shards, chain = ceremony_shards(tmp_path, 2)
-    made = run(coordinator_of(tmp_path, plan(shards, 2, 2), shards))
-    source = on_chain(chain, made)
-    again = run(coordinator_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
+    shards, chain, made, source = key = made_key(tmp_path)
+    again = run(coordinator_of(tmp_path, key.renewal(), shards))
     document, folder = epoch_document(again), shards[0].folder
     with pytest.raises(ConfigurationError):
         erased(shards[0], document)
     shares_make_the_key(made, numbered(shards))
-    chain.epoch = replace(chain.epoch, commitments=Blob(b"".join(document.commitments)), version=1)
+    take_into_force(chain, again)
     said = erased(shards[0], document)
     assert said.statement.erased == 1 and len(list(folder.glob("share-3*.json"))) == 1
     assert said.shard == shards[0].signer.address and verify_erasure(said) == said.statement
@@ -55,30 +60,6 @@ def test_old_shares_are_erased_only_when_the_new_ones_are_in_force(tmp_path: Pat
     with pytest.raises(ConfigurationError):
         keyring.erase_others(shards[1].folder, 3, tuple(reversed(document.commitments)))
     shares_make_the_key(again, numbered(shards))
-
-
-def run_without(coordinator: Coordinator, cut: CeremonyShard, phase: CeremonyPhase) -> CeremonyState:
-    """A whole ceremony in which one shard is away from one phase on."""
-    turns = Turns()
-
-    def clock() -> float:
-        cut.away |= coordinator.state.phase is phase
-        return turns.clock()
-
-    return coordinator.run(PHASE_S, 1.0, clock, turns.wait)
-
-
-def missed_its_end(folder: Path) -> tuple[list[CeremonyShard], CeremonyState, Callable[[], None]]:
-    """2 of 3 shards made a key while the first was away at the end; the call brings it the whole log."""
-    shards, chain = ceremony_shards(folder, 3)
-    state = run_without(coordinator_of(folder, plan(shards, 2, 2), shards), shards[0], CeremonyPhase.CONFIRMING)
-    on_chain(chain, state)
-    shards[0].away = False
-
-    def bring() -> None:
-        coordinator_of(folder, state.plan, shards).exchange_round()
-
-    return shards, state, bring
 
 
 @pytest.mark.parametrize("seeds_end", [True, False])
@@ -102,8 +83,7 @@ def test_share_from_before_a_resharing_is_not_rebuilt_from_the_log(tmp_path: Pat
     shards, state, bring = missed_its_end(tmp_path)
     source, chain = on_chain(shards[0].chain, state), shards[0].chain
     renewed = run(coordinator_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
-    document = epoch_document(renewed)
-    chain.epoch = replace(chain.epoch, commitments=Blob(b"".join(document.commitments)), version=1)
+    document = take_into_force(chain, renewed)
     bring()
     assert [path.name for path in shards[0].folder.glob("share-3*")] == [f"share-3-{renewed.id.hex()[:16]}.json"]
     unfinished = plan(shards, 2, 2, dealers=numbered(shards), source=SharesSource(1, document.commitments))
@@ -148,9 +128,7 @@ def test_complete_share_without_a_name_is_erased_with_its_epoch(tmp_path: Path, 
 
 
 def test_shares_left_by_a_crash_are_erased_and_the_one_in_force_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shards, chain = ceremony_shards(tmp_path, 2)
-    made = run(coordinator_of(tmp_path, plan(shards, 2, 2), shards))
-    on_chain(chain, made)
+    shards, _, made, _ = made_key(tmp_path)
     folder, before = shards[0].folder, {path.name for path in shards[0].folder.iterdir()}
     killed_before(monkeypatch, lambda: keyring.seal_share(folder, 3, 1, 5, "-0a1b"))
     killed_before(monkeypatch, lambda: keyring.seal_kem(folder, 3, 1, bytes(64), "-0a1b"))
@@ -188,13 +166,9 @@ def test_erasing_a_draft_never_touches_the_named_file(tmp_path: Path, monkeypatc
 
 def refreshed(folder: Path) -> tuple[list[CeremonyShard], OneEpoch, EpochDocument, EpochDocument]:
     """2 of 2 shards with two versions of their shares, of which the chain means the second; the documents of both."""
-    shards, chain = ceremony_shards(folder, 2)
-    made = run(coordinator_of(folder, plan(shards, 2, 2), shards))
-    source = on_chain(chain, made)
-    again = run(coordinator_of(folder, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
-    document = epoch_document(again)
-    chain.epoch = replace(chain.epoch, commitments=Blob(b"".join(document.commitments)), version=1)
-    return shards, chain, epoch_document(made), document
+    key = made_key(folder)
+    document = take_into_force(key.chain, run(coordinator_of(folder, key.renewal(), key.shards)))
+    return key.shards, key.chain, epoch_document(key.state), document
 
 
 def statements(who: CeremonyShard) -> dict[str, Erasure]:
@@ -230,31 +204,20 @@ def test_later_erasure_under_the_same_statement_is_added_to_it(tmp_path: Path) -
         shards[0].share(3, before.commitments)
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"of another"])
-def test_nothing_is_erased_beside_an_unreadable_statement(tmp_path: Path, data: bytes) -> None:
+def test_nothing_is_erased_beside_an_unreadable_statement(tmp_path: Path) -> None:
     shards, _, before, document = refreshed(tmp_path)
-    path = shards[0].folder / "erasure-3-v1.json"
-    if data == b"of another":
-        signed = erased(shards[1], document)
-        data = encode(replace(signed, statement=replace(signed.statement, epoch=U64(2))))
-    path.write_bytes(data)
-    with pytest.raises(ConfigurationError, match=r"erasure-3-v1\.json.*move it away, nothing was erased"):
-        erased(shards[0], document)
-    assert shards[0].share(3, before.commitments) and path.read_bytes() == data
+    path, signed = shards[0].folder / "erasure-3-v1.json", erased(shards[1], document)
+    of_another = encode(replace(signed, statement=replace(signed.statement, epoch=U64(2))))
+    for data in (b"", b"{}", of_another):
+        path.write_bytes(data)
+        with pytest.raises(ConfigurationError, match=r"erasure-3-v1\.json.*move it away, nothing was erased"):
+            erased(shards[0], document)
+        assert shards[0].share(3, before.commitments) and path.read_bytes() == data
 
 
 def test_compromised_epoch_is_erased_once_no_dispute_can_need_its_shares(tmp_path: Path) -> None:
+    """And no share of it is restored then."""
     shards, chain, _, document = refreshed(tmp_path)
-    chain.epoch = replace(chain.epoch, state=EpochState.COMPROMISED)
-    assert erased(shards[0], document).statement.kept != ZERO_DIGEST
-    assert shards[0].share(3, document.commitments), "disputes that are open still need it"
-    chain.open_for_disputes = False
-    assert erased(shards[0], document).statement.kept == ZERO_DIGEST
-    assert list(shards[0].folder.glob("share-3*")) == []
-
-
-def test_compromised_shares_are_restored_only_while_disputes_can_need_them(tmp_path: Path) -> None:
-    shards, chain, _, _ = refreshed(tmp_path)
     chain.epoch = replace(chain.epoch, state=EpochState.COMPROMISED)
     folder, file, key = shards[0].folder, tmp_path / "backup", bytes(32)
     records = ReleaseRecords(open_database(f"sqlite:///{folder / 'kms.sqlite'}"), key_domain(CONTRACTS))
@@ -264,6 +227,13 @@ def test_compromised_shares_are_restored_only_while_disputes_can_need_them(tmp_p
         chain.open_for_disputes = open_
         restore(file, key, folder, records, chain)
         assert len(list(folder.glob("share-3*"))) == back
+    chain.open_for_disputes = True
+    restore(file, key, folder, records, chain)
+    assert erased(shards[0], document).statement.kept != ZERO_DIGEST
+    assert shards[0].share(3, document.commitments), "disputes that are open still need it"
+    chain.open_for_disputes = False
+    assert erased(shards[0], document).statement.kept == ZERO_DIGEST
+    assert list(folder.glob("share-3*")) == []
 
 
 def test_former_holder_erases_all_its_shares(tmp_path: Path) -> None:

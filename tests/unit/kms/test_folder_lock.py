@@ -35,22 +35,6 @@ from tests.fixtures.kms.release_network import World
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_serving_does_not_start_during_an_erasure(tmp_path: Path) -> None:
-    """Whoever served may end meanwhile, and who began then could still read what is being erased."""
-    first = contextlib.ExitStack()
-    first.enter_context(folder_lock.lock_for_serving(tmp_path))(b"new shares")
-    with folder_lock.lock_for_change(tmp_path) as served:
-        assert served == keccak256(b"new shares")
-        first.close()
-        with (
-            pytest.raises(ConfigurationError, match="or erases, restores or wraps in it"),
-            folder_lock.lock_for_serving(tmp_path),
-        ):
-            raise AssertionError("two")
-    with folder_lock.lock_for_serving(tmp_path):
-        pass
-
-
 def folder_of(world: World) -> Path:
     return world.settings.shards[0].folder
 
@@ -68,6 +52,12 @@ def chain_of(world: World, commitments: Blob | None = None, state: EpochState = 
 def erased(world: World, chain: OneEpoch, document: EpochDocument | None = None) -> SignedErasure:
     """As `bytewise shard erase` at shard 1."""
     return erase_shares(folder_of(world), document or world.document, world.contracts, world.ceremonies(1), chain, SystemClock())
+
+
+def renewed(world: World, new: Blob) -> EpochDocument:
+    """The epoch document with these shares."""
+    record = with_verification_keys(world.document.record, new)
+    return replace(world.document, record=record, commitments=split_commitments(new))
 
 
 def started(world: World, held: folder_lock.ShareReporter) -> Shard:
@@ -92,11 +82,8 @@ def test_ended_epoch_is_not_erased_while_a_process_serves(fresh: World) -> None:
 
 
 def test_old_shares_are_erased_only_after_the_shard_took_the_new_one(fresh: World) -> None:
-    case, new = fresh.case(), dealt_again(fresh, 1)
-    fresh.chain.open(case)
-    document = replace(
-        fresh.document, record=with_verification_keys(fresh.document.record, new), commitments=split_commitments(new)
-    )
+    case, new = fresh.disputed(), dealt_again(fresh, 1)
+    document = renewed(fresh, new)
     with folder_lock.lock_for_serving(folder_of(fresh)) as held:
         shard = started(fresh, held)
         mean(fresh, new)
@@ -118,12 +105,15 @@ def test_one_process_serves_a_folder_and_none_starts_during_erasure(tmp_path: Pa
             folder_lock.lock_for_serving(tmp_path),
         ):
             pass
-    with folder_lock.lock_for_serving(tmp_path) as held, folder_lock.lock_for_change(tmp_path) as said:
+    with folder_lock.lock_for_serving(tmp_path), folder_lock.lock_for_change(tmp_path) as said:
         assert said == ZERO_DIGEST
-    with folder_lock.lock_for_serving(tmp_path) as held:
-        held(b"points")
+    with contextlib.ExitStack() as serving:
+        serving.enter_context(folder_lock.lock_for_serving(tmp_path))(b"points")
         with folder_lock.lock_for_change(tmp_path) as said:
             assert said == keccak256(b"points")
+            serving.close()  # whoever begins to serve now could still read what is being erased
+            with pytest.raises(ConfigurationError, match="or erases, restores"), folder_lock.lock_for_serving(tmp_path):
+                raise AssertionError("two")
     with folder_lock.lock_for_serving(tmp_path), folder_lock.lock_for_change(tmp_path) as said:
         assert said == ZERO_DIGEST, "what the process before said is no word of this one"
     (tmp_path / folder_lock.LOCK).write_text("no digest")
@@ -178,9 +168,7 @@ def _not_ours(_path: object, *_how: int) -> int:
 def test_old_share_is_not_reported_erased_while_a_request_uses_it(fresh: World) -> None:
     new = dealt_again(fresh, 1)
     old = fresh.chain.facts
-    document = replace(
-        fresh.document, record=with_verification_keys(fresh.document.record, new), commitments=split_commitments(new)
-    )
+    document = renewed(fresh, new)
     with folder_lock.lock_for_serving(folder_of(fresh)) as held:
         renewal = started(fresh, held)._rotation
         mean(fresh, new)

@@ -14,34 +14,30 @@ from kms.ceremony import state_machine
 from kms.ceremony.deals import make_deal
 from kms.ceremony.responses import _opening, due_messages, seeded_rng
 from kms.ceremony.state import CeremonyPhase
-from tests.fixtures.kms.ceremonies import CeremonyParties, Party, generated, opens, party, plan_for, seat
+from tests.fixtures.kms.ceremonies import CeremonyParties, Party, generated, new_key, opens, refresh, repair
 from tests.fixtures.kms.lying_shards import ELSEWHERE
 
 
 class Forked:
     """Two logs of one ceremony. An honest shard says one word of each kind in all its life, to the log that it was shown."""
 
-    def __init__(self, plan_town: Callable[[], CeremonyParties]) -> None:
-        self.shown = plan_town()
+    def __init__(self, plan: Callable[[], CeremonyParties]) -> None:
+        self.shown = plan()
         self.other = CeremonyParties(self.shown.plan, self.shown.parties)
         self._words: dict[tuple[Address, type], Message] = {}
 
-    def word(self, parties_of_ceremony: CeremonyParties, who: Party, body: Body) -> Message:
+    def word(self, ceremony: CeremonyParties, who: Party, body: Body) -> Message:
         """What its desk says: the first word of this kind."""
-        return self._words.setdefault(
-            (who.signer.address, type(body)), sign_message(who.signer, parties_of_ceremony.state.id, body)
-        )
+        return self._words.setdefault((who.signer.address, type(body)), sign_message(who.signer, ceremony.state.id, body))
 
-    def both(
-        self, without: Callable[[CeremonyParties, Party, Body], bool] = lambda parties_of_ceremony, who, body: False
-    ) -> None:
+    def both(self, without: Callable[[CeremonyParties, Party, Body], bool] = lambda ceremony, who, body: False) -> None:
         """Ends the phase in both logs after all that the parties owe, but what `without` leaves out."""
-        for parties_of_ceremony in (self.shown, self.other):
-            for who in parties_of_ceremony.parties:
-                for body in due_messages(parties_of_ceremony.state, who.member):
-                    if not without(parties_of_ceremony, who, body):
-                        parties_of_ceremony.post(self.word(parties_of_ceremony, who, body))
-            parties_of_ceremony.close()
+        for ceremony in (self.shown, self.other):
+            for who in ceremony.parties:
+                for body in due_messages(ceremony.state, who.member):
+                    if not without(ceremony, who, body):
+                        ceremony.post(self.word(ceremony, who, body))
+            ceremony.close()
 
     def moved(self, who: Party, kind: type = object) -> tuple[Message, ...]:
         """What the party says in the log that it is shown."""
@@ -50,18 +46,11 @@ class Forked:
         )
 
 
-def new_key() -> CeremonyParties:
-    parties = [party(number) for number in (1, 2, 3)]
-    return CeremonyParties(plan_for(parties, 2, 2), parties)
-
-
 def joined_otherwise(make: Callable[[], CeremonyParties] = new_key) -> Forked:
     """In the other log the last receiver did not join."""
     forked = Forked(make)
     last = forked.shown.parties[-1]
-    forked.both(
-        lambda parties_of_ceremony, who, body: parties_of_ceremony is forked.other and who is last and isinstance(body, Join)
-    )
+    forked.both(lambda ceremony, who, body: ceremony is forked.other and who is last and isinstance(body, Join))
     return forked
 
 
@@ -72,28 +61,24 @@ def dealt_otherwise() -> Forked:
     liar, state = forked.shown.parties[0], forked.shown.state
     opening = _opening(state, liar.member, state.plan.dealers[0])
     bad = replace(opening, coefficients=((opening.coefficients[0] + 1) % ORDER, *opening.coefficients[1:]))
-    for parties_of_ceremony, values in ((forked.shown, bad), (forked.other, opening)):
+    for ceremony, values in ((forked.shown, bad), (forked.other, opening)):
         rng = seeded_rng(liar.seed, state.id, b"one and the same")
-        deal = make_deal(state.id, parties_of_ceremony.state.phase_head, 1, values, parties_of_ceremony.state.keys, rng)
-        parties_of_ceremony.post(sign_message(liar.signer, state.id, deal))
+        deal = make_deal(state.id, ceremony.state.phase_head, 1, values, ceremony.state.keys, rng)
+        ceremony.post(sign_message(liar.signer, state.id, deal))
     forked.both()
-    points = [
-        [each.enc for each in parties_of_ceremony.state.deals[1].sealed] for parties_of_ceremony in (forked.shown, forked.other)
-    ]
+    points = [[each.enc for each in ceremony.state.deals[1].sealed] for ceremony in (forked.shown, forked.other)]
     assert points[0] == points[1]
     return forked
 
 
 def renewed() -> CeremonyParties:
-    held, source = generated(2, 3)
-    return CeremonyParties(plan_for(held, 2, 2, dealers=dict(enumerate(held, 1)), source=source), held)
+    return refresh(*generated(2, 3))
 
 
 def mended() -> CeremonyParties:
-    held, source = generated(2, 4)
-    heir = replace(held[0], share=None)
-    plan = plan_for(held[1:], 2, 2, dealers=dict(enumerate(held[1:], 2)), source=source, heir=seat(1, heir))
-    return CeremonyParties(plan, [heir, *held[1:]])
+    """A helper speaks last."""
+    ceremony = repair(*generated(2, 4))
+    return CeremonyParties(ceremony.plan, ceremony.parties[::-1])
 
 
 def judged_otherwise(make: Callable[[], CeremonyParties]) -> Forked:
@@ -102,9 +87,7 @@ def judged_otherwise(make: Callable[[], CeremonyParties]) -> Forked:
     forked.both()
     forked.both()
     forked.both(
-        lambda parties_of_ceremony, who, body: (
-            parties_of_ceremony is forked.other and who is parties_of_ceremony.parties[-1] and isinstance(body, DealReview)
-        )
+        lambda ceremony, who, body: ceremony is forked.other and who is ceremony.parties[-1] and isinstance(body, DealReview)
     )
     return forked
 
@@ -114,9 +97,7 @@ def unbound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_machine, "verify_phase_head", lambda state, message, begun: begun)
 
 
-def test_complaint_from_another_log_is_refused_and_its_author_not_accused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_complaint_from_another_log_is_refused_and_its_author_not_accused(monkeypatch: pytest.MonkeyPatch) -> None:
     forked = dealt_otherwise()
     honest = forked.shown.parties[1:]
     words = [word for who in honest for word in forked.moved(who)]
@@ -135,9 +116,7 @@ def test_complaint_from_another_log_is_refused_and_its_author_not_accused(
     assert set(forked.other.state.faults) == {who.signer.address for who in forked.shown.parties[1:]}
 
 
-def test_deal_from_another_log_is_refused_and_its_dealer_not_accused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_deal_from_another_log_is_refused_and_its_dealer_not_accused(monkeypatch: pytest.MonkeyPatch) -> None:
     forked = joined_otherwise()
     dealer = forked.shown.parties[1]
     for word in forked.moved(dealer, Deal):
@@ -176,11 +155,8 @@ def test_confirmation_of_another_logs_transcript_accuses_nobody() -> None:
 
 @pytest.mark.parametrize("kind", ELSEWHERE)
 def test_participant_with_a_log_of_its_own_is_left_out_and_not_accused(kind: str) -> None:
-    parties_of_ceremony = renewed()
-    parties_of_ceremony.parties[1].meddle = ELSEWHERE[kind]
-    assert parties_of_ceremony.run().phase is CeremonyPhase.DONE and parties_of_ceremony.state.faults == {}
-    assert set(parties_of_ceremony.refused) == {parties_of_ceremony.parties[1].signer.address}
-    assert (
-        parties_of_ceremony.plan.source is not None
-        and opens(parties_of_ceremony) == parties_of_ceremony.plan.source.commitments[0]
-    )
+    ceremony = renewed()
+    ceremony.parties[1].meddle = ELSEWHERE[kind]
+    assert ceremony.run().phase is CeremonyPhase.DONE and ceremony.state.faults == {}
+    assert set(ceremony.refused) == {ceremony.parties[1].signer.address}
+    assert ceremony.plan.source is not None and opens(ceremony) == ceremony.plan.source.commitments[0]

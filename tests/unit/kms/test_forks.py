@@ -61,9 +61,7 @@ def exchange_of(agreed: CeremonyPlan, log: tuple[Message, ...], first: int, last
 
 
 @pytest.mark.parametrize(
-    ("first", "last"),
-    [(0, 4), (0, 3), (0, 2), (1, 2), (1, 4), (2, 2), (2, 3), (3, 3), (3, 4)],
-    ids=lambda number: str(number),
+    ("first", "last"), [(0, 4), (0, 3), (0, 2), (1, 2), (1, 4), (2, 2), (2, 3), (3, 3), (3, 4)], ids=lambda number: str(number)
 )
 def test_shard_that_sees_a_second_log_keeps_evidence_of_it(tmp_path: Path, first: int, last: int) -> None:
     """The logs part at message 1; the shard has three of the first. Whichever stretch of the other it is shown, it has proof."""
@@ -122,9 +120,7 @@ def stretch(log: tuple[Message, ...], first: int) -> LogSegment:
 
 @given(LOGS, LOGS, st.integers(0, 6))
 @settings(deadline=None, max_examples=60)
-def test_diverging_logs_have_a_proof_and_others_have_none(
-    one: tuple[Message, ...], other: tuple[Message, ...], first: int
-) -> None:
+def test_diverging_logs_have_a_proof_and_others_none(one: tuple[Message, ...], other: tuple[Message, ...], first: int) -> None:
     first = min(first, len(other), len(one))
     fork = find_fork(PLAN, one, stretch(one, 0).after, stretch(other, first))
     shared = min(len(one), len(other))

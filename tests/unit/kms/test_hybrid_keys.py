@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,34 +11,26 @@ from bytewise.crypto import hpke
 from bytewise.protocol.errors.actors import CeremonyRefused, ConfigurationError
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.keys.ceremony_log import KemKey, sign_message
-from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
+from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.suites import hybrid_epoch
-from bytewise.protocol.units import U64, ZERO_DIGEST, Address, Blob
-from bytewise.service.clock import SystemClock
+from bytewise.protocol.units import U64, Address, Blob
 from chain.reads.epoch_endpoints import pinned_epoch
-from kms.backup import back_up, restore
 from kms.ceremony.coordinator import epoch_document
-from kms.ceremony.erasure import erase_shares
 from kms.ceremony.responses import kem_seed
 from kms.ceremony.state import CeremonyPhase
 from kms.storage import keyring
-from tests.fixtures.kms.ceremonies import CeremonyParties, Party, generated, party, plan_for
-from tests.fixtures.kms.dkg_fixture import OneEpoch, ceremony_shards, plan
+from tests.fixtures.kms.backup_station import Station
+from tests.fixtures.kms.ceremonies import CeremonyParties, Party, generated, new_key, plan_for
+from tests.fixtures.kms.dkg_fixture import ceremony_shards, plan
 from tests.fixtures.kms.dying_shards import died_around, dying, made_a_file
-from tests.fixtures.kms.memory_chain import CONTRACTS
 from tests.fixtures.kms.release_network import World
 
 EPOCH = hybrid_epoch(1)
 KEY = os.urandom(32)
 
 
-def parties_of_ceremony(quorum: int = 3) -> CeremonyParties:
-    parties = [party(n) for n in (1, 2, 3)]
-    return CeremonyParties(plan_for(parties, 2, quorum, epoch=EPOCH), parties)
-
-
 def test_hybrid_epoch_shards_make_and_sign_their_own_kem_keys() -> None:
-    made = parties_of_ceremony()
+    made = new_key(quorum=3, epoch=EPOCH)
     state = made.run()
     assert state.phase is CeremonyPhase.DONE and state.result is not None
     document = epoch_document(state)
@@ -48,18 +41,11 @@ def test_hybrid_epoch_shards_make_and_sign_their_own_kem_keys() -> None:
     assert len(state.signatures) == 3
 
 
-def test_epoch_of_the_old_suite_has_no_kem_keys_and_none_in_its_log() -> None:
-    parties = [party(n) for n in (1, 2, 3)]
-    plain = CeremonyParties(plan_for(parties, 2, 3), parties)
-    state = plain.run()
-    assert epoch_document(state).record.hybrid is None and {each.kind for each in plain.log} & {"kem"} == set()
-
-
-def test_kem_key_of_another_suite_is_refused() -> None:
-    parties = [party(n) for n in (1, 2, 3)]
-    plain = CeremonyParties(plan_for(parties, 2, 3), parties)
+def test_epoch_of_the_old_suite_has_no_kem_keys_and_takes_none_in_its_log() -> None:
+    plain = new_key(quorum=3)
     with pytest.raises(CeremonyRefused, match="no seat"):
-        plain.post(sign_message(parties[0].signer, plain.state.id, KemKey(hpke.kem_key(os.urandom(64)))))
+        plain.post(sign_message(plain.parties[0].signer, plain.state.id, KemKey(hpke.kem_key(os.urandom(64)))))
+    assert epoch_document(plain.run()).record.hybrid is None and {each.kind for each in plain.log} & {"kem"} == set()
 
 
 def without_kem(_town: CeremonyParties, _who: Party, body: object) -> tuple[object, ...]:
@@ -76,7 +62,7 @@ def two_kems(_town: CeremonyParties, _who: Party, body: object) -> tuple[object,
 
 @pytest.mark.parametrize(("meddle", "named"), [(without_kem, False), (bad_kem, True), (two_kems, True)])
 def test_hybrid_epoch_needs_the_key_of_every_shard(meddle: object, named: bool) -> None:
-    made = parties_of_ceremony(quorum=2)
+    made = new_key(epoch=EPOCH)
     made.parties[1].meddle = meddle  # type: ignore[assignment]
     state = made.run()
     assert state.phase is CeremonyPhase.FAILED and "2 ML-KEM keys, 3 needed" in state.reason
@@ -108,99 +94,71 @@ def test_shard_crashing_at_any_point_has_share_and_key_of_one_ceremony(tmp_path:
         assert len(list(each.folder.glob("kem-*"))) == 1
 
 
-class Station:
-    """Shard 1 of a dealt hybrid epoch, what the chain says, and a sealed file."""
-
-    def __init__(self, world: World) -> None:
-        self.world, self.chain, record = world, OneEpoch(), world.document.record
-        self.folder, self.records = world.settings.shards[0].folder, world.records(1)
-        holders, commitments = tuple(each.address for each in record.shards), Blob(b"".join(world.document.commitments))
-        self.chain.epoch = _on_chain(record.public_key, commitments, holders, record.threshold)
-        self.file = world.folder / "shard.backup"
-
-    def kem(self) -> Path:
-        """The sealed key."""
-        return self.folder / f"kem-{EPOCH}.sealed"
-
-
-def _on_chain(public_key: Blob, commitments: Blob, holders: tuple[Address, ...], threshold: int) -> EpochOnChain:
-    return EpochOnChain(EpochState.ACTIVE, public_key, commitments, holders, threshold, 0, ZERO_DIGEST)
+def kem_of(station: Station) -> Path:
+    """The sealed key of the shard."""
+    return station.folder / f"kem-{EPOCH}.sealed"
 
 
 @pytest.fixture()
 def station(tmp_path: Path) -> Station:
-    return Station(World(tmp_path, epoch=EPOCH))
+    return Station(World(tmp_path, epoch=EPOCH), records=0)
 
 
 def test_sealed_kem_key_opens_only_for_its_epoch_and_index(station: Station) -> None:
     held = keyring.open_share(station.folder, station.world.document)
-    seed, raw = held.kem_seed(), station.kem().read_bytes()
-    assert seed not in raw and seed.hex() not in repr(held) and station.kem().stat().st_mode & 0o777 == 0o600
+    seed, raw = held.kem_seed(), kem_of(station).read_bytes()
+    assert seed not in raw and seed.hex() not in repr(held) and kem_of(station).stat().st_mode & 0o777 == 0o600
     key = hpke.kem_key(seed)
     assert keyring.find_kem(station.folder, EPOCH, 1, key).reveal() == seed
     for epoch, index, wanted in ((EPOCH, 2, key), (EPOCH + 1, 1, key), (EPOCH, 1, hpke.kem_key(os.urandom(64)))):
         with pytest.raises(ConfigurationError, match="no ML-KEM-768 key"):
             keyring.find_kem(station.folder, epoch, index, wanted)
-    station.kem().write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
+    kem_of(station).write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
     with pytest.raises(ConfigurationError):
         keyring.open_share(station.folder, station.world.document)
 
 
-def test_shard_without_its_kem_key_does_not_serve(station: Station) -> None:
-    station.kem().unlink()
+def test_shard_without_its_kem_key_does_not_serve_and_old_suites_need_none(station: Station, world: World) -> None:
+    kem_of(station).unlink()
     with pytest.raises(ConfigurationError, match="no ML-KEM-768 key"):
         station.world.shard(1)
-
-
-def test_epoch_of_the_old_suite_needs_no_kem_key(tmp_path: Path) -> None:
-    world = World(tmp_path)
     held = keyring.open_share(world.settings.shards[0].folder, world.document)
     with pytest.raises(ConfigurationError, match="no ML-KEM-768 key"):
         held.kem_seed()
 
 
 def test_backup_and_restore_include_the_kem_key(station: Station) -> None:
-    back_up(station.folder, station.file, KEY, station.records, SystemClock(), os.urandom)
     seed = keyring.open_share(station.folder, station.world.document).kem_seed()
     assert seed not in station.file.read_bytes()
-    for path in station.folder.iterdir():
-        if not path.name.startswith("kms.sqlite"):
-            path.unlink()
-    done = restore(station.file, KEY, station.folder, station.records, station.chain)
-    assert station.kem().name in done.written and done.dropped == ()
+    station.lose()
+    done = station.restore()
+    assert kem_of(station).name in done.written and done.dropped == ()
     assert keyring.open_share(station.folder, station.world.document).kem_seed() == seed
 
 
-@pytest.mark.parametrize("what", ["retired", "held by others now"])
-def test_restore_leaves_out_the_kem_key_of_a_superseded_share(station: Station, what: str) -> None:
-    back_up(station.folder, station.file, KEY, station.records, SystemClock(), os.urandom)
-    gone = {"state": EpochState.RETIRED} if what == "retired" else {"shards": (Address("0x" + "77" * 20),)}
+@pytest.mark.parametrize(
+    "gone", [{"state": EpochState.RETIRED}, {"shards": (Address("0x" + "77" * 20),)}], ids=["retired", "held by others now"]
+)
+def test_restore_leaves_out_superseded_shares_and_their_kem_keys(station: Station, gone: dict[str, Any]) -> None:
     station.chain.epoch = replace(station.chain.epoch, **gone)
-    for name in (f"share-{EPOCH}.json", station.kem().name):
-        (station.folder / name).unlink()
-    done = restore(station.file, KEY, station.folder, station.records, station.chain)
-    assert set(done.dropped) == {f"share-{EPOCH}.json", station.kem().name} and not station.kem().exists()
+    before, superseded = station.lose(), {f"share-{EPOCH}.json", kem_of(station).name}
+    assert set(station.restore().dropped) == superseded
+    assert station.content().keys() == before.keys() - superseded
 
 
 def test_end_of_an_epoch_erases_the_kem_key_with_the_share(station: Station) -> None:
     station.chain.epoch = replace(station.chain.epoch, state=EpochState.RETIRED)
-    said = erase_shares(
-        station.folder, station.world.document, CONTRACTS, station.world.ceremonies(1), station.chain, SystemClock()
-    )
-    assert said.statement.erased == 1 and not station.kem().exists()
+    assert station.erase().statement.erased == 1 and not kem_of(station).exists()
     assert not list(station.folder.glob("share-*"))
 
 
 def test_abandoned_ceremony_is_erased_with_its_kem_key(station: Station) -> None:
-    station_share = keyring.open_share(station.folder, station.world.document)
+    seed = keyring.open_share(station.folder, station.world.document).kem_seed()
     keyring.seal_share(station.folder, EPOCH, 1, 5, "-0a1b")
     keyring.seal_kem(station.folder, EPOCH, 1, os.urandom(64), "-0a1b")
-    said = erase_shares(
-        station.folder, station.world.document, CONTRACTS, station.world.ceremonies(1), station.chain, SystemClock()
-    )
-    assert said.statement.erased == 1
-    assert sorted(path.name for path in station.folder.glob("kem-*")) == [station.kem().name]
-    assert keyring.open_share(station.folder, station.world.document).kem_seed() == station_share.kem_seed()
+    assert station.erase().statement.erased == 1
+    assert sorted(path.name for path in station.folder.glob("kem-*")) == [kem_of(station).name]
+    assert keyring.open_share(station.folder, station.world.document).kem_seed() == seed
 
 
 def test_only_kem_keys_with_signatures_on_the_chain_are_sealed_to(station: Station) -> None:

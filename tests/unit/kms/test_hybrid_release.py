@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,16 +23,13 @@ from bytewise.protocol.jobs import HybridKeys, anchor_domain
 from bytewise.protocol.keys.epochs import Decision, HybridPartial, Partial
 from bytewise.protocol.records.receipt import Receipt
 from bytewise.protocol.records.seal import Envelope, HybridPart, envelope_hash, unpad
-from bytewise.protocol.suites import hybrid_epoch
+from bytewise.protocol.suites import SUITE_P256, hybrid_epoch
 from bytewise.protocol.units import U64, Blob, Digest
-from bytewise.storage.migrate import migrate
-from enclave.release_client import ShardKeySource
 from kms.ceremony.coordinator import epoch_document
 from kms.shard.release import Shard
-from kms.shard.release_policy import AdmittedRequest
-from kms.storage.keyring import OpenedShare
-from tests.fixtures.kms.ceremony_runs import run
-from tests.fixtures.kms.dkg_fixture import CeremonyShard, OneEpoch, coordinator_of, plan
+from tests.fixtures.kms.ceremony_runs import participants_of, run
+from tests.fixtures.kms.dkg_fixture import coordinator_of, plan
+from tests.fixtures.kms.key_source import Blame, sealed_under, source
 from tests.fixtures.kms.memory_chain import Case, MemoryChain
 from tests.fixtures.kms.release_network import World
 
@@ -45,36 +43,21 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return World(tmp_path_factory.mktemp("hybrid"), epoch=EPOCH)
 
 
-class Blame:
-    """Remembers who failed and how."""
-
-    def __init__(self) -> None:
-        self.failures: list[tuple[int, type[BytewiseError]]] = []
-
-    def __call__(self, index: int, error: BytewiseError) -> None:
-        self.failures.append((index, type(error)))
-
-
-class OtherShare(Shard):
-    """Gives another share than the envelope commits to."""
-
-    def _hybrid_partial(
-        self, partial: Partial, request: object, admitted: AdmittedRequest, share: OpenedShare
-    ) -> Partial | HybridPartial:
-        given = super()._hybrid_partial(partial, request, admitted, share)  # type: ignore[arg-type]
-        assert isinstance(given, HybridPartial)
-        return replace(given, share=Blob(os.urandom(32)))
-
-
 class FalseAccuser(Shard):
     """Says that its part does not open."""
 
-    def _hybrid_partial(
-        self, partial: Partial, request: object, admitted: AdmittedRequest, share: OpenedShare
-    ) -> Partial | HybridPartial:
-        given = super()._hybrid_partial(partial, request, admitted, share)  # type: ignore[arg-type]
-        assert isinstance(given, HybridPartial)
-        return replace(given, share=None)
+    said = staticmethod(lambda: None)
+
+    def _hybrid_partial(self, *given: Any) -> Partial | HybridPartial:
+        partial = super()._hybrid_partial(*given)
+        assert isinstance(partial, HybridPartial)
+        return replace(partial, share=self.said())
+
+
+class OtherShare(FalseAccuser):
+    """Gives another share than the envelope commits to."""
+
+    said = staticmethod(lambda: Blob(os.urandom(32)))  # type: ignore[assignment]
 
 
 def opened(world: World, case: Case, kinds: Mapping[int, type[Shard]], blame: Blame | None = None, **changes: object) -> bytes:
@@ -84,15 +67,8 @@ def opened(world: World, case: Case, kinds: Mapping[int, type[Shard]], blame: Bl
         shard = world.shard(index)
         shard.__class__ = kind
         shards.append((index, shard))
-    source = ShardKeySource(world.quoter, pause=lambda _seconds: None, attempts=2, on_failure=blame or Blame())
     with world.listening(*shards):
-        return source.open(replace(world.job(case), **changes), world.secret)  # type: ignore[arg-type]
-
-
-def disputed(world: World, case: Case | None = None) -> Case:
-    case = case or world.case()
-    world.chain.open(case)
-    return case
+        return source(world, blame).open(replace(world.job(case), **changes), world.secret)  # type: ignore[arg-type]
 
 
 def honest(indices: tuple[int, ...] = SHARDS) -> dict[int, type[Shard]]:
@@ -101,51 +77,39 @@ def honest(indices: tuple[int, ...] = SHARDS) -> dict[int, type[Shard]]:
 
 @pytest.mark.parametrize("up", list(itertools.combinations(SHARDS, 2)))
 def test_any_two_shards_open_the_envelope(world: World, up: tuple[int, ...]) -> None:
-    case = disputed(world)
+    case = world.disputed()
     assert case.receipt.key_epoch == EPOCH
     assert unpad(opened(world, case, honest(up))) == case.payload
 
 
-def test_one_shard_gives_no_key(world: World) -> None:
+@pytest.mark.parametrize("kinds", [{2: Shard}, {1: FalseAccuser, 2: Shard}], ids=["one shard", "one of two accuses"])
+def test_fewer_than_t_shares_give_no_key_and_no_guilty_operator(world: World, kinds: dict[int, type[Shard]]) -> None:
     with pytest.raises(NoKey):
-        opened(world, disputed(world), honest((2,)))
+        opened(world, world.disputed(), kinds)
 
 
 def test_key_made_in_a_ceremony_opens_what_is_sealed_to_it(tmp_path: Path) -> None:
     """Ceremony, sealing, release and opening, each of our programs' own; no key of either half was ever in one place."""
-    world, chain = World(tmp_path / "world"), OneEpoch()
-    migrate(f"sqlite:///{tmp_path / 'template.sqlite'}")
-    folders = [each.folder for each in world.settings.shards]
-    shards = [
-        CeremonyShard(each, i, chain, tmp_path / "template.sqlite", world.ports[i - 1]) for i, each in enumerate(folders, 1)
-    ]
-    for shard, port in zip(shards, world.channel_ports, strict=True):
-        shard.channel = f"127.0.0.1:{port}"
+    world = World(tmp_path / "world")
+    shards, _ = participants_of(world, tmp_path)
     state = run(coordinator_of(tmp_path, plan(shards, 2, 3, epoch=EPOCH), shards))
     world.document = epoch_document(state)
     world.chain = MemoryChain(world.document, world.policy.digest)
-    case = disputed(world)
+    case = world.disputed()
     for up in itertools.combinations(SHARDS, 2):
         assert unpad(opened(world, case, honest(up))) == case.payload
 
 
-@pytest.mark.parametrize("liar", [1, 2])
-def test_wrong_share_is_blamed_on_its_shard(world: World, liar: int) -> None:
-    case, blame = disputed(world), Blame()
-    assert unpad(opened(world, case, {**honest(), liar: OtherShare}, blame)) == case.payload
-    assert blame.failures == [(liar, ShardLied)]
-
-
-def test_false_accuser_is_named_once_the_envelope_is_open(world: World) -> None:
-    case, blame = disputed(world), Blame()
-    assert unpad(opened(world, case, {**honest(), 1: FalseAccuser}, blame)) == case.payload
-    assert blame.failures == [(1, PartDoesNotOpen), (1, ShardLied)]
-
-
-def test_fewer_than_t_false_accusers_never_make_an_operator_guilty(world: World) -> None:
-    """One of three accuses, one is down: there is no key, and no verdict about the operator."""
-    with pytest.raises(NoKey):
-        opened(world, disputed(world), {1: FalseAccuser, 2: Shard})
+@pytest.mark.parametrize(
+    ("liar", "kind", "named"),
+    [(1, OtherShare, [ShardLied]), (2, OtherShare, [ShardLied]), (1, FalseAccuser, [PartDoesNotOpen, ShardLied])],
+)
+def test_wrong_share_or_accusation_is_blamed(
+    world: World, liar: int, kind: type[Shard], named: list[type[BytewiseError]]
+) -> None:
+    case, blame = world.disputed(), Blame()
+    assert unpad(opened(world, case, {**honest(), liar: kind}, blame)) == case.payload
+    assert blame.failures == [(liar, each) for each in named]
 
 
 def sabotaged(world: World, spoil: Callable[[int, HybridPart], HybridPart]) -> Case:
@@ -159,7 +123,7 @@ def sabotaged(world: World, spoil: Callable[[int, HybridPart], HybridPart]) -> C
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hybrid, "share_psk", share_out)
-        return disputed(world, world.case())
+        return world.disputed()
 
 
 def garbage_for(*indices: int) -> Callable[[int, HybridPart], HybridPart]:
@@ -195,36 +159,28 @@ def test_without_reencapsulation_the_sabotage_is_not_found(world: World, monkeyp
         opened(world, case, honest((1, 2)))
 
 
-def of_old_suite(world: World) -> Case:
-    """An operator that leaves the second half out: a good envelope of suite 1 that calls itself of the hybrid epoch."""
-    case = world.case()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(envelopes, "suite_of", lambda _epoch: 1)
-        data = seal_padded(bytes(4096), world.document.record.public_key, world.context(case), EPOCH, os.urandom)
-    receipt = replace(case.receipt, envelope_hash=envelope_hash(data))
-    return disputed(world, world.named(case.payload, receipt, data))
+BAD_ENVELOPES: dict[str, Callable[[World], Case]] = {
+    "of the old suite": lambda world: sealed_under(world, SUITE_P256),
+    "of 2 parts": lambda world: resealed(world, 2),
+    "of 4 parts": lambda world: resealed(world, 4),
+}
 
 
-def turned_away(world: World, case: Case) -> None:
-    """Asserts that a shard finds the envelope bad, and that nothing was released."""
-    shard = world.shard(1)
+@pytest.mark.parametrize("name", BAD_ENVELOPES)
+def test_a_downgrade_is_refused_by_shard_and_enclave(world: World, name: str) -> None:
+    """Nothing is released for it, and the operator is guilty."""
+    case, shard = BAD_ENVELOPES[name](world), world.shard(1)
     with pytest.raises(EnvelopeProofBad):
         world.release(shard, case)
     assert case.id not in {entry.record.receipt_id for entry in shard.log(0).entries}
-
-
-def test_a_downgrade_is_refused_by_shard_and_enclave(world: World) -> None:
-    case = of_old_suite(world)
-    turned_away(world, case)
     with pytest.raises(EnvelopeProofBad):
         opened(world, case, honest())
 
 
 def test_downgrade_passes_a_build_that_believes_the_envelope(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = of_old_suite(world)
-    monkeypatch.setattr(envelopes, "suite_of", lambda _epoch: 1)
-    found = verify_receipt_envelope(anchor_domain(world.contracts), case.receipt, case.envelope)
-    assert type(found) is Envelope
+    case = sealed_under(world, SUITE_P256)
+    monkeypatch.setattr(envelopes, "suite_of", lambda _epoch: SUITE_P256)
+    assert type(verify_receipt_envelope(anchor_domain(world.contracts), case.receipt, case.envelope)) is Envelope
 
 
 def resealed(world: World, shards: int) -> Case:
@@ -235,15 +191,7 @@ def resealed(world: World, shards: int) -> Case:
     wider = to._replace(keys=(to.keys * 2)[:shards])
     data = seal_padded(bytes(4096), record.public_key, world.context(case), EPOCH, os.urandom, wider)
     receipt: Receipt = replace(case.receipt, envelope_hash=envelope_hash(data))
-    return disputed(world, world.named(case.payload, receipt, data))
-
-
-@pytest.mark.parametrize("shards", [2, 4])
-def test_another_number_of_parts_is_refused_by_shard_and_enclave(world: World, shards: int) -> None:
-    case = resealed(world, shards)
-    turned_away(world, case)
-    with pytest.raises(EnvelopeProofBad):
-        opened(world, case, honest())
+    return world.disputed(world.named(case.payload, receipt, data))
 
 
 def test_enclave_with_other_keys_blames_no_operator(world: World) -> None:
@@ -252,13 +200,13 @@ def test_enclave_with_other_keys_blames_no_operator(world: World) -> None:
     assert record.hybrid is not None
     other = replace(record.hybrid, keys=(hpke.kem_key(os.urandom(64)), *record.hybrid.keys[1:]))
     with pytest.raises(NoKey):
-        opened(world, disputed(world), honest(), blame, epoch=replace(record, hybrid=other))
+        opened(world, world.disputed(), honest(), blame, epoch=replace(record, hybrid=other))
     assert sorted(blame.failures, key=itemgetter(0)) == [(index, ShardLied) for index in SHARDS]
 
 
 def test_shard_with_keys_other_than_the_chains_releases_nothing(tmp_path: Path) -> None:
     world = World(tmp_path, epoch=EPOCH)
-    case = disputed(world)
+    case = world.disputed()
     for other in (None, HybridKeys(Digest(bytes(32)), world.document.record.hybrid.keys)):  # type: ignore[union-attr]
         world.chain.facts = replace(world.chain.facts, hybrid=other)
         shard = world.shard(1)
@@ -270,19 +218,14 @@ def test_shard_with_keys_other_than_the_chains_releases_nothing(tmp_path: Path) 
 def test_job_with_the_record_of_an_old_epoch_is_a_bug(world: World) -> None:
     record = replace(world.document.record, epoch=U64(1), hybrid=None)
     with pytest.raises(ConfigurationError, match="not of suite 2"):
-        opened(world, disputed(world), honest(), epoch=record)
-
-
-def test_a_release_is_recorded_before_a_part_is_opened(world: World) -> None:
-    case, shard = disputed(world), world.shard(1)
-    world.release(shard, case)
-    entry = shard.log(0).entries[-1].record
-    assert (entry.decision, entry.key_epoch, entry.receipt_id) == (Decision.RELEASED, EPOCH, case.id)
+        opened(world, world.disputed(), honest(), epoch=record)
 
 
 def test_answer_contains_neither_share_nor_key(world: World) -> None:
-    case, shard = disputed(world), world.shard(1)
+    case, shard = world.disputed(), world.shard(1)
     raw = encode(world.release(shard, case))
+    entry = shard.log(0).entries[-1].record
+    assert (entry.decision, entry.key_epoch, entry.receipt_id) == (Decision.RELEASED, EPOCH, case.id)
     place = EnvelopeContext(world.context(case), EPOCH)
     found = verify_receipt_envelope(anchor_domain(world.contracts), case.receipt, case.envelope)
     seed, none = shard._rotation.share().kem_seed(), Partial(1, Blob(b""), Blob(b""), Blob(b""))

@@ -8,9 +8,7 @@ from bytewise.service.exit_codes import Exit
 from kms.storage import keyring
 from tests.fixtures.kms.dkg_fixture import CeremonyShard
 from tests.fixtures.kms.killed_command import killed
-from tests.fixtures.kms.killed_coordinator import (
-    dkg,
-)
+from tests.fixtures.kms.killed_coordinator import dkg
 from tests.fixtures.kms.served_ceremony import serving, shards
 
 __all__ = ["shards"]

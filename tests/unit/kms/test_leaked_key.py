@@ -34,8 +34,7 @@ OF_THE_SESSION = frozenset({"exporter", "peer_key"})
 @pytest.fixture
 def case(world: World) -> Case:
     """A receipt in a dispute in which the attacker has a seat."""
-    case = world.case()
-    world.chain.open(case)
+    case = world.disputed()
     return case
 
 

@@ -57,8 +57,7 @@ def closed(stream: socket.socket) -> bool:
 
 
 def test_one_channel_carries_several_requests_beside_other_channels(world: World) -> None:
-    case, record = world.case(), world.document.record.shards[0]
-    world.chain.open(case)
+    case, record = world.disputed(), world.document.record.shards[0]
     with served(world), channel(world) as first, channel(world) as second:
         answers = [request_release(each, record, world.request(case), PATIENCE_S) for each in (first, second, first)]
         assert [each.record.decision for each in answers] == [Decision.RELEASED] * 3
@@ -105,8 +104,7 @@ def test_silent_connection_is_closed_after_its_time(world: World) -> None:
     "noise", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01" + b"\xff" * 400, bytes(2**20)], ids=["http", "tls", "zeros"]
 )
 def test_noise_is_refused_and_the_next_enclave_is_served(world: World, noise: bytes) -> None:
-    case = world.case()
-    world.chain.open(case)
+    case = world.disputed()
     with served(world):
         with dialled(world) as stream:
             with ExitStack() as stack:
@@ -123,8 +121,7 @@ def test_noise_is_refused_and_the_next_enclave_is_served(world: World, noise: by
 
 
 def test_excess_enclave_is_asked_to_retry(world: World) -> None:
-    case, record, attested = world.case(), world.document.record.shards[0], AddressSlots(1, 1)
-    world.chain.open(case)
+    case, record, attested = world.disputed(), world.document.record.shards[0], AddressSlots(1, 1)
     with served(world, attested=attested):
         with channel(world) as first:
             request_release(first, record, world.request(case), PATIENCE_S)

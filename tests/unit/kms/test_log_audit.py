@@ -65,7 +65,7 @@ def test_false_date_hides_no_release(world: World, logged: Entries) -> None:
     ],
     ids=["the node went away", "the node refused one question", "the chain refused one question"],
 )
-def test_findings_from_before_a_node_failure_count(
+def test_findings_before_a_failure_count(
     world: World, logged: Entries, error: Exception, reason: UnjudgedReason, count: int
 ) -> None:
     assert logged[1].right is not None

@@ -14,13 +14,7 @@ from bytewise.protocol.units import U64, Blob, Digest
 from enclave.log_continuity import LogContinuity
 from enclave.release_client import ShardKeySource
 from tests.fixtures.kms.memory_chain import VOTER
-from tests.fixtures.kms.promise_chain import (
-    DOMAIN,
-    FAR,
-    PLAIN,
-    digest,
-    signed,
-)
+from tests.fixtures.kms.promise_chain import DOMAIN, FAR, PLAIN, digest, signed
 from tests.fixtures.kms.release_network import World
 
 
@@ -106,9 +100,7 @@ def test_forked_process_inherits_known_records_and_keeps_its_own_to_itself() -> 
 def test_shard_with_a_truncated_log_is_named_and_its_partial_not_used(fresh: World) -> None:
     failures: list[tuple[int, type[BytewiseError]]] = []
     keys = ShardKeySource(fresh.quoter, on_failure=lambda index, error: failures.append((index, type(error))))
-    cases = [fresh.case(seq) for seq in (1, 2)]
-    for case in cases:
-        fresh.chain.open(case)
+    cases = [fresh.disputed(seq) for seq in (1, 2)]
     with fresh.listening(*((i, fresh.shard(i)) for i in (1, 2, 3))):
         for case in cases:
             assert unpad(keys.open(fresh.job(case), fresh.secret)) == case.payload

@@ -74,16 +74,14 @@ def test_double_signed_record_is_kept_beside_the_copy(world: World, logged: Entr
     assert [decode(SignedRelease, line) for line in evidence.read_bytes().splitlines()] == [other]
 
 
-def test_log_longer_than_one_run_is_not_called_complete(
-    logged: Entries, copy: ReleaseLogCopy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_longer_than_one_run_is_incomplete(logged: Entries, copy: ReleaseLogCopy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copies, "MAX_PAGES", 2)
     with pytest.raises(TryAgain, match="run this again for the rest"):
         copy.extend(paged(logged, 1), DOMAIN)
     assert copy.extend(paged(logged, 1), DOMAIN).next_index == 3
 
 
-def test_some_conflicting_records_of_a_liar_are_kept_despite_a_torn_line(
+def test_some_conflicting_records_of_a_liar_are_kept_beside_a_torn_line(
     world: World, logged: Entries, copy: ReleaseLogCopy
 ) -> None:
     copy.extend(paged(logged), DOMAIN)
@@ -152,7 +150,7 @@ def test_busy_shard_is_retried_a_bounded_number_of_times(
         assert client.asked == copies.BUSY_TRIES
 
 
-def test_always_busy_shard_gets_no_more_time_than_a_slow_one(
+def test_always_busy_shard_gets_the_time_of_a_slow_one(
     world: World, copy: ReleaseLogCopy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(copies, "WAIT_S", 0.3)
@@ -172,7 +170,7 @@ def test_altered_mark_is_named(copy: ReleaseLogCopy) -> None:
         copy.last_read_at()
 
 
-def test_copy_is_synced_before_it_is_called_complete(
+def test_copy_is_synced_before_completion(
     world: World, logged: Entries, copy: ReleaseLogCopy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A power cut is what tells: so the calls are watched."""

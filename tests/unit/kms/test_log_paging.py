@@ -55,8 +55,7 @@ def asked(world: World, many: int) -> Iterator[list["Future[bytes]"]]:
 
 def test_excess_page_request_is_deferred_and_a_release_is_answered(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_limits, "TURN_WAIT_S", SHORT_S)
-    shard, case, record, blocked = fresh.shard(1), fresh.case(), fresh.document.record.shards[0], BlockedLog(monkeypatch)
-    fresh.chain.open(case)
+    shard, case, record, blocked = fresh.shard(1), fresh.disputed(), fresh.document.record.shards[0], BlockedLog(monkeypatch)
     trusting = ssl.create_default_context(cafile=fresh.settings.shards[0].folder / "tls.pem")
     with fresh.serving((1, shard)), asked(fresh, 1) as (first,), ShardClient(record, PATIENCE_S) as client:
         try:

@@ -17,8 +17,8 @@ from kms.ceremony.participant import ParticipantKeys
 from kms.ceremony.state import CeremonyPhase, CeremonyState, shares_digest
 from kms.storage import keyring
 from tests.fixtures.kms.ceremonies import COORDINATOR
-from tests.fixtures.kms.ceremony_runs import PHASE_S, numbered, on_chain, run
-from tests.fixtures.kms.dkg_fixture import CeremonyShard, OneEpoch, Turns, ceremony_shards, coordinator_of, plan
+from tests.fixtures.kms.ceremony_runs import PHASE_S, made_key, numbered
+from tests.fixtures.kms.dkg_fixture import CeremonyShard, OneEpoch, Turns, coordinator_of
 
 
 class LyingCoordinator(Coordinator):
@@ -47,12 +47,11 @@ def moved_by(chain: OneEpoch, before: CeremonyState, words: tuple[Message, ...])
     return result.commitments
 
 
-def betrayed(folder: Path, shards: list[CeremonyShard], chain: OneEpoch) -> tuple[Blob, ...]:
+def betrayed(folder: Path) -> tuple[list[CeremonyShard], tuple[Blob, ...]]:
     """A key is dealt again, its coordinator lies about the end, a curator moves the chain; the commitments in force."""
-    source = on_chain(chain, run(coordinator_of(folder, plan(shards, 2, 2), shards)))
-    agreed = plan(shards, 2, 2, dealers=numbered(shards), source=source)
-    honest = coordinator_of(folder, agreed, shards)
-    coordinator = LyingCoordinator(agreed, COORDINATOR, honest._records, honest._links)
+    shards, chain, _, _ = key = made_key(folder)
+    honest = coordinator_of(folder, key.renewal(), shards)
+    coordinator = LyingCoordinator(honest.signed.plan, COORDINATOR, honest._records, honest._links)
     states: list[CeremonyState] = []
     turns = Turns()
 
@@ -62,13 +61,12 @@ def betrayed(folder: Path, shards: list[CeremonyShard], chain: OneEpoch) -> tupl
 
     assert coordinator.run(PHASE_S, 1.0, clock, turns.wait).phase is CeremonyPhase.FAILED
     words = tuple({(each.sender, each.kind): each for each in coordinator.withheld}.values())
-    return moved_by(chain, next(each for each in reversed(states) if each.phase is CeremonyPhase.CONFIRMING), words)
+    return shards, moved_by(chain, next(each for each in reversed(states) if each.phase is CeremonyPhase.CONFIRMING), words)
 
 
 def test_coordinator_that_hides_messages_from_shards_loses_no_key(tmp_path: Path) -> None:
     """What a shard signed for it has, whatever it is told of the ceremony later; the chain decides which shares are erased."""
-    shards, chain = ceremony_shards(tmp_path, 2)
-    commitments = betrayed(tmp_path, shards, chain)
+    shards, commitments = betrayed(tmp_path)
     shares = {index: each.share(3, commitments) for index, each in numbered(shards).items()}
     assert encode_point(GENERATOR * combine_values(shares)) == commitments[0]
     assert keyring.erase_others(shards[0].folder, 3, commitments) == 1
@@ -84,8 +82,7 @@ def test_control_participants_that_store_late_lose_the_key(tmp_path: Path, monke
             at_the_end(keys, state, kept)
 
     monkeypatch.setattr(ParticipantKeys, "store", store)
-    shards, chain = ceremony_shards(tmp_path, 2)
-    commitments = betrayed(tmp_path, shards, chain)
+    shards, commitments = betrayed(tmp_path)
     for each in shards:
         with pytest.raises(ConfigurationError):
             each.share(3, commitments)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bytewise.protocol.decisions.snapshot import Seat
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ConfigurationError, NoKey, TryAgain
 from bytewise.protocol.jobs import key_domain
@@ -16,7 +17,7 @@ from bytewise.protocol.keys.release_log import START, verify_log
 from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.records.statements import TicketKind
-from bytewise.protocol.signing import LocalSigner, typed_digest
+from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U64, Digest
 from chain.client.access import ReadAheadClient
 from chain.client.quorum import QuorumClient
@@ -44,6 +45,7 @@ def on_chain(anvil: Anvil, tmp_path: Path) -> OnChain:
 def test_drawn_seat_and_drawn_auditor_open_the_envelope_and_others_do_not(on_chain: OnChain) -> None:
     world, case = on_chain.world, on_chain.case
     dispute, member = on_chain.dispute()
+    view_reads_all_at_one_block(on_chain, dispute, member)
     with serving(on_chain, 2, 3):
         seat = on_chain.ticket(TicketKind.DISPUTE, subject=dispute, voter=member.voter)
         assert unpad(on_chain.keys().open(on_chain.job(seat), world.secret)) == case.payload
@@ -105,10 +107,9 @@ def read_ahead_finds_the_same(on_chain: OnChain, entries: list[SignedRelease], s
     assert judge_log(entries, court, seen).unjudged == {UnjudgedReason.NO_ANSWER: len(entries)} and nodes[3].trips == 3
 
 
-@pytest.mark.e2e
-def test_the_view_reads_disputes_batches_beacons_and_epochs_at_one_block(on_chain: OnChain) -> None:
-    view = ChainKeyView(reader(on_chain.anvil, on_chain.network), on_chain.world.document.record.shards[0].address)
-    dispute, member = on_chain.dispute()
+def view_reads_all_at_one_block(on_chain: OnChain, dispute: Digest, member: Seat) -> None:
+    """Disputes, batches, beacons and epochs."""
+    view = view_of(on_chain)
     facts = view.read(on_chain.ticket(TicketKind.DISPUTE, subject=dispute, voter=member.voter), 0)
     assert facts.dispute is not None and facts.dispute.seat_of(member.voter) == member and facts.drawing is None
     assert (facts.policy, facts.assurance) == (on_chain.world.policy.digest, "simulated")
@@ -118,36 +119,40 @@ def test_the_view_reads_disputes_batches_beacons_and_epochs_at_one_block(on_chai
         assert facts.drawing is not None and facts.dispute is None and facts.is_verifier
         assert facts.drawing.beacon == on_chain.anvil.client.block(facts.drawing.batch.block + 2).hash
         assert (facts.drawing.seats, facts.drawing.rate_bps) == (STAKE_WEI // ETHER, 10_000)
-    stranger = view.read(on_chain.ticket(TicketKind.AUDIT, voter=OPERATOR.address), 0)
-    assert stranger.drawing is not None and (stranger.drawing.seats, stranger.is_verifier) == (0, False)
+    outsider = view.read(on_chain.ticket(TicketKind.AUDIT, voter=OPERATOR.address), 0)
+    assert outsider.drawing is not None and (outsider.drawing.seats, outsider.is_verifier) == (0, False)
     assert view.read(on_chain.ticket(TicketKind.AUDIT), 7).drawing is None
-    unknown = view.read(on_chain.ticket(TicketKind.DISPUTE, subject=Digest(os.urandom(32))), 0)
-    assert unknown.dispute is None
+    assert view.read(on_chain.ticket(TicketKind.DISPUTE, subject=Digest(os.urandom(32))), 0).dispute is None
     with pytest.raises(TryAgain, match="no key epoch 9 at block"):
         view.read(on_chain.ticket(TicketKind.AUDIT, key_epoch=U64(9)), 0)
 
 
+def view_of(on_chain: OnChain) -> ChainKeyView:
+    return ChainKeyView(reader(on_chain.anvil, on_chain.network), on_chain.world.document.record.shards[0].address)
+
+
 @pytest.mark.e2e
-@pytest.mark.parametrize(("late", "deposit"), [(signer(9), 10 * STAKE_WEI), (OPERATOR, 0)], ids=["stake", "membership"])
-def test_who_stakes_or_joins_after_the_batch_is_not_drawn_for_it(on_chain: OnChain, late: LocalSigner, deposit: int) -> None:
+def test_who_stakes_or_joins_after_the_batch_is_not_drawn_for_it(on_chain: OnChain) -> None:
     """Both could wait for the beacon. The operator has had its stake since before the batch, and joins the pool after it."""
-    view = ChainKeyView(reader(on_chain.anvil, on_chain.network), on_chain.world.document.record.shards[0].address)
-    anvil = on_chain.anvil
+    anvil, late = on_chain.anvil, {signer(9): 10 * STAKE_WEI, OPERATOR: 0}
     anvil.mine(3)
-    join(anvil.client, on_chain.network, [joiner(late, deposit)])
+    join(anvil.client, on_chain.network, [joiner(who, deposit) for who, deposit in late.items()])
     anvil.mine(3)
-    facts = view.read(on_chain.ticket(TicketKind.AUDIT, voter=late.address), 0)
-    assert facts.is_verifier and facts.drawing is not None and facts.drawing.seats == 0
-    chain, header = reader(anvil, on_chain.network), facts.drawing.batch
+    view, chain = view_of(on_chain), reader(anvil, on_chain.network)
+    for who, deposit in late.items():
+        facts = view.read(on_chain.ticket(TicketKind.AUDIT, voter=who.address), 0)
+        assert facts.is_verifier and facts.drawing is not None and facts.drawing.seats == 0
+        # Control: whose moment of joining is not looked at is drawn, if its stake is old.
+        unchecked, header = replace(chain.holdings(who.address, chain.head()), joined_at=0), facts.drawing.batch
+        drawing = audit_draw_at(chain, who.address, unchecked, on_chain.case.id, header.batch_id, chain.head())
+        assert drawing is not None and bool(drawing.seats) == (not deposit)
     drawn = chain.auditors(header.environment, header.block, chain.head())
     assert {who for who, stake in drawn if stake} == {each.address for each in VERIFIERS}
-    ticket = on_chain.ticket(TicketKind.AUDIT, voter=late.address)
-    with serving(on_chain, 1, 2), pytest.raises(NoKey):
-        on_chain.keys().open(on_chain.world.job(on_chain.case, ticket, late), on_chain.world.secret)
-    # Control: whose moment of joining is not looked at is drawn, if its stake is old.
-    unchecked = replace(chain.holdings(late.address, chain.head()), joined_at=0)
-    drawing = audit_draw_at(chain, late.address, unchecked, on_chain.case.id, header.batch_id, chain.head())
-    assert drawing is not None and bool(drawing.seats) == (not deposit)
+    with serving(on_chain, 1, 2):
+        for who in late:
+            ticket = on_chain.ticket(TicketKind.AUDIT, voter=who.address)
+            with pytest.raises(NoKey):
+                on_chain.keys().open(on_chain.world.job(on_chain.case, ticket, who), on_chain.world.secret)
 
 
 @pytest.mark.e2e
@@ -192,18 +197,11 @@ def test_shard_decides_at_a_final_block_unless_settings_differ(tmp_path: Path) -
 
 def test_shard_accepts_two_finality_settings() -> None:
     given = {
-        "host": "",
-        "port": 1,
-        "channel_port": 2,
-        "rpc_url": "http://node",
-        "database_url": "",
-        "audits_per_epoch": 1,
-        "production": False,
-    }
-    files = {name: Path() for name in ("folder", "epoch_file", "policy_file", "network_file")}
-    assert ShardSettings(**given, **files).finality == "finalized"  # type: ignore[arg-type]
-    assert ShardSettings(**given, **files, finality="latest").finality == "latest"  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="finality"):
-        ShardSettings(**given, **files, finality="soon")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="production"):
-        ShardSettings(**given | {"production": True}, **files, finality="latest")  # type: ignore[arg-type]
+        "host": "", "port": 1, "channel_port": 2, "rpc_url": "http://node", "database_url": "", "audits_per_epoch": 1,
+        "production": False, **{name: Path() for name in ("folder", "epoch_file", "policy_file", "network_file")},
+    }  # fmt: skip
+    assert ShardSettings(**given).finality == "finalized"  # type: ignore[arg-type]
+    assert ShardSettings(**given, finality="latest").finality == "latest"  # type: ignore[arg-type]
+    for wrong, named in (({"finality": "soon"}, "finality"), ({"finality": "latest", "production": True}, "production")):
+        with pytest.raises(ConfigurationError, match=named):
+            ShardSettings(**given | wrong)  # type: ignore[arg-type]

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from kms.ceremony.state import CeremonyPhase
-from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run
-from tests.fixtures.kms.dkg_fixture import ceremony_shards, coordinator_of, plan
+from tests.fixtures.kms.ceremony_runs import made_key
 from tests.fixtures.kms.partitions import Cut, all_or_nothing, run_cut
 
 CUTS = (
@@ -18,10 +17,7 @@ CUTS = (
 
 
 def test_partition_in_any_phase_gives_a_quorum_the_key_or_changes_nothing(tmp_path: Path) -> None:
-    shards, chain = ceremony_shards(tmp_path, 3)
-    made = run(coordinator_of(tmp_path, plan(shards, 2, 3), shards))
-    source, ways = on_chain(chain, made), {each.signer.address: each for each in shards}
+    shards, _, made, _ = key = made_key(tmp_path, 3)
+    ways = {each.signer.address: each for each in shards}
     for cut in CUTS:
-        agreed = plan(shards, 2, 2, dealers=numbered(shards), source=source)
-        state = run_cut(tmp_path, agreed, ways, cut)
-        all_or_nothing(cut, state, shards, made)
+        all_or_nothing(cut, run_cut(tmp_path, key.renewal(), ways, cut), shards, made)

@@ -27,11 +27,7 @@ from bytewise.service.clock import ForwardClock, SystemClock
 from bytewise.service.settings import child_environment
 from bytewise.tee.policy import approve, policy_changes
 from kms.storage.keyring import POLICY_HISTORY
-from tests.fixtures.kms.governed_policy import (
-    GOVERNORS,
-    settings,
-    start,
-)
+from tests.fixtures.kms.governed_policy import GOVERNORS, settings, start
 from tests.fixtures.kms.release_network import World
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -56,8 +52,7 @@ def another_program(number: int) -> TrustedMeasurement:
 
 
 def test_shard_serves_under_an_approved_policy_and_under_no_older_one(fresh: World) -> None:
-    case = fresh.case()
-    fresh.chain.open(case)
+    case = fresh.disputed()
     assert fresh.release(start(fresh, fresh.policy), case).record.index == 0
     newer = replace(fresh.policy, serial=U64(2), measurements=(*fresh.policy.measurements, another_program(9)))
     start(fresh, newer)
@@ -68,8 +63,7 @@ def test_shard_serves_under_an_approved_policy_and_under_no_older_one(fresh: Wor
 
 def test_just_added_program_gets_no_key_and_removed_program_none_any_more(fresh: World) -> None:
     """The enclave's own program is the addition: it has to wait. Then it is removed: refused at once."""
-    case = fresh.case()
-    fresh.chain.open(case)
+    case = fresh.disputed()
     own = fresh.policy.measurements[0]
     start(fresh, replace(fresh.policy, measurements=(another_program(9),)))
     fresh.policy = replace(fresh.policy, serial=U64(2), measurements=(another_program(9), own))
@@ -106,22 +100,19 @@ def counts(world: World, now: int) -> bool:
     return another_program(9) in history.at(now).measurements
 
 
-@pytest.mark.parametrize("whose", ["own", "chain"])
-@pytest.mark.parametrize("ahead", [MAX_CLOCK_DIFFERENCE_S + 1, ADDITION_DELAY_S, 3_650 * 86_400, 2**63, 2**64 - 1])
-def test_one_fast_clock_ends_no_wait_extends_none_and_is_not_remembered(
-    fresh: World, clock: Steps, whose: str, ahead: int
-) -> None:
+def test_one_fast_clock_ends_no_wait_extends_none_and_is_not_remembered(fresh: World, clock: Steps) -> None:
     now, history = clock.now(), fresh.settings.shards[0].folder / POLICY_HISTORY
     second, third = added(fresh)
     start(fresh, fresh.policy, at=now)
     start(fresh, second, at=now)
     before = history.read_bytes()
-    wrong = min(now + ahead, 2**64 - 1)
-    clock.set(wrong if whose == "own" else now)
-    for policy in (second, third):
-        with pytest.raises(ConfigurationError, match="set the clock right"):
-            start(fresh, policy, at=now if whose == "own" else wrong)
-    assert history.read_bytes() == before
+    for ahead in (MAX_CLOCK_DIFFERENCE_S + 1, ADDITION_DELAY_S, 3_650 * 86_400, 2**63, 2**64 - 1):
+        wrong = min(now + ahead, 2**64 - 1)
+        for own, chain, policy in ((wrong, now, second), (wrong, now, third), (now, wrong, second), (now, wrong, third)):
+            clock.set(own)
+            with pytest.raises(ConfigurationError, match="set the clock right"):
+                start(fresh, policy, at=chain)
+            assert history.read_bytes() == before
     clock.set(now + 120)
     start(fresh, third, at=now + 120)
     assert not counts(fresh, now + ADDITION_DELAY_S - 1) and counts(fresh, now + ADDITION_DELAY_S)
@@ -154,11 +145,11 @@ def test_a_wait_begins_by_the_later_clock_and_ends_by_the_earlier(fresh: World, 
     assert counts(fresh, now + later + ADDITION_DELAY_S) and not counts(fresh, now + later + ADDITION_DELAY_S - 1)
 
 
-@pytest.mark.parametrize("behind", [MAX_CLOCK_DIFFERENCE_S + 1, 30 * 86_400, 10**9])
-def test_node_that_lacks_recent_blocks_is_waited_for(fresh: World, clock: Steps, behind: int) -> None:
-    with pytest.raises(ConfigurationError, match="wait until the node has all blocks"):
-        start(fresh, fresh.policy, at=clock.now() - behind)
-    assert not (fresh.settings.shards[0].folder / POLICY_HISTORY).exists()
+def test_node_that_lacks_recent_blocks_is_waited_for(fresh: World, clock: Steps) -> None:
+    for behind in (MAX_CLOCK_DIFFERENCE_S + 1, 30 * 86_400, 10**9):
+        with pytest.raises(ConfigurationError, match="wait until the node has all blocks"):
+            start(fresh, fresh.policy, at=clock.now() - behind)
+        assert not (fresh.settings.shards[0].folder / POLICY_HISTORY).exists()
     start(fresh, fresh.policy, at=clock.now())
 
 
@@ -174,8 +165,7 @@ def test_clocks_that_were_both_set_back_since_the_last_start_are_refused(fresh: 
 
 def test_a_clock_that_jumps_ahead_under_a_running_shard_ends_no_wait(fresh: World, clock: Steps) -> None:
     """Its channel then takes the program for one that counts; the chain's time says otherwise, until it does not."""
-    case, own = fresh.case(), fresh.policy.measurements[0]
-    fresh.chain.open(case)
+    case, own = fresh.disputed(), fresh.policy.measurements[0]
     start(fresh, replace(fresh.policy, measurements=(another_program(9),)))
     fresh.policy = replace(fresh.policy, serial=U64(2), measurements=(another_program(9), own))
     shard = start(fresh, fresh.policy)
@@ -205,9 +195,6 @@ def test_governor_signs_once_and_only_the_policy_the_others_signed(fresh: World,
     plain.write_bytes(encode(replace(fresh.policy, serial=U64(2))))
     with pytest.raises(ConfigurationError, match="another policy"):
         approve(plain, signed, GOVERNORS[2])
-    plain.write_bytes(b"{}")
-    with pytest.raises(ConfigurationError, match=r"plain\.json"):
-        approve(plain, tmp_path / "new.json", GOVERNORS[2])
 
 
 def test_policy_changes_are_shown_before_signing(fresh: World) -> None:
@@ -240,14 +227,6 @@ def test_command_approves_a_policy(fresh: World, tmp_path: Path) -> None:
     ended = subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, timeout=60, check=False)
     assert ended.returncode == 0 and b"policy.approved" in ended.stderr + ended.stdout and b"5b5b" not in ended.stderr
     assert decode(SignedPolicy, (tmp_path / "signed.json").read_bytes()).policy == fresh.policy
-
-
-def test_attack_7_a_clock_that_is_set_back_revives_nothing() -> None:
-    """Control: the bare clock does go back."""
-    times = (100, 105, 50, 104, 106)
-    clock, bare = ForwardClock(Steps(*times)), Steps(*times)
-    assert [clock.now() for _ in times] == [100, 105, 105, 105, 106]
-    assert [bare.now() for _ in times] == list(times)
 
 
 def test_clock_that_was_once_ahead_is_kept_and_reported() -> None:

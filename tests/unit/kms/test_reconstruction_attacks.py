@@ -11,7 +11,7 @@ import pytest
 from bytewise.crypto import envelope as envelopes
 from bytewise.crypto import hpke, reconstruction
 from bytewise.crypto.curve import GENERATOR, ORDER, decode_point, encode_scalar, random_scalar
-from bytewise.crypto.envelope import seal_padded, verify_receipt_envelope
+from bytewise.crypto.envelope import verify_receipt_envelope
 from bytewise.crypto.proofs import prove_partial
 from bytewise.crypto.reconstruction import TransportKey
 from bytewise.crypto.shares import split
@@ -24,7 +24,7 @@ from bytewise.protocol.errors.records import EnvelopeProofBad, MalformedValue
 from bytewise.protocol.jobs import anchor_domain
 from bytewise.protocol.keys.epochs import ChainFacts, Decision, EpochDocument, ReleaseRequest, SignedRelease, partial_info
 from bytewise.protocol.keys.release_log import START, LogHead, verify_log
-from bytewise.protocol.records.seal import Envelope, envelope_hash, unpad
+from bytewise.protocol.records.seal import Envelope, unpad
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.suites import SUITE_P256, SUITE_REBUILT
 from bytewise.protocol.units import U8, U64, Blob, Digest
@@ -34,9 +34,9 @@ from kms.shard.release import Shard
 from kms.shard.release_policy import AdmittedRequest
 from kms.storage import accounts, keyring
 from kms.storage.keyring import OpenedShare
-from tests.fixtures.kms.key_source import Blame
-from tests.fixtures.kms.memory_chain import CONTRACTS, Case
-from tests.fixtures.kms.rebuilt_epoch import DOMAIN, EPOCH, answer, disputed, giving, source
+from tests.fixtures.kms.key_source import Blame, sealed_under
+from tests.fixtures.kms.memory_chain import CONTRACTS
+from tests.fixtures.kms.rebuilt_epoch import DOMAIN, EPOCH, answer, giving, source
 from tests.fixtures.kms.release_network import World
 
 
@@ -83,19 +83,17 @@ class Partials(Shard):
 )
 def test_a_shard_that_lies_is_named_and_the_others_suffice(tmp_path: Path, kind: type[Shard], error: type[BytewiseError]) -> None:
     world, blame = World(tmp_path, epoch=EPOCH), Blame()
-    case = disputed(world)
+    case = world.disputed()
     with world.listening(giving(world, 1, kind), giving(world, 2), giving(world, 3)):
         assert unpad(source(world, blame).open(world.job(case), world.secret)) == case.payload
     assert blame.failures == [(1, error)]
 
 
-def test_control_without_share_check_wrong_share_makes_wrong_key_unnoticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_without_share_check_wrong_share_makes_wrong_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world, blame = World(tmp_path, epoch=EPOCH), Blame()
     monkeypatch.setattr(reconstruction, "multiply_point", lambda point, scalar: _claimed(world, point, scalar))
     with world.listening(giving(world, 1, OtherShare), giving(world, 2)), pytest.raises(BytewiseError) as caught:
-        source(world, blame).open(world.job(disputed(world)), world.secret)
+        source(world, blame).open(world.job(world.disputed()), world.secret)
     assert (type(caught.value).__name__, blame.failures) == ("EnvelopeDoesNotOpen", []), "an honest operator would be guilty"
 
 
@@ -154,7 +152,7 @@ def test_unused_share_is_erased_at_once(monkeypatch: pytest.MonkeyPatch, lied: b
 def test_log_that_swaps_a_share_and_a_partial_is_broken(world: World, fresh: World) -> None:
     for each, lie in ((world, Decision.RELEASED), (fresh, Decision.SHARE_RELEASED)):
         shard = giving(each, 2)[1]
-        each.release(shard, disputed(each))
+        each.release(shard, each.disputed())
         entries = shard.log(0).entries
         verify_log(entries, START, DOMAIN)
         record = replace(entries[0].record, decision=U8(lie))
@@ -166,21 +164,12 @@ def test_log_that_swaps_a_share_and_a_partial_is_broken(world: World, fresh: Wor
 # --- a key is for one of the two, for good ---
 
 
-def of_suite(world: World, suite: int, number: int) -> Case:
-    """An operator that seals under another suite than that of the epoch which its receipt names."""
-    case = world.case()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(envelopes, "suite_of", lambda _epoch: suite)
-        data = seal_padded(bytes(4096), world.document.record.public_key, world.context(case), number, os.urandom)
-    return disputed(world, world.named(case.payload, replace(case.receipt, envelope_hash=envelope_hash(data)), data))
-
-
 @pytest.mark.parametrize(("number", "suite"), [(EPOCH, SUITE_P256), (1, SUITE_REBUILT)])
 def test_an_envelope_of_the_other_suite_is_refused_by_shard_and_enclave(
     tmp_path: Path, number: int, suite: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(tmp_path, epoch=number)
-    case, shard = of_suite(world, suite, number), giving(world, 1)
+    case, shard = sealed_under(world, suite), giving(world, 1)
     with pytest.raises(EnvelopeProofBad):
         world.release(shard[1], case)
     with world.listening(shard, giving(world, 2)), pytest.raises(EnvelopeProofBad):
@@ -193,7 +182,7 @@ def test_an_envelope_of_the_other_suite_is_refused_by_shard_and_enclave(
 @pytest.mark.parametrize(("served", "named"), [(1, EPOCH), (EPOCH, 1)])
 def test_receipt_with_another_epoch_number_gets_nothing_of_this_key(tmp_path: Path, served: int, named: int) -> None:
     world = World(tmp_path, epoch=served)
-    case = disputed(world, world.case(epoch=named))
+    case = world.disputed(world.case(epoch=named))
     shard = giving(world, 1)[1]
     with pytest.raises(EpochClosed, match="not served here"):
         world.release(shard, case)
@@ -219,7 +208,7 @@ def test_control_key_is_released_where_the_seal_names_no_epoch(tmp_path: Path, m
     monkeypatch.setattr(keyring, "share_context", lambda _epoch, index: digests.labelled(Label.SHARE_AT_REST, 0, index))
     world = World(tmp_path)
     world.document = renumbered(world)
-    _, sealed, (_, of_share) = answer(world, disputed(world))
+    _, sealed, (_, of_share) = answer(world, world.disputed())
     assert (
         int.from_bytes(hpke.open_from_transport(world.secret, of_share, sealed)) == giving(world, 1)[1]._rotation.share().scalar()
     )
@@ -227,7 +216,7 @@ def test_control_key_is_released_where_the_seal_names_no_epoch(tmp_path: Path, m
 
 def test_partials_and_shares_of_one_job_are_never_mixed(world: World) -> None:
     """A share that comes where a partial is due is no partial, whatever record comes with it."""
-    case = disputed(world)
+    case = world.disputed()
     _, sealed, _ = answer(world, case)
     job, shard = world.job(case), world.document.record.shards[0]
     as_partial = replace(job, ticket=replace(job.ticket, key_epoch=U64(1)))

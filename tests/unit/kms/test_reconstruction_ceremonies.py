@@ -8,28 +8,16 @@ from bytewise.protocol.errors.actors import CeremonyRefused, ShardLied
 from bytewise.protocol.keys.epochs import EpochDocument
 from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.suites import rebuilt_epoch
-from bytewise.storage.migrate import migrate
 from enclave.release_client import ShardKeySource
 from kms.ceremony.coordinator import epoch_document
 from kms.shard.release import Shard
-from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run
-from tests.fixtures.kms.dkg_fixture import CeremonyShard, OneEpoch, brought, ceremony_shards, coordinator_of, plan
+from tests.fixtures.kms.ceremony_runs import numbered, on_chain, participants_of, run
+from tests.fixtures.kms.dkg_fixture import brought, ceremony_shards, coordinator_of, plan
 from tests.fixtures.kms.key_source import Blame
 from tests.fixtures.kms.memory_chain import Case, MemoryChain
 from tests.fixtures.kms.release_network import World
 
 EPOCH = rebuilt_epoch(1)
-
-
-def allowing(world: World, folder: Path) -> tuple[list[CeremonyShard], OneEpoch]:
-    """Desks of the world's shards, whose operators allow such keys."""
-    chain = OneEpoch()
-    migrate(f"sqlite:///{folder / 'template.sqlite'}")
-    folders = [each.folder for each in world.settings.shards]
-    shards = [CeremonyShard(each, i, chain, folder / "template.sqlite", world.ports[i - 1]) for i, each in enumerate(folders, 1)]
-    for shard, port in zip(shards, world.channel_ports, strict=True):
-        shard.channel, shard.release_shares = f"127.0.0.1:{port}", True
-    return shards, chain
 
 
 def serving(world: World, document: EpochDocument, index: int, case: Case) -> tuple[int, Shard]:
@@ -51,7 +39,7 @@ def test_participant_joins_only_if_its_operator_allows_it(tmp_path: Path) -> Non
 
 def test_ceremony_key_is_rebuilt_before_and_after_resharing(tmp_path: Path) -> None:
     world = World(tmp_path / "world", epoch=EPOCH)
-    shards, chain = allowing(world, tmp_path)
+    shards, chain = participants_of(world, tmp_path, release_shares=True)
     made = run(coordinator_of(tmp_path, plan(shards, 2, 3, epoch=EPOCH), shards))
     first = epoch_document(made)
     renewal = plan(shards, 2, 3, dealers=numbered(shards), source=on_chain(chain, made), epoch=EPOCH)

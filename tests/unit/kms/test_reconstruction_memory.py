@@ -45,8 +45,7 @@ class Child:
 
 def stages(world: World, *careless: str) -> tuple[set[str], set[str]]:
     """What is found in the process when the key is there, and when the envelope is open."""
-    case = world.case()
-    world.chain.open(case)
+    case = world.disputed()
     wanted = needles(world)
     with world.listening(*[(index, world.shard(index, release_shares=True)) for index in (1, 2)]):
         child = Child(world, case, *careless)

@@ -13,11 +13,9 @@ from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.units import U8, U64, Blob, Digest
 from kms.shard.refusals import refusal
 from kms.shard.release import Shard
-from kms.storage import accounts
-from kms.storage.files import read_key
+from tests.fixtures.kms.bad_inputs import leaked
 from tests.fixtures.kms.memory_chain import NOW, Case
 from tests.fixtures.kms.release_network import ATTACKER, World
-from tests.fixtures.memory_search import forms, scalar_forms
 
 
 def bodies(world: World, case: Case) -> list[bytes]:
@@ -48,25 +46,13 @@ def asked(world: World, shard: Shard, body: bytes) -> bool:
 
 
 def test_log_of_refusals_and_answers_contains_no_secret(fresh: World, capsys: pytest.CaptureFixture[str]) -> None:
-    case, shard = fresh.case(), fresh.shard(1)
-    fresh.chain.open(case)
+    case, shard = fresh.disputed(), fresh.shard(1)
     requests = bodies(fresh, case)
     assert [asked(fresh, shard, each) for each in requests] == [False] * (len(requests) - 1) + [True]
     fresh.chain.facts = replace(fresh.chain.facts, epoch_state=EpochState.RETIRED)
     assert not asked(fresh, shard, requests[-1])
-    folder = fresh.settings.shards[0].folder
     captured = capsys.readouterr()
     said = (captured.out + captured.err).encode()
-    for value in (
-        shard._rotation.share().scalar(),
-        *(int.from_bytes(each) for each in (read_key(folder / "storage.key"), fresh.secret)),
-    ):
-        assert not [name for name, data in scalar_forms(value).items() if data in said]
-    signing = int.from_bytes(accounts.open_account(folder).secret)
-    assert not [name for name, data in scalar_forms(signing).items() if data in said]
-    request, nonce = case.payload.request, case.payload.request.nonce
-    assert nonce.hex().encode() not in said and pad(case.payload)[:64].hex().encode() not in said
-    tokens = forms("no text", request.prompt)
-    assert not [name for name in ("ids as json", "ids as compact json") if tokens[name] in said]
+    assert leaked(said, fresh, [case]) == []
     # Control: it is the log, and what may be in it is found.
     assert said.count(b'"request.refused"') >= len(requests) and case.id.hex().encode() in said

@@ -1,9 +1,10 @@
 """A shard gives a partial for one receipt, to one attested enclave, for one right; everything else has a named refusal."""
 
-import dataclasses
+import functools
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -23,18 +24,18 @@ from bytewise.protocol.keys.release_log import START, verify_log
 from bytewise.protocol.merkle import batch_leaf, batch_proof, batch_root, verify_batch_proof
 from bytewise.protocol.records.seal import Envelope
 from bytewise.protocol.records.statements import TicketKind
-from bytewise.protocol.signing import typed_digest, verify_signature
+from bytewise.protocol.signing import LocalSigner, typed_digest, verify_signature
 from bytewise.protocol.units import U16, U32, U64, ZERO_DIGEST, Digest
 from kms.shard import refusals, release_policy
+from kms.shard.release import Shard
 from kms.storage import accounts
 from kms.storage.sealing import open_sealer
-from tests.fixtures.kms.memory_chain import AUDIT_RATE_BPS, CONTRACTS, NOW, OTHER_VOTER, VOTER
+from tests.fixtures.kms.memory_chain import AUDIT_RATE_BPS, CONTRACTS, NOW, OTHER_VOTER, VOTER, Case
 from tests.fixtures.kms.release_network import ATTACKER, World, is_drawn, refused
 
 
 def test_a_seat_gets_a_proven_partial_and_a_signed_record(fresh: World) -> None:
-    shard, case = fresh.shard(2), fresh.case()
-    fresh.chain.open(case)
+    shard, case = fresh.shard(2), fresh.disputed()
     request = fresh.request(case)
     answer = shard.release(encode(request), fresh.peer(shard))
     record = answer.record
@@ -49,19 +50,17 @@ def test_a_seat_gets_a_proven_partial_and_a_signed_record(fresh: World) -> None:
     assert shard.log(0).entries[0].record == record
 
 
-@pytest.mark.parametrize("phase", [Phase.COMMIT, Phase.REVEAL])
-@pytest.mark.parametrize("state", [EpochState.ACTIVE, EpochState.DRAINING, EpochState.COMPROMISED])
-def test_an_open_dispute_is_served_while_the_epoch_can_be(fresh: World, phase: Phase, state: EpochState) -> None:
-    case = fresh.case()
-    fresh.chain.open(case, phase)
-    fresh.chain.facts = replace(fresh.chain.facts, epoch_state=state)
-    assert fresh.release(fresh.shard(1), case).record.decision == Decision.RELEASED
+def test_an_open_dispute_is_served_while_the_epoch_can_be(fresh: World) -> None:
+    for phase in (Phase.COMMIT, Phase.REVEAL):
+        for state in (EpochState.ACTIVE, EpochState.DRAINING, EpochState.COMPROMISED):
+            case = fresh.disputed(phase=phase)
+            set_facts(fresh, epoch_state=state)
+            assert fresh.release(fresh.shard(1), case).record.decision == Decision.RELEASED
 
 
 def test_records_of_one_instance_under_one_right_are_capped(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release_policy, "RECORDS_PER_INSTANCE", 3)
-    case, shard = fresh.case(), fresh.shard(1)
-    fresh.chain.open(case)
+    case, shard = fresh.disputed(), fresh.shard(1)
     tickets = [fresh.ticket(case, expires_at=U64(NOW + 60 + n)) for n in range(4)]
     for each in tickets[:3]:
         fresh.release(shard, case, ticket=each)
@@ -79,25 +78,20 @@ def test_recorded_refusals_of_one_verifier_are_few_per_day(fresh: World, monkeyp
         refused(TicketRefused, fresh, shard, fresh.request(case, ticket=fresh.ticket(case, expires_at=U64(NOW))))
     assert len(shard.log(0).entries) == 2
     fresh.clock.seconds = NOW + 86_400
-    fresh.chain.facts = replace(fresh.chain.facts, timestamp=fresh.clock.now())
+    set_facts(fresh, timestamp=fresh.clock.now())
     refused(TicketRefused, fresh, shard, fresh.request(case, ticket=fresh.ticket(case, expires_at=U64(NOW))))
     assert len(shard.log(0).entries) == 3
 
 
-@pytest.mark.parametrize("state", [EpochState.NONE, EpochState.PENDING, EpochState.RETIRED])
-def test_a_closed_epoch_releases_nothing(fresh: World, state: EpochState) -> None:
-    case, shard = fresh.case(), fresh.shard(1)
-    fresh.chain.open(case)
-    fresh.chain.facts = replace(fresh.chain.facts, epoch_state=state)
-    refused(EpochClosed, fresh, shard, fresh.request(case))
-
-
-def test_a_compromised_epoch_serves_no_audits(fresh: World) -> None:
-    case, shard = fresh.case(), fresh.shard(1)
-    proof = fresh.chain.anchor(case)
-    ticket = fresh.ticket(case, TicketKind.AUDIT)
-    fresh.chain.facts = replace(fresh.chain.facts, epoch_state=EpochState.COMPROMISED)
-    refused(EpochClosed, fresh, shard, fresh.request(case, ticket=ticket, proof=proof))
+def test_a_closed_epoch_releases_nothing(fresh: World) -> None:
+    """And a compromised one for disputes alone."""
+    case, shard = fresh.disputed(), fresh.shard(1)
+    for state in (EpochState.NONE, EpochState.PENDING, EpochState.RETIRED):
+        set_facts(fresh, epoch_state=state)
+        refused(EpochClosed, fresh, shard, fresh.request(case))
+    set_facts(fresh, epoch_state=EpochState.COMPROMISED)
+    audit = fresh.ticket(case, TicketKind.AUDIT)
+    refused(EpochClosed, fresh, shard, fresh.request(case, audit, fresh.chain.anchor(case)))
 
 
 def test_other_epoch_is_not_served(world: World) -> None:
@@ -109,13 +103,17 @@ def test_other_epoch_is_not_served(world: World) -> None:
 
 
 def test_drawn_audit_is_served_and_an_undrawn_one_is_not(fresh: World) -> None:
+    """Nor one by an account made for the beacon, which is a verifier now and had no stake when the batch was posted."""
     case, shard = fresh.case(), fresh.shard(1)
-    proof = fresh.chain.anchor(case)
-    ticket = fresh.ticket(case, TicketKind.AUDIT)
+    proof, ticket = fresh.chain.anchor(case), fresh.ticket(case, TicketKind.AUDIT)
     assert is_drawn(case, fresh.chain.beacon)  # type: ignore[arg-type]
     fresh.chain.audit_rate_bps = 0
-    refused(TicketRefused, fresh, shard, fresh.request(case, ticket=ticket, proof=proof))
+    refused(TicketRefused, fresh, shard, fresh.request(case, ticket, proof))
     fresh.chain.audit_rate_bps = AUDIT_RATE_BPS
+    fresh.chain.audit_seats[OTHER_VOTER.address] = 0
+    for who in (ATTACKER, OTHER_VOTER):
+        theirs = fresh.ticket(case, TicketKind.AUDIT, voter=who.address)
+        refused(TicketRefused, fresh, shard, fresh.request(case, theirs, proof, who))
     assert fresh.release(shard, case, ticket=ticket, proof=proof).record.decision == Decision.RELEASED
 
 
@@ -144,12 +142,11 @@ def set_batch(world: World, **changes: object) -> None:
 
 @pytest.mark.parametrize("name", AUDIT_CHANGES)
 def test_audit_without_entitlement_is_refused(fresh: World, name: str) -> None:
-    case, shard = fresh.case(7), fresh.shard(1)
+    case, (error, change) = fresh.case(7), AUDIT_CHANGES[name]
     proof = fresh.chain.anchor(case)
-    error, change = AUDIT_CHANGES[name]
     change(fresh)
     ticket = fresh.ticket(case, TicketKind.AUDIT, expires_at=U64(NOW + 1000))
-    refused(error, fresh, shard, fresh.request(case, ticket=ticket, proof=proof))
+    refused(error, fresh, fresh.shard(1), fresh.request(case, ticket, proof))
 
 
 def test_attack_30_old_tree_in_a_new_batch_reopens_no_receipt(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,25 +173,11 @@ def test_attack_30_old_tree_in_a_new_batch_reopens_no_receipt(fresh: World, monk
 
 def test_audit_of_unsigned_receipt_or_under_a_dispute_id_is_refused(fresh: World) -> None:
     case, shard = fresh.case(), fresh.shard(1)
-    proof = fresh.chain.anchor(case)
-    ticket = fresh.ticket(case, TicketKind.AUDIT)
-    forged = dataclasses.replace(case, receipt_signature=ATTACKER.sign(case.id))
-    refused(BadSignature, fresh, shard, fresh.request(forged, ticket=ticket, proof=proof))
-    for changes in ({"round": U16(1)}, {"subject": Digest(b"\x01" * 32)}):
-        odd = fresh.ticket(case, TicketKind.AUDIT, **changes)
-        refused(TicketRefused, fresh, shard, fresh.request(case, ticket=odd, proof=proof))
-
-
-def test_deposit_after_the_beacon_is_known_is_not_drawn(fresh: World) -> None:
-    """An account made for the beacon is a verifier now, with any stake, and had none when the batch was posted."""
-    case, shard = fresh.case(), fresh.shard(1)
-    proof = fresh.chain.anchor(case)
-    fresh.chain.audit_seats[OTHER_VOTER.address] = 0
-    for who in (ATTACKER, OTHER_VOTER):
-        ticket = fresh.ticket(case, TicketKind.AUDIT, voter=who.address)
-        refused(TicketRefused, fresh, shard, fresh.request(case, ticket=ticket, signer=who, proof=proof))
-    ticket = fresh.ticket(case, TicketKind.AUDIT)
-    assert fresh.release(shard, case, ticket=ticket, proof=proof).record.decision == Decision.RELEASED
+    proof, audit = fresh.chain.anchor(case), functools.partial(fresh.ticket, case, TicketKind.AUDIT)
+    forged = replace(case, receipt_signature=ATTACKER.sign(case.id))
+    refused(BadSignature, fresh, shard, fresh.request(forged, audit(), proof))
+    for odd in (audit(round=U16(1)), audit(subject=Digest(b"\x01" * 32))):
+        refused(TicketRefused, fresh, shard, fresh.request(case, odd, proof))
 
 
 # --- limits ---
@@ -202,58 +185,54 @@ def test_deposit_after_the_beacon_is_known_is_not_drawn(fresh: World) -> None:
 
 def test_the_audit_budget_survives_a_restart_and_never_refuses_a_seat(fresh: World) -> None:
     first, second, third = (fresh.case(seq) for seq in (1, 2, 3))
-    shard = fresh.shard(1, audits=2)
-    proof = fresh.chain.anchor(first)
-    ticket = fresh.ticket(first, TicketKind.AUDIT)
-    fresh.release(shard, first, ticket=ticket, proof=proof)
-    fresh.release(shard, first, ticket=ticket, proof=proof)  # the answer was lost: asking again costs no budget
+
+    def audit(shard: Shard, case: Case, times: int = 1) -> None:
+        proof, ticket = fresh.chain.anchor(case), fresh.ticket(case, TicketKind.AUDIT)
+        for _ in range(times):
+            fresh.release(shard, case, ticket=ticket, proof=proof)
+
+    audit(fresh.shard(1, audits=2), first, times=2)  # the answer was lost: asking again costs no budget
     restarted = fresh.shard(1, audits=2)
-    proof = fresh.chain.anchor(second)
-    fresh.release(restarted, second, ticket=fresh.ticket(second, TicketKind.AUDIT), proof=proof)
-    proof = fresh.chain.anchor(third)
+    audit(restarted, second)
     with pytest.raises(BudgetSpent):
-        fresh.release(restarted, third, ticket=fresh.ticket(third, TicketKind.AUDIT), proof=proof)
+        audit(restarted, third)
     fresh.chain.open(third)
     assert fresh.release(restarted, third).record.decision == Decision.RELEASED
 
 
 def test_instances_are_capped_per_seat_independently_of_other_seats(fresh: World) -> None:
-    case, shard = fresh.case(), fresh.shard(1)
-    fresh.chain.open(case, seat_mask=0b1)
-    subject = Digest(case.id[::-1])
-    for _ in range(2):
-        fresh.release(shard, case, ticket=fresh.ticket(case, instance=Digest(os.urandom(32))))
-    third = fresh.ticket(case, instance=Digest(os.urandom(32)))
+    case, shard = fresh.disputed(seat_mask=0b1), fresh.shard(1)
+
+    def ask(signer: LocalSigner = VOTER, **changes: Any) -> int:
+        ticket = fresh.ticket(case, voter=signer.address, instance=Digest(os.urandom(32)), **changes)
+        return fresh.release(shard, case, ticket=ticket, signer=signer).record.decision
+
+    assert [ask(), ask()] == [Decision.RELEASED] * 2
     with pytest.raises(BudgetSpent):
-        fresh.release(shard, case, ticket=third)
-    dispute = fresh.chain.disputes[subject]
+        ask()
+    (subject, dispute), *_ = fresh.chain.disputes.items()
     other = replace(dispute.members[0], voter=OTHER_VOTER.address, seat_mask=0b10)
     fresh.chain.disputes[subject] = replace(dispute, members=(*dispute.members, other))
-    theirs = fresh.ticket(case, voter=OTHER_VOTER.address, instance=Digest(os.urandom(32)))
-    assert fresh.release(shard, case, ticket=theirs, signer=OTHER_VOTER).record.voter == OTHER_VOTER.address
+    assert ask(OTHER_VOTER) == Decision.RELEASED
     # A later round is another right.
     fresh.chain.disputes[subject] = replace(dispute, round=2)
-    again = fresh.ticket(case, round=U16(2), instance=Digest(os.urandom(32)))
-    assert fresh.release(shard, case, ticket=again).record.decision == Decision.RELEASED
+    assert ask(round=U16(2)) == Decision.RELEASED
 
 
 # --- the record ---
 
 
 def test_refused_verifier_is_recorded_and_refused_outsider_is_not(fresh: World) -> None:
-    case, shard = fresh.case(), fresh.shard(1)
-    fresh.chain.open(case, seat_mask=0)
-    refused(TicketRefused, fresh, shard, fresh.request(case))
-    assert [entry.record.voter for entry in shard.log(0).entries] == [VOTER.address]
-    ticket = fresh.ticket(case, voter=ATTACKER.address)
-    refused(TicketRefused, fresh, shard, fresh.request(case, ticket=ticket, signer=ATTACKER))
-    assert len(shard.log(0).entries) == 1
+    case, shard = fresh.disputed(seat_mask=0), fresh.shard(1)
+    for who in (VOTER, ATTACKER):
+        ticket = fresh.ticket(case, voter=who.address)
+        refused(TicketRefused, fresh, shard, fresh.request(case, ticket, signer=who))
+        assert [entry.record.voter for entry in shard.log(0).entries] == [VOTER.address]
 
 
 def test_records_form_a_chain_that_outlives_restarts(fresh: World) -> None:
     for _ in range(2):
-        case, shard = fresh.case(), fresh.shard(1)
-        fresh.chain.open(case)
+        case, shard = fresh.disputed(), fresh.shard(1)
         fresh.release(shard, case)
     entries = shard.log(0).entries
     assert [entry.record.index for entry in entries] == [0, 1]

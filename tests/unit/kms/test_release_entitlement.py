@@ -11,17 +11,14 @@ from bytewise.protocol.units import U16, U32, U64, ZERO_DIGEST, Digest
 from kms.release_log.entitlement import AuditBlock, LogFindings, judge_log
 from kms.shard import release_policy
 from tests.fixtures.kms.log_court import Court
-from tests.fixtures.kms.log_entries import Entries, altered, of, three_records
+from tests.fixtures.kms.log_entries import Entries, altered, logged, of
 from tests.fixtures.kms.memory_chain import NOW, OTHER_VOTER, VOTER
 from tests.fixtures.kms.release_network import World
 from tests.fixtures.snapshot_builders import POOL
 
+__all__ = ["logged"]
+
 SEEN = AuditBlock(100, NOW, NOW)
-
-
-@pytest.fixture(scope="module")
-def logged(world: World) -> Entries:
-    return three_records(world)
 
 
 def test_release_to_a_ticket_without_entitlement_is_found(world: World, logged: Entries) -> None:
@@ -45,8 +42,7 @@ def late(
     world: World, monkeypatch: pytest.MonkeyPatch, seq: int, phase: Phase = Phase.COMMIT, until: int = NOW + 60
 ) -> SignedRelease:
     """What a shard released whose operator took the check of tickets out."""
-    case, shard = world.case(seq), world.shard(1)
-    world.chain.open(case, phase=phase)
+    case, shard = world.disputed(seq, phase=phase), world.shard(1)
     monkeypatch.setattr(release_policy, "verify_entitlement", lambda *_: 1)
     world.release(shard, case, ticket=world.ticket(case, expires_at=U64(until)))
     return shard.log(0).entries[-1]
@@ -94,9 +90,7 @@ def test_audit_whose_ticket_names_something_else_is_found(world: World, logged: 
     assert "the subject of an audit must be its receipt and its round 0" in found
 
 
-def test_audit_decided_before_its_batch_was_drawn_is_found(
-    world: World, logged: Entries, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_audit_decided_before_the_draw_is_found(world: World, logged: Entries, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest block has the beacon, and the block of the record's time had none."""
     court = Court(world.chain)
     header = world.chain.batches[0]

@@ -1,5 +1,6 @@
 """What a shard counts of what it released: each limit its own records, of its own right, instance and epoch."""
 
+import contextlib
 import os
 from dataclasses import replace
 
@@ -29,16 +30,13 @@ def usage(records: ReleaseRecords, ticket: Ticket) -> tuple[Usage, int]:
         seen.append((found, found.given()))
         raise Looked
 
-    try:
+    with contextlib.suppress(Looked):
         records.append(ticket, decide)
-    except Looked:
-        pass
     return seen[0]
 
 
 def test_refusal_uses_no_instance_and_counts_as_no_release(fresh: World) -> None:
-    case, shard = fresh.case(), fresh.shard(1)
-    fresh.chain.open(case)
+    case, shard = fresh.disputed(), fresh.shard(1)
     for _ in range(3):
         ticket = fresh.ticket(case, expires_at=U64(NOW), instance=Digest(os.urandom(32)))
         refused(TicketRefused, fresh, shard, fresh.request(case, ticket=ticket))
@@ -75,8 +73,7 @@ def test_each_epoch_has_its_own_budget(fresh: World) -> None:
 
 def test_newest_date_is_known_with_and_without_a_verified_chain(fresh: World) -> None:
     """A start verifies it and so reads every date; what comes later is read where it is needed."""
-    case, shard, facts = fresh.case(), fresh.shard(1), fresh.chain.facts
-    fresh.chain.open(case)
+    case, shard, facts = fresh.disputed(), fresh.shard(1), fresh.chain.facts
     for date in (NOW, NOW - 60):
         fresh.chain.facts = replace(facts, timestamp=date)
         fresh.release(shard, case)

@@ -11,25 +11,13 @@ from bytewise.protocol.errors.actors import ConfigurationError, ReleaseLogBroken
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import GpuUse, MeasurementRole, TcbStatus
 from bytewise.protocol.keys.epochs import Decision, SignedRelease, SignedTicket
-from bytewise.protocol.keys.release_log import START, LogHead, verify_log, verify_owner
+from bytewise.protocol.keys.release_log import START, LogHead, verify_log
 from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U16, U64, Digest
 from kms.release_log import copies
 from kms.release_log.copies import ReleaseLogCopy
-from tests.fixtures.kms.log_entries import (
-    DOMAIN,
-    Entries,
-    altered,
-    chained,
-    copy,
-    grounded,
-    key_of,
-    logged,
-    of,
-    paged,
-    signed,
-)
+from tests.fixtures.kms.log_entries import DOMAIN, Entries, altered, chained, copy, grounded, key_of, logged, of, paged, signed
 from tests.fixtures.kms.memory_chain import NOW, OTHER_VOTER
 from tests.fixtures.kms.release_network import World, refused
 
@@ -71,15 +59,10 @@ TAMPERED: dict[str, Callable[[World, Entries], Entries]] = {
 
 
 @pytest.mark.parametrize("how", TAMPERED)
-def test_tampered_log_is_refused(world: World, logged: Entries, how: str) -> None:
-    with pytest.raises(ReleaseLogBroken):
-        verify_log(TAMPERED[how](world, logged), START, DOMAIN)
-
-
-@pytest.mark.parametrize("how", TAMPERED)
-def test_control_auditor_that_checks_no_chain_keeps_a_tampered_log(
+def test_tampered_log_is_refused(
     world: World, logged: Entries, copy: ReleaseLogCopy, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Control: an auditor that checks no chain keeps it."""
     shown = TAMPERED[how](world, logged)
     with pytest.raises(ReleaseLogBroken):
         copy.extend(paged(shown, 3), DOMAIN)
@@ -87,14 +70,6 @@ def test_control_auditor_that_checks_no_chain_keeps_a_tampered_log(
     monkeypatch.setattr(copies, "verify_log", lambda entries, head, domain: LogHead(head.digest, head.next_index + len(entries)))
     copy.extend(paged(shown, 3), DOMAIN)
     assert copy.read(DOMAIN)[0] == shown != logged
-
-
-def test_log_of_another_shard_or_epoch_is_refused_for_this_one(world: World, logged: Entries) -> None:
-    own = key_of(world).address
-    assert verify_owner(logged, own, 1) == own
-    for shard, epoch in ((key_of(world, 2).address, 1), (own, 2)):
-        with pytest.raises(ReleaseLogBroken):
-            verify_owner(logged, shard, epoch)
 
 
 def test_copy_grows_with_the_log_and_continues_after_a_torn_line(logged: Entries, copy: ReleaseLogCopy) -> None:
@@ -156,8 +131,7 @@ def test_record_contains_the_evidence_of_the_decision(world: World, logged: Entr
 
 
 def test_refusal_names_its_rule(fresh: World) -> None:
-    shard, case = fresh.shard(1), fresh.case()
-    fresh.chain.open(case, phase=Phase.FINAL)
+    shard, case = fresh.shard(1), fresh.disputed(phase=Phase.FINAL)
     refused(TicketRefused, fresh, shard, fresh.request(case))
     (entry,) = shard.log(0).entries
     assert (entry.record.decision, of(entry).refusal, of(entry).audit) == (Decision.REFUSED, TicketRefused.rule, None)

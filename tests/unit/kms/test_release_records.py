@@ -42,56 +42,39 @@ def test_a_crash_after_the_record_and_before_the_answer_leaves_the_record(tmp_pa
 def three_records(world: World) -> ReleaseRecords:
     shard = world.shard(1)
     for _ in range(3):
-        case = world.case()
-        world.chain.open(case)
+        case = world.disputed()
         world.release(shard, case)
     return world.records(1)
 
 
-def select_right(number: int) -> ScalarSelect[bytes | None]:
-    """The ticket of another record."""
+def of_record(number: int, column: str) -> ScalarSelect[bytes | None]:
+    """What another record has there."""
     other = aliased(ReleaseRow)
-    return select(other.signed_ticket).where(other.number == number).scalar_subquery()
+    return select(getattr(other, column)).where(other.number == number).scalar_subquery()
 
 
-def select_evidence(number: int) -> ScalarSelect[bytes | None]:
-    """The grounds of another record."""
-    other = aliased(ReleaseRow)
-    return select(other.release_evidence).where(other.number == number).scalar_subquery()
+SECOND = update(ReleaseRow).where(ReleaseRow.number == 1)
+TAMPERINGS: dict[str, object] = {
+    "signature": SECOND.values(signature=bytes(65)),
+    "stored digest": update(ReleaseRow).where(ReleaseRow.number == 2).values(digest=bytes(32)),
+    "hole": delete(ReleaseRow).where(ReleaseRow.number == 1),
+    "beginning": delete(ReleaseRow).where(ReleaseRow.number == 0),
+    "another's ticket": SECOND.values(signed_ticket=of_record(2, "signed_ticket")),
+    "another's grounds": SECOND.values(release_evidence=of_record(2, "release_evidence")),
+    "no grounds": SECOND.values(release_evidence=b"{}"),
+    "content": text("UPDATE release_record SET record = CAST(replace(record, :old, :new) AS BLOB)").bindparams(
+        old='"decision":"1"', new='"decision":"2"'
+    ),
+    "garbage": text("UPDATE release_record SET record = CAST('{}' AS BLOB)"),
+}
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        update(ReleaseRow).where(ReleaseRow.number == 1).values(signature=bytes(65)),
-        update(ReleaseRow).where(ReleaseRow.number == 2).values(digest=bytes(32)),
-        delete(ReleaseRow).where(ReleaseRow.number == 1),
-        delete(ReleaseRow).where(ReleaseRow.number == 0),
-        update(ReleaseRow).where(ReleaseRow.number == 1).values(signed_ticket=select_right(2)),
-        update(ReleaseRow).where(ReleaseRow.number == 1).values(release_evidence=select_evidence(2)),
-        update(ReleaseRow).where(ReleaseRow.number == 1).values(release_evidence=b"{}"),
-        text("UPDATE release_record SET record = CAST(replace(record, :old, :new) AS BLOB)").bindparams(
-            old='"decision":"1"', new='"decision":"2"'
-        ),
-        text("UPDATE release_record SET record = CAST('{}' AS BLOB)"),
-    ],
-    ids=[
-        "signature",
-        "stored digest",
-        "hole",
-        "beginning",
-        "another's ticket",
-        "another's grounds",
-        "no grounds",
-        "content",
-        "garbage",
-    ],
-)
-def test_tampering_with_the_stored_chain_is_detected(fresh: World, statement: object) -> None:
+@pytest.mark.parametrize("what", TAMPERINGS)
+def test_tampering_with_the_stored_chain_is_detected(fresh: World, what: str) -> None:
     records = three_records(fresh)
     assert records.verify_chain(1).next_index == 3
     with write_transaction(open_database(f"sqlite:///{fresh.folder / 'shard-1' / 'kms.sqlite'}")) as connection:
-        connection.execute(statement)  # type: ignore[call-overload]
+        connection.execute(TAMPERINGS[what])  # type: ignore[call-overload]
     with pytest.raises(StoreCorrupt):
         records.verify_chain(1)
 
@@ -136,9 +119,7 @@ def test_records_without_evidence_from_older_versions_are_read(fresh: World) -> 
 
 def test_releases_in_parallel_leave_one_chain_without_gap(fresh: World) -> None:
     """Truncation at the end is the one thing a chain alone cannot show; the enclave keeps its own signed record."""
-    shard, cases = fresh.shard(1), [fresh.case(n) for n in range(1, 9)]
-    for case in cases:
-        fresh.chain.open(case)
+    shard, cases = fresh.shard(1), [fresh.disputed(n) for n in range(1, 9)]
     failures: list[Exception] = []
 
     def release(case: object) -> None:

@@ -106,9 +106,7 @@ def full(world: World, shard: Shard, bodies: list[bytes]) -> Iterator[list["Futu
 
 
 def test_full_shard_asks_to_retry_and_recovers(fresh: World) -> None:
-    shard, cases = fresh.shard(1), [fresh.case(n) for n in range(1, ADMISSIONS + 2)]
-    for case in cases:
-        fresh.chain.open(case)
+    shard, cases = fresh.shard(1), [fresh.disputed(n) for n in range(1, ADMISSIONS + 2)]
     *held, last = [encode(fresh.request(case)) for case in cases]
     with full(fresh, shard, held) as running, pytest.raises(TryAgain, match="busy"):
         shard.release(last, fresh.peer(shard))

@@ -55,7 +55,7 @@ def reshare_network(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("town", [True], indirect=True)
+@pytest.mark.parametrize("reshare_network", [True], indirect=True)
 def test_killed_shards_of_both_sets_of_a_move_have_the_key(reshare_network: ReshareNetwork) -> None:
     to_others = reshare_network.move(reshare_network.fresh, 2)
     to_some_of_them = reshare_network.move([*reshare_network.old[1:], reshare_network.fresh[0]], 3)
@@ -78,7 +78,7 @@ def receivers(agreed: CeremonyPlan) -> set[str]:
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("town", [True], indirect=True)
+@pytest.mark.parametrize("reshare_network", [True], indirect=True)
 def test_shard_that_loses_its_seed_when_killed_is_found(reshare_network: ReshareNetwork) -> None:
     """Control: one who stores its words but not what they are made of contradicts itself, and nothing is made of it."""
     network, agreed = reshare_network.network, reshare_network.move(reshare_network.fresh, 2)
@@ -94,7 +94,7 @@ def test_shard_that_loses_its_seed_when_killed_is_found(reshare_network: Reshare
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("town", [False], indirect=True)
+@pytest.mark.parametrize("reshare_network", [False], indirect=True)
 def test_partitioned_move_between_shard_sets_completes_or_changes_nothing(reshare_network: ReshareNetwork) -> None:
     sets = [*(frozenset({each}) for each in range(1, ALL + 1)), frozenset({1, 2}), frozenset({1, 2, 3}), frozenset({4, 5})]
     cuts, done = list(losses(PHASES, sets)), Counter[str]()

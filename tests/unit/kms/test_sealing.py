@@ -17,12 +17,10 @@ from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.jobs import key_domain
-from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.storage.engine import open_database
 from bytewise.storage.releases import ReleaseRecords
 from kms.backup import back_up, restore
-from kms.ceremony.coordinator import epoch_document
 from kms.ceremony.erasure import erase_shares
 from kms.shard.service import build_participant, build_shard
 from kms.storage import keyring
@@ -31,9 +29,9 @@ from kms.storage.files import read_key, write_whole
 from kms.storage.sealing import StorageKeySource, draw_key, open_sealer, run_key_command, wrap_folder
 from tests.fixtures.kms import key_wrapper
 from tests.fixtures.kms.ceremonies import COORDINATOR
-from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run, shares_make_the_key
+from tests.fixtures.kms.ceremony_runs import made_key, numbered, run, shares_make_the_key, take_into_force
 from tests.fixtures.kms.dealt_again import dealt_again, mean
-from tests.fixtures.kms.dkg_fixture import OneEpoch, ceremony_shards, coordinator_of, plan
+from tests.fixtures.kms.dkg_fixture import OneEpoch, coordinator_of
 from tests.fixtures.kms.governed_policy import settings, start
 from tests.fixtures.kms.memory_chain import CONTRACTS
 from tests.fixtures.kms.release_network import World
@@ -83,12 +81,9 @@ def test_sealed_value_opens_for_its_purpose_only(sealing: StorageKeySource, tmp_
 
 
 def test_shares_are_made_renewed_erased_and_restored_under_each_sealing(sealing: StorageKeySource, tmp_path: Path) -> None:
-    shards, chain = ceremony_shards(tmp_path, 2, sealing=sealing)
-    made = run(coordinator_of(tmp_path, plan(shards, 2, 2), shards))
-    source = on_chain(chain, made)
-    again = run(coordinator_of(tmp_path, plan(shards, 2, 2, dealers=numbered(shards), source=source), shards))
-    document, folder, first = epoch_document(again), shards[0].folder, shards[0]
-    chain.epoch = replace(chain.epoch, commitments=Blob(b"".join(document.commitments)), version=1)
+    shards, chain, made, _ = key = made_key(tmp_path, sealing=sealing)
+    again = run(coordinator_of(tmp_path, key.renewal(), shards))
+    document, folder, first = take_into_force(chain, again), shards[0].folder, shards[0]
     records = ReleaseRecords(open_database(f"sqlite:///{folder / 'kms.sqlite'}"), key_domain(CONTRACTS))
     back_up(folder, tmp_path / "file", b"k" * 32, records, SystemClock(), os.urandom)
     assert erase_shares(folder, document, CONTRACTS, first.ceremonies(), chain, SystemClock(), sealing).statement.erased == 1
@@ -223,7 +218,7 @@ def test_late_or_missing_command_is_named(tmp_path: Path) -> None:
 def test_children_of_a_late_command_end_with_it(tmp_path: Path) -> None:
     noted = tmp_path / "child"
     with pytest.raises(TryAgain):
-        run_key_command("wrap_command", ("sh", "-c", f"sleep 600 & echo $! > {noted}; wait"), b"", 2.0)
+        run_key_command("wrap_command", ("sh", "-c", f"sleep 600 & echo $! > {noted}; wait"), b"", 1.0)
     stat = Path(f"/proc/{int(noted.read_text())}/stat")
     for _ in itertools.takewhile(lambda _: stat.exists() and stat.read_text().split()[2] != "Z", range(1000)):
         time.sleep(0.01)
@@ -236,25 +231,19 @@ def test_contradictory_sealing_settings_are_refused(arguments: tuple[object, ...
         StorageKeySource(*arguments)  # type: ignore[arg-type]
 
 
-def test_external_key_file_is_for_its_owner_only(tmp_path: Path) -> None:
-    draw_key(tmp_path, StorageKeySource(tmp_path / "own.key"), os.urandom)
-    assert len(read_key(tmp_path / "own.key")) == 32 and not (tmp_path / "storage.key").exists()
-    (tmp_path / "own.key").chmod(0o644)
+def test_external_key_file_is_for_its_owner_only_and_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "own.key"
+    draw_key(tmp_path, StorageKeySource(path), os.urandom)
+    assert len(read_key(path)) == 32 and not (tmp_path / "storage.key").exists()
+    path.chmod(0o644)
     with pytest.raises(ConfigurationError, match="only the owner"):
-        open_sealer(tmp_path, StorageKeySource(tmp_path / "own.key"))
-
-
-@pytest.mark.parametrize(
-    ("content", "mode", "problem"), [("no key", 0o600, "bytes of hex"), ("ab" * 32, 0o644, "only the owner")]
-)
-def test_existing_key_file_is_kept_only_if_it_is_a_key_of_its_owner_alone(
-    tmp_path: Path, content: str, mode: int, problem: str
-) -> None:
-    (tmp_path / "own.key").write_text(content)
-    (tmp_path / "own.key").chmod(mode)
-    with pytest.raises(ConfigurationError, match=problem):
-        draw_key(tmp_path, StorageKeySource(tmp_path / "own.key"), os.urandom)
-    assert (tmp_path / "own.key").read_text() == content
+        open_sealer(tmp_path, StorageKeySource(path))
+    for content, mode, problem in (("no key", 0o600, "bytes of hex"), ("ab" * 32, 0o644, "only the owner")):
+        path.write_text(content)
+        path.chmod(mode)
+        with pytest.raises(ConfigurationError, match=problem):
+            draw_key(tmp_path, StorageKeySource(path), os.urandom)
+        assert path.read_text() == content
 
 
 def test_unwrapped_or_malformed_wrapped_key_is_named(tmp_path: Path) -> None:

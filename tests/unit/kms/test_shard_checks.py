@@ -20,8 +20,8 @@ from tests.fixtures.metric_values import value_of
 from tests.fixtures.storage.hand_clock import HandClock
 
 
-def test_share_in_force_is_ready(tmp_path: Path) -> None:
-    found = share_check(World(tmp_path).shard(1).info())
+def test_share_in_force_is_ready(world: World) -> None:
+    found = share_check(world.shard(1).info())
     assert found.ok and found.value == "epoch 1, in force" and value_of("bytewise_kms_share_in_force") == 1
 
 
@@ -52,10 +52,8 @@ def test_shard_without_an_epoch_is_not_ready() -> None:
         (0, 1_000, 900 * DAY_S, True, "refresh_days is 0: not checked"),
     ],
 )
-def test_shares_older_than_the_setting_are_due(
-    tmp_path: Path, days: int, dealt_at: int | None, age_s: int, is_met: bool, value: str
-) -> None:
-    found = refresh.share_age_check(settings(World(tmp_path), refresh_days=days), lambda _: dealt_at, 1_000 + age_s)
+def test_old_shares_are_due(world: World, days: int, dealt_at: int | None, age_s: int, is_met: bool, value: str) -> None:
+    found = refresh.share_age_check(settings(world, refresh_days=days), lambda _: dealt_at, 1_000 + age_s)
     assert (found.ok, found.value) == (is_met, value) and "bytewise key reshare" in found.advice
 
 

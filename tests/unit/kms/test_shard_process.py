@@ -12,22 +12,19 @@ from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.suites import hybrid_epoch, is_rebuilt, rebuilt_epoch
 from bytewise.service.settings import child_environment
 from enclave.release_client import ShardKeySource
-from tests.fixtures.kms.process_settings import (
-    ROOT,
-    config,
-    wait_for_answers,
-)
+from tests.fixtures.kms.process_settings import ROOT, config, wait_for_answers
 from tests.fixtures.kms.release_network import World
 
 GOVERNED = 'policy_governors = ["0x' + "01" * 20 + '"]\npolicy_threshold = 1'
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("epoch", [1, hybrid_epoch(1), rebuilt_epoch(1)])
+@pytest.mark.parametrize("epoch", [hybrid_epoch(1), rebuilt_epoch(1)])
 def test_two_shard_processes_open_an_envelope_and_stop_cleanly(tmp_path: Path, epoch: int) -> None:
+    """Suite 1 in the same way: `test_on_chain`."""
     fresh = World(tmp_path, epoch=epoch)
-    case = fresh.case()
-    dispute = fresh.chain.disputes[fresh.chain.open(case)]
+    case = fresh.disputed()
+    (dispute,) = fresh.chain.disputes.values()
     (fresh.folder / "dispute.json").write_bytes(encode(dispute))
     (fresh.folder / "policy.json").write_bytes(encode(fresh.policy))
     module = [sys.executable, "-m", "tests.fixtures.kms.shard_process"]
@@ -62,21 +59,19 @@ def test_a_shard_refuses_simulated_evidence_in_production(fresh: World) -> None:
     assert b"simulated on chain 31337" in ended.stderr
 
 
-def test_client_side_imports_no_server_database_or_chain_client() -> None:
+@pytest.mark.parametrize(
+    ("program", "heavy"),
+    [
+        (
+            "enclave.release_client, bytewise.crypto.envelope, bytewise.crypto.shares, bytewise.crypto.proofs",
+            {"fastapi", "uvicorn", "starlette", "sqlalchemy", "alembic", "web3", "torch", "transformers"},
+        ),
+        ("kms.shard.service", {"torch", "transformers", "bytewise.inference", "bytewise.tee_simulated"}),
+    ],
+    ids=["client", "shard"],
+)
+def test_client_imports_no_server_and_shard_no_model(program: str, heavy: set[str]) -> None:
     """What the enclave's measured closure gains by importing the key client stays small."""
-    code = (
-        "import sys, enclave.release_client, bytewise.crypto.envelope, bytewise.crypto.shares, bytewise.crypto.proofs\n"
-        "heavy = {'fastapi', 'uvicorn', 'starlette', 'sqlalchemy', 'alembic', 'web3', 'torch', 'transformers'}\n"
-        "print(sorted(heavy & set(sys.modules)))\n"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stdout.strip()) == (0, b"[]"), ended.stderr
-
-
-def test_shard_process_imports_no_model_code() -> None:
-    code = (
-        "import sys, kms.shard.service\n"
-        "print(sorted({'torch', 'transformers', 'bytewise.inference', 'bytewise.tee_simulated'} & set(sys.modules)))\n"
-    )
+    code = f"import sys, {program}\nprint(sorted({heavy} & set(sys.modules)))"
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout.strip()) == (0, b"[]"), ended.stderr

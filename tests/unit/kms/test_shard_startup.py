@@ -61,10 +61,10 @@ EVIDENCE: dict[str, tuple[dict[str, Any], int, str]] = {
 
 
 @pytest.mark.parametrize("name", EVIDENCE)
-def test_shard_without_attestation_opens_no_channels(fresh: World, name: str) -> None:
+def test_shard_without_attestation_opens_no_channels(world: World, name: str) -> None:
     changes, chain_id, words = EVIDENCE[name]
     with pytest.raises(ConfigurationError, match=words):
-        open_channels(of_the_simulator(fresh, **changes), fresh.shard(1), chain_id, no_simulator, fresh.clock)
+        open_channels(of_the_simulator(world, **changes), world.shard(1), chain_id, no_simulator, world.clock)
 
 
 def test_port_in_use_is_named_and_a_free_one_is_served(fresh: World) -> None:
@@ -93,10 +93,10 @@ FINALITY: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", FINALITY)
-def test_impossible_shard_settings_are_refused(fresh: World, name: str) -> None:
+def test_impossible_shard_settings_are_refused(world: World, name: str) -> None:
     changes, words = FINALITY[name]
     with pytest.raises(ConfigurationError, match=words):
-        settings(fresh, **changes)
+        settings(world, **changes)
 
 
 def test_simulated_epoch_is_served_on_test_chains_only(fresh: World) -> None:
@@ -122,7 +122,7 @@ def test_a_database_of_another_schema_is_named(fresh: World) -> None:
 def test_shard_does_not_start_with_a_tampered_log(fresh: World) -> None:
     """It would sign records that follow what it never signed."""
     approved(fresh)
-    fresh.chain.open(case := fresh.case())
+    case = fresh.disputed()
     fresh.release(build_shard(settings(fresh), CONTRACTS, fresh.chain), case)
     build_shard(settings(fresh), CONTRACTS, fresh.chain)
     with write_transaction(open_database(settings(fresh).database_url)) as connection:

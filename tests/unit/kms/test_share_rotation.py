@@ -20,11 +20,7 @@ from kms.shard.release import REFRESH_S, Shard
 from kms.shard.share_rotation import SETTLE_S, SharesInForce, with_verification_keys
 from kms.storage import keyring
 from kms.storage.keyring import split_commitments
-from tests.fixtures.kms.dealt_again import (
-    dealt_again,
-    in_force,
-    mean,
-)
+from tests.fixtures.kms.dealt_again import dealt_again, in_force, mean
 from tests.fixtures.kms.key_source import Blame
 from tests.fixtures.kms.memory_chain import OTHER_VOTER, VOTER, Case
 from tests.fixtures.kms.release_network import World
@@ -58,8 +54,7 @@ def partial(world: World, shard: Shard, case: Case) -> Partial:
 
 def test_refresh_needs_no_restart_and_interrupts_no_request(fresh: World) -> None:
     """All shards and the enclave's side follow the chain. Control: an old book's keys prove no new share."""
-    case, shards = fresh.case(), [(n, fresh.shard(n)) for n in (1, 2, 3)]
-    fresh.chain.open(case)
+    case, shards = fresh.disputed(), [(n, fresh.shard(n)) for n in (1, 2, 3)]
     new = dealt_again(fresh, 1, 2, 3)
     with fresh.listening(*shards):
         assert opened(fresh, case) == case.payload
@@ -71,8 +66,7 @@ def test_refresh_needs_no_restart_and_interrupts_no_request(fresh: World) -> Non
 
 
 def test_running_shard_releases_with_the_share_in_force(fresh: World) -> None:
-    case, shard = fresh.case(), fresh.shard(1)
-    fresh.chain.open(case)
+    case, shard = fresh.disputed(), fresh.shard(1)
     base, old = decode_point(decode(Envelope, case.envelope).enc), fresh.document.record
     new = dealt_again(fresh, 1)
     for record, other in ((old, with_verification_keys(old, new)), (with_verification_keys(old, new), old)):
@@ -85,8 +79,7 @@ def test_running_shard_releases_with_the_share_in_force(fresh: World) -> None:
 
 
 def test_shard_without_the_share_in_force_asks_to_retry_and_then_answers(fresh: World) -> None:
-    case, shard = fresh.case(), fresh.shard(1)
-    fresh.chain.open(case)
+    case, shard = fresh.disputed(), fresh.shard(1)
     mean(fresh, dealt_again(fresh, 2, 3))
     with pytest.raises(TryAgain, match="the chain has newer shares at block 100, and the folder lacks this shard's"):
         fresh.release(shard, case)
@@ -97,8 +90,7 @@ def test_shard_without_the_share_in_force_asks_to_retry_and_then_answers(fresh: 
 
 def test_share_of_another_index_is_refused(fresh: World) -> None:
     """Whoever put it into the folder: a shard that answers with it would be called a liar."""
-    case, shard = fresh.case(), fresh.shard(1)
-    fresh.chain.open(case)
+    case, shard = fresh.disputed(), fresh.shard(1)
     again = dealt_again(fresh, 2, suffix="-0e3f")
     (other,) = fresh.settings.shards[1].folder.glob("share-1-0e3f.json")
     moved = keyring.find_share(fresh.settings.shards[1].folder, 1, split_commitments(again))
@@ -109,29 +101,13 @@ def test_share_of_another_index_is_refused(fresh: World) -> None:
     assert other.exists() and shard.log(0).entries == ()
 
 
-def test_no_superseded_share_is_revived(fresh: World) -> None:
-    """A node that is behind: the shard has both shares in its folder."""
-    case, shard = fresh.case(), fresh.shard(1)
-    fresh.chain.open(case)
-    first, second = in_force(fresh), dealt_again(fresh, 1)
-    for commitments in (first, second):
-        mean(fresh, commitments)
-        fresh.release(shard, case)
-    mean(fresh, first, version=0)
-    with pytest.raises(TryAgain, match="has version 0 of the shares, and version 1 was shown before"):
-        fresh.release(shard, case)
-    mean(fresh, second)
-    fresh.release(shard, case)
-
-
 @pytest.mark.parametrize("shown_version", [1, 0, 10**6], ids=["a version more", "the same version", "a version far away"])
 def test_shard_misled_by_one_false_answer_serves_again_without_restart(
     fresh: World, monkeypatch: pytest.MonkeyPatch, shown_version: int
 ) -> None:
     """Its share of a ceremony that the chain never took is in the folder, for it was stored before the shard signed for it."""
     hands = MovedClock(monkeypatch)
-    case, shard, true, abandoned = fresh.case(), fresh.shard(1), in_force(fresh), dealt_again(fresh, 1)
-    fresh.chain.open(case)
+    case, shard, true, abandoned = fresh.disputed(), fresh.shard(1), in_force(fresh), dealt_again(fresh, 1)
     fresh.release(shard, case)
     mean(fresh, abandoned, version=shown_version)
     if shown_version:
@@ -155,8 +131,7 @@ def test_shard_misled_by_one_false_answer_serves_again_without_restart(
 def test_false_block_number_does_not_block_the_true_shares(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two false answers: shares that the chain never took, then the true ones at a block that is far away."""
     hands = MovedClock(monkeypatch)
-    case, shard, facts, abandoned = fresh.case(), fresh.shard(1), fresh.chain.facts, dealt_again(fresh, 1)
-    fresh.chain.open(case)
+    case, shard, facts, abandoned = fresh.disputed(), fresh.shard(1), fresh.chain.facts, dealt_again(fresh, 1)
     mean(fresh, abandoned, version=1)
     fresh.release(shard, case)
     for number in (10**9, 101):
@@ -171,10 +146,9 @@ def test_false_block_number_does_not_block_the_true_shares(fresh: World, monkeyp
 
 
 def test_a_later_block_or_an_answer_between_two_others_revives_no_share(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes behind one address of which one lags."""
+    """Nodes behind one address of which one lags; the shard has both shares in its folder."""
     hands = MovedClock(monkeypatch)
-    case, shard, first, second = fresh.case(), fresh.shard(1), in_force(fresh), dealt_again(fresh, 1)
-    fresh.chain.open(case)
+    case, shard, first, second = fresh.disputed(), fresh.shard(1), in_force(fresh), dealt_again(fresh, 1)
     for commitments in (first, second):
         mean(fresh, commitments)
         fresh.release(shard, case)
@@ -182,7 +156,7 @@ def test_a_later_block_or_an_answer_between_two_others_revives_no_share(fresh: W
         mean(fresh, first, version=0)
         hands.now += pause
         pass_blocks(fresh)
-        with pytest.raises(TryAgain, match="was shown before"):
+        with pytest.raises(TryAgain, match="has version 0 of the shares, and version 1 was shown before"):
             fresh.release(shard, case)
     mean(fresh, second, version=1)
     fresh.release(shard, case)
@@ -251,8 +225,7 @@ def test_info_gives_the_last_known_chain_state_during_another_read(fresh: World,
 
 
 def test_key_moved_to_other_shards_or_places_is_not_served(fresh: World) -> None:
-    case, shard = fresh.case(), fresh.shard(1)
-    fresh.chain.open(case)
+    case, shard = fresh.disputed(), fresh.shard(1)
     mean(fresh, dealt_again(fresh, 1))
     holders = fresh.chain.facts.holders
     assert holders == tuple(each.address for each in fresh.document.record.shards)
