@@ -13,18 +13,10 @@ from bytewise.service.settings import Endpoints, load_settings, rpc_endpoints
 from kms.settings import ShardSettings
 
 URLS = ("http://a", "http://b", "http://c")
-SHARD = """
-host = "h"
-port = 1
-folder = "."
-epoch_file = "e"
-policy_file = "p"
-network_file = "n"
-database_url = "sqlite:///x"
-audits_per_epoch = 1
-channel_port = 2
-production = false
-"""
+SHARD = (
+    'host = "h"\nport = 1\nfolder = "."\nepoch_file = "e"\npolicy_file = "p"\nnetwork_file = "n"\n'
+    'database_url = "sqlite:///x"\naudits_per_epoch = 1\nchannel_port = 2\nproduction = false\n'
+)
 
 
 def test_one_endpoint_is_a_quorum_of_itself() -> None:

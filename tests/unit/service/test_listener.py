@@ -180,9 +180,7 @@ def test_process_without_the_section_serves_nothing() -> None:
         assert found is None
 
 
-def test_probe_answers_by_its_exit_code(
-    served: Listener, registry: ReadinessRegistry, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_probe_answers_by_exit_code(served: Listener, registry: ReadinessRegistry, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"http://127.0.0.1:{served.port}"
     assert probe.main([f"{url}/readyz"]) == 0 and probe.main([f"{url}/livez"]) == 0
     registry.record([Check("stake", False, "0 ETH", "at least 8 ETH", "Stake for the account.")])

@@ -109,10 +109,5 @@ def test_document_says_ready_only_if_every_check_passes() -> None:
     assert readiness_document([passing()])["ready"] is True
     document = readiness_document([passing(), failing])
     assert document["ready"] is False and [each["name"] for each in document["checks"]] == ["balance", "stake"]
-    assert document["checks"][0] == {
-        "name": "balance",
-        "ok": False,
-        "value": "0 ETH",
-        "threshold": "at least 1 ETH",
-        "advice": "Send ETH.",
-    }
+    told = {"name": "balance", "ok": False, "value": "0 ETH", "threshold": "at least 1 ETH", "advice": "Send ETH."}
+    assert document["checks"][0] == told

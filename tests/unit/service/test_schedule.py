@@ -75,16 +75,12 @@ def test_a_bug_ends_the_process(what: str, error: str) -> None:
 
 
 def test_faults_and_outages_are_counted_and_ticks_continue() -> None:
+    """The loop is alive from its announcement to its end."""
     code, output = run("soft", stop_after=4)
     assert code == Exit.OK
     assert '"error":"TryAgain"' in output and '"error":"BadRequest"' in output
     assert 'bytewise_loop_runs_total{loop="tick",result="failed"} ' in output and 'topic="tick.failed"' in output
     assert 'bytewise_loop_seconds_count{loop="tick"} ' in output
-
-
-def test_loop_is_alive_from_its_announcement_to_its_end() -> None:
-    code, output = run("", stop_after=2)
-    assert code == Exit.OK
     assert "tick 1 alive ['tick']" in output and output.rstrip().endswith(" {}")
     for loop, interval_s in (("tick", "0.05"), ("slow", "3600.0")):
         assert f'bytewise_loop_last_success_timestamp_seconds{{loop="{loop}"}}' in output, "also of one that never succeeded"

@@ -78,17 +78,8 @@ def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
     bad = 'role = "king"\naccount = "0x1"\nsurprise = 1\nverbose = "yes"\n[chain]\npoll_s = "fast"\nodd = 2\n'
     with pytest.raises(ConfigurationError) as caught:
         load_settings(Actor, write(tmp_path, bad))
-    for word in (
-        "role",
-        "account",
-        "surprise",
-        "verbose",
-        "database: missing",
-        "chain.poll_s",
-        "chain.rpc: missing",
-        "chain.odd",
-    ):
-        assert word in str(caught.value)
+    named = ("role", "account", "surprise", "verbose", "database: missing", "chain.poll_s", "chain.rpc: missing", "chain.odd")
+    assert [word for word in named if word not in str(caught.value)] == []
 
 
 def test_record_that_rejects_its_values_is_reported(tmp_path: Path) -> None:
@@ -97,13 +88,8 @@ def test_record_that_rejects_its_values_is_reported(tmp_path: Path) -> None:
 
 
 def test_environment_overrides_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {
-        "CHAIN__RPC": "http://other",
-        "CHAIN__DEPTH": "9",
-        "LIMIT": "8",
-        "VERBOSE": "true",
-        "PEERS": '["x"]',
-    }.items():
+    given = {"CHAIN__RPC": "http://other", "CHAIN__DEPTH": "9", "LIMIT": "8", "VERBOSE": "true", "PEERS": '["x"]'}
+    for name, value in given.items():
         monkeypatch.setenv(f"BYTEWISE__{name}", value)
     actor = load_settings(Actor, write(tmp_path, GOOD))
     assert actor.chain == Chain("http://other", depth=9)
@@ -171,9 +157,7 @@ class Keeper:
         ("postgresql+psycopg://host/keeper", "postgresql+psycopg://host/keeper"),
     ],
 )
-def test_relative_database_is_beside_the_file_that_names_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, meant: str
-) -> None:
+def test_relative_database_is_beside_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, meant: str) -> None:
     """From wherever the process is started: another database would be another log."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -183,10 +167,8 @@ def test_relative_database_is_beside_the_file_that_names_it(
 
 @pytest.mark.parametrize("settings", [ShardSettings, CeremonySettings, DatabaseSettings])
 def test_every_database_of_a_settings_file_is_beside_it(settings: type) -> None:
-    assert [kind for name, kind in get_type_hints(settings).items() if name in ("database_url", "url")] in (
-        [DatabaseUrl],
-        [DatabaseUrl | None],
-    )
+    (kind,) = (kind for name, kind in get_type_hints(settings).items() if name in ("database_url", "url"))
+    assert kind in (DatabaseUrl, DatabaseUrl | None)
 
 
 @pytest.mark.parametrize("settings", [OperatorSettings, NodeSettings])

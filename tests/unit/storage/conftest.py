@@ -8,9 +8,7 @@ from sqlalchemy import Engine
 from bytewise.service.settings import developer_variable
 from bytewise.storage.engine import open_database
 from tests.fixtures.storage.databases import Databases, PostgresDatabases, SqliteFiles
-from tests.fixtures.storage.hand_clock import (
-    HandClock,
-)
+from tests.fixtures.storage.hand_clock import HandClock
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,6 @@ from bytewise.storage.duties import DONE, MISSED, PENDING, Duties
 from bytewise.storage.engine import open_database, read_transaction
 from bytewise.storage.housekeeper import housekeeping_job
 from bytewise.storage.journal import Journal
-from bytewise.storage.migrate import migrate
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.outbox import Intent, Outbox, OutboxState, SignedTransaction
 from bytewise.storage.protection import Protection
@@ -42,6 +41,7 @@ from bytewise.storage.tables import (
     SeenReceiptRow,
 )
 from tests.fixtures.metric_values import value_of
+from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.storage.hand_clock import HandClock
 from tests.fixtures.storage.stored_records import ACCOUNT, header, name, signed_receipt, vote
 
@@ -68,12 +68,11 @@ class Anchored(NamedTuple):
 class NodeHistory(RuleBasedStateMachine):
     """A node's database beside a model of what the chain still needs."""
 
-    template: Path
-
     @initialize()
     def start(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
-        self.engine = open_database(f"sqlite:///{shutil.copy(self.template, self.folder / 'node.db')}")
+        (self.folder / "node.db").write_bytes(empty_database())
+        self.engine = open_database(f"sqlite:///{self.folder / 'node.db'}")
         self.wall, self.clock = HandClock(START), START
         self.archive, self.audits = Archive(self.engine, self.wall), LightAudits(self.engine, self.wall)
         self.duties = Duties(self.engine, self.wall)
@@ -302,15 +301,8 @@ class NodeHistory(RuleBasedStateMachine):
         assert count(self.engine, ProtectedVoteRow) == self.votes
 
 
-def test_nothing_needed_is_deleted_in_any_order_of_events(tmp_path: Path) -> None:
-    template = tmp_path / "template.db"
-    migrate(f"sqlite:///{template}")
-
-    class History(NodeHistory):
-        pass
-
-    History.template = template
-    case = History.TestCase
+def test_nothing_needed_is_deleted_in_any_order_of_events() -> None:
+    case = NodeHistory.TestCase
     case.settings = settings(
         max_examples=10, stateful_step_count=30, deadline=None, phases=(Phase.generate,),
         suppress_health_check=list(HealthCheck),
@@ -322,13 +314,6 @@ def test_nothing_needed_is_deleted_in_any_order_of_events(tmp_path: Path) -> Non
 def long_ago(engine: Engine, clock: HandClock) -> Horizon:
     """A horizon far after everything that a test stores."""
     return Horizon(clock.now() + 1_000 * DAY_S, DISPUTE_S, STAKE_S, first_open_batch=100)
-
-
-def test_settings_keep_records_longer_than_the_chain_asks(engine: Engine, clock: HandClock) -> None:
-    Archive(engine, clock).keep_envelope(b"sealed")
-    at = Horizon(clock.now() + 10 * DAY_S, DISPUTE_S, STAKE_S)
-    assert Retention(engine, HousekeepingSettings(envelopes_days=11)).prune(at)["envelope"] == 0
-    assert Retention(engine, HousekeepingSettings(envelopes_days=9)).prune(at)["envelope"] == 1
 
 
 def test_overdue_duty_of_a_stopped_node_is_missed_or_done(engine: Engine, clock: HandClock, long_ago: Horizon) -> None:
@@ -375,21 +360,6 @@ def test_journal_is_never_pruned(engine: Engine, clock: HandClock, long_ago: Hor
     assert count(engine, JournalRow) == 3
 
 
-def test_operator_deletes_an_old_envelope_and_keeps_its_receipt(engine: Engine, clock: HandClock, long_ago: Horizon) -> None:
-    store = ReceiptStore(engine, clock, ACCOUNT)
-    for seq in (1, 2):
-        store.issue(name(seq), [IssuedReceipt(name(seq), signed_receipt(seq), b"sealed", b"answer", 0)])
-        store.add_batch(header(seq, 1), b"list")
-        store.anchored(seq)
-    keep = HousekeepingSettings(receipts_days=10_000)
-    assert Retention(engine, keep).prune(long_ago._replace(first_locked_seq=3))["own_envelope"] == 1
-    assert store.envelope(name(1)) is None and store.receipt(name(1)) == signed_receipt(1)
-    assert store.envelope(name(2)) == b"sealed"
-    assert Retention(engine, keep).prune(long_ago._replace(first_locked_seq=3))["own_envelope"] == 0
-    assert Retention(engine, NOTHING_EXTRA).prune(long_ago._replace(first_locked_seq=3))["own_receipt"] == 1
-    assert store.receipt(name(1)) is None and store.next_seq() == 3
-
-
 def test_size_of_the_file_stays_flat_while_records_come_and_go(sqlite_engine: Engine, clock: HandClock) -> None:
     archive, sizes = Archive(sqlite_engine, clock), []
     retention = Retention(sqlite_engine, NOTHING_EXTRA)
@@ -404,7 +374,7 @@ def test_size_of_the_file_stays_flat_while_records_come_and_go(sqlite_engine: En
     assert max(sizes[1:]) <= sizes[0] + 8, sizes
 
 
-def test_job_says_what_it_deleted_and_waits_for_the_first_block(
+def test_job_says_what_it_deleted_and_waits_for_a_block(
     engine: Engine, clock: HandClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Archive(engine, clock).keep_envelope(b"sealed")

@@ -54,17 +54,21 @@ def newer(tmp_path: Path) -> Path:
 
 def run(program: Path, verb: str, url: str) -> subprocess.CompletedProcess[str]:
     """`python -m bytewise.storage VERB` of a program."""
-    command = [sys.executable, "-m", "bytewise.storage", verb, "--url", url]
+    return run_python(program, "-m", "bytewise.storage", verb, "--url", url)
+
+
+def run_python(program: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, cwd=program, env=child_environment({"PYTHONPATH": str(program)}), capture_output=True, text=True, timeout=120,
-        check=False,
+        [sys.executable, *words], cwd=program, env=child_environment({"PYTHONPATH": str(program)}), capture_output=True,
+        text=True, timeout=120, check=False,
     )  # fmt: skip
 
 
 def test_database_goes_one_step_back_for_the_older_program(newer: Path, url: str) -> None:
-    migrate(url)
     with write_transaction(open_database(url)) as connection:
         insert_if_new(connection, NamedLockRow, name="kept")
+    asked = f"from bytewise.storage.engine import *; check_revision(open_database({url!r}))"
+    assert f"has revision {HEAD}, expected 9999: run `python -m bytewise.storage migrate" in run_python(newer, "-c", asked).stderr
     done = run(newer, "migrate", url)
     assert (done.returncode, done.stdout.strip()) == (Exit.OK, "9999"), done.stderr
     refused: list[Callable[[], str]] = [lambda: check_revision(open_database(url)), lambda: migrate(url), lambda: step_back(url)]
@@ -100,18 +104,7 @@ def test_each_revision_but_the_first_has_a_downgrade() -> None:
     assert has_downgrade(NEXT) and not has_downgrade(empty) and not has_downgrade(files[0].read_text())
 
 
-def test_newer_program_names_the_step_forward(newer: Path, url: str) -> None:
-    migrate(url)
-    program = f"from bytewise.storage.engine import *; check_revision(open_database({url!r}))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=newer, env=child_environment({"PYTHONPATH": str(newer)}), capture_output=True,
-        text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert f"has revision {HEAD}, expected 9999: run `python -m bytewise.storage migrate" in done.stderr
-
-
 def test_first_revision_and_a_database_without_one_have_no_step_back(url: str, tmp_path: Path) -> None:
-    migrate(url)
     if HEAD == "0001":
         with pytest.raises(ConfigurationError, match="the first: there is no step back"):
             step_back(url)
