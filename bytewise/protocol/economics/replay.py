@@ -27,6 +27,8 @@ answer for a change of them."""
 FORGIVING = frozenset({Verdict.DRAW, Verdict.REFUNDED})
 """Verdicts after which no seat is charged."""
 _MOST_SEATS = 255
+_OF_PAY = ("to_operator", "to_verifiers", "repaid", "burned")
+"""Amounts that depend on the pay of a seat."""
 _ROUNDING = 3
 """Wei by which rounding down may change a sum between two ends of a range, in addition to one wei for each seat."""
 
@@ -320,13 +322,24 @@ def _amounts(verdict: Verdict, pot: Pot, p: ParamSet, penalties: int) -> Dispute
     )  # fmt: skip
 
 
+def _is_same(past: PastDispute, old: _Course, new: _Course, p: ParamSet, verdict: Verdict) -> bool:
+    return len(new.verdicts) == 1 and past.verdict is verdict and _same_course(past, old, new, p)
+
+
+def _paid_seats(past: PastDispute, old: _Course, new: _Course, p: ParamSet, verdict: Verdict) -> Range:
+    """Returns the number of seats that a verdict pays; the recorded number if the course is the recorded one."""
+    if _is_same(past, old, new, p, verdict):
+        return Range(past.paid_seats, past.paid_seats)
+    return _paid(past, new, p, verdict)
+
+
 def _ends(past: PastDispute, old: _Course, new: _Course, p: ParamSet, verdict: Verdict) -> Iterator[DisputeMoney]:
     """Yields the amounts for every combination of lowest and highest unknown values.
 
     Every amount rises or falls with each of them.
     """
-    is_same = len(new.verdicts) == 1 and past.verdict is verdict and _same_course(past, old, new, p)
-    seats = Range(past.paid_seats, past.paid_seats) if is_same else _paid(past, new, p, verdict)
+    is_same = _is_same(past, old, new, p, verdict)
+    seats = _paid_seats(past, old, new, p, verdict)
     slash = _slash(past, p) if verdict in CONVICTIONS else Range(0, 0)
     penalties = _penalties(past, new, p, verdict, is_same)
     advanced = _advanced(past, old, new, p, seats if verdict is Verdict.REFUNDED else Range(0, 0))
@@ -382,10 +395,11 @@ def replay(past: PastDispute, p: ParamSet) -> Replayed:
     verdicts = tuple(sorted(new.verdicts))
     ends = [each for verdict in verdicts for each in _ends(past, old, new, p, verdict)]
     is_known = len(verdicts) == 1
+    seats = [_paid_seats(past, old, new, p, verdict) for verdict in verdicts]
     return Replayed(
         ReplayKind.RECOMPUTED if is_known else ReplayKind.BOUNDED,
         verdicts,
-        _ranges(ends, p, past),
+        _ranges(ends, p, past, all(each.low == each.high for each in seats)),
         (new.note,) if new.note else (),
     )
 
@@ -394,8 +408,12 @@ def _unknown(why: str) -> Replayed:
     return Replayed(ReplayKind.NOT_ANSWERABLE, (), {}, (why,))
 
 
-def _ranges(ends: Iterable[DisputeMoney], p: ParamSet, past: PastDispute) -> dict[str, Range]:
-    """Returns the least and the largest value of each amount, widened by possible rounding between them."""
+def _ranges(ends: Iterable[DisputeMoney], p: ParamSet, past: PastDispute, are_seats_known: bool) -> dict[str, Range]:
+    """Returns the least and the largest value of each amount, widened by possible rounding between them.
+
+    Pay is rounded down for each seat. So an amount that is the same for the fewest and the most paid seats may be another one for
+    a number between them.
+    """
     ends = list(ends)
     found = dict[str, Range]()
     inputs = FLOWS[: FLOWS.index("to_challenger")]
@@ -403,7 +421,7 @@ def _ranges(ends: Iterable[DisputeMoney], p: ParamSet, past: PastDispute) -> dic
     for name in FLOWS:
         values = [getattr(each, name) for each in ends]
         low, high = min(values), max(values)
-        is_rounded = len(set(ends)) > 1 and name not in (*inputs, "penalties") and low != high
+        is_rounded = name not in (*inputs, "penalties") and (low != high or (name in _OF_PAY and not are_seats_known))
         found[name] = Range(max(0, low - room), high + room) if is_rounded else Range(low, high)
     return found
 

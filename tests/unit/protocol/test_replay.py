@@ -144,6 +144,15 @@ def test_other_committee_contains_the_true_result(
         assert holds(found.money[name], getattr(truth.money, name)), name
 
 
+def test_pay_of_a_seat_count_between_the_ends_is_within_the_range() -> None:
+    """Of five wei no seat gets one if none or seven are paid; with five paid seats, which is the truth, each gets one."""
+    votes = ["no key", "defect", "missing", "defect", "other", *["defect"] * 4]
+    past, p = ended(votes, one_level(9), 7, knew=False), one_level(7)
+    truth, found = ended(votes[:7], p, 7, knew=False), replay(past, p)
+    assert (truth.verdict, truth.money.to_verifiers) == (Verdict.UNAVAILABLE, 5)
+    assert truth.verdict in found.verdicts and holds(found.money["to_verifiers"], 5)
+
+
 @given(biased, st.integers(1, 60))
 def test_same_committee_has_one_possible_verdict(votes: list[str], quorum: int) -> None:
     r, quorum = counted(votes), max(len(votes) // 2 + 1, min(quorum, len(votes)))
