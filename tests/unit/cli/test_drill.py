@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from bytewise.protocol.units import Address
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import child_environment
 from chain.client.address_book import write_network
-from chain.client.rpc import ChainClient
 from chain.deployment.params import DEVNET
 from cli.__main__ import main
 from cli.drill.command import document
@@ -27,27 +27,44 @@ from cli.drill.penalty import PenaltyDrill, SeatFault
 from cli.drill.play import DrillReport
 from cli.drill.relay import READ_METHODS, reading_relay
 from cli.drill.slash import SlashDrill
-from tests.fixtures.chain.anvil import CHAIN_ID, PROGRAM, Anvil
-from tests.fixtures.chain.devnet import CHALLENGER, ENVIRONMENT, OPERATORS, STAKE_WEI, VERIFIERS, deployed
+from tests.fixtures.chain.anvil import CHAIN_ID, PROGRAM, Anvil, running_anvil
+from tests.fixtures.chain.devnet import CHALLENGER, ENVIRONMENT, OPERATORS, STAKE_WEI, VERIFIERS
 from tests.fixtures.chain.lying_endpoints import fronts
 from tests.fixtures.court.session import DisputeFixture
 from tests.fixtures.inference.models import small_artifact
 from tests.source import ROOT
 
 
-def play(anvil: Anvil, court: DisputeFixture, account: Address, receipts: int = 1, url: str = "") -> DrillReport:
+@pytest.fixture(scope="module")
+def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DisputeFixture]:
+    """A network with an open batch, and its address book. No drill changes it, so that all drills are of it."""
+    folder = tmp_path_factory.mktemp("court")
+    with running_anvil() as anvil:
+        made = DisputeFixture(anvil, folder, window=3600)
+        write_network(folder / "network.json", made.network)
+        head = anvil.client.head()
+        yield made
+        assert anvil.client.head() == head, "nothing was sent to the chain"
+
+
+@pytest.fixture
+def folder(court: DisputeFixture, tmp_path: Path) -> Path:
+    """A folder with the address book."""
+    write_network(tmp_path / "network.json", court.network)
+    return tmp_path
+
+
+def play(court: DisputeFixture, account: Address, receipts: int = 1, url: str = "") -> DrillReport:
     """One drill on a fork of the chain's newest block."""
-    head = anvil.client.head().number
-    with running_fork(PROGRAM, url or anvil.url, court.network, head) as fork:
+    with running_fork(PROGRAM, url or court.anvil.url, court.network, court.reader.head()) as fork:
         return SlashDrill(fork, account, receipts, lambda *_: None).play()
 
 
-def test_drill_shows_the_slash_to_the_wei_and_sends_nothing(anvil: Anvil, tmp_path: Path) -> None:
-    court = DisputeFixture(anvil, tmp_path)
-    me, head = OPERATORS[0].address, anvil.client.head()
+def test_drill_shows_the_slash_to_the_wei_and_sends_nothing(court: DisputeFixture) -> None:
+    anvil, me, head = court.anvil, OPERATORS[0].address, court.anvil.client.head()
     before = court.reader.holdings(me, court.reader.head())
     with fronts(anvil, 1) as (front,):
-        report = play(anvil, court, me, 3, front.url)
+        report = play(court, me, 3, front.url)
         assert front.asked.keys() <= READ_METHODS, "the chain's node is only read"
     assert anvil.client.head() == head and court.reader.holdings(me, court.reader.head()) == before
     slashed, bond = DEVNET.money.slash_amount, 3 * DEVNET.money.demand_bond
@@ -76,21 +93,20 @@ def test_drill_of_a_small_stake_withholds_an_open_batch(anvil: Anvil, tmp_path: 
     left = DEVNET.money.slash_amount
     court.of(OPERATORS[0]).request_unbond(STAKE_WEI - left, b"drill")
     court.pump()
-    report = play(anvil, court, OPERATORS[0].address)
+    report = play(court, OPERATORS[0].address)
     assert report.slashed_wei == left and "you can anchor none" in report.steps[0].effect
     anvil.pass_time(DEVNET.times.window + 1)
     with pytest.raises(ConfigurationError, match="no open batch and can anchor none"):
-        play(anvil, court, OPERATORS[0].address)
+        play(court, OPERATORS[0].address)
 
 
-@pytest.mark.parametrize(
-    ("who", "words"),
-    [(VERIFIERS[0].address, "no operator"), (CHALLENGER.address, "no operator")],
-    ids=["verifier", "nobody"],
-)
-def test_account_that_is_no_operator_is_refused(anvil: Anvil, tmp_path: Path, who: Address, words: str) -> None:
-    with pytest.raises(ConfigurationError, match=words):
-        play(anvil, DisputeFixture(anvil, tmp_path), who)
+def test_account_that_has_nothing_to_lose_is_refused(court: DisputeFixture) -> None:
+    for who in (VERIFIERS[0].address, CHALLENGER.address):
+        with pytest.raises(ConfigurationError, match="no operator"):
+            play(court, who)
+    with running_fork(PROGRAM, court.anvil.url, court.network, court.reader.head()) as fork:
+        with pytest.raises(ConfigurationError, match="in no pool"):
+            PenaltyDrill(fork, CHALLENGER.address, SeatFault.ABSENT, lambda *_: None).play()
 
 
 def operator_folder(tmp_path: Path, url: str) -> Path:
@@ -110,11 +126,9 @@ def operator_folder(tmp_path: Path, url: str) -> Path:
 
 
 def test_command_prints_table_and_json_and_names_what_is_missing(
-    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    court: DisputeFixture, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    court = DisputeFixture(anvil, tmp_path)
-    write_network(tmp_path / "network.json", court.network)
-    config = operator_folder(tmp_path, anvil.url)
+    config = operator_folder(folder, court.anvil.url)
     words = ["drill", "slash", "--config", str(config)]
     assert main(words) == Exit.OK
     shown = capsys.readouterr().out
@@ -123,33 +137,31 @@ def test_command_prints_table_and_json_and_names_what_is_missing(
     assert main([*words, "--output", "json"]) == Exit.OK
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert told["sent_to_the_chain"] == 0 and int(told["slashed_wei"]) > 0 and len(told["steps"]) == 4
-    monkeypatch.setattr("cli.demo.actors.SOURCE_ROOT", tmp_path)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("cli.demo.actors.SOURCE_ROOT", folder)
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.chdir(folder)
     assert main(words) == Exit.USAGE
     told_error = capsys.readouterr().err
     assert "anvil: is not here; this installs it" in told_error and "Traceback" not in told_error
 
 
 def test_node_of_another_chain_and_silent_node_are_named(
-    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    court: DisputeFixture, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_network(tmp_path / "network.json", deployed(anvil))
-    config = operator_folder(tmp_path, anvil.url)
+    anvil = court.anvil
+    config = operator_folder(folder, anvil.url)
     text = config.read_text()
     config.write_text(text.replace(anvil.url, "http://127.0.0.1:9"))
     assert main(["drill", "slash", "--config", str(config)]) == Exit.UNAVAILABLE
-    anvil.rpc("anvil_setChainId", 7)
     config.write_text(text)
-    assert main(["drill", "slash", "--config", str(config)]) == Exit.USAGE
+    anvil.rpc("anvil_setChainId", 7)
+    try:
+        assert main(["drill", "slash", "--config", str(config)]) == Exit.USAGE
+    finally:
+        anvil.rpc("anvil_setChainId", CHAIN_ID)
     assert "chain 7" in capsys.readouterr().err
-
-
-def test_fork_that_does_not_start_is_unavailable(anvil: Anvil, tmp_path: Path) -> None:
-    court = DisputeFixture(anvil, tmp_path)
     with pytest.raises(TryAgain, match="anvil ended with code"), running_fork(PROGRAM, "http://127.0.0.1:9", court.network, 1):
         pass
-    assert ChainClient(anvil.url, CHAIN_ID).head().number > 0
 
 
 ENDLESS = """
@@ -163,19 +175,19 @@ with running_fork(Path(sys.argv[1]), sys.argv[2], read_network(Path(sys.argv[3])
 """
 
 
-def test_ended_drill_leaves_no_process_and_no_folder(anvil: Anvil, tmp_path: Path) -> None:
-    court = DisputeFixture(anvil, tmp_path)
-    write_network(tmp_path / "network.json", court.network)
-    head = court.reader.head()
-    words = [sys.executable, "-c", ENDLESS, str(PROGRAM), anvil.url, str(tmp_path / "network.json"), str(head)]
-    environment = {**child_environment(), "TMPDIR": str(tmp_path)}
+def test_ended_drill_leaves_no_process_and_no_folder(court: DisputeFixture, folder: Path) -> None:
+    url = court.anvil.url
+    words = [sys.executable, "-c", ENDLESS, str(PROGRAM), url, str(folder / "network.json"), str(court.reader.head())]
+    environment = {**child_environment(), "TMPDIR": str(folder)}
     process = subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and "anvil" in process.stdout.readline()
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    assert children and any(tmp_path.glob("bytewise-drill-*"))
+    children = psutil.Process(process.pid).children(recursive=True)
+    (command,) = [" ".join(each.cmdline()) for each in children if "--fork-url" in each.cmdline()]
+    assert url not in command, "the node's URL may have a key in it"
+    assert any(folder.glob("bytewise-drill-*"))
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 128 + signal.SIGTERM
-    assert not [each for each in children if Path(f"/proc/{each}").exists()] and not any(tmp_path.glob("bytewise-drill-*"))
+    assert not any(each.is_running() for each in children) and not any(folder.glob("bytewise-drill-*"))
 
 
 CHARGES = {
@@ -185,9 +197,8 @@ CHARGES = {
 
 
 @pytest.mark.parametrize("fault", SeatFault)
-def test_verifier_loses_the_penalty_of_each_seat_on_the_fork(anvil: Anvil, tmp_path: Path, fault: SeatFault) -> None:
-    court = DisputeFixture(anvil, tmp_path, window=3600)
-    me, head = VERIFIERS[0].address, anvil.client.head()
+def test_verifier_loses_the_penalty_of_each_seat_on_the_fork(court: DisputeFixture, fault: SeatFault) -> None:
+    anvil, me, head = court.anvil, VERIFIERS[0].address, court.anvil.client.head()
     with fronts(anvil, 1) as (front,):
         with running_fork(PROGRAM, front.url, court.network, head.number) as fork:
             report = PenaltyDrill(fork, me, fault, lambda *_: None).play()
@@ -201,17 +212,9 @@ def test_verifier_loses_the_penalty_of_each_seat_on_the_fork(anvil: Anvil, tmp_p
     assert {each.call for each in report.choices} >= {"StakeVault.requestUnbond", "StakeVault.deposit"}
 
 
-def test_account_without_a_pool_is_charged_for_nothing(anvil: Anvil, tmp_path: Path) -> None:
-    court = DisputeFixture(anvil, tmp_path)
-    with running_fork(PROGRAM, anvil.url, court.network, anvil.client.head().number) as fork:
-        drill = PenaltyDrill(fork, CHALLENGER.address, SeatFault.ABSENT, lambda *_: None)
-        with pytest.raises(ConfigurationError, match="in no pool"):
-            drill.play()
-
-
 def test_drill_at_eigenlayer_plays_operators_and_refuses_verifiers(anvil: Anvil, tmp_path: Path) -> None:
     court = DisputeFixture(anvil, tmp_path, True)
-    report = play(anvil, court, OPERATORS[0].address)
+    report = play(court, OPERATORS[0].address)
     assert report.slashed_wei == DEVNET.money.slash_amount
     assert [each.call for each in report.choices] == ["ReceiptAnchor.post", "Ledger.withdraw"]
     with running_fork(PROGRAM, anvil.url, court.network, anvil.client.head().number) as fork:
@@ -220,28 +223,20 @@ def test_drill_at_eigenlayer_plays_operators_and_refuses_verifiers(anvil: Anvil,
             drill.play()
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"id": 1, "method": "eth_sendRawTransaction", "params": ["0x00"]},
-        {"id": 1, "method": "anvil_mine", "params": ["0x1"]},
-        [{"id": 1, "method": "eth_chainId", "params": []}, {"id": 2, "method": "eth_sendTransaction", "params": [{}]}],
-        {"id": 1}, [], "eth_chainId", 7, [None],
-    ],
-    ids=str,
+QUESTIONS_NO_MORE: tuple[object, ...] = (
+    {"id": 1, "method": "eth_sendRawTransaction", "params": ["0x00"]},
+    {"id": 1, "method": "anvil_mine", "params": ["0x1"]},
+    [{"id": 1, "method": "eth_chainId", "params": []}, {"id": 2, "method": "eth_sendTransaction", "params": [{}]}],
+    {"id": 1}, [], "eth_chainId", 7, [None],
 )  # fmt: skip
-def test_relay_forwards_questions_only(anvil: Anvil, asked: object) -> None:
-    with fronts(anvil, 1) as (front,), reading_relay(front.url) as url:
-        answer = httpx2.post(url, json=asked, timeout=30).json()
-        assert all("error" in each for each in (answer if isinstance(answer, list) else [answer])) and not front.asked
+
+
+def test_relay_forwards_questions_only(court: DisputeFixture) -> None:
+    with fronts(court.anvil, 1) as (front,), reading_relay(front.url) as url:
+        for asked in QUESTIONS_NO_MORE:
+            answer = httpx2.post(url, json=asked, timeout=30).json()
+            assert all("error" in each for each in (answer if isinstance(answer, list) else [answer])), asked
+        assert not front.asked
         good = httpx2.post(url, json={"jsonrpc": "2.0", "id": 1, "method": "eth_chainId", "params": []}, timeout=30).json()
         assert int(good["result"], 16) == CHAIN_ID
         assert httpx2.post(url.rpartition("/")[0], json={}, timeout=30).status_code == 404
-
-
-def test_url_of_the_node_is_in_no_argument(anvil: Anvil, tmp_path: Path) -> None:
-    court = DisputeFixture(anvil, tmp_path)
-    with running_fork(PROGRAM, anvil.url, court.network, anvil.client.head().number):
-        children = psutil.Process().children(recursive=True)
-        commands = [" ".join(each.cmdline()) for each in children if "--fork-url" in each.cmdline()]
-    assert len(commands) == 1 and anvil.url not in commands[0]
