@@ -18,9 +18,12 @@ from bytewise.inference.tokenizer import Tokenizer
 from bytewise.protocol.encoding import from_json, to_json
 from bytewise.protocol.records.receipt import SignedReceipt, receipt_id
 from bytewise.protocol.records.seal import Payload
-from bytewise.protocol.units import U64, ZERO_DIGEST, hex0x
+from bytewise.protocol.units import U64, ZERO_DIGEST, Digest, hex0x, unhex
 from bytewise.service.settings import child_environment
 from bytewise_client.checks import Standing, conclude
+from bytewise_client.connection import connected
+from bytewise_client.saved_answer import parse_answer
+from bytewise_client.verification import verify_answer, verify_receipt
 from cli.__main__ import main
 from cli.verify import LocalModel
 from tests.fixtures.serving.kept_answers import Kept, kept_answers
@@ -69,6 +72,26 @@ def run(kept: Kept, capfd: pytest.CaptureFixture[str]) -> Run:
     return bytewise
 
 
+Check = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def check(kept: Kept) -> Iterator[Check]:
+    """Verifies an answer as the verb does, through one connection and with one opened model: what it prints as JSON."""
+    site = kept.operator
+    loaded = open_engine(site.artifact, None)
+    model = LocalModel(loaded, Tokenizer(loaded.artifact))
+
+    def checked(answer: dict[str, Any], receipt: str = "") -> dict[str, Any]:
+        given = parse_answer(json.dumps(answer).encode())
+        if receipt:
+            return verify_receipt(connection, Digest(unhex(receipt)), given, lambda _: model).as_json()
+        return verify_answer(connection, given, lambda _: model).as_json()
+
+    with connected(site.folder / "network.json", [site.anvil.url], [site.da_url]) as connection:
+        yield checked
+
+
 def command(kept: Kept, arguments: tuple[str, ...], rpc: str = "", da: str = "") -> list[str]:
     """The verb with the options that say where the network is."""
     verb = list(arguments)
@@ -89,19 +112,14 @@ def verified(run: Run, kept: Kept, *more: str, **where: str) -> tuple[int, dict[
     return done.returncode, told
 
 
-def altered(kept: Kept, folder: Path, change: Any) -> str:
-    """The opening with a change, in a file of its own."""
-    opening = json.loads(json.dumps(kept.answer["opening"]))
-    change(opening)
-    path = folder / "opening.json"
-    path.write_text(json.dumps(opening))
-    return str(path)
-
-
 def test_opening_and_artifact_verify_the_answer(run: Run, kept: Kept) -> None:
-    code, told = verified(run, kept, "--opening", str(kept.file), "--artifact", str(kept.operator.artifact))
+    given = ("--opening", str(kept.file), "--artifact", str(kept.operator.artifact))
+    code, told = verified(run, kept, *given)
     assert (code, told["result"], told["divergence"]) == (0, "VERIFIED", None)
     assert all(check["result"] == "PASS" for check in told["checks"])
+    done = run("verify", kept.receipt_id, *given)
+    assert done.returncode == 0 and "VERIFIED" in done.stdout
+    assert "accepted for good" in done.stdout and "not yet: its challenge window is open" in " ".join(done.stdout.split())
 
 
 FRAUDS = [(0, 5, "token"), (1, 0, "model"), (2, 10, "trace"), (3, 5, "token")]
@@ -111,11 +129,10 @@ FRAUDS = [(0, 5, "token"), (1, 0, "model"), (2, 10, "trace"), (3, 5, "token")]
     ("number", "position", "kind"), FRAUDS, ids=["altered token", "other artifact", "forged trace", "other text"]
 )
 def test_a_fraud_is_named_with_its_first_divergence(
-    run: Run, answers: tuple[Kept, ...], number: int, position: int, kind: str
+    check: Check, answers: tuple[Kept, ...], number: int, position: int, kind: str
 ) -> None:
-    fraud = answers[number]
-    code, told = verified(run, fraud, "--opening", str(fraud.file), "--artifact", str(fraud.operator.artifact))
-    assert (code, told["result"], told["divergence"]["kind"]) == (2, "MISMATCH", kind)
+    told = check(answers[number].answer, answers[number].receipt_id)
+    assert (told["exit_code"], told["result"], told["divergence"]["kind"]) == (2, "MISMATCH", kind)
     assert told["divergence"]["position"] == position
     assert kind == "trace" or told["divergence"]["expected"] != told["divergence"]["claimed"]
 
@@ -130,17 +147,6 @@ def test_divergence_is_reported_in_plain_words(run: Run, answers: tuple[Kept, ..
     assert "all 10 tokens are equal (trace)" in said[2] and "outHash of the receipt is not what" in said[2]
     assert "tokensHash" not in said[2]
     assert "tokensHash of the receipt is not what" in said[3] and "outHash" not in said[3]
-
-
-def test_each_choice_of_one_answer_is_verified_by_the_same_file(run: Run, answers: tuple[Kept, ...]) -> None:
-    several, texts = answers[5], set()
-    assert len(several.answer["answers"]) == 2
-    for choice in several.answer["answers"]:
-        one = several._replace(answer=choice)
-        code, told = verified(run, one, "--opening", str(several.file), "--artifact", str(several.operator.artifact))
-        assert (code, told["result"], told["receipt_id"]) == (0, "VERIFIED", one.receipt_id)
-        texts.add(choice["choices"][0]["message"]["content"])
-    assert len(texts) == 2
 
 
 def change(answer: dict[str, Any], member: str, value: Any) -> None:
@@ -196,11 +202,11 @@ LIES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("member", "lie"), LIES.items(), ids=LIES)
-def test_verify_names_an_altered_shown_member(run: Run, scored: Kept, tmp_path: Path, member: str, lie: Any) -> None:
+def test_verify_names_an_altered_shown_member(check: Check, scored: Kept, member: str, lie: Any) -> None:
     answer = json.loads(scored.file.read_text())
     change(answer, member, lie)
-    code, told = verified(run, scored, "--opening", saved(answer, tmp_path), "--artifact", str(scored.operator.artifact))
-    assert (code, told["result"]) == (2, "MISMATCH") and member in told["reason"], told["reason"]
+    told = check(answer, scored.receipt_id)
+    assert (told["exit_code"], told["result"]) == (2, "MISMATCH") and member in told["reason"], told["reason"]
     assert told["shown"]["differences"][0]["member"].startswith(member)
 
 
@@ -216,48 +222,46 @@ def test_a_saved_answer_is_verified_without_ids(run: Run, kept: Kept, scored: Ke
     assert "Keep this, please: 4." in told["prompt"]
 
 
-def test_all_choices_of_a_saved_answer_are_verified_at_once(run: Run, answers: tuple[Kept, ...]) -> None:
-    several = answers[5]
+def test_all_choices_of_a_saved_answer_are_verified_at_once(run: Run, check: Check, answers: tuple[Kept, ...]) -> None:
+    several, texts = answers[5], set()
     done = run("verify", str(several.file), "--artifact", str(several.operator.artifact), "--output", "json")
     told = json.loads(done.stdout)
     assert (done.returncode, told["result"]) == (0, "VERIFIED")
     assert [each["result"] for each in told["receipts"]] == ["VERIFIED", "VERIFIED"]
     assert all(each["shown"]["unchecked"] == [] for each in told["receipts"])
+    for choice in several.answer["answers"]:
+        name = choice["receipt"]["receipt_id"]
+        told = check(several.answer, name)
+        assert (told["result"], told["receipt_id"]) == ("VERIFIED", name), "each by the same file"
+        texts.add(choice["choices"][0]["message"]["content"])
+    assert len(texts) == len(several.answer["answers"]) == 2
 
 
 LIES_ABOUT_CHOICES: dict[str, Any] = {
-    "choices[0].text": "Another text.",
-    "answers[0].choices[0].delta": {"content": "Another text."},
-    "choices[1].message.parsed": {"text": "Another text."},
-    "choices[1].message.content": "Another text.",
-    "choices[1].index": 0,
-    "choices[0].finish_reason": "stop",
-    "answers[1].choices[0].message.content": "Another text.",
-    "answers[1].usage.total_tokens": 1,
-    "answers[0].model": "a-better-model",
-    "usage.completion_tokens": 1,
-    "model": "a-better-model",
-    "receipt.req_hash": "0x" + "ab" * 32,
-}
+    "choices[0].text": "Another text.", "answers[0].choices[0].delta": {"content": "Another text."},
+    "choices[1].message.parsed": {"text": "Another text."}, "choices[1].message.content": "Another text.", "choices[1].index": 0,
+    "choices[0].finish_reason": "stop", "answers[1].choices[0].message.content": "Another text.",
+    "answers[1].usage.total_tokens": 1, "answers[0].model": "a-better-model", "usage.completion_tokens": 1,
+    "model": "a-better-model", "receipt.req_hash": "0x" + "ab" * 32,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("member", "lie"), LIES_ABOUT_CHOICES.items(), ids=LIES_ABOUT_CHOICES)
 def test_verify_names_an_altered_member_of_several_choices(
-    run: Run, answers: tuple[Kept, ...], tmp_path: Path, member: str, lie: Any
+    check: Check, answers: tuple[Kept, ...], member: str, lie: Any
 ) -> None:
     answer = json.loads(answers[5].file.read_text())
     change(answer, member, lie)
-    done = run("verify", saved(answer, tmp_path), "--artifact", str(answers[5].operator.artifact), "--output", "json")
-    told = json.loads(done.stdout)
-    assert (done.returncode, told["result"]) == (2, "MISMATCH") and member in told["reason"], told["reason"]
+    told = check(answer)
+    assert (told["exit_code"], told["result"]) == (2, "MISMATCH") and member in told["reason"], told["reason"]
 
 
-def test_a_choice_without_a_receipt_is_a_difference(run: Run, answers: tuple[Kept, ...], tmp_path: Path) -> None:
+def test_a_choice_without_a_receipt_is_a_difference(check: Check, answers: tuple[Kept, ...]) -> None:
     for kept in (answers[4], answers[5]):
         answer = json.loads(kept.file.read_text())
         answer["choices"].append({**answer["choices"][0], "index": len(answer["choices"])})
-        done = run("verify", saved(answer, tmp_path), "--artifact", str(kept.operator.artifact), "--output", "json")
-        assert done.returncode == 2 and f"choices[{len(answer['choices']) - 1}]" in json.loads(done.stdout)["reason"]
+        told = check(answer)
+        assert told["exit_code"] == 2 and f"choices[{len(answer['choices']) - 1}]" in told["reason"]
 
 
 def test_undetermined_members_are_named_as_unchecked(run: Run, kept: Kept, tmp_path: Path) -> None:
@@ -339,14 +343,17 @@ def test_each_hash_that_an_operator_signs_is_compared_by_itself(kept: Kept) -> N
         assert (end.exit == 0) == (fields == ()) and all(name in end.reason for name in fields)
 
 
-def test_an_altered_second_choice_is_found(run: Run, answers: tuple[Kept, ...], tmp_path: Path) -> None:
-    several = json.loads(answers[5].file.read_text())
+def test_altered_opening_accuses_nobody(check: Check, answers: tuple[Kept, ...]) -> None:
+    """Of a request, of an answer, and of the second of two choices: the file and not the operator may have changed."""
+    honest, several = answers[4], json.loads(answers[5].file.read_text())
+    request, output = (json.loads(json.dumps(honest.answer["opening"])) for _ in range(2))
+    request["request"].update(seed="4")
+    output["output"]["token_ids"].reverse()
     several["answers"][1]["opening"]["output"]["token_ids"].reverse()
-    file = tmp_path / "answer.json"
-    file.write_text(json.dumps(several))
-    second = answers[5]._replace(answer=several["answers"][1])
-    code, told = verified(run, second, "--opening", str(file), "--artifact", str(second.operator.artifact))
-    assert code == 3 and "record_incomplete" in told["reason"]
+    second = several["answers"][1]["receipt"]["receipt_id"]
+    for file, receipt in ((request, honest.receipt_id), (output, honest.receipt_id), (several, second)):
+        told = check(file, receipt)
+        assert told["exit_code"] == 3 and "record_incomplete" in told["reason"]
 
 
 def test_example_of_the_guide_verifies_a_saved_answer(
@@ -366,35 +373,15 @@ def test_example_of_the_guide_verifies_a_saved_answer(
     assert told.splitlines()[-1].startswith("INCONCLUSIVE model_missing")
 
 
-def test_table_agrees_with_the_json_output(run: Run, kept: Kept) -> None:
-    done = run("verify", kept.receipt_id, "--opening", str(kept.file), "--artifact", str(kept.operator.artifact))
-    assert done.returncode == 0 and "VERIFIED" in done.stdout
-    assert "accepted for good" in done.stdout and "not yet: its challenge window is open" in " ".join(done.stdout.split())
-
-
 def test_missing_artifact_is_a_usage_error(run: Run, kept: Kept) -> None:
     done = run("verify", str(kept.file), "--artifact", "nowhere")
     assert done.returncode == 64 and "nowhere is no folder" in " ".join(done.stderr.split())
 
 
-def test_verification_without_the_right_to_open_is_inconclusive(run: Run, kept: Kept) -> None:
+def test_verification_without_the_right_to_open_is_inconclusive(run: Run, kept: Kept, tmp_path: Path) -> None:
     code, told = verified(run, kept)
     assert code == 3 and told["result"] == "INCONCLUSIVE" and "no right to open" in told["reason"]
     assert told["chain"] == {"final": False, "verdict": None, "audits": {"match": 0, "mismatch": 0, "none": 0}}
-
-
-def test_an_opening_of_another_request_accuses_nobody(run: Run, kept: Kept, tmp_path: Path) -> None:
-    file = altered(kept, tmp_path, lambda opening: opening["request"].update(seed="4"))
-    code, told = verified(run, kept, "--opening", file, "--artifact", str(kept.operator.artifact))
-    assert code == 3 and "record_incomplete" in told["reason"]
-
-
-def test_an_altered_answer_in_the_file_accuses_nobody(run: Run, kept: Kept, tmp_path: Path) -> None:
-    file = altered(kept, tmp_path, lambda opening: opening["output"]["token_ids"].reverse())
-    assert verified(run, kept, "--opening", file, "--artifact", str(kept.operator.artifact))[0] == 3
-
-
-def test_verification_without_the_model_is_inconclusive(run: Run, kept: Kept, tmp_path: Path) -> None:
     code, told = verified(run, kept, "--opening", str(kept.file))
     assert code == 3 and "model_missing" in told["reason"]
     code, told = verified(run, kept, "--opening", str(kept.file), "--artifact", str(make_artifact(tmp_path, seed=2)))
