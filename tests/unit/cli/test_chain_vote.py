@@ -1,25 +1,34 @@
-"""`bytewise chain call` and the verbs of a vote, on a chain: what an office may do at once, and what takes a vote."""
+"""`bytewise chain call` and the verbs of a vote, on a chain: what an office may do at once, and what takes a vote.
+
+The last votes change how votes are held, and who may hold them. A file of calls is proposed as it is, or refused with the place
+that is wrong.
+"""
 
 import json
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from eth_abi.abi import encode
 
+from bytewise.protocol.digests import keccak256
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.units import Address
 from bytewise.service.exit_codes import Exit
-from chain.acts import proposals
-from chain.acts.governed import set_money_mover
+from chain.acts import governed, proposals
 from chain.client.address_book import address_of
+from chain.client.quorum import QuorumClient
+from chain.client.rpc import ChainClient
 from chain.deployment import deploy
 from chain.deployment.calls import ContractCall
 from chain.deployment.plan import code
 from chain.sending.keys import save_signer
 from cli.__main__ import main
-from tests.fixtures.chain.anvil import Anvil, running_anvil
+from cli.chain.proposal import acts_of
+from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
 from tests.fixtures.chain.devnet import signer, word
 from tests.fixtures.chain.governance_cli import DELAYS, GUARDIAN, VOTER, GovernanceCli, founded_by_vote, passed
 
@@ -36,6 +45,14 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Anvil, 
 @pytest.fixture
 def governance(deployed: tuple[Anvil, Path], capsys: pytest.CaptureFixture[str]) -> GovernanceCli:
     return GovernanceCli(*deployed, capsys)
+
+
+@pytest.fixture
+def voting(governance: GovernanceCli) -> GovernanceCli:
+    """The same, whose voter has its votes."""
+    governance.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
+    governance.blocks(1)
+    return governance
 
 
 def test_empty_list_of_proposals_is_reported_as_such(governance: GovernanceCli) -> None:
@@ -166,32 +183,26 @@ def test_refused_proposal_is_reported_with_the_contracts_reason(governance: Gove
     assert "calls.json[0]: is no {" in refused("--calls", str(tmp_path / "calls.json"))
 
 
-def test_wei_of_a_listed_call_are_proposed(governance: GovernanceCli, tmp_path: Path) -> None:
-    governance.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
-    governance.blocks(1)
+def test_wei_of_a_listed_call_are_proposed(voting: GovernanceCli, tmp_path: Path) -> None:
     # The timelock that would make it must have them while it is tried.
-    governance.anvil.rpc("anvil_setBalance", governance.network.addresses.short_timelock, "0x5")
+    voting.anvil.rpc("anvil_setBalance", voting.network.addresses.short_timelock, "0x5")
     (tmp_path / "calls.json").write_text('[{"contract": "Ledger", "function": "fund", "arguments": [], "value": 5}]')
     asked = ["--calls", str(tmp_path / "calls.json"), "--description", "a gift"]
-    assert governance.printed("proposal", "create", *asked, "--from", VOTER.address)["does"] == "Ledger.fund() with 5 wei"
+    assert voting.printed("proposal", "create", *asked, "--from", VOTER.address)["does"] == "Ledger.fund() with 5 wei"
 
 
-def test_proposal_text_is_shown_without_control_characters(governance: GovernanceCli) -> None:
-    governance.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
-    governance.blocks(1)
+def test_proposal_text_is_shown_without_control_characters(voting: GovernanceCli) -> None:
     mine = ["--devnet-account", "0", "--send"]
     words = ["--description", "\x1b[2Jnothing to see"]
-    number = governance.printed("proposal", "create", "Registry", "setCourt", VOTER.address, *words, "--from", VOTER.address)[
+    number = voting.printed("proposal", "create", "Registry", "setCourt", VOTER.address, *words, "--from", VOTER.address)[
         "proposal"
     ]
-    governance.run("proposal", "create", "Registry", "setCourt", VOTER.address, *words, *mine)
-    said = governance.run("proposal", "list")
+    voting.run("proposal", "create", "Registry", "setCourt", VOTER.address, *words, *mine)
+    said = voting.run("proposal", "list")
     assert "\x1b" not in said and "[2Jnothing to see" in said
-    assert "GovernorUnableToCancel" in governance.run(
-        "proposal", "cancel", number, "--from", signer(5).address, wanted=Exit.USAGE
-    )
-    governance.run("proposal", "cancel", number, *mine)
-    assert "is CANCELED: nothing" in governance.run("proposal", "vote", number, "for", *mine, wanted=Exit.USAGE)
+    assert "GovernorUnableToCancel" in voting.run("proposal", "cancel", number, "--from", signer(5).address, wanted=Exit.USAGE)
+    voting.run("proposal", "cancel", number, *mine)
+    assert "is CANCELED: nothing" in voting.run("proposal", "vote", number, "for", *mine, wanted=Exit.USAGE)
 
 
 def proposed_as_bytes(governance: GovernanceCli, target: str, calldata: bytes, description: bytes) -> str:
@@ -205,38 +216,34 @@ def proposed_as_bytes(governance: GovernanceCli, target: str, calldata: bytes, d
     return number
 
 
-def test_description_that_is_no_text_is_shown_and_voted_on_like_others(governance: GovernanceCli) -> None:
+def test_description_that_is_no_text_is_shown_and_voted_on_like_others(voting: GovernanceCli) -> None:
     voter, chosen = ["--devnet-account", "0", "--send"], signer(8).address
-    governance.run("call", "GovernanceToken", "delegate", VOTER.address, *voter)
-    governance.blocks(1)
     calldata = proposals.delegate(chosen).calldata
-    number = proposed_as_bytes(governance, "GovernanceToken", calldata, b"pay \xff\x1b me")
-    assert governance.printed("proposal", "list")[0]["description"] == "pay \\xff\x1b me"
-    assert "description pay \\xff\N{REPLACEMENT CHARACTER} me" in governance.run("proposal", "list")
-    governance.blocks(DELAYS.delay_blocks + 1)
-    governance.run("proposal", "vote", number, "for", *voter)
-    governance.blocks(DELAYS.period_blocks + 1)
-    governance.run("proposal", "queue", number, *voter)
-    governance.anvil.pass_time(DELAYS.short_delay_s)
-    governance.run("proposal", "execute", number, *voter)
-    assert governance.read("GovernanceToken", "delegates", governance.network.addresses.short_timelock) == chosen
-    other = proposed_as_bytes(governance, "GovernanceToken", calldata, b"\xff again")
+    number = proposed_as_bytes(voting, "GovernanceToken", calldata, b"pay \xff\x1b me")
+    assert voting.printed("proposal", "list")[0]["description"] == "pay \\xff\x1b me"
+    assert "description pay \\xff\N{REPLACEMENT CHARACTER} me" in voting.run("proposal", "list")
+    voting.blocks(DELAYS.delay_blocks + 1)
+    voting.run("proposal", "vote", number, "for", *voter)
+    voting.blocks(DELAYS.period_blocks + 1)
+    voting.run("proposal", "queue", number, *voter)
+    voting.anvil.pass_time(DELAYS.short_delay_s)
+    voting.run("proposal", "execute", number, *voter)
+    assert voting.read("GovernanceToken", "delegates", voting.network.addresses.short_timelock) == chosen
+    other = proposed_as_bytes(voting, "GovernanceToken", calldata, b"\xff again")
     assert other != number
-    governance.run("proposal", "cancel", other, *voter)
-    assert governance.printed("proposal", "list")[0]["state"] == "CANCELED"
+    voting.run("proposal", "cancel", other, *voter)
+    assert voting.printed("proposal", "list")[0]["state"] == "CANCELED"
 
 
-def test_batch_no_timelock_would_accept_is_shown_as_its_calls(governance: GovernanceCli) -> None:
-    governance.run("call", "GovernanceToken", "delegate", VOTER.address, "--devnet-account", "0", "--send")
-    governance.blocks(1)
+def test_batch_no_timelock_would_accept_is_shown_as_its_calls(voting: GovernanceCli) -> None:
     one, zero, salt = VOTER.address, bytes(32), word("salt")
     uneven = ContractCall("LongTimelock", "scheduleBatch", ([one, one], [0], [b""], zero, salt, 5)).calldata
-    proposed_as_bytes(governance, "LongTimelock", uneven, b"uneven")
-    (does,) = governance.printed("proposal", "list")[0]["does"]
+    proposed_as_bytes(voting, "LongTimelock", uneven, b"uneven")
+    (does,) = voting.printed("proposal", "list")[0]["does"]
     assert does.startswith(f"LongTimelock.scheduleBatch(targets=('{one}', '{one}'), values=(0,)")
     after = ContractCall("LongTimelock", "scheduleBatch", ([one], [1], [b""], word("before"), salt, 5)).calldata
-    proposed_as_bytes(governance, "LongTimelock", after, b"after another")
-    assert governance.printed("proposal", "list")[0]["does"] == [
+    proposed_as_bytes(voting, "LongTimelock", after, b"after another")
+    assert voting.printed("proposal", "list")[0]["does"] == [
         f"after 5 s more and batch 0x{word('before').hex()}: {one} 0x with 1 wei"
     ]
 
@@ -245,4 +252,107 @@ def test_the_wrappers_say_what_the_command_line_says(governance: GovernanceCli) 
     printed = governance.printed(
         "proposal", "create", "Ledger", "setMover", VOTER.address, "true", "--description", "d", "--from", VOTER.address
     )
-    assert set_money_mover(VOTER.address, allowed=True).calldata.hex() in printed["data"]
+    assert governed.set_money_mover(VOTER.address, allowed=True).calldata.hex() in printed["data"]
+
+
+def test_every_act_on_the_governor_can_be_proposed(voting: GovernanceCli) -> None:
+    at = voting.network.addresses
+    acts = [
+        governed.set_voting_delay(10), governed.set_voting_period(100), governed.set_proposal_threshold(1),
+        governed.set_quorum_percent(5),
+        governed.relay_from_governor(at.governance_token, 0, proposals.delegate(VOTER.address).calldata),
+    ]  # fmt: skip
+    for act in acts:
+        assert proposals.timelock_for(voting.anvil.client, voting.network, [act]) == "ShortTimelock", act.function
+    several = QuorumClient([ChainClient(voting.anvil.url, CHAIN_ID) for _ in range(3)], 2)
+    assert proposals.timelock_for(several, voting.network, acts[:1]) == "ShortTimelock"
+
+
+def test_proposal_the_governor_would_refuse_later_is_refused_before_it(voting: GovernanceCli) -> None:
+    def refused(*arguments: str) -> str:
+        asked = ["BytewiseGovernor", *arguments, "--description", "why", "--from", VOTER.address]
+        return voting.run("proposal", "create", *asked, wanted=Exit.USAGE)
+
+    assert "OutOfBounds(setting=" in refused("setVotingPeriod", "0")
+    assert "OutOfBounds" in refused("updateQuorumNumerator", "51") and "OutOfBounds" in refused("setVotingDelay", "302401")
+    assert "OutOfBounds" in refused("setProposalThreshold", str(10**30))
+    nothing_to_send = refused("relay", VOTER.address, "1", "0x")
+    assert "neither timelock may do this" in nothing_to_send and "Panic" not in nothing_to_send
+
+
+class Unbending(ChainClient):
+    """A node that overlooks what a call wants changed."""
+
+    def rpc(self, method: str, *params: Any) -> Any:
+        return super().rpc(method, *params[:2])
+
+
+def test_node_that_simulates_on_its_own_state_only_is_named(voting: GovernanceCli) -> None:
+    with pytest.raises(ConfigurationError, match="no eth_call on a changed state"):
+        proposals.timelock_for(Unbending(voting.anvil.url, CHAIN_ID), voting.network, [governed.set_voting_delay(10)])
+
+
+def test_vote_removing_a_timelock_proposer_does_not_stop_others(voting: GovernanceCli) -> None:
+    """A vote that points contracts elsewhere leaves the address book as good as it was: an emergency finds its tools working."""
+    role = "0x" + keccak256(b"PROPOSER_ROLE").hex()
+    asked = ["LongTimelock", "revokeRole", role, voting.network.addresses.short_timelock, "--description", "movers stay"]
+    number, _ = passed(voting, asked)
+    voting.run("proposal", "execute", number, "--devnet-account", "0", "--send")
+    voting.anvil.pass_time(DELAYS.long_delay_s)
+    voting.run("proposal", "execute", number, "--devnet-account", "0", "--send")
+    assert "done in block" in voting.run("call", "Guardian", "pause", "3600", "--devnet-account", "1", "--send")
+    assert "all money sums to the wei" in voting.run("show")
+
+
+def test_vote_changes_the_voting_parameters(voting: GovernanceCli, tmp_path: Path) -> None:
+    listing = [
+        {"contract": "BytewiseGovernor", "function": "setVotingDelay", "arguments": [1]},
+        {"contract": "ShortTimelock", "function": "updateDelay", "arguments": [4 * 86_400]},
+        {"contract": "BytewiseGovernor", "function": "setProposalThreshold", "arguments": [10**20]},
+        {"contract": "BytewiseGovernor", "function": "updateQuorumNumerator", "arguments": [7]},
+    ]
+    (tmp_path / "calls.json").write_text(json.dumps(listing))
+    number, listed = passed(voting, ["--calls", str(tmp_path / "calls.json"), "--description", "quicker, and by more"])
+    assert listed["does"][0] == "BytewiseGovernor.setVotingDelay(newVotingDelay=1)"
+    voting.run("proposal", "execute", number, "--devnet-account", "0", "--send")
+    found = [voting.read("BytewiseGovernor", name) for name in ("votingDelay", "proposalThreshold", "quorumNumerator")]
+    assert found == [1, 10**20, 7], "each call was its own of the queue"
+    timelock = voting.network.addresses.short_timelock
+    assert voting.anvil.client.call("TimelockController", timelock, "getMinDelay", block="latest") == 4 * 86_400
+
+
+MOVER = signer(7).address
+CALL = '{"contract": "Ledger", "function": "setMover", "arguments": ["' + MOVER + '", true]'
+WRONG = {
+    "nothing": "calls.json: is no JSON: ",
+    "[" * 100_000: "is no JSON: ",
+    '{"contract": "Ledger"}': "is no JSON list of calls",
+    '[{"contract": "Ledger"}]': "calls.json[0]: is no {",
+    "[" + CALL + '}, ["Ledger"]]': "calls.json[1]: is no {",
+    "[" + CALL + ', "valeu": 5}]': "calls.json[0]: is no {",
+    "[" + CALL + ', "value": "5"}]': "calls.json[0].value: is no whole number",
+    "[" + CALL + ', "value": true}]': "calls.json[0].value: is no whole number",
+    "[" + CALL + ', "value": -5}]': "calls.json[0].value: is no number of wei",
+    "[" + CALL + ', "function": "deposit"}]': "repeated key",
+    CALL.replace('"setMover"', '["setMover"]').join("[]").replace("]]", "]}]"): "calls.json[0].function: is no text",
+    '[{"contract": "Guardian", "function": "pause", "arguments": "7"}]': "calls.json[0].arguments: is no list",
+    '[{"contract": "Guardian", "function": "pause", "arguments": {"7": 1}}]': "calls.json[0].arguments: is no list",
+    '[{"contract": "Guardian", "function": "pause", "arguments": {}}]': "calls.json[0].arguments: is no list",
+}
+
+
+@pytest.mark.parametrize("content", WRONG)
+def test_malformed_list_of_calls_is_named(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "calls.json"
+    file.write_text(content)
+    with pytest.raises(ConfigurationError) as refused:
+        acts_of(file)
+    assert WRONG[content] in str(refused.value)
+
+
+def test_list_of_calls_keeps_its_values_and_wei(tmp_path: Path) -> None:
+    file = tmp_path / "calls.json"
+    file.write_text("[" + CALL + '}, {"value": 5, "arguments": [], "function": "fund", "contract": "Ledger"}]')
+    assert acts_of(file) == [ContractCall("Ledger", "setMover", (MOVER, True)), ContractCall("Ledger", "fund", (), 5)]
+    with pytest.raises(ConfigurationError, match="No such file"):
+        acts_of(tmp_path / "none")
