@@ -18,7 +18,6 @@ from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, Address, hex0x
 from bytewise.service.exit_codes import Exit
-from bytewise.storage.migrate import migrate
 from chain.deployment.calls import call_of
 from chain.deployment.deploy import compromise_epoch
 from chain.reads.attention import AuditDraws, read_reveal, scored_range
@@ -26,7 +25,7 @@ from chain.sending.keys import save_signer
 from chain.sending.transactions import send_all
 from cli.__main__ import main
 from tests.fixtures.chain.anvil import Anvil
-from tests.fixtures.chain.devnet import CHALLENGER, GUARDIAN, MEASUREMENT, POOL, VERIFIERS, word
+from tests.fixtures.chain.devnet import CHALLENGER, GUARDIAN, MEASUREMENT, POOL, VERIFIERS, empty_database, word
 from tests.fixtures.court.fund_court import FIRST, LAST, FundCourt, fund_court
 from tests.fixtures.court.session import TRUE
 from tests.fixtures.metric_values import value_of
@@ -45,12 +44,8 @@ def court(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> I
 def convict(court: FundCourt, index: int) -> str:
     """A receipt is disputed and overturned; the member with the fewest seats confirms the lie, and is returned."""
     court.open(index, key_of(Outcome.EXECUTED, 0, out_hash(*TRUE)))
-    case = court.until(Phase.COMMIT)
-    lazy = min(case.members, key=lambda each: each.seat_mask.bit_count()).voter
-    votes = [court.vote(case, each.voter, court.claim(index) if each.voter == lazy else TRUE) for each in case.members]
-    court.commit(votes)
-    court.reveal(votes)
-    assert court.until(Phase.FINAL).verdict is Verdict.OVERTURNED
+    lazy = min(court.until(Phase.COMMIT).members, key=lambda each: each.seat_mask.bit_count()).voter
+    assert court.judged(lambda voter: court.claim(index) if voter == lazy else TRUE).verdict is Verdict.OVERTURNED
     court.settled()
     return lazy
 
@@ -83,13 +78,8 @@ def test_test_is_committed_caught_convicted_revealed_and_scored(court: FundCourt
     scores = accounts(found)
     assert scores[CHALLENGER.address]["watch"] == {"disputed": 1, "by_others": 0, "missed": 0, "unseen": 0}
     most = 2 * len(drawn & {careful, lazy}) > len(drawn)
-    expected = {
-        careful: "caught",
-        lazy: "missed",
-        blind: "unavailable",
-        silent: "silent" if most else "unavailable",
-        copier: "unopened",
-    }
+    expected = {careful: "caught", lazy: "missed", blind: "unavailable", copier: "unopened"}
+    expected[silent] = "silent" if most else "unavailable"
     for account, result in expected.items():
         assert scores[account]["audits"][result] == (account in drawn), (account, result)
         assert sum(scores[account]["audits"].values()) == (account in drawn)
@@ -105,7 +95,7 @@ def node_status(court: FundCourt, folder: Path, key: LocalSigner, capsys: pytest
     """What `bytewise status` says of the attention of a member with this key, as JSON and for people."""
     if not (folder / "actor.db").exists():
         save_signer(folder / "account.key", key)
-        migrate(f"sqlite:///{folder / 'actor.db'}")
+        (folder / "actor.db").write_bytes(empty_database())
         node_file(folder, f"sqlite:///{folder / 'actor.db'}", court.anvil.url, attention={"folder": "reveals"})
     said = []
     for form in ("json", "table"):
@@ -208,11 +198,7 @@ def test_reveal_is_refused_until_windows_and_disputes_are_over(court: FundCourt,
     out = tmp_path / "range.reveal.json"
     court.open(court.lies[0], key_of(Outcome.EXECUTED, 0, out_hash(*TRUE)))
     assert "the end of all windows" in court.run("reveal", "--folder", court.kept.path, "--out", out, code=Exit.UNAVAILABLE)
-    case = court.until(Phase.COMMIT)
-    votes = [court.vote(case, each.voter, TRUE) for each in case.members]
-    court.commit(votes)
-    court.reveal(votes)
-    case = court.until(Phase.AIRGAP)
+    case = court.judged(TRUE, Phase.AIRGAP)
     court.after_windows()
     refused = court.run("reveal", "--folder", court.kept.path, "--out", out, code=Exit.UNAVAILABLE)
     assert f"the end of dispute {hex0x(case.id)}" in refused and not out.exists()
@@ -221,6 +207,7 @@ def test_reveal_is_refused_until_windows_and_disputes_are_over(court: FundCourt,
 
 
 def test_reveals_that_lie_are_refused(court: FundCourt, tmp_path: Path) -> None:
+    plan_says_what_a_rate_costs_and_who_fails_when(court)
     court.after_windows()
     out = tmp_path / "range.reveal.json"
     court.run("reveal", "--folder", court.kept.path, "--out", out)
@@ -259,7 +246,8 @@ def test_commitment_in_a_batch_of_the_range_proves_nothing(
         assert "after the range began" in refused and "ordinary fraud" in refused
 
 
-def test_plan_says_what_a_rate_costs_and_who_fails_when(court: FundCourt) -> None:
+def plan_says_what_a_rate_costs_and_who_fails_when(court: FundCourt) -> None:
+    """Asserts it on a chain of which nothing but stakes and parameters counts."""
     terms = ("--rate", 0.005, "--per-day", 1000, "--stake", 208)
     (row,) = json.loads(court.run("plan", *terms, "--output", "json"))
     assert (row["tests_per_day"], row["affordable_convictions"], row["most_rate"]) == (5.0, 25, 0.025)

@@ -1,27 +1,31 @@
-"""`bytewise chain`: a deployment planned, made and looked at; parameters shown and tried."""
+"""`bytewise chain`: a deployment planned, made and looked at, by several nodes too; parameters shown and tried."""
 
 import itertools
 import json
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from bytewise.protocol.address_book import Addresses, Network, PoolTree
-from bytewise.protocol.errors.actors import (
-    ConfigurationError,
-)
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.exit_codes import Exit
-from chain.client.address_book import read_network, verify_code, write_network
+from chain.client.address_book import code_hashes, contracts_of_other_releases, read_network, verify_code, write_network
+from chain.client.artifacts import interface
 from chain.deployment.calls import call_of
 from chain.deployment.deploy import add_pool
 from chain.deployment.lengths import MEASURED_BLOCKS
 from chain.deployment.params import DEVNET, ETHER, changed, complete, read_changes
 from chain.deployment.plan import LONG_DELAY_DAYS
+from chain.sending.keys import save_signer
 from chain.sending.transactions import send_all
 from cli.__main__ import main
+from cli.node import chain_checks
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
-from tests.fixtures.chain.devnet import POOL, signer, word
+from tests.fixtures.chain.devnet import POOL, deployed, reader, signer, word
+from tests.fixtures.chain.lying_endpoints import fronts, gone, lies, refuses
 
 DEPLOY = ["chain", "deploy", "--chain-id", str(CHAIN_ID), "--devnet-account", "0", "--pool", f"0x{POOL.hex()}"]
 
@@ -87,10 +91,7 @@ def test_address_book_with_exchanged_contracts_is_refused(
 REFUSED = (
     ("[times]\nunbond_delay = 600\n", "unbondDelay of 600 s is below the longest dispute"),
     ("[committee]\nseats = [15, 30, 0]\n", "seats is outside its bounds"),
-    (
-        f"[money]\nabsent_penalty = {ETHER // 40}\n",
-        "noRevealPenalty is outside its bounds: it may not be below absentPenalty",
-    ),
+    (f"[money]\nabsent_penalty = {ETHER // 40}\n", "noRevealPenalty is outside its bounds: it may not be below absentPenalty"),
     (f"[money]\nwrong_penalty = {ETHER // 60}\n", "wrongPenalty is outside its bounds: it may not be below noRevealPenalty"),
     (
         f"[money]\nunanchored_penalty = {8 * ETHER - 1}\n",
@@ -150,3 +151,45 @@ def test_a_chain_with_money_needs_every_parameter(tmp_path: Path) -> None:
     assert changed(DEVNET, {"times": {"window": 7}}).times.window == 7
     with pytest.raises(ConfigurationError, match=r"missing committee.breaker_operators, .*times.window"):
         complete({"money": {}})
+
+
+def test_contracts_of_another_release_are_named(anvil: Anvil) -> None:
+    book = deployed(anvil)
+    assert contracts_of_other_releases(anvil.client, book) == []
+    where = book.addresses.audits
+    (code,) = anvil.client.codes([where])
+    assert interface("Audits").creates(code)
+    assert not any(interface("Audits").creates(other) for other in (b"", code + b"\0", code[:-1] + b"\x77"))
+    anvil.rpc("anvil_setCode", where, "0x" + code.hex() + "00")
+    known = replace(book, code=code_hashes(anvil.client, [each.contract for each in book.code]))
+    view: Any = SimpleNamespace(chain=anvil.client, reader=reader(anvil, known))
+    found = chain_checks.contract_release(view)
+    assert not found.ok and found.value.endswith(", not audits") and "Install the release" in found.advice
+    view.reader = reader(anvil, book)
+    anvil.rpc("anvil_setCode", where, "0x" + code.hex())
+    assert chain_checks.contract_release(view).ok
+
+
+CURATOR = signer(0)
+
+
+def test_majority_of_several_nodes_decides_what_is_read_and_sent(anvil: Anvil, tmp_path: Path) -> None:
+    """One that lies about the code, or about what a call would do, is outvoted; where no most agree, nothing is signed."""
+    save_signer(tmp_path / "curator.key", CURATOR)
+    item = f"0x{word('measurement').hex()}"
+    network = deployed(anvil)
+    write_network(tmp_path / "network.json", network)
+    book = ["--network", str(tmp_path / "network.json")]
+    asked = ["chain", "call", "Registry", "setMeasurement", item, "true", "--key", str(tmp_path / "curator.key"), "--send", *book]
+    with fronts(anvil, 3) as nodes:
+        three = [part for each in nodes for part in ("--rpc", each.url)]
+        for lie in (lies("eth_getCode", lambda code: "0x00"), refuses("eth_call"), gone):
+            nodes[0].change = lie
+            before = anvil.client.nonce(CURATOR.address)
+            assert main([*asked, *three]) == Exit.OK, lie
+            assert anvil.client.nonce(CURATOR.address) == before + 1
+        nodes[0].change = lies("eth_getCode", lambda code: "0x00")
+        assert main([*asked, *three[:4]]) == Exit.UNAVAILABLE
+        assert main([*asked, *three[2:4], *three[2:4]]) == Exit.USAGE, "one node, named twice"
+        assert anvil.client.nonce(CURATOR.address) == before + 1
+    assert anvil.client.call("Registry", network.addresses.registry, "isAllowed", word("measurement"), block="latest")

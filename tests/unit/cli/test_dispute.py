@@ -11,11 +11,8 @@ from bytewise.service.exit_codes import Exit
 from bytewise.storage.duties import DONE, PENDING
 from serving.disputes import APPEAL
 from tests.fixtures.chain.anvil import Anvil
-from tests.fixtures.chain.devnet import mine, word
-from tests.fixtures.cli.operator_database import (
-    ENVELOPE,
-    Operator,
-)
+from tests.fixtures.chain.devnet import word
+from tests.fixtures.cli.operator_database import ENVELOPE, Operator
 from tests.fixtures.court.session import TRUE, DisputeFixture
 
 
@@ -31,12 +28,7 @@ def test_disputed_operator_is_found_by_its_committee_and_appeals_on_order(
     answer = court.reader.answered(name, 0, court.reader.head())
     assert answer is not None and operator.shelf.blobs[answer.decode()] == ENVELOPE, "its first place was empty"
     assert operator.appeal(court.dispute) == Exit.USAGE, "there is no verdict yet"
-    case = court.until(Phase.COMMIT)
-    votes = [court.vote(case, each.voter, TRUE) for each in case.members]
-    court.commit(votes)
-    mine(anvil, 2)
-    court.reveal(votes)
-    case = court.until(Phase.APPEAL)
+    case = court.judged(TRUE, Phase.APPEAL)
     assert operator.appeal(word("no dispute")) == Exit.USAGE
     assert operator.appeal(Digest(b"short")) == Exit.USAGE
     assert operator.appeal(case.id, key=1) == Exit.USAGE, "another operator's"

@@ -18,7 +18,7 @@ from chain.deployment.deploy import created_address
 from chain.deployment.params import DEVNET
 from chain.sending.transactions import TransactionCall, send_all
 from tests.fixtures.chain.anvil import Anvil
-from tests.fixtures.chain.devnet import mine, signer, word
+from tests.fixtures.chain.devnet import signer, word
 from tests.fixtures.court.commanded_court import CommandedCourt, commanded_court
 from tests.fixtures.court.session import TRUE
 
@@ -43,12 +43,7 @@ def shown(court: CommandedCourt) -> Any:
 
 def overturned(court: CommandedCourt, then: Callable[[], object]) -> None:
     """Everybody finds another output; `then` happens while the verdict may be appealed."""
-    case = court.until(Phase.COMMIT)
-    votes = [court.vote(case, each.voter, TRUE) for each in case.members]
-    court.commit(votes)
-    mine(court.anvil, 2)
-    court.reveal(votes)
-    court.until(Phase.APPEAL)
+    court.judged(TRUE, Phase.APPEAL)
     then()
     assert court.until(Phase.FINAL).verdict is Verdict.OVERTURNED
     court.settled()

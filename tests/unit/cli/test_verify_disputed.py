@@ -6,31 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.records.receipt import receipt_id
-from bytewise.protocol.units import Digest, hex0x
+from bytewise.protocol.units import hex0x
 from bytewise_client.checks import chain_standing
 from bytewise_client.connection import connected
 from bytewise_client.receipt_search import Found, Search
 from chain.client.address_book import write_network
 from cli.__main__ import main
 from tests.fixtures.chain.anvil import Anvil
-from tests.fixtures.chain.devnet import ENVIRONMENT, OPERATORS, batch, mine, word
+from tests.fixtures.chain.devnet import ENVIRONMENT, OPERATORS, batch, word
 from tests.fixtures.court.session import TRUE, DisputeFixture
 from verifier.watch.batch_check import CheckedReceipt
 
 NOWHERE = "http://127.0.0.1:9"
-Words = tuple[Digest, Digest]
-
-
-def voted(court: DisputeFixture, said: Words) -> None:
-    """Every seat says the same, and the verdict comes to its end."""
-    case = court.until(Phase.COMMIT)
-    votes = [court.vote(case, each.voter, said) for each in case.members]
-    court.commit(votes)
-    mine(court.anvil, 2)
-    court.reveal(votes)
-    court.until(Phase.FINAL)
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("OVERTURNED", 2), ("UPHELD", 0)])
@@ -53,7 +41,7 @@ def test_verdict_is_read_from_the_chain_while_da_is_unavailable(
     assert main(asked) == 5
     running = " ".join(capsys.readouterr().out.split())
     assert "a dispute is running" in running and "da_unavailable" in running and "SIMULATED" in running
-    voted(court, TRUE if verdict == "OVERTURNED" else (receipt.tokens_hash, word("trace", receipt.seq)))
+    court.judged(TRUE if verdict == "OVERTURNED" else (receipt.tokens_hash, word("trace", receipt.seq)))
     capsys.readouterr()
     assert main(asked) == code
     told = " ".join(capsys.readouterr().out.split())

@@ -33,14 +33,7 @@ from tests.fixtures.chain.devnet import batch as receipts_of
 from tests.fixtures.chain.fake_eigenlayer import MAX_AGE
 from tests.fixtures.court.claimed_receipts import claimed
 from tests.fixtures.court.session import DisputeFixture
-from tests.fixtures.dashboard.indexed import (
-    BelievedEvents,
-    EditedEvents,
-    Indexed,
-    found_differences,
-    index_of,
-    overturned_chain,
-)
+from tests.fixtures.dashboard.indexed import BelievedEvents, EditedEvents, Indexed, found_differences, index_of, overturned_chain
 
 UNSEEN = {
     ("AccessManager", "RoleGranted"), ("AccessManager", "RoleAdminChanged"), ("AccessManager", "RoleGrantDelayChanged"),
@@ -158,11 +151,7 @@ def test_money_of_a_conviction_sums_to_the_wei(overturned: tuple[Anvil, Network]
     with made.reader.snapshot() as snapshot:
         (row,) = snapshot.all(DisputeFact)
         seats = snapshot.all(SeatFact)
-    assert (row["verdict"], row["operator"], row["challenger"]) == (
-        Verdict.OVERTURNED,
-        OPERATORS[0].address,
-        CHALLENGER.address,
-    )
+    assert (row["verdict"], row["operator"], row["challenger"]) == (Verdict.OVERTURNED, OPERATORS[0].address, CHALLENGER.address)
     put_in = row["bond"] + row["appeal_bond"] + row["advanced"] + row["slashed"]
     shares = row["to_challenger"] + row["to_appellant"] + row["to_operator"] + row["to_verifiers"]
     assert put_in == shares + row["repaid"] + row["burned"] > 0
@@ -251,28 +240,31 @@ def _differences(anvil: Anvil, network: Network, folder: Path, edit: Callable[[l
     return found
 
 
-@pytest.mark.parametrize("kind", ["left out", "invented"])
-def test_node_that_lies_about_new_logs_is_refused(anvil: Anvil, tmp_path: Path, kind: str) -> None:
+def test_node_that_lies_about_new_logs_or_receipts_is_refused(anvil: Anvil, tmp_path: Path) -> None:
     court = DisputeFixture(anvil, tmp_path)
     head = anvil.client.head().number
 
-    def edit(events: list[ChainEvent]) -> list[ChainEvent]:
+    def left_out(events: list[ChainEvent]) -> list[ChainEvent]:
         new = [each for each in events if each.block > head]
-        if kind == "left out":
-            return [each for each in events if each not in new[-1:]]
-        empty = anvil.client.block(head + 1)
-        return [
-            *events,
-            *(each._replace(block=empty.number, block_hash=empty.hash) for each in new[:1] if each.block != head + 1),
-        ]
+        return [each for each in events if each not in new[-1:]]
+
+    def invented(events: list[ChainEvent]) -> list[ChainEvent]:
+        new, empty = [each for each in events if each.block > head], anvil.client.block(head + 1)
+        moved = (each._replace(block=empty.number, block_hash=empty.hash) for each in new[:1] if each.block != head + 1)
+        return [*events, *moved]
 
     anvil.mine()
     court.open(0, word("wrong guess"))
-    source = EditedEvents(anvil.client, court.network, edit)
-    made = Indexed(f"sqlite:///{tmp_path / 'index'}.db", source, court.network.deploy_block)
-    why = "the block's receipts have" if kind == "left out" else "which the block's bloom filter excludes"
-    with pytest.raises(TryAgain, match=f"logs of block [0-9]+ are wrong.*{why}"):
-        made.follow()
+    reasons = {left_out: "the block's receipts have", invented: "which the block's bloom filter excludes"}
+    for edit, why in reasons.items():
+        source = EditedEvents(anvil.client, court.network, edit)
+        made = Indexed(f"sqlite:///{tmp_path / edit.__name__}.db", source, court.network.deploy_block)
+        with pytest.raises(TryAgain, match=f"logs of block [0-9]+ are wrong.*{why}"):
+            made.follow()
+    with pytest.raises(TryAgain, match="do not hash to the root"):
+        index_of(WrongReceipts(anvil.url, CHAIN_ID), court.network, tmp_path, "receipts")
+    made = index_of(NoReceipts(anvil.url, CHAIN_ID), court.network, tmp_path, "believed")
+    assert found_differences(made, anvil.client, court.network) == [], "a node without receipts is believed"
 
 
 class NoReceipts(ChainClient):
@@ -291,27 +283,15 @@ class WrongReceipts(ChainClient):
         return super().raw_receipts(number)[:-1]
 
 
-def test_receipts_that_do_not_hash_to_the_root_are_refused(anvil: Anvil, tmp_path: Path) -> None:
-    court = DisputeFixture(anvil, tmp_path)
-    with pytest.raises(TryAgain, match="do not hash to the root"):
-        index_of(WrongReceipts(anvil.url, CHAIN_ID), court.network, tmp_path)
-
-
-def test_node_without_receipts_is_believed(anvil: Anvil, tmp_path: Path) -> None:
-    court = DisputeFixture(anvil, tmp_path)
-    made = index_of(NoReceipts(anvil.url, CHAIN_ID), court.network, tmp_path)
-    assert found_differences(made, anvil.client, court.network) == []
-
-
-@pytest.mark.parametrize("count", [1, 2, 15, 130])
-def test_receipts_root_is_that_of_the_header(anvil: Anvil, count: int) -> None:
+def test_receipts_root_is_that_of_the_header(anvil: Anvil) -> None:
     anvil.automine(False)
-    sender, to = OPERATORS[0].address, CHALLENGER.address
     anvil.rpc("anvil_autoImpersonateAccount", True)
-    for _ in range(count):
-        anvil.rpc("eth_sendTransaction", {"from": sender, "to": to, "value": "0x1", "gas": "0x5208"})
-    number = anvil.mine()
-    (raw,) = anvil.client.raw_blocks([number])
-    receipts = anvil.client.raw_receipts(number)
-    assert len(receipts) == count
-    assert trie_of_list([encode_receipt(each) for each in receipts])[0] == hex_bytes(raw["receiptsRoot"])
+    payment = {"from": OPERATORS[0].address, "to": CHALLENGER.address, "value": "0x1", "gas": "0x5208"}
+    for count in (1, 2, 15, 130):
+        for _ in range(count):
+            anvil.rpc("eth_sendTransaction", payment)
+        number = anvil.mine()
+        (raw,) = anvil.client.raw_blocks([number])
+        receipts = anvil.client.raw_receipts(number)
+        assert len(receipts) == count
+        assert trie_of_list([encode_receipt(each) for each in receipts])[0] == hex_bytes(raw["receiptsRoot"])

@@ -29,7 +29,7 @@ from dashboard.monitor.observation import EpochLogs, MoneySource, Observation, S
 from dashboard.monitor.settings import InvariantSettings, MonitorSettings
 from dashboard.monitor.wiring import Monitor
 from dashboard.views.scene import Scene
-from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.anvil import Anvil, running_anvil
 from tests.fixtures.chain.devnet import OPERATORS, SHARDS, STAKE_WEI, VERIFIERS, mine, word
 from tests.fixtures.chain.devnet import batch as receipts_of
 from tests.fixtures.chain.lying_endpoints import LyingEndpoint, fronts, gone
@@ -59,15 +59,12 @@ def test_healthy_network_holds_every_invariant_of_the_chain(anvil: Anvil, tmp_pa
     seen = Monitored(tmp_path / "monitor", court.network, anvil.url)
     assert {name: state for name, state in seen.states().items() if state is not HOLDS} == dict.fromkeys(LOGS, UNKNOWN)
     court.open(0, word("wrong guess"))
-    case = court.until(Phase.COMMIT)
-    votes = [court.vote(case, each.voter, claimed(court, 0)) for each in case.members]
-    court.commit(votes)
-    mine(anvil, 2)
-    court.reveal(votes)
-    court.until(Phase.FINAL)
+    court.judged(claimed(court, 0))
     court.settled()
     found = seen.look()
     assert [name for name in CHAIN_ONLY if found[name].state is not HOLDS] == []
+    told = json.loads(json.dumps(seen.monitor.look().document()))
+    assert [each["invariant"] for each in told["invariants"]] == list(NAMES) and told["block"] == anvil.client.head().number
 
 
 # --- the court ---
@@ -80,19 +77,20 @@ def test_missing_votes_break_members_present(overturned: DisputeFixture, tmp_pat
     assert sorted(each[1] for each in said if each) == ["committed and did not reveal", "did not commit"]
 
 
-def test_vote_against_its_round_breaks_votes_agree(anvil: Anvil, tmp_path: Path) -> None:
+def test_vote_against_its_round_and_finished_airgap_break_their_invariants(anvil: Anvil, tmp_path: Path) -> None:
     court = DisputeFixture(anvil, tmp_path)
     court.open(0, word("wrong guess"))
-    case = court.until(Phase.COMMIT)
-    wrong = min(case.members, key=lambda each: each.seat_mask.bit_count())
-    votes = [court.vote(case, each.voter, TRUE if each is wrong else claimed(court, 0)) for each in case.members]
-    court.commit(votes)
-    mine(anvil, 2)
-    court.reveal(votes)
-    court.until(Phase.APPEAL)
-    found = Monitored(tmp_path / "monitor", court.network, anvil.url).look()["votes-agree"]
+    wrong = min(court.until(Phase.COMMIT).members, key=lambda each: each.seat_mask.bit_count())
+    court.judged(lambda voter: TRUE if voter == wrong.voter else claimed(court, 0), Phase.APPEAL)
+    seen = Monitored(tmp_path / "monitor", court.network, anvil.url)
+    look = seen.look()
+    found = look["votes-agree"]
     assert found.state is BROKEN and [each.subject for each in found.findings] == [hex0x(court.dispute)]
     assert wrong.voter in found.findings[0].text
+    assert look["disputes-advance"].state is HOLDS
+    anvil.pass_time(DEVNET.times.appeal_time + DEVNET.times.airgap + GRACE_S + 2)
+    found = seen.look()["disputes-advance"]
+    assert found.state is BROKEN and "nobody finished it" in found.findings[0].text
 
 
 def test_overdue_move_breaks_disputes_advance_until_somebody_makes_it(anvil: Anvil, tmp_path: Path) -> None:
@@ -110,22 +108,6 @@ def test_overdue_move_breaks_disputes_advance_until_somebody_makes_it(anvil: Anv
     anvil.pass_time(DEVNET.times.commit_time + DEVNET.times.reveal_time + GRACE_S + 2)
     late = seen.look()
     assert "nobody counted the seats" in late["disputes-advance"].findings[0].text
-
-
-def test_finished_airgap_breaks_disputes_advance(anvil: Anvil, tmp_path: Path) -> None:
-    court = DisputeFixture(anvil, tmp_path)
-    court.open(0, word("wrong guess"))
-    case = court.until(Phase.COMMIT)
-    votes = [court.vote(case, each.voter, claimed(court, 0)) for each in case.members]
-    court.commit(votes)
-    mine(anvil, 2)
-    court.reveal(votes)
-    court.until(Phase.APPEAL)
-    seen = Monitored(tmp_path / "monitor", court.network, anvil.url)
-    assert seen.states()["disputes-advance"] is HOLDS
-    anvil.pass_time(DEVNET.times.appeal_time + DEVNET.times.airgap + GRACE_S + 2)
-    found = seen.look()["disputes-advance"]
-    assert found.state is BROKEN and "nobody finished it" in found.findings[0].text
 
 
 def test_dispute_beyond_the_longest_breaks_disputes_end(anvil: Anvil, tmp_path: Path) -> None:
@@ -332,19 +314,26 @@ def _view_answers(name: str, change: Callable[[bytes], bytes]) -> Callable[[str,
     return changed
 
 
+@pytest.fixture(scope="module")
+def overdue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DisputeFixture]:
+    """A dispute whose seats should be drawn. No test changes it."""
+    with running_anvil() as anvil:
+        court = DisputeFixture(anvil, tmp_path_factory.mktemp("overdue"))
+        court.open(0, word("wrong guess"))
+        mine(anvil, 2)
+        anvil.pass_time(DEVNET.times.seed_time + DEVNET.times.draw_time + GRACE_S + 10)
+        yield court
+
+
 @pytest.fixture
-def lying(anvil: Anvil, tmp_path: Path) -> Iterator[tuple[DisputeFixture, LyingEndpoint, Monitored]]:
-    """A dispute whose seats should be drawn, and a monitor whose only node may lie."""
-    court = DisputeFixture(anvil, tmp_path)
-    court.open(0, word("wrong guess"))
-    mine(anvil, 2)
-    anvil.pass_time(DEVNET.times.seed_time + DEVNET.times.draw_time + GRACE_S + 10)
-    with fronts(anvil, 1) as (front,):
-        yield court, front, Monitored(tmp_path / "monitor", court.network, front.url, anvil.url)
+def lying(overdue: DisputeFixture, tmp_path: Path) -> Iterator[tuple[LyingEndpoint, Monitored]]:
+    """A node that may lie, and a monitor that has no other."""
+    with fronts(overdue.anvil, 1) as (front,):
+        yield front, Monitored(tmp_path / "monitor", overdue.network, front.url, overdue.anvil.url)
 
 
-def test_wrong_balance_of_a_node_is_unknown(lying: tuple[DisputeFixture, LyingEndpoint, Monitored]) -> None:
-    _, front, seen = lying
+def test_wrong_balance_of_a_node_is_unknown(lying: tuple[LyingEndpoint, Monitored]) -> None:
+    front, seen = lying
     assert seen.states()["money-sums"] is HOLDS
     front.change = _view_answers("money()", lambda raw: raw[:32] + (1).to_bytes(32) + raw[64:])
     found = seen.look()["money-sums"]
@@ -364,18 +353,19 @@ def _settings(folder: Path, network: Network, urls: list[str]) -> Path:
 
 
 @pytest.mark.parametrize(("count", "state"), [(3, HOLDS), (2, UNKNOWN)])
-def test_liar_among_several_nodes_is_outvoted_or_unknown(anvil: Anvil, tmp_path: Path, count: int, state: InvariantState) -> None:
-    court = DisputeFixture(anvil, tmp_path)
-    with fronts(anvil, count) as nodes:
-        clock = HandClock(anvil.client.head().timestamp)
-        monitor = Monitor(load_settings(MonitorSettings, _settings(tmp_path, court.network, [each.url for each in nodes])), clock)
+def test_liar_among_several_nodes_is_outvoted_or_unknown(
+    overdue: DisputeFixture, tmp_path: Path, count: int, state: InvariantState
+) -> None:
+    with fronts(overdue.anvil, count) as nodes:
+        clock, urls = HandClock(overdue.anvil.client.head().timestamp), [each.url for each in nodes]
+        monitor = Monitor(load_settings(MonitorSettings, _settings(tmp_path, overdue.network, urls)), clock)
         nodes[0].change = _view_answers("money()", lambda raw: raw[:32] + (1).to_bytes(32) + raw[64:])
         found = {each.name: each for each in monitor.look().results}
     assert found["money-sums"].state is state
 
 
-def test_finding_that_the_contracts_deny_is_unknown(lying: tuple[DisputeFixture, LyingEndpoint, Monitored]) -> None:
-    _, front, seen = lying
+def test_finding_that_the_contracts_deny_is_unknown(lying: tuple[LyingEndpoint, Monitored]) -> None:
+    front, seen = lying
     assert seen.states()["disputes-advance"] is BROKEN
     # `phase` is the third word of a DisputeView behind the head of its list.
     front.change = _view_answers("disputes(bytes32[])", lambda raw: raw.replace(OPERATORS[0].address.encode(), b"") + b"\0" * 32)
@@ -386,26 +376,17 @@ def test_finding_that_the_contracts_deny_is_unknown(lying: tuple[DisputeFixture,
     assert seen.states()["disputes-advance"] is UNKNOWN
 
 
-@pytest.mark.parametrize("later_s", [1000, -1000])
-def test_old_or_future_block_makes_everything_unknown(
-    lying: tuple[DisputeFixture, LyingEndpoint, Monitored], later_s: int
-) -> None:
-    _, _, seen = lying
-    assert set(seen.states(later_s).values()) == {UNKNOWN}
-    assert seen.states()["disputes-advance"] is BROKEN
+def test_node_that_is_away_or_old_or_ahead_makes_everything_unknown(lying: tuple[LyingEndpoint, Monitored]) -> None:
+    front, seen = lying
+    for change, later_s in ((None, 1000), (None, -1000), (gone, 0)):
+        front.change = change
+        assert set(seen.states(later_s).values()) == {UNKNOWN}
+        front.change = None
+        assert seen.states()["disputes-advance"] is BROKEN
 
 
-def test_node_that_is_away_makes_everything_unknown(lying: tuple[DisputeFixture, LyingEndpoint, Monitored]) -> None:
-    _, front, seen = lying
-    front.change = gone
-    assert set(seen.states().values()) == {UNKNOWN}
-    front.change = None
-    assert seen.states()["disputes-advance"] is BROKEN
-
-
-def test_node_that_leaves_out_a_log_makes_everything_unknown(anvil: Anvil, tmp_path: Path) -> None:
-    court = DisputeFixture(anvil, tmp_path)
-    court.open(0, word("wrong guess"))
+def test_node_that_leaves_out_a_log_makes_everything_unknown(lying: tuple[LyingEndpoint, Monitored]) -> None:
+    front, seen = lying
     opened = hex0x(keccak256(b"DisputeOpened(bytes32,bytes32,address,address,uint64,bytes32)"))
 
     def without(method: str, params: list[Any], answer: Any) -> Any:
@@ -413,11 +394,8 @@ def test_node_that_leaves_out_a_log_makes_everything_unknown(anvil: Anvil, tmp_p
             return answer
         return {"result": [each for each in answer["result"] if each["topics"][0] != opened]}
 
-    with fronts(anvil, 1) as (front,):
-        front.change = without
-        front.refused = frozenset({"eth_getBlockReceipts"})
-        found = Monitored(tmp_path / "monitor", court.network, front.url, anvil.url).look()
-    assert {each.state for each in found.values()} == {UNKNOWN}
+    front.change, front.refused = without, frozenset({"eth_getBlockReceipts"})
+    assert set(seen.states().values()) == {UNKNOWN}
 
 
 # --- the catalogue ---
@@ -446,11 +424,3 @@ def test_every_invariant_has_its_page_and_no_page_is_left_over() -> None:
         assert page.startswith(f"# {each.name}\n") and f"Severity: {each.severity}." in page
         assert re.findall(r"^## (.+)$", page, re.MULTILINE) == ["Purpose", "Formula", "Unknown when", "What to do"]
         assert each.purpose in " ".join(page.split()) and f"({each.name}.md)" in listed
-
-
-def test_report_is_json_with_every_invariant(anvil: Anvil, tmp_path: Path) -> None:
-    court = DisputeFixture(anvil, tmp_path)
-    seen = Monitored(tmp_path / "monitor", court.network, anvil.url)
-    seen.clock.seconds = anvil.client.head().timestamp
-    told = json.loads(json.dumps(seen.monitor.look().document()))
-    assert [each["invariant"] for each in told["invariants"]] == list(NAMES) and told["block"] == anvil.client.head().number

@@ -282,13 +282,17 @@ def test_earlier_state_is_marked(client: httpx2.Client) -> None:
 
 
 @needs_browser
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (320, False)])
-def test_every_page_is_accessible(browser: BrowserPage, client: httpx2.Client, url: str, width: int, dark: bool) -> None:
+def test_every_page_is_accessible_and_loads_nothing_from_elsewhere(browser: BrowserPage, client: httpx2.Client, url: str) -> None:
     for path in every_page(client):
-        browser.look(width, dark)
+        browser.requested.clear()
+        browser.problems.clear()
         browser.visit(url + path)
-        assert browser.violations() == [], path
-        assert browser.value("document.documentElement.scrollWidth") <= width, path
+        for width, dark in ((1280, False), (1280, True), (320, False)):
+            browser.look(width, dark)
+            assert browser.violations() == [], (path, width, dark)
+            assert browser.value("document.documentElement.scrollWidth") <= width, (path, width)
+        assert {each for each in browser.requested if not each.startswith((url, "data:"))} == set(), path
+        assert browser.problems == [], path
 
 
 @needs_browser
@@ -303,15 +307,6 @@ def test_every_state_is_accessible(browser: BrowserPage, tmp_path: Path, state: 
             browser.look(1280, dark)
             browser.visit(f"{address}/{'nothing' if state == 'error' else ''}")
             assert browser.violations() == []
-
-
-@needs_browser
-def test_pages_load_nothing_from_elsewhere(browser: BrowserPage, client: httpx2.Client, url: str) -> None:
-    browser.requested.clear()
-    browser.problems.clear()
-    for path in every_page(client):
-        browser.visit(url + path)
-    assert {each for each in browser.requested if not each.startswith((url, "data:"))} == set() and browser.problems == []
 
 
 @needs_browser

@@ -14,21 +14,15 @@ from bytewise.protocol.keys.epochs import SignedRelease, SignedTicket
 from bytewise.protocol.records.statements import Outcome, Release, Ticket, TicketKind, Verdict
 from bytewise.protocol.signing import Domain, LocalSigner, typed_digest
 from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Address, Digest
-from bytewise.storage.engine import open_database
-from bytewise.storage.index.reader import IndexReader
 from dashboard.release_logs import ReleaseLogShelf
-from dashboard.settings import ApiSettings
 from dashboard.views.network import parameters, statistics
 from dashboard.views.period import measures, period_statistics
 from dashboard.views.period_records import PeriodStatistics
 from dashboard.views.scene import Scene
-from dashboard.web.answers import DashboardSite
-from dashboard.web.app import build_app
 from tests.fixtures.chain.devnet import SHARDS, VERIFIERS
-from tests.fixtures.dashboard.indexed import Indexed
+from tests.fixtures.dashboard.indexed import Indexed, memory_index
 from tests.fixtures.dashboard.memory_chain import ACCOUNTS, Made, MemoryChain, audit, digest
-from tests.fixtures.dashboard.site import served
-from tests.fixtures.storage.hand_clock import HandClock
+from tests.fixtures.dashboard.site import visited
 
 NewDatabase = Callable[[], str]
 A, B, ADA, BEN = ACCOUNTS[:4]
@@ -106,12 +100,7 @@ BLOCKS: tuple[list[Made], ...] = (
 @pytest.fixture
 def index(new_database: NewDatabase) -> Indexed:
     """An index of the small chain."""
-    chain = MemoryChain(1)
-    for made in BLOCKS:
-        chain.add(made)
-    found = Indexed(new_database(), chain)
-    found.follow()
-    return found
+    return memory_index(new_database(), *BLOCKS)
 
 
 def printed(index: Indexed, since: int | None = None, until: int | None = None, at: int | None = None) -> PeriodStatistics:
@@ -163,11 +152,8 @@ def test_posts_for_invented_receipts_are_no_audited_receipts(new_database: NewDa
 
 
 def test_auditors_of_one_result_and_two_digests_disagree(new_database: NewDatabase) -> None:
-    chain = MemoryChain(1)
-    chain.add([audit(ONE, ADA, 2, 1), audit(ONE, BEN, 2, 1), shown(ONE, ADA, digest(40)), shown(ONE, BEN, digest(41))])
-    chain.add([opened(CASE, ONE, A)])
-    index = Indexed(new_database(), chain)
-    index.follow()
+    posted = [audit(ONE, ADA, 2, 1), audit(ONE, BEN, 2, 1), shown(ONE, ADA, digest(40)), shown(ONE, BEN, digest(41))]
+    index = memory_index(new_database(), posted, [opened(CASE, ONE, A)])
     assert (printed(index).audits.agreeing, printed(index).audits.disagreeing) == (0, 1)
 
 
@@ -207,12 +193,9 @@ def test_lines_have_every_figure(index: Indexed) -> None:
 
 
 def test_later_settlement_moves_no_conviction_and_no_report(new_database: NewDatabase) -> None:
-    chain, day = MemoryChain(1), 86_400 // 12
     again: Made = ("Demands", "Skipped", {"operator": B, "seq": 9, "reporter": BEN, "slashed": 1})
-    for made in (*BLOCKS, *[[]] * day, [("Settlement", "Paid", {"id": CASE}), again], []):
-        chain.add(made)
-    index = Indexed(new_database(), chain)
-    index.follow()
+    later = [*[[]] * (86_400 // 12), [("Settlement", "Paid", {"id": CASE}), again], []]
+    index = memory_index(new_database(), *BLOCKS, *later)
     with index.reader.snapshot() as snapshot:
         found = statistics(Scene(snapshot, {}, START, 60, "0"))
     assert (found.convictions_24h, found.convictions_30d) == (0, 1)
@@ -230,14 +213,10 @@ def test_later_settlement_moves_no_conviction_and_no_report(new_database: NewDat
 def test_vote_that_is_over_is_not_shown_as_running(
     new_database: NewDatabase, votes: list[tuple[int, int]], empty_blocks: int, state: str
 ) -> None:
-    chain = MemoryChain(1)
-    chain.add([("BytewiseGovernor", "ProposalCreated", {"proposalId": 7, "proposer": A, "targets": [], "calldatas": [],
-                                                        "voteStart": 1, "voteEnd": 5, "description": "more seats"})])  # fmt: skip
+    made = {"proposalId": 7, "proposer": A, "targets": [], "calldatas": [], "voteStart": 1, "voteEnd": 5, "description": "more"}
     cast = [{"voter": A, "proposalId": 7, "support": side, "weight": weight} for side, weight in votes]
-    for made in ([("BytewiseGovernor", "VoteCast", each) for each in cast], *[[]] * empty_blocks):
-        chain.add(made)
-    index = Indexed(new_database(), chain)
-    index.follow()
+    voted: list[Made] = [("BytewiseGovernor", "VoteCast", each) for each in cast]
+    index = memory_index(new_database(), [("BytewiseGovernor", "ProposalCreated", made)], voted, *[[]] * empty_blocks)
     with index.reader.snapshot() as snapshot:
         (found,) = parameters(Scene(snapshot, {}, START, 60, "0")).proposals
     assert found.state == state
@@ -318,12 +297,8 @@ def test_altered_copy_of_a_log_is_named_and_not_counted(tmp_path: Path) -> None:
 
 
 def test_statistics_say_which_source_a_figure_has(index: Indexed, tmp_path: Path) -> None:
-    clock, reader = HandClock(), IndexReader(open_database(index.url, read_only=True))
-    clock.seconds = START + 12 * len(BLOCKS)
     found = shelf(tmp_path)
-    site = DashboardSite(reader, {}, {}, clock, 60, "0", releases=found)
-    app = build_app(site, ApiSettings(requests_per_minute=100_000))
-    with served(app) as url, httpx2.Client(base_url=url, timeout=120) as made:
+    with visited(index.url, START + 12 * len(BLOCKS), found) as made:
         page = made.get("/statistics", params={"block": 3})
         assert "By the shards" in page.text and "copies of 2 release logs on this machine" in page.text
         assert "Source: the chain" in page.text and "immutable" not in page.headers["cache-control"]
@@ -339,16 +314,9 @@ def test_statistics_say_which_source_a_figure_has(index: Indexed, tmp_path: Path
 
 
 @pytest.fixture
-def client(index: Indexed, tmp_path: Path) -> Iterator[httpx2.Client]:
+def client(index: Indexed) -> Iterator[httpx2.Client]:
     """A visitor."""
-    clock = HandClock()
-    clock.seconds = START + 12 * len(BLOCKS)
-    reader = IndexReader(open_database(index.url, read_only=True))
-    site = DashboardSite(reader, {}, {}, clock, 60, "0")
-    with (
-        served(build_app(site, ApiSettings(requests_per_minute=100_000))) as url,
-        httpx2.Client(base_url=url, timeout=120) as made,
-    ):
+    with visited(index.url, START + 12 * len(BLOCKS)) as made:
         yield made
 
 
@@ -370,6 +338,7 @@ def test_last_day_is_whole_and_empty_fields_of_the_form_bound_nothing(client: ht
     assert day["audits"]["audits"] == 6 and day["period"]["since"] is None and day["period"]["until"]["unix"] == 86_400
     empty = client.get("/statistics", params={"since": "1970-01-02"})
     assert empty.status_code == 200 and "No event of this period up to block" in empty.text
+    assert client.get("/api/v1/statistics/period", params={"until": "9999-12-31"}).status_code == 200, "the latest day"
 
 
 @pytest.mark.parametrize(
@@ -385,7 +354,3 @@ def test_periods_that_no_calendar_has_are_refused(client: httpx2.Client, query: 
     answer = client.get("/api/v1/statistics/period", params=query)
     assert answer.status_code == 400 and answer.json()["code"] == "bad_parameter" and answer.json()["detail"]
     assert client.get("/statistics", params=query).status_code == 400
-
-
-def test_latest_day_is_answered(client: httpx2.Client) -> None:
-    assert client.get("/api/v1/statistics/period", params={"until": "9999-12-31"}).status_code == 200

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-import httpx2
 import pytest
 
 from bytewise.protocol.court.settlement import SeatOutcome
@@ -12,39 +11,23 @@ from bytewise.protocol.records.receipt import list_subject
 from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U256, ZERO_DIGEST, Address, Digest
-from bytewise.storage.engine import open_database
-from bytewise.storage.index.reader import IndexReader
 from bytewise.storage.index.tables import BatchFact, DisputeFact, OperatorFact, VerifierFact
 from dashboard.monitor import checks
 from dashboard.monitor.findings import CheckReport
 from dashboard.monitor.observation import MoneySource, Observation
 from dashboard.monitor.settings import InvariantSettings
-from dashboard.settings import ApiSettings
 from dashboard.views import disputes, parties
 from dashboard.views.records import BatchSummary, DisputeDetail, MemberVote
 from dashboard.views.scene import Scene
-from dashboard.web.answers import DashboardSite
-from dashboard.web.app import build_app
-from tests.fixtures.dashboard.indexed import MEMORY, Indexed
-from tests.fixtures.dashboard.memory_chain import ACCOUNTS, PARAMS, TREE, Made, MemoryChain, audit, digest
-from tests.fixtures.dashboard.site import served
-from tests.fixtures.storage.hand_clock import HandClock
+from tests.fixtures.dashboard.indexed import MEMORY, Indexed, memory_index
+from tests.fixtures.dashboard.memory_chain import ACCOUNTS, PARAMS, TREE, Made, audit, digest
+from tests.fixtures.dashboard.site import visited
 
 NewDatabase = Callable[[], str]
 OPERATOR, CHALLENGER = ACCOUNTS[:2]
 CASE, RECEIPT = digest(1), digest(20)
 START = 1000
 """Time of the first block, Unix seconds; each later one is twelve seconds younger."""
-
-
-def indexed(database: str, *blocks: Sequence[Made]) -> Indexed:
-    """An index of a chain with these blocks."""
-    chain = MemoryChain(1)
-    for made in blocks:
-        chain.add(made)
-    index = Indexed(database, chain)
-    index.follow()
-    return index
 
 
 def opened() -> Made:
@@ -123,7 +106,7 @@ def receipt_page(index: Indexed) -> tuple[str, str]:
 def test_receipt_of_an_ended_dispute_is_shown_as_final(
     new_database: NewDatabase, verdict: Verdict, level: str, words: str
 ) -> None:
-    said = receipt_page(indexed(new_database(), [opened(), seeded(), decided(verdict, 0, START + 12)], [final(verdict)]))
+    said = receipt_page(memory_index(new_database(), [opened(), seeded(), decided(verdict, 0, START + 12)], [final(verdict)]))
     assert said[0] == level and words in said[1] and "Wait" not in said[1]
 
 
@@ -140,7 +123,7 @@ def test_receipt_of_an_ended_dispute_is_shown_as_final(
     ],
 )
 def test_verdict_before_its_end_is_shown_for_now(new_database: NewDatabase, blocks: list[Made], words: str) -> None:
-    level, said = receipt_page(indexed(new_database(), [opened(), seeded(), *blocks]))
+    level, said = receipt_page(memory_index(new_database(), [opened(), seeded(), *blocks]))
     assert level == "disputed" and words in said
 
 
@@ -148,20 +131,9 @@ def test_verdict_before_its_end_is_shown_for_now(new_database: NewDatabase, bloc
 
 WINDOW_S = 100
 ENVIRONMENT, POOL = digest(9), digest(7)
+WINDOWS = PARAMS | {"times": {"window": WINDOW_S}, "committee": {"seats": [3, 5, 0], "tauNum": 2, "tauDen": 3}}
 RULES_OF_WINDOWS: list[Made] = [
-    (
-        "Params",
-        "ParamsSet",
-        {
-            "version": 1,
-            "hash": digest(5),
-            "params": PARAMS
-            | {
-                "times": {"window": WINDOW_S},
-                "committee": {"seats": [3, 5, 0], "tauNum": 2, "tauDen": 3},
-            },
-        },
-    ),
+    ("Params", "ParamsSet", {"version": 1, "hash": digest(5), "params": WINDOWS}),
     ("Registry", "PoolAdded", {"pool": POOL, "tree": TREE}),
     ("Registry", "ItemProposed", {"digest": ENVIRONMENT, "pool": POOL, "vectors": digest(5), "document": b"{}"}),
     ("Registry", "OperatorRegistered", {"operator": OPERATOR, "endpoint": "a"}),
@@ -192,7 +164,7 @@ def batch_of(index: Indexed) -> BatchSummary:
 @pytest.mark.parametrize(("empty_blocks", "state"), [(8, "open"), (9, "over")])
 def test_window_after_a_past_pause_ends_once(new_database: NewDatabase, empty_blocks: int, state: str) -> None:
     blocks = [[*RULES_OF_WINDOWS, paused(START + 50)], [], [], [], [anchored(START + 60, START + 22)]]
-    found = batch_of(indexed(new_database(), *blocks, *[[]] * empty_blocks))
+    found = batch_of(memory_index(new_database(), *blocks, *[[]] * empty_blocks))
     assert (found.window_end.unix, found.anchored_at.unix, found.state) == (START + 60 + WINDOW_S, START + 60, state)
 
 
@@ -201,41 +173,43 @@ def test_later_pause_moves_no_past_deadline(new_database: NewDatabase, until: in
     """The window began after one pause and was over before the next one."""
     begun = [[*RULES_OF_WINDOWS, paused(START + 50)], [], [], [], [anchored(START + 60, START + 22)], *[[]] * 12]
     over: list[list[Made]] = [[paused(until)], *[[("Guardian", "Unpaused", {"stopped": 50, "by": CHALLENGER})]] * ended, []]
-    assert batch_of(indexed(new_database(), *begun, *over)).window_end.unix == START + 60 + WINDOW_S
+    assert batch_of(memory_index(new_database(), *begun, *over)).window_end.unix == START + 60 + WINDOW_S
 
 
 def test_deadline_in_a_pause_is_after_its_end(new_database: NewDatabase) -> None:
     begun = [[*RULES_OF_WINDOWS, paused(START + 50)], [], [], [], [anchored(START + 60, START + 22)], [paused(START + 500)]]
-    index = indexed(new_database(), *begun)
+    index = memory_index(new_database(), *begun)
     assert batch_of(index).window_end.unix == START + 500 + WINDOW_S - 12, "a block more changes nothing:"
-    later = batch_of(indexed(new_database(), *begun, [], []))
+    later = batch_of(memory_index(new_database(), *begun, [], []))
     assert later.window_end.unix == START + 500 + WINDOW_S - 12
-    assert batch_of(indexed(new_database(), *begun, [("Guardian", "Unpaused", {"stopped": 50})])).window_end.unix == START + 172
+    assert (
+        batch_of(memory_index(new_database(), *begun, [("Guardian", "Unpaused", {"stopped": 50})])).window_end.unix == START + 172
+    )
 
 
 def test_demanded_list_lengthens_the_window_and_is_shown(new_database: NewDatabase) -> None:
     demand = {"subject": LIST, "kind": 1, "operator": OPERATOR, "by": CHALLENGER, "deadline": START + 99, "bond": 1}
     asked: list[list[Made]] = [RULES_OF_WINDOWS, [anchored(START + 24, START + 24)], [("Demands", "Demanded", demand)], []]
-    found = batch_of(indexed(new_database(), *asked))
+    found = batch_of(memory_index(new_database(), *asked))
     assert found.list_demanded and found.window_end.unix == START + 24 + WINDOW_S + 12
     answer: list[list[Made]] = [[("Demands", "Answered", {"subject": LIST, "kind": 1, "by": OPERATOR, "answer": b""})], [], []]
-    found = batch_of(indexed(new_database(), *asked, *answer))
+    found = batch_of(memory_index(new_database(), *asked, *answer))
     assert not found.list_demanded and found.window_end.unix == START + 24 + WINDOW_S + 24
 
 
 def test_stopped_pool_lengthens_the_window(new_database: NewDatabase) -> None:
     stopped: list[Made] = [anchored(START + 24, START + 24), ("Registry", "PoolStopped", {"pool": POOL, "since": START + 24})]
     blocks = [RULES_OF_WINDOWS, stopped, []]
-    assert batch_of(indexed(new_database(), *blocks)).window_end.unix == START + 24 + WINDOW_S + 12
+    assert batch_of(memory_index(new_database(), *blocks)).window_end.unix == START + 24 + WINDOW_S + 12
     resumed: list[Made] = [("Registry", "PoolResumed", {"pool": POOL, "stopped": 24})]
-    assert batch_of(indexed(new_database(), *blocks, resumed, [], [])).window_end.unix == START + 24 + WINDOW_S + 24
+    assert batch_of(memory_index(new_database(), *blocks, resumed, [], [])).window_end.unix == START + 24 + WINDOW_S + 24
 
 
 def test_silence_after_a_past_pause_is_found(new_database: NewDatabase) -> None:
     batches = [[anchored(START + 12 * block, START + 12 * block - 600, block - 51)] for block in (52, 53, 54)]
     stake = "StakeVault", "Deposited", {"account": OPERATOR, "amount": 9, "stake": 9}
     blocks = [[*RULES_OF_WINDOWS, stake, paused(START + 612)], *[[]] * 50, *batches, *[[]] * 10]
-    found = findings(indexed(new_database(), *blocks), checks.batches_follow)
+    found = findings(memory_index(new_database(), *blocks), checks.batches_follow)
     assert found == ["no batch for 120 s; the longest gap before it was 12 s"]
 
 
@@ -287,7 +261,7 @@ def allowed_acts(index: Indexed) -> dict[str, bool]:
 )
 def test_seats_under_a_root_may_still_open(new_database: NewDatabase, root: list[Made], revealing: int, counts: bool) -> None:
     opening = [revealed(seat, Outcome.NO_KEY) for seat in range(revealing)]
-    acts = allowed_acts(indexed(new_database(), COURT, [*seated(), committed(0), committed(1), *root], [], opening))
+    acts = allowed_acts(memory_index(new_database(), COURT, [*seated(), committed(0), committed(1), *root], [], opening))
     assert acts == {"Open a vote": not counts, "Count the seats": counts}
 
 
@@ -303,23 +277,22 @@ def test_seats_under_a_root_may_still_open(new_database: NewDatabase, root: list
     ],
 )
 def test_pause_stops_the_acts_that_the_contract_stops(new_database: NewDatabase, made: list[Made], acts: dict[str, bool]) -> None:
-    index = indexed(new_database(), COURT, *[[]] * 9, [*made, paused(START + 10_000)])
+    index = memory_index(new_database(), COURT, *[[]] * 9, [*made, paused(START + 10_000)])
     assert allowed_acts(index) == acts
 
 
 @pytest.mark.parametrize(
-    ("verdict", "promised"),
-    [(Verdict.OVERTURNED, True), (Verdict.INVALID, True), (Verdict.UNAVAILABLE, False)],
+    ("verdict", "promised"), [(Verdict.OVERTURNED, True), (Verdict.INVALID, True), (Verdict.UNAVAILABLE, False)]
 )
 def test_share_of_the_slash_is_promised_for_a_found_fault(new_database: NewDatabase, verdict: Verdict, promised: bool) -> None:
     database, before = new_database(), [COURT, [decided(verdict, START + 99, START + 999)]]
-    assert ("Show that the challenger knew" in allowed_acts(indexed(database, *before))) == promised
+    assert ("Show that the challenger knew" in allowed_acts(memory_index(database, *before))) == promised
     knowing: list[Made] = [("Disputes", "AltOpened", {"id": CASE, "challenger": CHALLENGER})]
-    why = " ".join(indexed_detail(indexed(new_database(), *before, knowing)).why)
+    why = " ".join(indexed_detail(memory_index(new_database(), *before, knowing)).why)
     assert "had committed to" in why and ("share of the slash if the verdict stays" in why) == promised
-    ending = " ".join(indexed_detail(indexed(new_database(), *before, knowing, [final(verdict)])).why)
+    ending = " ".join(indexed_detail(memory_index(new_database(), *before, knowing, [final(verdict)])).why)
     assert ("it gets its share of the slash." in ending) == promised
-    refunded = " ".join(indexed_detail(indexed(new_database(), *before, knowing, [final(Verdict.REFUNDED)])).why)
+    refunded = " ".join(indexed_detail(memory_index(new_database(), *before, knowing, [final(Verdict.REFUNDED)])).why)
     assert "had committed to" in refunded and "share of the slash" not in refunded
 
 
@@ -328,13 +301,8 @@ def test_share_of_the_slash_is_promised_for_a_found_fault(new_database: NewDatab
 
 def with_final_registration(database: str, *later: Sequence[Made]) -> Indexed:
     """An operator, a verifier, a batch and a dispute in final blocks, and later blocks that are not."""
-    chain = MemoryChain(1)
     joined = {"verifier": MEMBERS[0], "pool": POOL, "platformId": digest(5), "measurement": digest(6)}
-    for made in ([*COURT, *seated(), ("Registry", "VerifierJoined", joined)], *[[]] * 70, *later):
-        chain.add(made)
-    index = Indexed(database, chain)
-    index.follow()
-    return index
+    return memory_index(database, [*COURT, *seated(), ("Registry", "VerifierJoined", joined)], *[[]] * 70, *later)
 
 
 def shown_finality(index: Indexed) -> dict[str, str]:
@@ -378,8 +346,7 @@ def test_record_is_as_final_as_its_newest_fact(new_database: NewDatabase, made: 
 def test_pages_of_operator_and_verifier_show_finality(new_database: NewDatabase) -> None:
     end = [decided(Verdict.INVALID, 0, START + 9), final(Verdict.INVALID), *ended(Verdict.INVALID)]
     index = with_final_registration(new_database(), end)
-    site = DashboardSite(IndexReader(open_database(index.url, read_only=True)), {}, {}, HandClock(START), 60, "0")
-    with served(build_app(site, ApiSettings())) as url, httpx2.Client(base_url=url, timeout=120) as visitor:
+    with visited(index.url, START) as visitor:
         operator = visitor.get(f"/operators/{OPERATOR}").text
         assert 'This is <span class="finality pending">pending</span>' in operator and "Convicted 1 time." in operator
         assert 'This is <span class="finality finalized">finalized</span>' in visitor.get(f"/verifiers/{MEMBERS[0]}").text
@@ -395,7 +362,7 @@ def test_pages_of_operator_and_verifier_show_finality(new_database: NewDatabase)
     ],
 )  # fmt: skip
 def test_appeal_is_said_to_be_decided_once_it_is(new_database: NewDatabase, later: list[Made], words: str) -> None:
-    index = indexed(new_database(), COURT, [decided(Verdict.OVERTURNED, START + 99, START + 999), appealed(), *later])
+    index = memory_index(new_database(), COURT, [decided(Verdict.OVERTURNED, START + 99, START + 999), appealed(), *later])
     assert indexed_detail(index).why[-1].endswith(words)
 
 
@@ -423,7 +390,7 @@ def settled(*standings: SeatOutcome) -> Made:
 
 def played(database: str, *made: Made) -> Indexed:
     """All members committed, and then this happened."""
-    return indexed(database, COURT, [*seated(), *(committed(seat) for seat in range(3))], [], made)
+    return memory_index(database, COURT, [*seated(), *(committed(seat) for seat in range(3))], [], made)
 
 
 def members(index: Indexed) -> list[MemberVote]:
@@ -481,7 +448,7 @@ def test_silent_seat_under_a_root_did_not_reveal(
 ) -> None:
     before: list[Made] = [*seated(), committed(1), committed(2), *root]
     counting = [revealed(2, EXECUTED, TRUE), counted(Verdict.NONE, equal=1, notRevealed=1, absent=1)]
-    index = indexed(new_database(), COURT, before, [], counting)
+    index = memory_index(new_database(), COURT, before, [], counting)
     assert [each.did for each in members(index)] == did
     tally = {each.label: each.seats for each in indexed_detail(index).rounds[0].tally}
     assert tally[line] == (2 if root else 1) and sum(tally.values()) == 3
@@ -490,7 +457,7 @@ def test_silent_seat_under_a_root_did_not_reveal(
 
 
 def test_seats_that_may_still_open_have_not_voted(new_database: NewDatabase) -> None:
-    index = indexed(new_database(), COURT, [*seated(), committed(1), rooted()], [], [revealed(1, EXECUTED, TRUE)])
+    index = memory_index(new_database(), COURT, [*seated(), committed(1), rooted()], [], [revealed(1, EXECUTED, TRUE)])
     assert [each.did for each in members(index)] == ["pending", "revealed", "pending"]
-    silent = indexed(new_database(), COURT, [*seated(), committed(1)], [], [])
+    silent = memory_index(new_database(), COURT, [*seated(), committed(1)], [], [])
     assert "So far 0 seats have voted" in " ".join(indexed_detail(silent).why)
