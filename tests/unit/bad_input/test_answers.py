@@ -75,8 +75,7 @@ def test_garbage_answer_is_overturned_without_a_crash(sitting: Court, name: str)
     overturned(sitting, filed(sitting, output))
 
 
-@pytest.mark.parametrize("reason", ["length", "stop"])
-@pytest.mark.parametrize("kept", [1, 6, 11])
+@pytest.mark.parametrize(("kept", "reason"), [(1, "stop"), (6, "length"), (6, "stop"), (11, "length")])
 def test_a_truncated_answer_with_a_matching_prefix_is_overturned(sitting: Court, kept: int, reason: str) -> None:
     """Even one whose trace root is that of a true computation of its tokens."""
     request, truth = sitting.honest

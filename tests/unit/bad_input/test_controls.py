@@ -82,8 +82,7 @@ def test_copied_answer_is_paid_only_where_no_round_digest_is_required() -> None:
 
 
 def test_copied_envelope_opens_only_where_shards_check_no_proof(court: Court) -> None:
-    request, truth = court.honest
-    victim = court.file(court.people.payload(request, truth.output), court.receipt(request, truth.output, truth.out_hash))
+    victim = court.file(*court.answered())
     own = court.brought(victim.payload, replace(victim.receipt, operator=THIEF), victim.envelope)
     envelope = verify_receipt_envelope(ANCHOR, victim.receipt, victim.envelope)
     base, points = decode_point(envelope.enc), {}

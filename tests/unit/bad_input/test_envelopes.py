@@ -31,11 +31,9 @@ MANY = 300
 """More prompt tokens than the environment allows."""
 
 
-def honest(court: Court, **receipt: object) -> Case:
-    """A receipt without fault, but for changed fields that its envelope does not know of."""
-    request, truth = court.honest
-    payload = court.people.payload(request, truth.output)
-    return court.file(payload, court.receipt(request, truth.output, truth.out_hash, **receipt))
+def honest(court: Court) -> Case:
+    """A receipt without fault."""
+    return court.file(*court.answered())
 
 
 def asked(court: Court, receipt: dict[str, object] | None = None, **request: object) -> Case:
@@ -48,35 +46,23 @@ def asked(court: Court, receipt: dict[str, object] | None = None, **request: obj
 
 def holding(court: Court, change: Callable[[Payload], Payload]) -> Case:
     """An envelope that holds something else than the receipt names."""
-    request, truth = court.honest
-    payload = change(court.people.payload(request, truth.output))
-    return court.file(payload, court.receipt(request, truth.output, truth.out_hash))
+    payload, receipt = court.answered()
+    return court.file(change(payload), receipt)
 
 
 def written(court: Court, plaintext: Callable[[bytes], bytes]) -> Case:
     """An envelope whose plaintext is no canonical payload."""
-    request, truth = court.honest
-    payload = court.people.payload(request, truth.output)
-    return court.file(payload, court.receipt(request, truth.output, truth.out_hash), plaintext(pad(payload)))
+    payload, receipt = court.answered()
+    return court.file(payload, receipt, plaintext(pad(payload)))
 
 
 def mauled(court: Court, change: Callable[[Envelope], Envelope]) -> Case:
     """An envelope that was changed after it was sealed, and a receipt that names the changed bytes."""
-    request, truth = court.honest
-    receipt = court.receipt(request, truth.output, truth.out_hash)
-    return court.file(
-        court.people.payload(request, truth.output), receipt, maul=lambda data: encode(change(decode(Envelope, data)))
-    )
+    return court.file(*court.answered(), maul=lambda data: encode(change(decode(Envelope, data))))
 
 
 def flipped(envelope: Envelope) -> Envelope:
     return replace(envelope, ciphertext=Blob(bytes([envelope.ciphertext[0] ^ 1]) + envelope.ciphertext[1:]))
-
-
-def junk(court: Court) -> Case:
-    request, truth = court.honest
-    receipt = court.receipt(request, truth.output, truth.out_hash)
-    return court.file(court.people.payload(request, truth.output), receipt, maul=lambda _: b"no envelope at all")
 
 
 def copied(court: Court) -> Case:
@@ -85,18 +71,12 @@ def copied(court: Court) -> Case:
     return court.brought(victim.payload, replace(victim.receipt, operator=signer("attacker").address), victim.envelope)
 
 
-def foreign_key(court: Court) -> Case:
-    request, truth = court.honest
-    receipt = court.receipt(request, truth.output, truth.out_hash)
-    return court.file(court.people.payload(request, truth.output), receipt, key=encode_point(GENERATOR * 5))
-
-
 DEFECTS: dict[str, tuple[type[Defect], Callable[[Court], Case]]] = {
     "a mauled ciphertext": (EnvelopeProofBad, lambda c: mauled(c, flipped)),
     "a mauled epoch": (EnvelopeProofBad, lambda c: mauled(c, lambda e: replace(e, key_epoch=U64(2)))),
     "a copied envelope": (EnvelopeProofBad, copied),
-    "no envelope at all": (EnvelopeProofBad, junk),
-    "sealed to another key": (EnvelopeDoesNotOpen, foreign_key),
+    "no envelope at all": (EnvelopeProofBad, lambda c: c.file(*c.answered(), maul=lambda _: b"no envelope at all")),
+    "sealed to another key": (EnvelopeDoesNotOpen, lambda c: c.file(*c.answered(), key=encode_point(GENERATOR * 5))),
     "random plaintext": (PlaintextNotCanonical, lambda c: written(c, lambda p: os.urandom(len(p)))),
     "only zeros": (PlaintextNotCanonical, lambda c: written(c, lambda p: bytes(len(p)))),
     "padding that is not zero": (PlaintextNotCanonical, lambda c: written(c, lambda p: p[:-1] + b"\1")),

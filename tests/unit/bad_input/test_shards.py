@@ -24,9 +24,8 @@ from verifier.audits.auditor import Cause
 
 def case_of(court: Court, cheat: bool = False) -> Case:
     """An honest receipt, or one that claims another trace."""
-    request, truth = court.honest
-    claimed = word("another out_hash") if cheat else truth.out_hash
-    return court.file(court.people.payload(request, truth.output), court.receipt(request, truth.output, claimed))
+    payload, receipt = court.answered()
+    return court.file(payload, replace(receipt, out_hash=word("another out_hash")) if cheat else receipt)
 
 
 @pytest.mark.parametrize("liar", [1, 2])

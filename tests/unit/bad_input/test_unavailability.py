@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 
 from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
 from bytewise.protocol.decisions.strategies import WatchPolicy
-from bytewise.protocol.errors.actors import (
-    CannotExecute,
-)
+from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.errors.catalogue import CLASSES
 from bytewise.protocol.jobs import JobResult, RunJob
@@ -96,18 +94,8 @@ def node_of(setup: VerifierFixture) -> Iterator[tuple[Node, EnclavePool, Protect
     pool, audits = EnclavePool([setup.enclave]), LightAudits(setup.database, setup.clock)
     auditor = Auditor(setup.chain, NETWORK, setup.records, audits, setup.journal, ME, pool, os.urandom, 5)
     duties, protection = Duties(setup.database, setup.clock), Protection(setup.database, setup.clock)
-    ballots = Ballots(
-        NETWORK,
-        setup.records,
-        setup.store,
-        duties,
-        protection,
-        setup.journal,
-        ME,
-        pool,
-        os.urandom,
-        VotePolicy(),
-    )
+    votes = (setup.records, setup.store, duties, protection, setup.journal)
+    ballots = Ballots(NETWORK, *votes, ME, pool, os.urandom, VotePolicy())
     tower = Watchtower(setup.chain, NETWORK, setup.records, ME, WatchPolicy(mismatches=1))
     executor = ActionExecutor(setup.sender, setup.journal, auditor, tower, ballots)
     parts: list[NodePart] = [auditor, ballots, tower]

@@ -1,4 +1,4 @@
-"""Receipts of a list that DA lost or garbled are found in the operator's answer to a demand."""
+"""Receipts of a list that skips or hides them, or that DA lost or garbled: found, or reported, from the operator's own words."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -100,11 +100,19 @@ def test_receipt_that_its_list_hides_is_found_in_the_answer() -> None:
     assert found is not None and found.is_listed and found.checked.signed == replace(SECOND, locator="")
 
 
-def test_skipped_number_is_reported_from_the_answer() -> None:
-    setup = Setup(SKIPPED, SECOND)
+def test_skipped_number_is_reported_from_the_list_and_from_the_answer() -> None:
+    setup, lost = Setup(SKIPPED, SECOND), receipt_id(ANCHOR, FIRST.receipt)
+    search = find_receipt(setup.connection, lost, lambda *_: None, FIRST)
+    end = not_found(search)
+    assert search.skipped_in == setup.header and end.exit is Exit.NOT_FOUND
+    assert "batch 0 has an empty leaf there" in end.reason
+    forged = replace(FIRST, signature=SECOND.signature)
+    assert find_receipt(setup.connection, lost, lambda *_: None, forged).skipped_in is None, "its operator signed no such thing"
+    assert find_receipt(setup.connection, lost, lambda *_: None).skipped_in is None
+    found = setup.find(SECOND).found
+    assert found is not None and found.checked.signed == SECOND
     setup.shelf.blobs.clear()
     setup.answer(SignedLeaf(EMPTY, SKIPPED.signature), LEAVES[1])
-    lost = receipt_id(ANCHOR, FIRST.receipt)
     assert find_receipt(setup.connection, lost, lambda *_: None, FIRST).skipped_in == setup.header
 
 

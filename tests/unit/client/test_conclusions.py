@@ -1,4 +1,4 @@
-"""What `bytewise verify` concludes from what it has seen, without a network."""
+"""What `bytewise verify` concludes from what it has seen, without a network; which posted results it counts, with which label."""
 
 import json
 from dataclasses import replace
@@ -8,25 +8,28 @@ from typing import Any
 import pytest
 
 from bytewise.da.conventions import certificate_of
+from bytewise.protocol.assurance import HARDWARE, SIMULATED
 from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.decisions.audits import AuditStage, PostedAudit
 from bytewise.protocol.digests import Label, labelled
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.records.answer import completion, receipt_members, several
 from bytewise.protocol.records.receipt import Mode, SignedReceipt, receipt_id
-from bytewise.protocol.records.statements import Verdict
-from bytewise.protocol.units import U8, U64, Digest
+from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Verdict
+from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Address, Blob, Digest
 from bytewise_client import checks, verification
-from bytewise_client.checks import ReceiptCheck, Rerun, Standing, conclude, public_checks, without_list
+from bytewise_client.checks import ReceiptCheck, Rerun, Standing, chain_standing, conclude, public_checks, without_list
 from bytewise_client.connection import Accept, Connection
+from bytewise_client.labels import Labels
 from bytewise_client.receipt_search import Found, Search
 from bytewise_client.saved_answer import parse_answer
 from bytewise_client.shown_members import Comparison
-from tests.fixtures.builders import ANCHOR, NOW
-from tests.fixtures.snapshot_builders import case
+from tests.fixtures.builders import ANCHOR, NOW, signer
+from tests.fixtures.snapshot_builders import case, word
 from tests.fixtures.verifier.enclave_in_memory import sealed
 from tests.fixtures.verifier.verifier_fixture import NETWORK, WORLD
-from verifier.watch.batch_check import verify_batch
+from verifier.watch.batch_check import CheckedReceipt, verify_batch
 
 UPHELD = case(phase=Phase.FINAL, verdict=Verdict.UPHELD)
 UNDISPUTED = Standing(True, "", None, {"match": 0, "mismatch": 0}, "")
@@ -202,3 +205,86 @@ def test_promise_beyond_the_longest_delay_is_named(
     file["receipt"]["signed"]["signature"] = "0x" + "ab" * 65
     forged = verification.verify_answer(connection_at(NOW), parse_answer(json.dumps(file).encode()))
     assert "anchorBy" not in forged.end.reason, "and nothing is said about an operator that did not sign it"
+
+
+FRIEND, OTHER = signer("friend").address, signer("other").address
+MATCH, MISMATCH = AuditOutcome.MATCH, AuditOutcome.MISMATCH
+
+
+class AuditChain:
+    """A chain with batches 0 and 1, sealed to epochs of two labels, and posted results about one receipt."""
+
+    def __init__(
+        self, *posts: tuple[Address, int, AuditOutcome], paid: Address | None = None,
+        labels: tuple[str, str] = (SIMULATED, HARDWARE),
+    ) -> None:  # fmt: skip
+        self.network = SimpleNamespace(deploy_block=0)
+        self.reader = self.history = self
+        self.posts, self.paid, self.labels = posts, paid, labels
+        self.receipt = word("receipt")
+
+    def opened(self, first: int, head: int) -> tuple[()]:
+        return ()
+
+    def batches(self, first: int, head: int) -> tuple[Any, ...]:
+        return tuple(SimpleNamespace(batch_id=each, key_epoch=each + 1) for each in range(2))
+
+    def epoch_on_chain(self, epoch: int, head: int) -> Any:
+        return SimpleNamespace(assurance=self.labels[epoch - 1])
+
+    def verify_final(self, *of: object) -> None:
+        """Every receipt is final."""
+
+    def audits(self, first: int, head: int) -> list[PostedAudit]:
+        results = [(AuditResult(self.receipt, who, U8(said), ZERO_DIGEST, U64(1)), batch) for who, batch, said in self.posts]
+        return [PostedAudit(result, Blob(b""), batch) for result, batch in results]
+
+    def audit_stage(self, receipt: Digest, batch_id: int, verifier: Address, head: int) -> AuditStage:
+        (*_, named) = [batch for who, batch, _ in self.posts if who == verifier]
+        if named != batch_id:
+            return AuditStage.NOTHING
+        return AuditStage.PAID if verifier == self.paid else AuditStage.POSTED
+
+    def standing(self, is_found: bool = True) -> Standing:
+        """The state of the receipt, which is in batch 0."""
+        header, listed = WORLD.batch((WORLD.sign(WORLD.receipt(1, request := WORLD.request(1), WORLD.engine.generate(request))),))
+        found = Found(header, CheckedReceipt(self.receipt, listed.entries[0], (), None), WORLD.environment, 9)  # type: ignore[arg-type]
+        return chain_standing(self, Search(found if is_found else None, (), (), 9), self.receipt)  # type: ignore[arg-type]
+
+
+def test_results_of_one_verifier_count_once_and_the_last_counts() -> None:
+    repeated = AuditChain(*[(FRIEND, 0, MATCH)] * 5).standing()
+    assert repeated.audits == {"match": 1, "mismatch": 0, "none": 0}
+    assert conclude([], repeated, None, None).reason.startswith("1 drawn auditors")
+    changed = AuditChain((FRIEND, 0, MATCH), (OTHER, 0, MATCH), (FRIEND, 0, MISMATCH)).standing()
+    assert changed.audits == {"match": 1, "mismatch": 1, "none": 0}
+
+
+def test_results_for_another_batch_audit_no_receipt() -> None:
+    lied = AuditChain((FRIEND, 1, MATCH), (OTHER, 1, MATCH)).standing()
+    assert lied.audits == {"match": 0, "mismatch": 0, "none": 0}
+    assert conclude([], lied, None, None).word == "INCONCLUSIVE"
+    doubted = AuditChain((OTHER, 0, MATCH), (FRIEND, 1, MISMATCH)).standing()
+    assert conclude([], doubted, None, None).word == "AUDITED", "nor doubts it"
+
+
+def test_auditors_of_an_unknown_batch_are_not_called_drawn() -> None:
+    unknown = AuditChain((FRIEND, 1, MATCH)).standing(is_found=False)
+    end = conclude([], unknown, None, None)
+    assert (end.word, end.exit) == ("INCONCLUSIVE", 3) and "drawn auditors" not in end.reason and "1 match" in end.reason
+
+
+@pytest.mark.parametrize(
+    ("chain", "label"),
+    [
+        (AuditChain((FRIEND, 1, MATCH)), ""),
+        (AuditChain((FRIEND, 0, MATCH)), SIMULATED),
+        (AuditChain((FRIEND, 1, MATCH), (OTHER, 0, MATCH)), SIMULATED),
+        (AuditChain((OTHER, 0, MATCH), (FRIEND, 1, MATCH)), SIMULATED),
+        (AuditChain((FRIEND, 1, MATCH), (OTHER, 0, MATCH), paid=FRIEND), HARDWARE),
+        (AuditChain((FRIEND, 1, MATCH), labels=(HARDWARE, HARDWARE)), HARDWARE),
+    ],
+)
+def test_post_for_a_hardware_batch_proves_no_hardware_label(chain: AuditChain, label: str) -> None:
+    labels = Labels(chain, 9).of_receipts(chain.audits(0, 9), [], chain.batches(0, 9))  # type: ignore[arg-type]
+    assert dict(labels) == {chain.receipt: label}

@@ -26,10 +26,9 @@ ELSEWHERE = Digest(b"\x77" * 32)
 Told = Callable[[RunJob], RunJob]
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    (tmp_path / "true").mkdir()
-    return World(tmp_path / "true")
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("true"))
 
 
 def judge(world: World, case: Case, told: Told, serving: World | None = None) -> JobResult:
@@ -79,16 +78,11 @@ def test_quote_of_an_honest_host_is_accepted(world: World) -> None:
     assert worth(world, case, result, round=U16(2)) == Quoted(None, ANOTHER)
     assert worth(world, case, replace(result, quote=Blob(b""))) == Quoted(None, NONE)
     assert worth(world, case, replace(result, quote=Blob(b"{}"))) == Quoted(None, "refused: EvidenceMalformed")
-
-
-def test_simulated_evidence_does_not_count_for_an_epoch_of_hardware(world: World) -> None:
-    case = world.case()
-    result = judge(world, case, lambda job: job)
     assert worth(world, case, result, label="hardware") == Quoted(None, "simulated evidence, and the key epoch is hardware")
 
 
 def test_false_keys_and_policy_are_named_as_causes_of_an_invalid_receipt(world: World, tmp_path: Path) -> None:
-    case, false = world.case(), World(tmp_path)
+    case, false = world.case(2), World(tmp_path)
     mixed = replace(false.policy, rules=(*world.policy.rules, *false.policy.rules))
     false.policy, false.chain.facts = mixed, replace(false.chain.facts, policy=mixed.digest)
     told = lambda job: replace(job, epoch=false.document.record, policy=Blob(encode(mixed)))  # noqa: E731
@@ -98,7 +92,7 @@ def test_false_keys_and_policy_are_named_as_causes_of_an_invalid_receipt(world: 
 
 
 def test_quote_is_judged_by_the_policy_in_force_in_its_round(world: World) -> None:
-    case, entries = world.case(), world.policy.measurements
+    case, entries = world.case(3), world.policy.measurements
     without = tuple(
         replace(each, measurement=ELSEWHERE) if each.role is MeasurementRole.VERIFIER_ENCLAVE else each for each in entries
     )
@@ -118,17 +112,13 @@ def replace_policies(chain: ChainClaims, *policies: AppraisalPolicy) -> ChainCla
     return chain._replace(policies=frozenset(each.digest for each in policies))
 
 
-def test_false_anchoring_time_is_named_as_cause_of_an_expired_request(world: World) -> None:
-    case = world.case()
-    result = judge(world, case, lambda job: replace(job, anchored_at=U64(2**40)))
+def test_false_anchoring_time_of_an_expired_request_and_round_seed_are_named(world: World) -> None:
+    late, elsewhere = world.case(4), world.case(5)
+    result = judge(world, late, lambda job: replace(job, anchored_at=U64(2**40)))
     assert result.outcome == Outcome.INVALID
-    assert worth(world, case, result) == Quoted(None, "rests on what the chain does not say: anchored_at")
-
-
-def test_a_false_round_seed_is_named(world: World) -> None:
-    case = world.case()
-    result = judge(world, case, lambda job: replace(job, round_seed=ELSEWHERE))
-    assert worth(world, case, result).finding == "rests on what the chain does not say: round_seed"
+    assert worth(world, late, result) == Quoted(None, "rests on what the chain does not say: anchored_at")
+    result = judge(world, elsewhere, lambda job: replace(job, round_seed=ELSEWHERE))
+    assert worth(world, elsewhere, result).finding == "rests on what the chain does not say: round_seed"
 
 
 def test_epoch_record_digest_covers_the_values_pinned_on_the_chain(world: World) -> None:
