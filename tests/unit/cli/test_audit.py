@@ -78,15 +78,14 @@ def test_drawn_auditors_and_what_their_bounties_lack_are_shown_and_paid(court: C
 
 
 def test_request_that_can_change_nothing_is_refused(court: CommandedCourt) -> None:
+    """`Audits.post` refuses every result of a compromised epoch, and the pool would keep the money."""
     assert "NOT FOUND" in court.run("audit", "request", hex0x(word("none")), who=PAYER, code=Exit.NOT_FOUND)
     assert "--value" in court.run("audit", "request", hex0x(court.receipt), "--value", 0, who=PAYER, code=Exit.USAGE)
+    before = court.anvil.rpc("evm_snapshot")
     mine(court.anvil, DEVNET.times.window + 10)
     wanted = "window is over" if drawn_by_contract(court, court.receipt) else "nobody is drawn"
     assert wanted in court.run("audit", "request", hex0x(court.receipt), who=PAYER, code=Exit.USAGE)
-
-
-def test_request_for_a_receipt_of_a_compromised_epoch_is_refused(court: CommandedCourt) -> None:
-    """`Audits.post` refuses every result of it, and the pool would keep the money."""
+    court.anvil.rpc("evm_revert", before)
     ids = [receipt_id(court.network.anchor_domain, each.receipt) for each in court.batch.entries]
     mine(court.anvil, 3)
     asked = hex0x(next(each for each in ids if drawn_by_contract(court, each)))

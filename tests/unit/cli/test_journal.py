@@ -16,15 +16,15 @@ from bytewise.service.clock import SystemClock
 from bytewise.service.key_lock import hold_key
 from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.journal import Journal, journal_key
-from bytewise.storage.migrate import migrate
 from bytewise.storage.tables import JournalRow
 from cli.__main__ import main
+from tests.fixtures.chain.devnet import empty_database
 from tests.fixtures.verifier.node_file import node_file
 
 
 def test_journal_of_a_node_is_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"sqlite:///{tmp_path / 'node.db'}"
-    migrate(url)
+    (tmp_path / "node.db").write_bytes(empty_database())
     config = str(node_file(tmp_path, url))
     assert main(["journal", "verify", "--config", config]) == 64
     assert "journal.key" in capsys.readouterr().err and not (tmp_path / "journal.key").exists(), "no key is made by a look"
@@ -70,7 +70,7 @@ class Node(NamedTuple):
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
     url = f"sqlite:///{tmp_path / 'node.db'}"
-    migrate(url)
+    (tmp_path / "node.db").write_bytes(empty_database())
     config = str(node_file(tmp_path, url, checkpoints={"folder": str(tmp_path / "points")}))
     (tmp_path / "given").mkdir()
     return Node(config, Journal(open_database(url), journal_key(tmp_path / "journal.key"), SystemClock()), tmp_path / "given")

@@ -1,49 +1,77 @@
-"""`bytewise key list`, `retire`, `backup` and `restore` on a chain with shards beside it."""
+"""`bytewise key list`, `rotate`, `retire`, `backup` and `restore` on a chain with shards beside it, which may have, or be told
+of, other shares than the chain means."""
 
 import json
 import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+import uvicorn
+from rich.console import Console
 
 from bytewise.crypto import hpke
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors.actors import ChainReverted, TryAgain
-from bytewise.protocol.keys.epochs import EpochState
+from bytewise.protocol.errors.actors import ChainReverted, ShardRefused, TryAgain
+from bytewise.protocol.jobs import ShardRecord
+from bytewise.protocol.keys.epochs import EpochState, ShardInfo
 from bytewise.protocol.suites import SUITE_P256, hybrid_epoch
-from bytewise.protocol.units import U64, Blob, Digest
+from bytewise.protocol.units import U64, ZERO_DIGEST, Blob, Digest
 from bytewise.service.exit_codes import Exit
-from chain.acts.epochs import open_epoch, reshare_epoch
+from chain.acts.epochs import CeremonySignatures, open_epoch, reshare_epoch
 from chain.client.address_book import read_network, write_network
 from chain.deployment.calls import ContractCall, measured
 from chain.deployment.params import DEVNET
 from chain.sending.keys import save_signer
 from cli.__main__ import main
 from cli.demo.site import free_ports
+from cli.key import status
 from cli.key.ceremony import public_facts
 from kms.ceremony.state import CeremonyPhase
+from kms.shard import release, share_rotation
+from kms.shard.api import build_app
+from kms.shard.http_limits import server_config
 from kms.shard.share_rotation import with_verification_keys
 from kms.storage import keyring
 from kms.storage.files import write_whole
-from tests.fixtures.chain.devnet import reader
-from tests.fixtures.cli.key_site import (
-    CURATOR,
-    KeySite,
-    dealt_again,
-    signatures,
-    site,
-)
+from tests.fixtures.chain.devnet import reader, signer
+from tests.fixtures.cli.key_site import CURATOR, KeySite, dealt_again, signatures, site
+from tests.fixtures.kms import dealt_again as renewal
 from tests.fixtures.kms.ceremonies import COORDINATOR, CeremonyParties, party, plan_for
 from tests.fixtures.kms.dkg_fixture import CHANNEL, ceremony_shards
-from tests.fixtures.kms.memory_chain import NOW
+from tests.fixtures.kms.memory_chain import NOW, VOTER
+from tests.fixtures.kms.release_network import wait_until
 from tests.fixtures.kms.served_ceremony import serving
 from verifier.wiring import FollowingReader
 
 __all__ = ["site"]
 
 
+@contextmanager
+def waiting(site: KeySite) -> Iterator[None]:
+    """Shard 1 serves no epoch yet."""
+    one = site.world.document.record.shards[0]
+    folder, (host, _, port) = site.world.settings.shards[0].folder, one.url.removeprefix("https://").partition(":")
+    config = server_config(build_app(None), host, int(port), folder / keyring.TLS_CERTIFICATE, folder / keyring.TLS_KEY)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        wait_until(lambda: server.started, timeout_s=20)
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(20)
+
+
 @pytest.mark.e2e
 def test_status_says_which_shards_serve_the_share_in_force(site: KeySite) -> None:
+    waits = "key epoch 1: shard 1 serves no epoch yet: its operator puts the epoch's document at its epoch_file"
+    with waiting(site):
+        assert site.kms("list") == Exit.MISMATCH
+        assert waits in site.said(), "after every ceremony all shards do, until their operators give them the document"
     shards = [(index, site.world.shard(index)) for index in (1, 2, 3)]
     with site.world.serving(*shards):
         assert site.kms("list", "--output", "json") == Exit.OK
@@ -119,6 +147,9 @@ def test_epoch_is_retired_only_when_no_dispute_can_need_its_key(site: KeySite) -
     said = site.said()
     assert "the end of key epoch 1 is not before 20" in said and " UTC, now earlier Nothing was sent." in said
     site.anvil.pass_time(DEVNET.times.key_retention + 1)
+    save_signer(site.folder / "other.key", signer(5))
+    assert site.kms("retire", "1", "--key", str(site.folder / "other.key")) == Exit.USAGE
+    assert f"{signer(5).address} is not the curator of this network: name the curator's key file" in site.said()
     assert site.kms("retire", "1", *key) == site.kms("retire", "1", *key) == Exit.OK
     assert "key epoch 1 (simulated) is retired" in site.said()
     chain = reader(site.anvil, site.network)
@@ -229,3 +260,72 @@ def test_ceremony_report_names_shards_without_a_share_proof() -> None:
     parties[2].absent = {CeremonyPhase.CONFIRMING}
     told = public_facts(CeremonyParties(plan_for(parties, 2, 2), parties).run())
     assert (told["phase"], told["confirmed"], told["unproven"]) == ("DONE", [1, 2], [3])
+
+
+@pytest.mark.e2e
+def test_announced_epoch_comes_into_force_with_reshared_shares(site: KeySite) -> None:
+    document, client = site.dealt(), site.anvil.client
+    chain = reader(site.anvil, site.network)
+    none = CeremonySignatures(Digest(b"\x01" * 32), [])
+    with pytest.raises(ChainReverted, match="TooFewSigned"):
+        open_epoch(client, site.network, CURATOR, document, site.policy.digest, none, chain.epoch_on_chain(2, chain.head()))
+    again = dealt_again(document)
+    signed = signatures(site, again, 1, Digest(b"\x02" * 32))
+    for state in (EpochState.PENDING, EpochState.ACTIVE):
+        found = chain.epoch_on_chain(2, chain.head())
+        assert found.state is state
+        reshare_epoch(client, site.network, CURATOR, again, signed, found)
+    assert chain.epoch_on_chain(2, chain.head()).commitments == b"".join(again.commitments)
+
+
+HOSTILE = "all well[/nothing] [bold]\x1b[2J"
+
+
+def test_shards_own_text_neither_stops_nor_colours_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    def ask(_: ShardRecord) -> ShardInfo:
+        raise ShardRefused("https://shard", HOSTILE)
+
+    record = ShardRecord(1, VOTER.address, HOSTILE, "", "", Blob(b""))
+    says, wrong = status._said(record, 1, ZERO_DIGEST, ask, ())
+    assert wrong
+    row = {"index": 1, "account": VOTER.address, "url": HOSTILE, "says": says}
+    epoch = {"epoch": 1, "state": "ACTIVE", "version": 0, "threshold": 2, "assurance": "simulated", "kind": "plain"}
+    state = {"block": 1, "active_epoch": 1, "epochs": [{**epoch, "confirmed": True, "shards": [row]}], "wrong": [says]}
+    status.show(state, Console(width=200))
+    said = capsys.readouterr().out
+    assert said.count("all well[/nothing] [bold]\N{REPLACEMENT CHARACTER}[2J") == 3 and "\x1b" not in said
+
+
+@pytest.mark.e2e
+def test_status_names_the_shard_that_lacks_the_shares_on_the_chain(site: KeySite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All say that they serve the epoch; what they hold and what their nodes told them differs."""
+    monkeypatch.setattr(release, "REFRESH_S", 0.0)
+    world, true = site.world, renewal.in_force(site.world)
+    shards = [(index, world.shard(index)) for index in (1, 2, 3)]
+    site.anvil.mine(70)
+    with world.serving(*shards):
+        for lie, says in (
+            # The first has such a share, of a ceremony that the chain never took; the others have none, and answer nobody.
+            (renewal.dealt_again(world, 1), ("version 1, and the chain means version 0", *["reads of the chain that other"] * 2)),
+            (true, ("version 1, and the chain means version 0: it opens nothing", "serves", "serves")),
+            (None, ("version 1, and the chain means version 0", *["cannot read the chain: it answers nobody"] * 2)),
+        ):
+            world.chain.away = lie is None
+            if lie is not None:
+                renewal.mean(world, lie, version=int(lie != true))
+            assert site.kms("list", "--output", "json") == Exit.MISMATCH
+            (epoch,) = json.JSONDecoder().raw_decode(site.said())[0]["epochs"]  # what follows are log lines of the shards
+            for shard, said in zip(epoch["shards"], says, strict=True):
+                assert said in shard["says"] and shard["wrong"] == (said != "serves")
+        world.chain.away = False
+        # Dealt again on the chain, and not final yet: who serves the shares before is right.
+        world.chain.facts = replace(world.chain.facts, number=10**6)
+        monkeypatch.setattr(share_rotation, "SETTLE_S", 0.0)
+        again, chain = dealt_again(world.document), reader(site.anvil, site.network)
+        signed, found = signatures(site, again, 1, Digest(b"\x02" * 32)), chain.epoch_on_chain(1, chain.head())
+        reshare_epoch(site.anvil.client, site.network, CURATOR, again, signed, found)
+        assert site.kms("list", "--output", "json") == Exit.MISMATCH, "the address book is not the newest"
+        assert site.said().count("until version 1 is final") == 3
+        site.anvil.mine(70)
+        assert site.kms("list", "--output", "json") == Exit.MISMATCH
+        assert site.said().count("and the chain means version 1") == 9, "of each shard, and of its epoch and the network"

@@ -43,16 +43,9 @@ def init(tmp_path: Path) -> Init:
 
     def run(name: str, *options: str) -> int:
         given = [
-            "--url",
-            URL,
-            "--channel",
-            CHANNEL,
-            "--coordinator",
-            COORDINATOR,
-            "--network",
-            str(tmp_path / "network.json"),
+            "--url", URL, "--channel", CHANNEL, "--coordinator", COORDINATOR, "--network", str(tmp_path / "network.json"),
             *options,
-        ]
+        ]  # fmt: skip
         return main(["shard", "init", str(tmp_path / name), *given])
 
     return run
@@ -67,11 +60,8 @@ def test_test_network_shard_gets_keys_database_and_settings_that_load(init: Init
     folder = tmp_path / "shard"
     settings = load_settings(ShardSettings, folder / "bytewise.toml", "shard")
     assert (settings.host, settings.port, settings.channel_port, settings.coordinator) == (
-        "shard-1.example",
-        7001,
-        7002,
-        COORDINATOR,
-    )
+        "shard-1.example", 7001, 7002, COORDINATOR,
+    )  # fmt: skip
     assert settings.evidence is EvidenceType.SIMULATED and settings.insecure_accept_simulated
     assert settings.folder.samefile(folder) and settings.network_file == tmp_path / "network.json"
     assert settings.rpc.urls == ("http://127.0.0.1:8545",) and not settings.production and settings.finality == "finalized"
@@ -194,13 +184,10 @@ def test_folder_within_a_missing_one_creates_nothing(init: Init, tmp_path: Path)
 
 
 STORAGE_KEYS = {
-    "in a folder that is not there": "nowhere/own.key",
-    "in a file, as if it were a folder": "network.json/own.key",
-    "in the new folder": "shard/own.key",
-    "in a folder of the new one": "shard/keys/own.key",
-    "in the new folder, another way": "keys/../shard/own.key",
-    "the new folder itself": "shard",
-}
+    "in a folder that is not there": "nowhere/own.key", "in a file, as if it were a folder": "network.json/own.key",
+    "in the new folder": "shard/own.key", "in a folder of the new one": "shard/keys/own.key",
+    "in the new folder, another way": "keys/../shard/own.key", "the new folder itself": "shard",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("where", STORAGE_KEYS.values(), ids=STORAGE_KEYS.keys())

@@ -21,7 +21,6 @@ from bytewise.service.exit_codes import Exit
 from bytewise.service.sections import SignerSettings
 from bytewise.service.settings import load_settings
 from bytewise.storage.engine import open_database, write_transaction
-from bytewise.storage.migrate import migrate
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.protection import Protection
 from chain.client.address_book import read_network, write_network
@@ -40,7 +39,8 @@ from cli.node.registration import verifier_steps
 from cli.node.roles import NodeRole
 from serving.readiness import FEE_MARGIN, OPERATOR_GAS, operator_required_wei, receipt_room
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.fixtures.chain.devnet import MEASUREMENT, POOL, VERIFIERS, deployed, reader, signer, word
+from tests.fixtures.chain.devnet import MEASUREMENT, POOL, VERIFIERS, deployed, empty_database, reader, signer, word
+from tests.fixtures.cli.new_node import new_node
 from tests.fixtures.court.session import QUOTE, TRUE, DisputeFixture
 from tests.fixtures.snapshot_builders import BLOCK, OTHER, holdings, snapshot
 from tests.fixtures.verifier.node_file import node_file
@@ -59,11 +59,7 @@ class Node(NamedTuple):
 
     anvil: Anvil
     folder: Path
-    role: str
-
-    @property
-    def config(self) -> Path:
-        return self.folder / "node" / "bytewise.toml"
+    config: Path
 
     @property
     def settings(self) -> NodeSettings:
@@ -101,16 +97,12 @@ def chain() -> Iterator[Anvil]:
 
 @pytest.fixture
 def watchtower(chain: Anvil, tmp_path: Path) -> Node:
-    return made(chain, tmp_path, "watchtower")
-
-
-def made(chain: Anvil, folder: Path, role: str) -> Node:
     """A new node of a network that has operators, verifiers and a key epoch."""
-    write_network(folder / "network.json", deployed(chain))
+    config = new_node(tmp_path, NodeRole.WATCHTOWER)
+    write_network(config.parent / "network.json", deployed(chain))
     chain.automine(True)
-    words = ["init", "--role", role, str(folder / "node"), "--network", str(folder / "network.json"), "--rpc", chain.url]
-    assert main([*words, "--da", "http://127.0.0.1:1"]) == Exit.OK
-    return Node(chain, folder, role)
+    config.write_text(config.read_text().replace('"http://127.0.0.1:1"', f'"{chain.url}"'))
+    return Node(chain, tmp_path, config)
 
 
 def member(chain: Anvil, folder: Path) -> Path:
@@ -119,14 +111,22 @@ def member(chain: Anvil, folder: Path) -> Path:
     chain.automine(True)
     write_network(folder / "network.json", network)
     save_signer(folder / "account.key", LocalSigner(word("new member", folder)))
-    migrate(f"sqlite:///{folder / 'actor.db'}")
+    (folder / "actor.db").write_bytes(empty_database())
     return node_file(folder, f"sqlite:///{folder / 'actor.db'}", chain.url)
 
 
-def test_doctor_names_all_that_an_observer_lacks_and_nothing_else(watchtower: Node, capsys: pytest.CaptureFixture[str]) -> None:
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith("node.db-")}
+
+
+def test_doctor_names_all_that_an_observer_lacks_and_changes_nothing(
+    watchtower: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, head = files(watchtower.config.parent), watchtower.anvil.client.head().number
     found = verb(capsys, "doctor", "--config", str(watchtower.config), wanted=Exit.NOT_READY)
     assert set(failing(found)) - OF_THIS_MACHINE == {"da"} and "127.0.0.1" in failing(found)["da"]["value"]
     assert all(each["advice"] and each["threshold"] and each["value"] for each in found["checks"])
+    assert files(watchtower.config.parent) == before and watchtower.anvil.client.head().number == head
 
 
 def test_watchtower_that_challenges_needs_money_for_its_bonds(watchtower: Node, capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,49 +172,41 @@ def test_doctor_misses_the_backup_that_the_settings_ask_for(watchtower: Node, ca
     assert "backup_age" not in lacking and lacking["webhook"]["value"].startswith("127.0.0.1:1: ")
 
 
-def test_doctor_changes_nothing(watchtower: Node, capsys: pytest.CaptureFixture[str]) -> None:
-    before = {path.name: path.read_bytes() for path in watchtower.config.parent.iterdir() if not path.name.startswith("node.db-")}
-    head = watchtower.anvil.client.head().number
-    verb(capsys, "doctor", "--config", str(watchtower.config), wanted=Exit.NOT_READY)
-    after = {path.name: path.read_bytes() for path in watchtower.config.parent.iterdir() if not path.name.startswith("node.db-")}
-    assert before == after and watchtower.anvil.client.head().number == head
-
-
-@pytest.mark.parametrize("words", ["doctor", "status", "run"])
 def test_settings_that_cannot_be_read_end_each_verb_with_every_problem(
-    watchtower: Node, words: str, capfd: pytest.CaptureFixture[str]
+    watchtower: Node, capfd: pytest.CaptureFixture[str]
 ) -> None:
     text = watchtower.config.read_text()
     watchtower.config.write_text(text.replace("[da]\n", "[da]\nkolour = 3\n").replace("urls = ", "# urls = "))
-    assert main([words, "--config", str(watchtower.config)]) == Exit.USAGE
-    said = " ".join(capfd.readouterr().err.split())
-    assert "da.kolour: unknown setting" in said and "da.urls: missing" in said and "process.started" not in said
+    for words in ("doctor", "status", "run"):
+        assert main([words, "--config", str(watchtower.config)]) == Exit.USAGE
+        said = " ".join(capfd.readouterr().err.split())
+        assert "da.kolour: unknown setting" in said and "da.urls: missing" in said and "process.started" not in said
 
 
-def test_status_says_who_runs_and_what_is_wrong(watchtower: Node, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_says_who_runs_and_what_is_wrong(
+    watchtower: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["verifier", "register", "--config", str(watchtower.config), "--stake", "1"]) == Exit.USAGE
+    assert "watchtower" in capsys.readouterr().err, "a role without a registration"
     words = ("status", "--config", str(watchtower.config))
     found = verb(capsys, *words, wanted=Exit.NOT_READY)
     assert {each["name"] for each in found["problems"]} - OF_THIS_MACHINE == {"process", "da"} and found["net_wei"] == 0
+
+    def scanned(*_: object) -> None:
+        raise AssertionError("a range of events that grows with the network's age was read")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(state, "earnings", scanned)
+        patch.setattr(SnapshotReader, "opened", scanned)
+        found = verb(capsys, *words, "--health", wanted=Exit.NOT_READY)
+        assert {each["name"] for each in found["problems"]} - OF_THIS_MACHINE == {"process", "da"}
+        assert (found["role"], found["account"], found["healthy"]) == ("watchtower", watchtower.account, False)
+        assert main([*words, "--health"]) == Exit.NOT_READY and "NOT healthy" in capsys.readouterr().out
     lease = watchtower.lease()
     lease.ttl_s = 600
     lease.acquire()
     found = verb(capsys, *words, wanted=Exit.NOT_READY)
     assert {each["name"] for each in found["problems"]} - OF_THIS_MACHINE == {"da"} and found["process"] == "running"
-
-
-def test_health_is_shown_without_events_of_the_past(
-    watchtower: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def scanned(*_: object) -> None:
-        raise AssertionError("a range of events that grows with the network's age was read")
-
-    monkeypatch.setattr(state, "earnings", scanned)
-    monkeypatch.setattr(SnapshotReader, "opened", scanned)
-    words = ("status", "--config", str(watchtower.config), "--health")
-    found = verb(capsys, *words, wanted=Exit.NOT_READY)
-    assert {each["name"] for each in found["problems"]} - OF_THIS_MACHINE == {"process", "da"}
-    assert (found["role"], found["account"], found["healthy"]) == ("watchtower", watchtower.account, False)
-    assert main([*words]) == Exit.NOT_READY and "NOT healthy" in capsys.readouterr().out
 
 
 def test_verifier_is_registered_once_in_steps_that_were_shown_before(
@@ -224,6 +216,11 @@ def test_verifier_is_registered_once_in_steps_that_were_shown_before(
     settings = load_settings(NodeSettings, config)
     account = open_signer(settings.signer, read_network(settings.network_file)).address
     machine, program = "0x" + word("new machine", tmp_path).hex(), "0x" + MEASUREMENT.hex()
+    wrong = (["--pool", "0x" + "33" * 32], ["--platform-id", "0x22"], ["--measurement", "nothing"])
+    for each in wrong:
+        tried = ["--stake", "1", "--dry-run", "--platform-id", machine, "--measurement", program, *each]
+        assert main(["verifier", "register", "--config", str(config), *tried]) == Exit.USAGE
+        assert each[0] in capsys.readouterr().err
     words = ["verifier", "register", "--config", str(config), "--stake", str(STAKE), "--platform-id", machine]
     assert main([*words, "--dry-run"]) == Exit.USAGE and "--measurement" in capsys.readouterr().err
     words += ["--measurement", program]
@@ -293,28 +290,6 @@ def test_registration_beside_a_running_node_is_refused(chain: Anvil, tmp_path: P
     assert reader(chain, read_network(settings.network_file)).holdings(account, chain.client.head().number).stake_wei == 0
 
 
-@pytest.mark.parametrize(
-    ("wrong", "named"),
-    [
-        (["--pool", "0x" + "33" * 32], "--pool"),
-        (["--platform-id", "0x22"], "--platform-id"),
-        (["--measurement", "nothing"], "--measurement"),
-    ],
-)
-def test_wrong_registration_is_named(
-    chain: Anvil, tmp_path: Path, wrong: list[str], named: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = member(chain, tmp_path)
-    machine = ["--platform-id", "0x" + "22" * 32, "--measurement", "0x" + MEASUREMENT.hex()]
-    assert main(["verifier", "register", "--config", str(config), "--stake", "1", "--dry-run", *machine, *wrong]) == Exit.USAGE
-    assert named in capsys.readouterr().err
-
-
-def test_role_without_registration_is_refused(watchtower: Node, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verifier", "register", "--config", str(watchtower.config), "--stake", "1"]) == Exit.USAGE
-    assert "watchtower" in capsys.readouterr().err
-
-
 def test_member_whose_table_lacks_a_vote_of_the_chain_must_not_vote(
     chain: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -329,7 +304,7 @@ def test_member_whose_table_lacks_a_vote_of_the_chain_must_not_vote(
     write_network(tmp_path / "network.json", court.network)
     save_signer(tmp_path / "account.key", next(each for each in VERIFIERS if each.address == mine.voter))
     url = f"sqlite:///{tmp_path / 'actor.db'}"
-    migrate(url)
+    (tmp_path / "actor.db").write_bytes(empty_database())
     config = str(node_file(tmp_path, url, chain.url))
     lacking = failing(verb(capsys, "doctor", "--config", config, wanted=Exit.NOT_READY))
     assert "round 1 is missing" in lacking["protection"]["value"]
@@ -439,8 +414,7 @@ def test_doctor_allows_the_clock_offset_of_readyz(ahead_s: int, chain_id: int, i
 
 
 @pytest.mark.parametrize(
-    ("chain_id", "commit_s", "is_enough"),
-    [(1, 2_343, False), (1, 2_344, True), (CHAIN_ID, 39, False), (CHAIN_ID, 40, True)],
+    ("chain_id", "commit_s", "is_enough"), [(1, 2_343, False), (1, 2_344, True), (CHAIN_ID, 39, False), (CHAIN_ID, 40, True)]
 )
 def test_doctor_asks_for_a_vote_after_finality_of_the_draw(chain_id: int, commit_s: int, is_enough: bool) -> None:
     """96 blocks of 12 s and an execution of 20 s must pass before seats without a key vote NO_KEY."""

@@ -14,7 +14,6 @@ from bytewise.protocol.units import ZERO_DIGEST, Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
 from bytewise.storage.engine import open_database
-from bytewise.storage.migrate import migrate
 from bytewise.storage.receipt_store import IssuedReceipt, ReceiptStore
 from chain.client.address_book import write_network
 from chain.deployment.params import DEVNET, ETHER
@@ -23,7 +22,7 @@ from cli.__main__ import main
 from cli.node.registration import leaving
 from cli.node.roles import NodeRole
 from tests.fixtures.chain.anvil import Anvil
-from tests.fixtures.chain.devnet import MEASUREMENT, OPERATORS, deployed, reader, receipt, word
+from tests.fixtures.chain.devnet import MEASUREMENT, OPERATORS, deployed, empty_database, reader, receipt, word
 from tests.fixtures.cli.operator_database import operator_file
 from tests.fixtures.snapshot_builders import BLOCK, OTHER, holdings
 from tests.fixtures.verifier.node_file import node_file
@@ -35,8 +34,7 @@ HOUR_S = 3600
 
 def seen(folder: Path, **changes: Any) -> Any:
     """A node of an operator before a chain at second 500, whose protocol clock is at 1000."""
-    url = f"sqlite:///{folder / 'node.db'}"
-    migrate(url)
+    (folder / "node.db").write_bytes(empty_database())
     values = {"clock": 1_000, "dueOf": {"nextUnlockAt": 1_060}, "unbondingOf": {"nextAt": 900}}
     facts = SimpleNamespace(
         holdings=lambda account, block: holdings(pool=ZERO_DIGEST, **changes), record_life=lambda block: None,
@@ -46,8 +44,9 @@ def seen(folder: Path, **changes: Any) -> Any:
         head=lambda: SimpleNamespace(timestamp=500), call=lambda contract, at, function, *rest, block: values[function]
     )
     return SimpleNamespace(
-        role=NodeRole.OPERATOR, account=OTHER, head=BLOCK, reader=facts, chain=chain, network=NETWORK, database=open_database(url)
-    )
+        role=NodeRole.OPERATOR, account=OTHER, head=BLOCK, reader=facts, chain=chain, network=NETWORK,
+        database=open_database(f"sqlite:///{folder / 'node.db'}"),
+    )  # fmt: skip
 
 
 def calls(view: Any) -> list[str]:
@@ -92,7 +91,7 @@ def test_account_leaves_in_steps_and_takes_its_stake_after_the_delay(
     write_network(tmp_path / "network.json", network)
     save_signer(tmp_path / "account.key", key)
     url, court = f"sqlite:///{tmp_path / 'actor.db'}", reader(anvil, network)
-    migrate(url)
+    (tmp_path / "actor.db").write_bytes(empty_database())
     anvil.rpc("anvil_setBalance", key.address, hex(40 * ETHER))
     verifier = ["--config", str(node_file(tmp_path, url, anvil.url)), "--yes"]
     operator = ["operator", "leave", "--config", str(operator_file(tmp_path, url, anvil.url)), "--yes"]

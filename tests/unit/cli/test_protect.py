@@ -13,12 +13,12 @@ from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit, advice_of
 from bytewise.storage.engine import open_database
-from bytewise.storage.migrate import migrate
 from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.protection import Protection
 from chain.sending.keys import save_signer
 from cli.__main__ import main
 from tests.fixtures.builders import signer
+from tests.fixtures.chain.devnet import empty_database
 from tests.fixtures.cli.operator_database import operator_file
 from tests.fixtures.storage.stored_records import vote
 from tests.fixtures.verifier.node_file import node_file
@@ -43,7 +43,7 @@ def member(folder: Path) -> Member:
     """A new one."""
     folder.mkdir()
     url = f"sqlite:///{folder / 'actor.db'}"
-    migrate(url)
+    (folder / "actor.db").write_bytes(empty_database())
     save_signer(folder / "account.key", KEY)
     (folder / "network.json").write_bytes(encoding.encode(NETWORK))
     engine, clock = open_database(url), SystemClock()

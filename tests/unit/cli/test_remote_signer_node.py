@@ -56,7 +56,7 @@ def chain() -> Iterator[Anvil]:
 def signer_process(files: SignerFiles, key: LocalSigner = KEY) -> Iterator[str]:
     """The service with one keystore, as a process of its own; its URL."""
     (port,) = free_ports(1)
-    write_secret(files.folder / "keystore.json", json.dumps(Account.encrypt(key.secret, PASSWORD)).encode())
+    write_secret(files.folder / "keystore.json", json.dumps(Account.encrypt(key.secret, PASSWORD, iterations=1024)).encode())
     write_secret(files.folder / "password", PASSWORD.encode())
     names = files.certificate, files.key, files.client_certificate, files.folder / "keystore.json", files.folder / "password"
     command = [sys.executable, "-m", "tests.fixtures.chain.signer_service", str(port), *map(str, names)]
@@ -184,28 +184,21 @@ def test_write_verb_without_its_signer_ends_as_unavailable(
     assert "remote signer 127.0.0.1:1 does not sign" in said and "Traceback" not in said
 
 
-@pytest.mark.parametrize(
-    ("change", "more", "named"),
-    [
-        ({"--account": ""}, (), "--account"),
-        ({"--signer-ca": ""}, (), "--signer-ca"),
-        ({"--signer-cert": "nowhere.pem"}, (), "--signer-cert"),
-        ({"--signer-key": ""}, (), "--signer-key"),
-        ({"--signer-url": ""}, (), "--account"),
-        ({"--account": "0x12"}, (), "--account"),
-        ({"--signer-url": "http://127.0.0.1:9000"}, (), "https"),
-        ({}, ("--prompt",), "--prompt"),
-        ({}, ("--key", "old.key"), "--key"),
-        ({}, ("--password-file", "secret"), "--password-file"),
-    ],
-)
-def test_contradicting_options_of_init_are_named(
-    chain: Anvil, tmp_path: Path, change: dict[str, str], more: tuple[str, ...], named: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+CONTRADICTIONS: tuple[tuple[dict[str, str], tuple[str, ...], str], ...] = (
+    ({"--account": ""}, (), "--account"), ({"--signer-ca": ""}, (), "--signer-ca"),
+    ({"--signer-cert": "nowhere.pem"}, (), "--signer-cert"), ({"--signer-key": ""}, (), "--signer-key"),
+    ({"--signer-url": ""}, (), "--account"), ({"--account": "0x12"}, (), "--account"),
+    ({"--signer-url": "http://127.0.0.1:9000"}, (), "https"), ({}, ("--prompt",), "--prompt"),
+    ({}, ("--key", "old.key"), "--key"), ({}, ("--password-file", "secret"), "--password-file"),
+)  # fmt: skip
+
+
+def test_contradicting_options_of_init_are_named(chain: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = make_signer_files(tmp_path)
-    given = {name: text for name, text in (options(files, "https://127.0.0.1:1") | change).items() if text}
-    assert made(chain, tmp_path, given, *more) == Exit.USAGE
-    assert named in capsys.readouterr().err and not (tmp_path / "node").exists()
+    for change, more, named in CONTRADICTIONS:
+        given = {name: text for name, text in (options(files, "https://127.0.0.1:1") | change).items() if text}
+        assert made(chain, tmp_path, given, *more) == Exit.USAGE, change
+        assert named in capsys.readouterr().err and not (tmp_path / "node").exists()
 
 
 @pytest.mark.parametrize(

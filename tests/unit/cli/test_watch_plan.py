@@ -23,6 +23,11 @@ from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import VERIFIERS, deployed
 from tests.fixtures.snapshot_builders import POOL, holdings, snapshot, word
 
+WRONG = (
+    ["--fraud", "2"], ["--coverage", "1"], ["--ready", "0"], ["--receipts", "-1"], ["--receipts", "nan"], ["--gas-gwei", "-1"],
+    ["--receipts", "1e18", "--fraud", "1", "--mistakes", "1e12"],
+)  # fmt: skip
+
 
 def test_plan_has_the_stakes_and_parameters_in_force(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     book = tmp_path / "network.json"
@@ -39,22 +44,10 @@ def test_plan_has_the_stakes_and_parameters_in_force(anvil: Anvil, tmp_path: Pat
     assert main(where) == Exit.OK
     text = capsys.readouterr().out
     assert "open at once" in text and "pool 0x" in text
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [["--fraud", "2"], ["--coverage", "1"], ["--ready", "0"], ["--receipts", "-1"], ["--receipts", "nan"], ["--gas-gwei", "-1"],
-     ["--receipts", "1e18", "--fraud", "1", "--mistakes", "1e12"]],
-)  # fmt: skip
-def test_wrong_plan_is_refused_in_one_line(
-    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: list[str]
-) -> None:
-    book = tmp_path / "network.json"
-    write_network(book, deployed(anvil))
-    base = ["dispute", "plan", "--network", str(book), "--rpc", anvil.url, "--receipts", "1000"]
-    assert main([*base, *wrong]) == Exit.USAGE
-    err = capsys.readouterr().err
-    assert "Traceback" not in err and err.strip()
+    for wrong in WRONG:
+        assert main([*where, *wrong]) == Exit.USAGE, wrong
+        err = capsys.readouterr().err
+        assert "Traceback" not in err and err.strip()
 
 
 def left_pool() -> Any:
