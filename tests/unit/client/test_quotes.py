@@ -112,7 +112,7 @@ def replace_policies(chain: ChainClaims, *policies: AppraisalPolicy) -> ChainCla
     return chain._replace(policies=frozenset(each.digest for each in policies))
 
 
-def test_false_anchoring_time_of_an_expired_request_and_round_seed_are_named(world: World) -> None:
+def test_false_anchoring_time_and_round_seed_are_named(world: World) -> None:
     late, elsewhere = world.case(4), world.case(5)
     result = judge(world, late, lambda job: replace(job, anchored_at=U64(2**40)))
     assert result.outcome == Outcome.INVALID

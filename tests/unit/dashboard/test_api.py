@@ -41,6 +41,24 @@ def client(site: RecordedSite) -> Iterator[httpx2.Client]:
         yield made
 
 
+Own = tuple[RecordedSite, httpx2.Client]
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Own]:
+    """A site whose index a test may change, and a client of its API."""
+    changed = RecordedSite(tmp_path)
+    with served(changed.app) as url, httpx2.Client(base_url=f"{url}/api/v1", timeout=WAIT_S) as made:
+        yield changed, made
+
+
+def forget(site: RecordedSite, block: int) -> None:
+    """The blocks from this one on are replaced."""
+    with write_transaction(open_database(site.url)) as connection:
+        connection.execute(delete(EventRow).where(EventRow.block >= block))
+        connection.execute(text(f"DELETE FROM block WHERE number >= {block}"))
+
+
 def ids(client: httpx2.Client, **query: str) -> list[str]:
     """Ids of disputes."""
     return [each["id"] for each in client.get("/disputes", params=query).json()["items"]]
@@ -313,49 +331,42 @@ def test_stream_goes_on_behind_the_last_event(client: httpx2.Client) -> None:
     assert json.loads(frames[0]["data"])["name"] == events[2]["name"]
 
 
-def test_stream_says_what_was_replaced(tmp_path: Path) -> None:
-    site = RecordedSite(tmp_path)
-    with served(site.app) as url, httpx2.Client(base_url=f"{url}/api/v1", timeout=WAIT_S) as own:
-        newest = own.get("/log", params={"order": "newest", "limit": 1}).json()["items"][0]
-        block, place, start = newest["id"].split(".")
-        lost = f"{block}.{place}.{start[:-1]}{'0' if start[-1] != '0' else '1'}"
-        final = own.get("/meta").json()["finalized"]
-        with own.stream("GET", "/events", headers={"Last-Event-ID": lost}) as answer:
-            first, second = frames_of(answer.iter_lines(), 2)
-        assert first["event"] == "reorg" and json.loads(first["data"]) == {"block": final}
-        assert json.loads(second["data"])["block"] > final
+def test_stream_says_what_was_replaced(client: httpx2.Client) -> None:
+    newest = client.get("/log", params={"order": "newest", "limit": 1}).json()["items"][0]
+    block, place, start = newest["id"].split(".")
+    lost = f"{block}.{place}.{start[:-1]}{'0' if start[-1] != '0' else '1'}"
+    final = client.get("/meta").json()["finalized"]
+    with client.stream("GET", "/events", headers={"Last-Event-ID": lost}) as answer:
+        first, second = frames_of(answer.iter_lines(), 2)
+    assert first["event"] == "reorg" and json.loads(first["data"]) == {"block": final}
+    assert json.loads(second["data"])["block"] > final
 
 
-def test_open_stream_sees_a_rollback(tmp_path: Path) -> None:
-    site = RecordedSite(tmp_path)
-    with served(site.app) as url, httpx2.Client(base_url=f"{url}/api/v1", timeout=WAIT_S) as own:
-        events = own.get("/log", params={"order": "newest", "limit": 3}).json()["items"]
-        with own.stream("GET", "/events", headers={"Last-Event-ID": events[2]["id"]}) as answer:
-            lines = answer.iter_lines()
-            frames_of(lines, 2)
-            with write_transaction(open_database(site.url)) as connection:
-                connection.execute(delete(EventRow).where(EventRow.block >= events[0]["block"]))
-                connection.execute(text(f"DELETE FROM block WHERE number >= {events[0]['block']}"))
-            (frame,) = frames_of(lines, 1)
-        assert frame["event"] == "reorg" and json.loads(frame["data"])["block"] < events[0]["block"]
+def test_open_stream_sees_a_rollback(own: Own) -> None:
+    site, client = own
+    events = client.get("/log", params={"order": "newest", "limit": 3}).json()["items"]
+    with client.stream("GET", "/events", headers={"Last-Event-ID": events[2]["id"]}) as answer:
+        lines = answer.iter_lines()
+        frames_of(lines, 2)
+        forget(site, events[0]["block"])
+        (frame,) = frames_of(lines, 1)
+    assert frame["event"] == "reorg" and json.loads(frame["data"])["block"] < events[0]["block"]
 
 
 @pytest.mark.parametrize("end", ["reorg", "final"])
-def test_stream_of_reorg_alone_ends_with_what_becomes_of_its_block(tmp_path: Path, end: str) -> None:
-    site = RecordedSite(tmp_path)
-    with served(site.app) as url, httpx2.Client(base_url=f"{url}/api/v1", timeout=WAIT_S) as own:
-        (watched,) = own.get("/log", params={"order": "newest", "limit": 1}).json()["items"]
-        with own.stream("GET", "/events", params={"only": "reorg", "after": watched["id"]}) as answer:
-            lines = answer.iter_lines()
-            assert next(lines) == "retry: 3000"
+def test_stream_of_reorg_alone_ends_with_what_becomes_of_its_block(own: Own, end: str) -> None:
+    site, client = own
+    (watched,) = client.get("/log", params={"order": "newest", "limit": 1}).json()["items"]
+    with client.stream("GET", "/events", params={"only": "reorg", "after": watched["id"]}) as answer:
+        lines = answer.iter_lines()
+        assert next(lines) == "retry: 3000"
+        if end == "reorg":
+            forget(site, watched["block"])
+        else:
             with write_transaction(open_database(site.url)) as connection:
-                if end == "reorg":
-                    connection.execute(delete(EventRow).where(EventRow.block >= watched["block"]))
-                    connection.execute(text(f"DELETE FROM block WHERE number >= {watched['block']}"))
-                else:
-                    connection.execute(text(f"UPDATE index_meta SET value = '{watched['block']}' WHERE name = 'finalized'"))
-            rest = [line for line in lines if line.startswith("event:")]
-        assert rest[0] == f"event: {end}" and set(rest) <= {"event: reorg", "event: final"}
+                connection.execute(text(f"UPDATE index_meta SET value = '{watched['block']}' WHERE name = 'finalized'"))
+        rest = [line for line in lines if line.startswith("event:")]
+    assert rest[0] == f"event: {end}" and set(rest) <= {"event: reorg", "event: final"}
 
 
 @pytest.mark.parametrize("bad", ["x", "1", "1.2", "1.2.zz", "9" * 40 + ".1." + "0" * 16, "-1.0." + "0" * 16])
