@@ -33,6 +33,7 @@ from chain.reads.records import Membership
 from chain.sending.keys import open_signer, save_signer
 from chain.sending.transactions import send_all
 from cli.__main__ import main
+from cli.demo.site import free_ports
 from cli.node import chain_checks, state
 from cli.node.host_checks import KernelClock, kernel_clock, memory_check, time_service_check
 from cli.node.registration import verifier_steps
@@ -101,7 +102,8 @@ def watchtower(chain: Anvil, tmp_path: Path) -> Node:
     config = new_node(tmp_path, NodeRole.WATCHTOWER)
     write_network(config.parent / "network.json", deployed(chain))
     chain.automine(True)
-    config.write_text(config.read_text().replace('"http://127.0.0.1:1"', f'"{chain.url}"'))
+    text = config.read_text().replace('"http://127.0.0.1:1"', f'"{chain.url}"')
+    config.write_text(text.replace("port = 9464", f"port = {free_ports(1)[0]}"))
     return Node(chain, tmp_path, config)
 
 
