@@ -99,6 +99,15 @@ def kept(site: Operator, least: int) -> str:
     return str(shutil.copyfile(newest := checkpoints(site)[-1], site.folder / f"kept-{newest.name}"))
 
 
+def with_history(site: Operator) -> None:
+    """Makes an anchored receipt and a checkpoint, unless an earlier test did."""
+    if not checkpoints(site):
+        with killed(site):
+            ask(site, "For the record.")
+            site.wait_anchored(1)
+            kept(site, 1)
+
+
 def verified(site: Operator, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, object]:
     """What `bytewise journal verify` finds."""
     capsys.readouterr()
@@ -170,6 +179,7 @@ def test_without_the_c_engine_one_line_says_that_torch_is_used(site: Operator, t
 
 
 def test_database_behind_the_chain_is_refused(site: Operator) -> None:
+    with_history(site)
     other = site.folder / "restored.toml"
     (site.folder / "empty.db").write_bytes(empty_database())
     other.write_text((site.folder / "operator.toml").read_text().replace("operator.db", "empty.db"))
@@ -193,7 +203,7 @@ def test_operator_without_opt_in_seals_nothing_to_a_simulated_epoch(site: Operat
 
 
 def test_operator_with_a_cut_journal_signs_no_checkpoint(site: Operator, capsys: pytest.CaptureFixture[str]) -> None:
-    """Checkpoints and journal are those of the tests above."""
+    with_history(site)
     last = checkpoints(site)[-1]
     signed = last.read_bytes()
     with write_transaction(open_database(site.database_url)) as connection:
