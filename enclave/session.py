@@ -29,12 +29,13 @@ class JobContext:
         self, engine: JudgingEngine, model_id: Digest, keys: KeySource, quoter: Quoter, chain_id: int,
         rng: Callable[[int], bytes], profile: str = PROFILE_EXACT_1, shard_dialer: ShardDialer | None = None,
         unfenced: tuple[str, ...] = (), instance: Digest | None = None, limit_s: int = JOB_LIMIT_S,
-        transport: Callable[[], tuple[bytes, Blob]] | None = None,
+        transport: Callable[[], tuple[bytes, Blob]] | None = None, client_uid: int = -1,
     ) -> None:  # fmt: skip
         """`shard_dialer` opens streams to shards for `keys`, over the connection of each conversation; it may be None. `unfenced`
         names the fences that are missing around this process. `instance` is the name of the enclave, which all its processes
         share; None draws one. `limit_s` is the most seconds of one conversation. `transport` returns secret and public half of a
-        job's transport key. The secret is empty if only `keys` has it. None draws both here."""
+        job's transport key. The secret is empty if only `keys` has it. None draws both here. `client_uid` is the
+        user of the duty process, if it is another than this process's."""
         self.engine = engine
         self.model_id = model_id
         self.keys = keys
@@ -47,6 +48,7 @@ class JobContext:
         self.instance = Digest(rng(32)) if instance is None else instance
         self.limit_s = limit_s
         self.transport = transport or partial(transport_keypair, rng)
+        self.client_uid = client_uid
 
     def status(self, nonce: Digest) -> EnclaveStatus:
         """Returns the status of this enclave, with evidence that binds the nonce. The evidence shows a duty process at once

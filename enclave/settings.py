@@ -17,7 +17,7 @@ class EnclaveSettings:
     artifact: Path
     """Folder of the converted model."""
     socket: Path
-    """Path of the job socket, in the folder of the node whose jobs the enclave runs."""
+    """Path of the job socket. The duty process names it as `executor.socket`."""
     chain_id: int
     """Chain id of the only chain whose jobs this enclave accepts."""
     evidence: EvidenceType
@@ -51,6 +51,9 @@ class EnclaveSettings:
     require_fences: bool = False
     """Whether the enclave refuses to start if a fence (`bytewise.tee.confinement`) cannot be set up. If not, it logs and reports
     the missing fence."""
+    client_uid: int = -1
+    """User id of the duty process, if the enclave runs as another user. Both must reach the folder of `socket`. With -1, only the
+    enclave's user may connect."""
     ready_file: Path | None = None
     """File that the enclave writes once it accepts jobs, to signal the process that started it."""
 

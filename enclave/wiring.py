@@ -62,7 +62,7 @@ def run(settings: EnclaveSettings, fences: list[Fence]) -> int:
     quoter = open_quoter(settings.evidence, settings.platform_file, settings.endorsements, simulator)
     gc.collect()
     gc.freeze()  # the collector then neither scans nor copies the permanent objects after each job
-    with server.listen(settings.socket) as listening:
+    with server.listen(settings.socket, settings.client_uid) as listening:
         unfenced = _missing(*fences, confinement.filter_calls(forks=True))
         if cross_check is not None:
             unfenced += tuple(f"second {each}" for each in cross_check.ready().unfenced)
@@ -71,9 +71,9 @@ def run(settings: EnclaveSettings, fences: list[Fence]) -> int:
         watched = None if cross_check is None else cross_check.process
         supervisor = Supervisor(listening, parts.context, parts.continuity, settings.job_limit_s, stop, parts.announce, watched)
         code = supervisor.run()
+        settings.socket.unlink(missing_ok=True)  # while this process listens, so that it is nobody else's
     if cross_check is not None:
         cross_check.close()
-    settings.socket.unlink(missing_ok=True)
     return code
 
 
@@ -130,6 +130,7 @@ class _ProcessFactory:
         return JobContext(
             judging, self._loaded.model_id, keys, self._quoter, self._settings.chain_id, os.urandom, engine.profile, shard_dialer,
             missing, self._instance, self._settings.job_limit_s, keys.transport if isinstance(keys, KeyRebuilder) else None,
+            self._settings.client_uid,
         )  # fmt: skip
 
     def _keys(self, line: socket.socket, shard_dialer: ShardDialer) -> tuple[KeySource, tuple[str, ...]]:

@@ -5,18 +5,15 @@ its lease of the agent ends.
 """
 
 import contextlib
-import os
 import select
 import socket
-import struct
 import threading
-from pathlib import Path
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.jobs import JobFailed, Prepared
-from bytewise.service import frames, telemetry
+from bytewise.service import frames, local_socket, telemetry
 from verifier.cluster.ray_agents import AgentRefused, RayAgents
 from verifier.cluster.settings import BridgeSettings
 from verifier.jobs.cluster_messages import AskCluster, ClaimAgent, ResultTaken
@@ -24,13 +21,11 @@ from verifier.jobs.enclave_client import ENDING_S
 
 MESSAGE_TIMEOUT_S = 30.0
 """Seconds after which a duty process that stalls within a conversation counts as gone."""
-_POLL_S = 0.5
-_CREDENTIALS = struct.Struct("3i")
 
 
 def serve(settings: BridgeSettings, agents: RayAgents, stop: threading.Event) -> None:
     """Serves conversations until `stop`, each in a thread. Raises `TryAgain` if the cluster is lost."""
-    with _listen(settings.socket, settings.client_uid) as listening:
+    with local_socket.listen(settings.socket, 64, settings.client_uid) as listening:
         telemetry.log("bridge.started", models=len(settings.models), agents=settings.agents)
         while not stop.is_set():
             agents.check_head()
@@ -40,27 +35,10 @@ def serve(settings: BridgeSettings, agents: RayAgents, stop: threading.Event) ->
                 threading.Thread(target=_converse, args=(peer, settings, agents), daemon=True).start()
 
 
-def _listen(path: Path, client_uid: int) -> socket.socket:
-    if path.is_socket():
-        path.unlink()
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # The user is checked at each connection, because the mode of the file alone cannot admit one other user.
-    before = os.umask(0o177 if client_uid < 0 else 0o111)
-    try:
-        server.bind(str(path))
-    except OSError as error:
-        raise ConfigurationError("socket", error.strerror or "cannot be bound") from None
-    finally:
-        os.umask(before)
-    server.listen(64)
-    server.settimeout(_POLL_S)
-    return server
-
-
 def _converse(peer: socket.socket, settings: BridgeSettings, agents: RayAgents) -> None:
     with peer:
         try:
-            if _owner(peer) not in (os.getuid(), settings.client_uid):
+            if not local_socket.is_admitted(peer, settings.client_uid):
                 return
             asked = frames.receive(peer, ClaimAgent, AskCluster)
             if isinstance(asked, AskCluster):
@@ -118,8 +96,3 @@ def _is_closed(peer: socket.socket) -> bool:
         return bool(waiting.poll(0)) and peer.recv(1, socket.MSG_PEEK) == b""
     except OSError:
         return True
-
-
-def _owner(peer: socket.socket) -> int:
-    raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(raw)[1])

@@ -62,6 +62,24 @@ def test_a_socket_file_of_a_dead_process_is_replaced(place: Path) -> None:
     server.listen(place / "s").close()
 
 
+def test_socket_of_a_running_enclave_is_not_taken(enclave: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"socket: another process listens at jobs\.sock: stop it, or name another"):
+        server.listen(enclave)
+    assert client(enclave).status(word("status")).model_id == b.MODEL
+
+
+def test_only_the_named_other_user_is_served(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, own = b.bench(place / "other"), os.getuid()
+    monkeypatch.setattr("os.getuid", lambda: own + 1)
+    with b.serving(place / "s", context) as path:
+        with pytest.raises(TryAgain):
+            client(path).status(word("status"))
+        context.client_uid = own
+        assert client(path).status(word("status")).model_id == b.MODEL
+    with server.listen(place / "t", client_uid=own):
+        assert stat.S_IMODE(os.stat(place / "t").st_mode) == 0o666
+
+
 def test_overlong_socket_path_is_a_configuration_error(place: Path) -> None:
     with pytest.raises(ConfigurationError, match="path is longer than 107 bytes"):
         server.listen(place / ("x" * 120))
