@@ -43,14 +43,14 @@ def main(arguments: list[str] | None = None) -> int:
         return int(typer.main.get_command(app).main(arguments, "bytewise", standalone_mode=False) or Exit.OK)
     except TyperException as error:
         if error.format_message():
-            errors.print(f"{error.format_message()}\nTry --help.", style="red", markup=False)
+            errors.print(f"{error.format_message()}\nTry --help.", style="red", markup=False, soft_wrap=True)
         return Exit.USAGE
     except typer.Abort:
         return Exit.INTERRUPTED
     except BytewiseError as error:
         code, advice = advice_of(error)
         for line in (*str(error).splitlines(), advice):
-            errors.print(plain(line, "red"))
+            errors.print(plain(line, "red"), soft_wrap=True)
         return code
 
 

@@ -58,9 +58,11 @@ def show(
     account: AccountArgument, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
-    """Show one member: its seats in all committees, its votes, pay and charges.
+    """Show one member in the newest round of each dispute: seats, vote, pay and charges.
 
-    Exit codes: 0 shown, 4 no committee had this member, 5 the node does not answer, 64 wrong input.
+    Earlier rounds are not shown; `bytewise status` sums the pay of all rounds.
+
+    Exit codes: 0 shown, 4 no newest round has this member, 5 the node does not answer, 64 wrong input.
 
     Example: bytewise member show 0x3c44cddd
     """

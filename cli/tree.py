@@ -130,7 +130,7 @@ _MEMBER = Noun(
         "list": Verb(
             "cli.member:list_members", "List members of committees, the newest dispute first: seats, vote, pay and charges."
         ),
-        "show": Verb("cli.member:show", "Show one member: its seats in all committees, its votes, pay and charges."),
+        "show": Verb("cli.member:show", "Show one member in the newest round of each dispute: seats, vote, pay and charges."),
         "run": Verb("cli.actors:run_member", "Run a staked verifier with seats until SIGTERM."),
         "connect": Verb(
             "cli.node.gossip:connect", "Set up gossip: members that reach each other settle a round by one signature."

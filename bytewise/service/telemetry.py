@@ -64,7 +64,7 @@ class Telemetry:
         if not _EVENT.fullmatch(event):
             raise ValueError("an event has a name, not a sentence")
         if self._logger is None:
-            self.configure("unnamed")
+            self.configure("bytewise")
         clean = {name: "[redacted]" if _PRIVATE.search(name) else _plain(value) for name, value in fields.items()}
         with self._lock:
             self._logger.msg(event, at=SystemClock().now(), **clean)

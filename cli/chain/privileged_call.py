@@ -52,8 +52,12 @@ class CallContext(NamedTuple):
 
 
 def call_context(asked: CallOptions) -> CallContext:
-    """Connects to the network of the address book, checks the code of its contracts, and finds the account that signs. Raises
-    `ConfigurationError` if options contradict each other."""
+    """Connects to the network of the address book, checks the code of its contracts, and finds the account that signs.
+
+    Raises `ConfigurationError` if options contradict each other, and `KeyInUse` if the call is to be sent with the key file of a
+    running node: the node would take that for a foreign transaction and stop sending.
+    """
+    from bytewise.service.key_lock import verify_unused
     from bytewise_client.connection import chain_of
     from chain.client.address_book import read_network, verify_code
     from chain.reads.reader import SnapshotReader
@@ -65,6 +69,8 @@ def call_context(asked: CallOptions) -> CallContext:
     signer = signer_of(book.chain_id, key, account, asked.password_file) if (key, account) != (None, None) else None
     if asked.send and signer is None:
         raise ConfigurationError("--send", "needs the key of who sends: --key FILE")
+    if asked.send and key is not None:
+        verify_unused(key)
     client = chain_of(asked.rpc, book.chain_id)
     reader = SnapshotReader(client, verify_code(client, book))
     named = account_of(asked.sender) if asked.sender else None

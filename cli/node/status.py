@@ -1,6 +1,6 @@
 """`bytewise status`: shows one screen about a node: its health with reasons, past and next duties, earnings and losses."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,7 +46,7 @@ def _print(console: Console, state: Mapping[str, Any]) -> None:
         console.print(plain(text, style), soft_wrap=True)
 
     who = f" {state['account']}" if state["account"] else ""
-    at = f", block {state['block']}" if "block" in state else ""
+    at = f", block {state['block']}" if state.get("block") else ""
     say(f"{state['role']}{who} on chain {state['chain_id']}{at}", "bold")
     problems: Sequence[Mapping[str, str]] = state["problems"]
     say("healthy" if not problems else "NOT healthy", "bold green" if not problems else "bold red")
@@ -60,17 +60,24 @@ def _print(console: Console, state: Mapping[str, Any]) -> None:
         return
     if "balance_wei" not in state:
         return
+    if state["block"]:
+        _print_money(say, state)
+    else:
+        say("money     unknown: the chain was not read")
+    say(f"did       {_counts(state['did'])}")
+    say(f"due next  {_due(state['due'])}")
+    say(f"attention {_attention(state['attention'], state['role'])}")
+    for name, reason in state["attention"]["refused"].items():
+        say(f"  {name}: {reason}", "yellow")
+
+
+def _print_money(say: Callable[[str], None], state: Mapping[str, Any]) -> None:
     say(f"money     balance {ether(state['balance_wei'])}, worst case {ether(state['worst_case_wei'])}, "
         f"credit {ether(state['credit_wei'])}, stake {ether(state['stake_wei'])}")  # fmt: skip
     say(f"earned    {_sums(state['credited_wei'])}")
     say(f"paid      {_sums(state['paid_wei'])}")
     say(f"net       {ether(state['net_wei'])}")
-    say(f"did       {_counts(state['did'])}")
     say(f"seats     {_seats(state['seats'])}")
-    say(f"due next  {_due(state['due'])}")
-    say(f"attention {_attention(state['attention'], state['role'])}")
-    for name, reason in state["attention"]["refused"].items():
-        say(f"  {name}: {reason}", "yellow")
 
 
 def _sums(sums: Mapping[str, int]) -> str:

@@ -12,7 +12,7 @@ import pytest
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.demands import DemandPolicy
 from bytewise.protocol.decisions.snapshot import RegisteredMeasurement
-from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U256, Address
 from bytewise.service.chain_head import MAX_AHEAD_S
@@ -209,6 +209,18 @@ def test_status_says_who_runs_and_what_is_wrong(
     lease.acquire()
     found = verb(capsys, *words, wanted=Exit.NOT_READY)
     assert {each["name"] for each in found["problems"]} - OF_THIS_MACHINE == {"da"} and found["process"] == "running"
+
+
+def test_status_shows_no_amounts_of_a_chain_that_it_did_not_read(
+    watchtower: Node, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unread(*_: object) -> None:
+        raise TryAgain("chain", "away")
+
+    monkeypatch.setattr(SnapshotReader, "snapshot", unread)
+    assert main(["status", "--config", str(watchtower.config)]) == Exit.NOT_READY
+    said = capsys.readouterr().out
+    assert "money     unknown: the chain was not read" in said and " 0 ETH" not in said.split("money")[1]
 
 
 def test_verifier_is_registered_once_in_steps_that_were_shown_before(

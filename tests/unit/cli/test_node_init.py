@@ -134,4 +134,6 @@ def test_keys_of_an_existing_folder_are_never_overwritten(place: Path, capsys: p
     assert init(place, NodeRole.WATCHTOWER) == Exit.OK
     password = read_secret(place / "node" / "account.password")
     assert init(place, NodeRole.WATCHTOWER) == Exit.USAGE
-    assert "never overwritten" in capsys.readouterr().err and read_secret(place / "node" / "account.password") == password
+    said = capsys.readouterr().err
+    assert "never overwritten" in said and len(said.splitlines()) == 2, "an error and an advice, neither of them wrapped"
+    assert read_secret(place / "node" / "account.password") == password

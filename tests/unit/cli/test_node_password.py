@@ -9,15 +9,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError, KeyInUse
 from bytewise.service.exit_codes import Exit
+from bytewise.service.key_lock import hold_key
 from bytewise.service.settings import PREFIX, child_environment
 from cli.__main__ import main
-from cli.chain.privileged_call import signer_of
+from cli.chain.privileged_call import call_context, signer_of
 from cli.node import run, supervisor
 from cli.node.roles import NodeRole
 from cli.node.supervisor import PasswordPipe
 from cli.node.view import NodeView
+from cli.options import CallOptions
 from tests.fixtures.cli.new_node import init, prepare
 
 PASSWORD = "open sesame"
@@ -103,6 +105,10 @@ def test_call_is_signed_with_a_keystore_and_its_password_file(tmp_path: Path, mo
         signer_of(31337, keystore, None)
     typed(monkeypatch, password.read_text())
     assert signer_of(31337, keystore, None).address == account
+    with hold_key(keystore):
+        asked = CallOptions(node / "network.json", key=keystore, password_file=password, send=True)
+        with pytest.raises(KeyInUse, match="is used by process"):
+            call_context(asked)
     password.write_text("wrong")
     with pytest.raises(ConfigurationError, match="the password is wrong"):
         signer_of(31337, keystore, None, password)
