@@ -19,7 +19,7 @@ from bytewise.service import frames
 from bytewise.tee.appraisal import verify_result_quote
 from bytewise.tee_simulated.__main__ import simulated_policy
 from enclave import server
-from tests.fixtures.builders import CHAIN_ID, word
+from tests.fixtures.builders import CHAIN_ID, MODEL, word
 from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.job_case import RIGHT, WORLD, case
 from verifier.jobs.enclave_client import EnclaveClient
@@ -65,7 +65,7 @@ def test_a_socket_file_of_a_dead_process_is_replaced(place: Path) -> None:
 def test_socket_of_a_running_enclave_is_not_taken(enclave: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"socket: another process listens at jobs\.sock: stop it, or name another"):
         server.listen(enclave)
-    assert client(enclave).status(word("status")).model_id == b.MODEL
+    assert client(enclave).status(word("status")).model_id == MODEL
 
 
 def test_only_the_named_other_user_is_served(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_only_the_named_other_user_is_served(place: Path, monkeypatch: pytest.Mo
         with pytest.raises(TryAgain):
             client(path).status(word("status"))
         context.client_uid = own
-        assert client(path).status(word("status")).model_id == b.MODEL
+        assert client(path).status(word("status")).model_id == MODEL
     with server.listen(place / "t", client_uid=own):
         assert stat.S_IMODE(os.stat(place / "t").st_mode) == 0o666
 
