@@ -50,6 +50,8 @@ from bytewise.storage.protection import Protection, ReliedRoots
 
 TOPIC = "root"
 """Gossip topic of messages about certificates."""
+SENT_BEFORE_REVEAL = frozenset({"commitment", "root"})
+"""Names of the messages that may be sent in the commit phase. All others show the vote."""
 MAX_WAITING, PER_VOTER = 512, 8
 """Most messages that wait, in total and of one voter. A message waits if its round has not begun at this node's block, or if the
 commitment that it opens has not arrived."""
@@ -155,7 +157,7 @@ class Certificates:
             leaf = sealed(typed_digest(self._domain, vote), vote.voter, vote.seat_mask)
             plan = decide_certificate(snapshot.clock, dispute, self._signer.address, vote, leaf, board)
             with contextlib.suppress(Unavailable):
-                self._publish(notes)
+                self._publish(notes, dispute)
             self._speak(plan, dispute, vote, notes, board)
         except (Fault, Unavailable) as error:
             metrics.PART_FAILURES.labels(part="certificate", error=type(error).__name__).inc()
@@ -325,16 +327,17 @@ class Certificates:
             self._note(notes, dispute, message)
             notes.unsent[name] = signed_body(self._domain, self._signer, message)
             try:
-                self._publish(notes)
+                self._publish(notes, dispute)
             except Unavailable as error:
                 telemetry.log_error("certificate.message_unsent", error, dispute=dispute.id)
 
-    def _publish(self, notes: RoundNotes) -> None:
+    def _publish(self, notes: RoundNotes, dispute: Dispute) -> None:
         """Hands the unsent messages of a round to the gossip process, oldest first. Raises `Unavailable` if it is away; then the
-        rest waits."""
+        rest waits. An opened vote waits too if a reorganisation brought the commit phase back, because others could copy it."""
         for name, body in list(notes.unsent.items()):
-            self._gossip.publish(TOPIC, body)
-            del notes.unsent[name]
+            if dispute.phase is Phase.REVEAL or name in SENT_BEFORE_REVEAL:
+                self._gossip.publish(TOPIC, body)
+                del notes.unsent[name]
 
     def _certify(self, action: CertifyRound, sender: CertificateSender) -> None:
         notes = self._notes.get((action.finding.dispute, int(action.finding.round)))

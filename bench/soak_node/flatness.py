@@ -1,5 +1,6 @@
 """Measures memory, descriptors, threads and database size of every process over time, and judges whether they stay flat."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -7,20 +8,25 @@ from typing import Any
 
 import psutil
 
-WARM_UP_S = 1_200.0
-"""First seconds of a process's life, which no slope includes. Caches fill, and the free memory that glibc keeps for its threads
-grows until then, by up to 10 MiB (`docs/evidence/soak.md`)."""
-SHORTEST_S = 1_200.0
-"""Shortest time after the warm-up over which a slope is judged, in seconds. The second half of a run of two hours is longer than
-both, and no process ends in it."""
+WARM_UP_S = 300.0
+"""First seconds of a process's life, which no figure includes, because the model is read."""
+SHORTEST_S = 600.0
+"""Shortest time after the warm-up over which a life is judged, in seconds."""
+SETTLED_S = 1_200.0
+"""Seconds of a life before the slope of its memory, and shortest time over which it is judged. Caches fill, and the free memory
+that glibc keeps for its threads grows until then, by up to 10 MiB (`docs/evidence/soak.md`)."""
+LONG_RUN_S = 6_000.0
+"""Shortest run in which the slope of every process must be judged."""
 MEMORY_BYTES_PER_HOUR = 24 * 2**20
-"""Largest slope of resident memory. It is above the noise of a run of half an hour. A run of 72 hours could be judged by 1 MiB an
-hour."""
+"""Largest slope of resident memory, and largest growth after the warm-up for each begun hour. It is above the noise of a run of
+half an hour. A run of 72 hours could be judged by 1 MiB an hour."""
 MORE_DESCRIPTORS = 8
 """Most descriptors, and most threads, by which the last third of a life may exceed the first third."""
 IN_MEMORY = ("chain",)
 """Processes whose memory is a database: the development chain keeps all blocks and many copies of its state. Their memory is
 judged by receipts, as databases are."""
+PASSING = ("challenger",)
+"""Processes that start and end again and again in a run."""
 LEAST_RECEIPTS = 50
 """Fewest receipts in a third of a run for which a database's growth is judged."""
 GROWTH = 1.5
@@ -76,7 +82,10 @@ class Life:
     seconds: float
     rss_mib: float
     """Resident memory at the end, in MiB."""
-    rss_mib_per_hour: float
+    grown_mib: float
+    """Resident memory at the end minus that after the warm-up, in MiB."""
+    rss_mib_per_hour: float | None
+    """Slope of the settled memory. None if the life was too short."""
     more_descriptors: int
     """Most descriptors in the last third of the life minus the most in the first third."""
     more_threads: int
@@ -84,8 +93,11 @@ class Life:
     def wrong(self) -> list[str]:
         """Returns a sentence for each bound that the process breaks."""
         said = []
-        if self.name not in IN_MEMORY and self.rss_mib_per_hour * 2**20 > MEMORY_BYTES_PER_HOUR:
+        steep, most = (self.rss_mib_per_hour or 0.0) * 2**20, MEMORY_BYTES_PER_HOUR * math.ceil(self.seconds / 3600)
+        if self.name not in IN_MEMORY and steep > MEMORY_BYTES_PER_HOUR:
             said.append(f"{self.name}: memory grows by {self.rss_mib_per_hour:.1f} MiB an hour over {self.seconds:.0f} s")
+        elif self.name not in IN_MEMORY and self.grown_mib * 2**20 > most:
+            said.append(f"{self.name}: memory has grown by {self.grown_mib:.1f} MiB in {self.seconds:.0f} s")
         for what, more in (("descriptors", self.more_descriptors), ("threads", self.more_threads)):
             if more > MORE_DESCRIPTORS:
                 said.append(f"{self.name}: {more} more {what} at the end of {self.seconds:.0f} s")
@@ -106,21 +118,29 @@ def lives(samples: Iterable[Sample]) -> list[Life]:
         first, last = kept[:third], kept[-third:]
         found.append(Life(
             name, round(kept[-1].t - kept[0].t), round(kept[-1].rss / 2**20, 1),
-            round(slope((each.t, each.rss) for each in kept) * 3600 / 2**20, 2),
+            round((kept[-1].rss - kept[0].rss) / 2**20, 1), _settled_slope(life),
             max(each.descriptors for each in last) - max(each.descriptors for each in first),
             max(each.threads for each in last) - max(each.threads for each in first),
         ))  # fmt: skip
     return found
 
 
-def unwatched(samples: Iterable[Sample], found: Iterable[Life]) -> list[str]:
-    """Returns a sentence for each process at the end of a run of which no life was judged. If the second half of the run is too
-    short for a judgement, there is none."""
-    known = list(samples)
-    if not known or known[-1].t / 2 < WARM_UP_S + SHORTEST_S:
+def _settled_slope(life: list[Sample]) -> float | None:
+    settled = [each for each in life if each.t - life[0].t >= SETTLED_S]
+    if not settled or settled[-1].t - settled[0].t < SETTLED_S:
+        return None
+    return round(slope((each.t, each.rss) for each in settled) * 3600 / 2**20, 2)
+
+
+def unwatched(samples: Iterable[Sample]) -> list[str]:
+    """Returns a sentence for each process of a long run whose last life was too short for a slope of its memory."""
+    by_name: dict[str, list[Sample]] = {}
+    for each in samples:
+        by_name.setdefault(each.name, []).append(each)
+    if max((each[-1].t for each in by_name.values()), default=0.0) < LONG_RUN_S:
         return []
-    last, judged = known[-1].t, {each.name for each in found}
-    return [f"{each.name}: no life was long enough to be judged" for each in known if each.t == last and each.name not in judged]
+    last = {name: [each for each in seen if each.pid == seen[-1].pid] for name, seen in by_name.items() if name not in PASSING}
+    return [f"{name}: its last life was too short to be judged" for name, life in last.items() if _settled_slope(life) is None]
 
 
 def growth(sizes: Mapping[str, list[tuple[int, int]]]) -> dict[str, float]:
@@ -134,8 +154,10 @@ def growth(sizes: Mapping[str, list[tuple[int, int]]]) -> dict[str, float]:
         a, b, c = points[third], points[2 * third], points[-1]
         before, after = (y[1] - x[1] for x, y in ((a, b), (b, c)))
         receipts_before, receipts_after = b[0] - a[0], c[0] - b[0]
-        if min(receipts_before, receipts_after) >= LEAST_RECEIPTS and before > 0:
-            found[name] = round((after / receipts_after) / (before / receipts_before), 2)
+        # Memory may shrink before it grows, and small growth of it means nothing.
+        is_judged = after > MEMORY_BYTES_PER_HOUR if name in IN_MEMORY else before > 0
+        if min(receipts_before, receipts_after) >= LEAST_RECEIPTS and is_judged:
+            found[name] = round((after / receipts_after) / (max(before, 1) / receipts_before), 2)
     return found
 
 

@@ -61,7 +61,7 @@ class Judgement:
             "processes": [*campaign.injector.violations, *ends],
             "memory and descriptors": [
                 *(wrong for life in self.lives for wrong in life.wrong()),
-                *flatness.unwatched(campaign.record.samples, self.lives),
+                *flatness.unwatched(campaign.record.samples),
             ],
             "databases": [f"{name} grows {ratio} times as fast per receipt" for name, ratio in self.growth.items()
                           if ratio > flatness.GROWTH],
@@ -180,7 +180,7 @@ ROWS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "kinds of faults that were not injected": lambda r: ", ".join(r["not_injected"]) or "none",
     "requests that met a fault of the proxy": lambda r: sum(r["requests_that_met_a_fault"].values()),
     "lives judged; largest slope of memory, MiB an hour": lambda r: "; ".join(
-        map(str, (len(r["lives_judged"]), max((each["rss_mib_per_hour"] for each in r["lives_judged"]), default="none")))
+        map(str, (len(r["lives_judged"]), max((each["rss_mib_per_hour"] or 0.0 for each in r["lives_judged"]), default="none")))
     ),
     "violations": lambda r: sum(map(len, r["violations"].values())),
 }

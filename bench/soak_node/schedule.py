@@ -16,8 +16,8 @@ stale."""
 ALL = "all"
 """Target of a fault that touches everybody."""
 
-PROCESSES_END_UNTIL = 0.5
-"""Part of the run in which faults end processes. In the rest every process lives on, so that its memory is watched over hours."""
+LONG_S = 6_000.0
+"""Shortest run in whose second half no fault ends a process. So every process lives for an hour, and its memory is watched."""
 PAUSE_S = (3.0, 8.0)
 """Shortest and longest time between the end of one fault and the start of the next, in seconds."""
 SETTLE_S = 5.0
@@ -106,14 +106,14 @@ def schedule(
     seed: int, seconds: float, missing: frozenset[str] = frozenset(), chosen: frozenset[str] = frozenset()
 ) -> Iterator[Fault]:
     """Yields faults in the order of their times, one after the other. Each pass has every kind, or the kinds in `chosen`, without
-    those that need a facility in `missing`. Passes that begin late in the run have no kind that ends a process."""
+    those that need a facility in `missing`. In the second half of a long run no fault ends a process."""
     dice, at_s, passes = random.Random(seed), dice_pause(random.Random(seed)), 0
     while True:
-        deck = _shuffled(dice, missing, chosen, at_s < seconds * PROCESSES_END_UNTIL)
-        if not deck:
-            return
+        deck, before = _shuffled(dice, missing, chosen), at_s
         for kind in deck:
             rule = KINDS[kind]
+            if rule.ends_process and seconds >= LONG_S and at_s + rule.for_s[1] > seconds / 2:
+                continue
             for_s = dice.uniform(*rule.for_s)
             value = float(dice.choice(list(rule.values)))
             if kind == "reorganisation" and passes % 3 == 2:
@@ -122,6 +122,8 @@ def schedule(
                 return
             yield Fault(round(at_s, 2), kind, dice.choice(list(rule.targets)), round(for_s, 2), value)
             at_s += for_s + dice_pause(dice)
+        if at_s == before:
+            return  # no kind is left
         passes += 1
 
 
@@ -130,9 +132,8 @@ def dice_pause(dice: random.Random) -> float:
     return dice.uniform(*PAUSE_S)
 
 
-def _shuffled(dice: random.Random, missing: frozenset[str], chosen: frozenset[str], ends_processes: bool) -> list[str]:
-    wanted = {name: kind for name, kind in KINDS.items()
-              if (not chosen or name in chosen) and (ends_processes or not kind.ends_process)}  # fmt: skip
+def _shuffled(dice: random.Random, missing: frozenset[str], chosen: frozenset[str]) -> list[str]:
+    wanted = {name: kind for name, kind in KINDS.items() if not chosen or name in chosen}
     deck = [name for name, kind in wanted.items() if kind.needs not in missing or not kind.needs for _ in range(kind.times)]
     dice.shuffle(deck)
     return deck

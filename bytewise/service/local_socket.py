@@ -29,7 +29,7 @@ def listen(path: Path, backlog: int, client_uid: int) -> socket.socket:
     if path.is_socket():
         if _is_served(path):
             raise ConfigurationError("socket", f"another process listens at {path.name}: stop it, or name another socket")
-        path.unlink()
+        path.unlink(missing_ok=True)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177 if client_uid < 0 else 0o111)
     try:
@@ -57,6 +57,9 @@ def _is_served(path: Path) -> bool:
             peer.connect(str(path))
         except (ConnectionRefusedError, FileNotFoundError):
             return False
+        except PermissionError:
+            why = f"{path.name} is the socket of another user: remove the file if no process listens there"
+            raise ConfigurationError("socket", why) from None
         except OSError:
-            return True  # a full queue, or the socket of another user
+            return True  # a full queue
     return True

@@ -411,17 +411,18 @@ def _unknown(why: str) -> Replayed:
 def _ranges(ends: Iterable[DisputeMoney], p: ParamSet, past: PastDispute, are_seats_known: bool) -> dict[str, Range]:
     """Returns the least and the largest value of each amount, widened by possible rounding between them.
 
-    Pay is rounded down for each seat. So an amount that is the same for the fewest and the most paid seats may be another one for
-    a number between them.
+    Pay is rounded down for each seat. So an amount that is the same at both ends of an unknown value may be another one between
+    them.
     """
     ends = list(ends)
     found = dict[str, Range]()
     inputs = FLOWS[: FLOWS.index("to_challenger")]
+    is_known = are_seats_known and all(len({getattr(each, name) for each in ends}) == 1 for name in inputs)
     room = _ROUNDING + _MOST_SEATS * (len(past.rounds) + p.committee.rounds + p.committee.max_reruns)
     for name in FLOWS:
         values = [getattr(each, name) for each in ends]
         low, high = min(values), max(values)
-        is_rounded = name not in (*inputs, "penalties") and (low != high or (name in _OF_PAY and not are_seats_known))
+        is_rounded = name not in (*inputs, "penalties") and (low != high or (name in _OF_PAY and not is_known))
         found[name] = Range(max(0, low - room), high + room) if is_rounded else Range(low, high)
     return found
 

@@ -21,7 +21,7 @@ from bench.soak_node.flatness import Sample
 from bench.soak_node.history import Event, History, Transaction
 from bench.soak_node.oracle import Disturbances, ProcessEnd, Receipt
 from bench.soak_node.report import planted
-from bench.soak_node.schedule import KINDS, QUORUM, SPARED, schedule
+from bench.soak_node.schedule import KINDS, LONG_S, QUORUM, SPARED, schedule
 from bytewise.protocol.court.settlement import SeatOutcome
 from bytewise.protocol.records.statements import AuditOutcome, Verdict
 from bytewise.service.clock import monotonic_s
@@ -94,10 +94,12 @@ def test_schedule_has_the_deepest_reorganisation_and_spares_some_actors() -> Non
 
 def test_no_process_ends_late_in_the_run_so_that_memory_is_watched() -> None:
     faults = list(schedule(1, 7_200))
-    ends = [each.at_s for each in faults if KINDS[each.kind].ends_process]
-    assert max(ends) < 4_200 < faults[-1].at_s and len(ends) > 80
-    assert 7_200 - 4_200 > flatness.WARM_UP_S + flatness.SHORTEST_S
-    assert {each.kind for each in faults if each.at_s > 4_200} == {name for name, kind in KINDS.items() if not kind.ends_process}
+    ends = [each.at_s + each.for_s for each in faults if KINDS[each.kind].ends_process]
+    assert max(ends) <= 3_600 < faults[-1].at_s and len(ends) > 80
+    assert flatness.LONG_RUN_S == LONG_S and LONG_S / 2 > 2 * flatness.SETTLED_S
+    assert {each.kind for each in schedule(1, LONG_S - 1, chosen=frozenset({"kill-da"})) if each.at_s > LONG_S / 2} == {"kill-da"}
+    assert {each.kind for each in schedule(1, LONG_S, chosen=frozenset({"kill-da"}))} == {"kill-da"}
+    assert {each.kind for each in faults if each.at_s > 3_600} == {name for name, kind in KINDS.items() if not kind.ends_process}
 
 
 def test_what_the_machine_lacks_is_left_out() -> None:
@@ -291,18 +293,24 @@ def test_growth_of_memory_or_descriptors_is_found() -> None:
     assert [each.wrong() for each in flatness.lives(life(2**20))] == [[]]
     assert "memory" in flatness.lives(life(200 * 2**20))[0].wrong()[0]
     assert "descriptors" in flatness.lives(life(0, descriptors=40))[0].wrong()[0]
-    assert flatness.lives(life(0)[:200]) == [], "too short to be judged"
+    assert flatness.lives(life(0)[:60]) == [], "too short to be judged"
+    young = flatness.lives(life(500 * 2**20)[:100])[0]
+    assert young.rss_mib_per_hour is None and "memory has grown by" in young.wrong()[0], "too short for a slope"
     chain = [replace(each, name="chain") for each in life(200 * 2**20, descriptors=40)]
     assert ["descriptors" in wrong for wrong in flatness.lives(chain)[0].wrong()] == [True], "its memory is judged by receipts"
 
 
-def test_process_that_no_judgement_watched_is_named() -> None:
+def test_process_whose_last_life_was_too_short_is_named() -> None:
     whole = [replace(each, t=each.t + 3_600) for each in life(0)]
-    young = [replace(each, name="ada", pid=2) for each in whole[-60:]]
-    both = sorted([*whole, *young], key=lambda each: each.t)
-    assert flatness.unwatched(whole, flatness.lives(whole)) == []
-    assert flatness.unwatched(both, flatness.lives(both)) == ["ada: no life was long enough to be judged"]
-    assert flatness.unwatched(life(0)[:60], []) == [], "a short run"
+    young = [replace(each, name="ada", pid=2, t=each.t - 600) for each in whole[-60:]]
+    again = [replace(each, pid=3) for each in whole[-60:]]
+    assert flatness.unwatched(whole) == []
+    assert flatness.unwatched([*whole, *young]) == ["ada: its last life was too short to be judged"], (
+        "also if it is away at the end"
+    )
+    assert flatness.unwatched([*life(0), *whole[:60], *again]) == ["eva: its last life was too short to be judged"]
+    assert flatness.unwatched([replace(each, name="challenger") for each in whole[-60:]]) == []
+    assert flatness.unwatched(life(0)[:60]) == [], "a short run"
 
 
 def test_database_that_grows_faster_per_receipt_is_found() -> None:
@@ -310,6 +318,8 @@ def test_database_that_grows_faster_per_receipt_is_found() -> None:
     worse = [(10 * n, 1_000 + 10 * n * n) for n in range(30)]
     found = flatness.growth({"linear": linear, "worse": worse, "too few": [(n, n * n) for n in range(30)]})
     assert found["linear"] <= flatness.GROWTH < found["worse"] and "too few" not in found
+    shrinks = [(10 * n, 2**31 - n * 2**20 if n <= 20 else 2**31 + n * 2**30) for n in range(30)]
+    assert flatness.growth({"chain": shrinks})["chain"] > flatness.GROWTH, "memory that shrank before"
 
 
 # The proxy, in front of a real chain.

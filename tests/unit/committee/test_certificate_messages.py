@@ -217,6 +217,24 @@ def test_message_that_gossip_did_not_accept_is_sent_once_later(member: Member) -
         assert member.ballots.step(snapshot(COMMIT)) == () and len(member.inbox.published) == 1
 
 
+def test_vote_opened_before_a_reorganisation_waits_for_the_reveal_phase(member: Member) -> None:
+    """Gossip was away when the member opened its vote; then the commit phase came back, where others could copy it."""
+    member.protection.sign_once(vote_of(COMMIT, ME), Blob(b""))
+    member.ballots.step(snapshot(COMMIT))
+    for who in WHO[1:]:
+        member.inbox.say(who, commitment(COMMIT, who))
+    member.inbox.say(WHO[1], RootMembers(*round_of(COMMIT), WHO[1].address, U256(ALL)))
+    member.chain.root = merkle.commit_root(leaves_of(COMMIT, leaves(COMMIT), ALL))
+    member.inbox.away = True
+    member.ballots.step(snapshot(REVEAL))
+    member.inbox.away = False
+    before = len(member.inbox.published)
+    member.ballots.step(snapshot(COMMIT))
+    assert len(member.inbox.published) == before
+    member.ballots.step(snapshot(REVEAL))
+    assert len(member.inbox.published) > before
+
+
 def test_declined_vote_under_a_root_is_revealed_after_a_restart(member: Member) -> None:
     """The member declined after it shared its commitment; another member put that commitment under a root."""
     member.protection.sign_once(vote_of(COMMIT, ME), Blob(b""))
