@@ -180,8 +180,8 @@ class GossipNode:
         raise GossipRefused("malformed", f"no call {str(request['call'])[:40]!r}")
 
     async def _publish(self, name: str, data: bytes) -> None:
-        """Publishes a message. Raises `GossipRefused` if no peer listens to the topic, because senders of certificates and hints
-        do not send again by themselves. A message that was published before is no error."""
+        """Publishes a message. Raises `GossipRefused` if no peer listens to the topic, so that the sender of a certificate's
+        message sends it again. A sender of hints does not. A message that was published before is no error."""
         if not self._pubsub.peer_topics.get(name):
             raise GossipRefused("no_peers", "no peer listens yet")
         self._refused_here[data] = None
