@@ -20,8 +20,7 @@ def listen(path: Path, client_uid: int = -1) -> socket.socket:
 
 def serve_one(server: socket.socket, context: JobContext, taken: Callable[[], None] = lambda: None) -> bool:
     """Waits a short time for a client and serves its one conversation, which asks for the enclave's status or brings a job. Calls
-    `taken` when the conversation begins. Returns False if no client connected, or if the client
-    is a user who is not admitted."""
+    `taken` when the conversation begins. Returns False if no client connected, or if the client is a user who is not admitted."""
     try:
         peer, _ = server.accept()
     except TimeoutError:

@@ -34,8 +34,8 @@ class JobContext:
         """`shard_dialer` opens streams to shards for `keys`, over the connection of each conversation; it may be None. `unfenced`
         names the fences that are missing around this process. `instance` is the name of the enclave, which all its processes
         share; None draws one. `limit_s` is the most seconds of one conversation. `transport` returns secret and public half of a
-        job's transport key. The secret is empty if only `keys` has it. None draws both here. `client_uid` is the
-        user of the duty process, if it is another than this process's."""
+        job's transport key. The secret is empty if only `keys` has it. None draws both here. `client_uid` is the user of the duty
+        process, if it is another than this process's."""
         self.engine = engine
         self.model_id = model_id
         self.keys = keys

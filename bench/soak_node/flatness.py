@@ -15,8 +15,8 @@ SHORTEST_S = 600.0
 SETTLED_S = 1_200.0
 """Seconds of a life before the slope of its memory, and shortest time over which it is judged. Caches fill, and the free memory
 that glibc keeps for its threads grows until then, by up to 10 MiB (`docs/evidence/soak.md`)."""
-LONG_RUN_S = 6_000.0
-"""Shortest run in which the slope of every process must be judged."""
+START_S = 60.0
+"""Seconds in which a process of a run has surely returned after the last fault that ended one."""
 MEMORY_BYTES_PER_HOUR = 24 * 2**20
 """Largest slope of resident memory, and largest growth after the warm-up for each begun hour. It is above the noise of a run of
 half an hour. A run of 72 hours could be judged by 1 MiB an hour."""
@@ -132,12 +132,13 @@ def _settled_slope(life: list[Sample]) -> float | None:
     return round(slope((each.t, each.rss) for each in settled) * 3600 / 2**20, 2)
 
 
-def unwatched(samples: Iterable[Sample]) -> list[str]:
-    """Returns a sentence for each process of a long run whose last life was too short for a slope of its memory."""
+def unwatched(samples: Iterable[Sample], calm_from: float) -> list[str]:
+    """Returns a sentence for each process whose last life was too short for a slope of its memory. `calm_from` is the second of
+    the run after which no fault ended a process. If too little of the run was left then, there is none."""
     by_name: dict[str, list[Sample]] = {}
     for each in samples:
         by_name.setdefault(each.name, []).append(each)
-    if max((each[-1].t for each in by_name.values()), default=0.0) < LONG_RUN_S:
+    if max((each[-1].t for each in by_name.values()), default=0.0) - calm_from < 2 * SETTLED_S + START_S:
         return []
     last = {name: [each for each in seen if each.pid == seen[-1].pid] for name, seen in by_name.items() if name not in PASSING}
     return [f"{name}: its last life was too short to be judged" for name, life in last.items() if _settled_slope(life) is None]

@@ -49,6 +49,7 @@ class Judgement:
     def violations(self) -> dict[str, list[str]]:
         """Returns the violations, by check."""
         campaign, history = self._campaign, self._history
+        ended = [each.end for each in campaign.injector.incidents if each.kind in KINDS and KINDS[each.kind].ends_process]
         ends = oracle.unexpected_ends(campaign.record.ends, campaign.injector.incidents)
         paid = {each.values["id"] for each in history.of("Settlement.Paid")}
         waiting = {each.values["id"] for each in history.of("Disputes.DisputeOpened")} - paid
@@ -61,7 +62,7 @@ class Judgement:
             "processes": [*campaign.injector.violations, *ends],
             "memory and descriptors": [
                 *(wrong for life in self.lives for wrong in life.wrong()),
-                *flatness.unwatched(campaign.record.samples),
+                *flatness.unwatched(campaign.record.samples, max(ended, default=0.0)),
             ],
             "databases": [f"{name} grows {ratio} times as fast per receipt" for name, ratio in self.growth.items()
                           if ratio > flatness.GROWTH],

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,6 +39,8 @@ class CallContext(NamedTuple):
     send: bool
     """True if the user asked to send the call."""
     output: OutputFormat
+    key: Path | None = None
+    """Key file that signs; None for a development account."""
 
     @property
     def network(self) -> "Network":
@@ -74,7 +77,7 @@ def call_context(asked: CallOptions) -> CallContext:
     client = chain_of(asked.rpc, book.chain_id)
     reader = SnapshotReader(client, verify_code(client, book))
     named = account_of(asked.sender) if asked.sender else None
-    return CallContext(client, reader, signer, signer.address if signer else named, asked.send, asked.output)
+    return CallContext(client, reader, signer, signer.address if signer else named, asked.send, asked.output, key)
 
 
 def deliver(of: CallContext, act: "ContractCall", more: Mapping[str, Any] | None = None) -> None:
@@ -133,7 +136,8 @@ def send_creation(of: CallContext, contract: str, code: bytes, nonce: int, more:
         if of.send and of.signer is not None:
             gas += gas // 2
             _verify_balance(of, who, gas * fees_at(of.client.head().base_fee_wei).max_fee, "may go for its gas")
-            (done,) = send_all(of.client, [TransactionCall(of.signer, None, code, 0, gas, nonce)], SEND_TIMEOUT_S)
+            with _reserved(of):
+                (done,) = send_all(of.client, [TransactionCall(of.signer, None, code, 0, gas, nonce)], SEND_TIMEOUT_S)
             told |= {"block": done.number, "transaction": hex0x(done.transaction)}
     except (Fault, RpcRefused) as error:
         raise ConfigurationError(contract, f"not deployed: {error}") from None
@@ -196,6 +200,13 @@ def _verify_balance(of: CallContext, who: Address, wei: int, what: str) -> int:
     return have
 
 
+def _reserved(of: CallContext) -> AbstractContextManager[None]:
+    """Returns a context in which no node of this machine can start with the key that signs."""
+    from bytewise.service.key_lock import hold_key
+
+    return nullcontext() if of.key is None else hold_key(of.key)
+
+
 def _sent(of: CallContext, signer: "LocalSigner", act: "ContractCall") -> "Inclusion":
     """Sends the call, waits until it is in a block, and returns the block and transaction. Raises `ConfigurationError` if it
     fails."""
@@ -207,7 +218,8 @@ def _sent(of: CallContext, signer: "LocalSigner", act: "ContractCall") -> "Inclu
         call = measured(of.client, of.network, signer, act)
         most = act.value_wei + call.gas * fees_at(of.client.head().base_fee_wei).max_fee
         _verify_balance(of, signer.address, most, "may go with the call and for its gas")
-        (receipt,) = send_all(of.client, [call], SEND_TIMEOUT_S)
+        with _reserved(of):
+            (receipt,) = send_all(of.client, [call], SEND_TIMEOUT_S)
     except (Fault, RpcRefused) as error:
         # The chain may have changed since the call was tried.
         raise ConfigurationError(str(act), f"not done: {error}") from None

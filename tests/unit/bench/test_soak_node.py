@@ -96,7 +96,7 @@ def test_no_process_ends_late_in_the_run_so_that_memory_is_watched() -> None:
     faults = list(schedule(1, 7_200))
     ends = [each.at_s + each.for_s for each in faults if KINDS[each.kind].ends_process]
     assert max(ends) <= 3_600 < faults[-1].at_s and len(ends) > 80
-    assert flatness.LONG_RUN_S == LONG_S and LONG_S / 2 > 2 * flatness.SETTLED_S
+    assert LONG_S / 2 > 2 * flatness.SETTLED_S + flatness.START_S + 20, "also in the shortest long run"
     assert {each.kind for each in schedule(1, LONG_S - 1, chosen=frozenset({"kill-da"})) if each.at_s > LONG_S / 2} == {"kill-da"}
     assert {each.kind for each in schedule(1, LONG_S, chosen=frozenset({"kill-da"}))} == {"kill-da"}
     assert {each.kind for each in faults if each.at_s > 3_600} == {name for name, kind in KINDS.items() if not kind.ends_process}
@@ -304,13 +304,13 @@ def test_process_whose_last_life_was_too_short_is_named() -> None:
     whole = [replace(each, t=each.t + 3_600) for each in life(0)]
     young = [replace(each, name="ada", pid=2, t=each.t - 600) for each in whole[-60:]]
     again = [replace(each, pid=3) for each in whole[-60:]]
-    assert flatness.unwatched(whole) == []
-    assert flatness.unwatched([*whole, *young]) == ["ada: its last life was too short to be judged"], (
+    assert flatness.unwatched(whole, 3_600) == []
+    assert flatness.unwatched([*whole, *young], 3_600) == ["ada: its last life was too short to be judged"], (
         "also if it is away at the end"
     )
-    assert flatness.unwatched([*life(0), *whole[:60], *again]) == ["eva: its last life was too short to be judged"]
-    assert flatness.unwatched([replace(each, name="challenger") for each in whole[-60:]]) == []
-    assert flatness.unwatched(life(0)[:60]) == [], "a short run"
+    assert flatness.unwatched([*life(0), *whole[:60], *again], 3_600) == ["eva: its last life was too short to be judged"]
+    assert flatness.unwatched([replace(each, name="challenger") for each in whole[-60:]], 3_600) == []
+    assert flatness.unwatched([*whole, *young], 6_000) == [], "a fault ended a process late"
 
 
 def test_database_that_grows_faster_per_receipt_is_found() -> None:

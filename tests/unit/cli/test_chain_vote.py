@@ -7,7 +7,9 @@ that is wrong.
 import json
 import os
 import re
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,10 @@ import pytest
 from eth_abi.abi import encode
 
 from bytewise.protocol.digests import keccak256
-from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.actors import ConfigurationError, KeyInUse
 from bytewise.protocol.units import Address
 from bytewise.service.exit_codes import Exit
+from bytewise.service.key_lock import verify_unused
 from chain.acts import governed, proposals
 from chain.client.address_book import address_of
 from chain.client.quorum import QuorumClient
@@ -75,11 +78,31 @@ def test_guardian_pauses_by_key_and_elsewhere_by_multisignature(governance: Gove
     assert f"Guardian.pause may be called by {GUARDIAN.address}" in said and "done in block" in said
     assert governance.read("Guardian", "pausedUntil") > governance.anvil.client.head().timestamp
     assert "NotNow(paused=True)" in governance.run("call", "Guardian", "pause", "60", wanted=Exit.USAGE)
-    sent = governance.printed("call", "Guardian", "unpause", "--key", str(tmp_path / "guardian.key"), "--send")
+    governance.anvil.rpc("evm_setAutomine", False)
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(
+            governance.printed, "call", "Guardian", "unpause", "--key", str(tmp_path / "guardian.key"), "--send"
+        )
+        try:
+            assert _is_in_use(tmp_path / "guardian.key"), "a node that starts now would sign with the same nonce"
+        finally:
+            governance.anvil.rpc("evm_setAutomine", True)
+        sent = sending.result(60)
     assert sent["block"] == governance.anvil.client.head().number
     assert governance.anvil.rpc("eth_getTransactionByHash", sent["transaction"])["blockNumber"] == hex(sent["block"])
     assert governance.read("Guardian", "pausedUntil") == 0
     assert "CoolingDown" in governance.run("call", "Guardian", "pause", "60", wanted=Exit.USAGE)
+
+
+def _is_in_use(key: Path) -> bool:
+    """Whether a process uses the key within ten seconds."""
+    for _ in range(200):
+        try:
+            verify_unused(key)
+        except KeyInUse:
+            return True
+        threading.Event().wait(0.05)
+    return False
 
 
 def test_a_call_is_refused_before_anybody_signs_it(governance: GovernanceCli) -> None:
