@@ -29,9 +29,10 @@ from chain.reads.documents import RegistryDocuments
 from chain.sending.keys import save_signer
 from cli.__main__ import main
 from tests.fixtures.chain.anvil import Anvil
-from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, empty_database, mine, word
+from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, mine, word
 from tests.fixtures.chain.devnet import batch as receipts_of
 from tests.fixtures.court.session import DisputeFixture
+from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.verifier.node_file import node_file
 from tests.fixtures.verifier.verifier_fixture import BlobShelf, randomness
 from tests.source import ROOT

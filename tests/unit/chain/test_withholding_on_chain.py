@@ -19,8 +19,9 @@ from chain.client.artifacts import interface
 from chain.deployment.params import DEVNET
 from chain.reads.documents import RegistryDocuments
 from tests.fixtures.chain.anvil import Anvil
-from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, batch, empty_database, mine, receipt
+from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, batch, mine, receipt
 from tests.fixtures.court.session import EAGER, DisputeFixture
+from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.verifier.verifier_fixture import BlobShelf, randomness
 from verifier.demands.demander import Demander, DemandOptions
 from verifier.disputes.watchtower import Watchtower

@@ -25,10 +25,11 @@ from chain.sending.keys import save_signer
 from chain.sending.transactions import send_all
 from cli.__main__ import main
 from tests.fixtures.chain.anvil import Anvil
-from tests.fixtures.chain.devnet import CHALLENGER, GUARDIAN, MEASUREMENT, POOL, VERIFIERS, empty_database, word
+from tests.fixtures.chain.devnet import CHALLENGER, GUARDIAN, MEASUREMENT, POOL, VERIFIERS, word
 from tests.fixtures.court.fund_court import FIRST, LAST, FundCourt, fund_court
 from tests.fixtures.court.session import TRUE
 from tests.fixtures.metric_values import value_of
+from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.verifier.node_file import node_file
 from verifier.attention import AttentionJob
 from verifier.settings import AttentionSettings

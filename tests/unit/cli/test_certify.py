@@ -31,8 +31,9 @@ from chain.sending.sender import SenderPolicy
 from chain.sending.transactions import send_all
 from cli.__main__ import main
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.fixtures.chain.devnet import ENVIRONMENT, POOL, VERIFIERS, deployed, empty_database, mine, reader, signer, word
+from tests.fixtures.chain.devnet import ENVIRONMENT, POOL, VERIFIERS, deployed, mine, reader, signer, word
 from tests.fixtures.inference.models import small_artifact
+from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.verifier.node_file import node_file
 from tests.source import ROOT
 from verifier.orders import CERTIFY, OrderedDuties, certification_subject

@@ -18,7 +18,7 @@ from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.tables import JournalRow
 from cli.__main__ import main
-from tests.fixtures.chain.devnet import empty_database
+from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.verifier.node_file import node_file
 
 

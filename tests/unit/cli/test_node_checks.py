@@ -40,10 +40,11 @@ from cli.node.registration import verifier_steps
 from cli.node.roles import NodeRole
 from serving.readiness import FEE_MARGIN, OPERATOR_GAS, operator_required_wei, receipt_room
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.fixtures.chain.devnet import MEASUREMENT, POOL, VERIFIERS, deployed, empty_database, reader, signer, word
+from tests.fixtures.chain.devnet import MEASUREMENT, POOL, VERIFIERS, deployed, reader, signer, word
 from tests.fixtures.cli.new_node import new_node
 from tests.fixtures.court.session import QUOTE, TRUE, DisputeFixture
 from tests.fixtures.snapshot_builders import BLOCK, OTHER, holdings, snapshot
+from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.verifier.node_file import node_file
 from verifier.observation import JUDGE_GAS, WATCHTOWER_GAS
 from verifier.settings import NodeSettings

@@ -22,9 +22,10 @@ from cli.__main__ import main
 from cli.node.registration import leaving
 from cli.node.roles import NodeRole
 from tests.fixtures.chain.anvil import Anvil
-from tests.fixtures.chain.devnet import MEASUREMENT, OPERATORS, deployed, empty_database, reader, receipt, word
+from tests.fixtures.chain.devnet import MEASUREMENT, OPERATORS, deployed, reader, receipt, word
 from tests.fixtures.cli.operator_database import operator_file
 from tests.fixtures.snapshot_builders import BLOCK, OTHER, holdings
+from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.verifier.node_file import node_file
 from tests.fixtures.verifier.verifier_fixture import NETWORK
 

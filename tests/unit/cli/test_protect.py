@@ -18,8 +18,8 @@ from bytewise.storage.protection import Protection
 from chain.sending.keys import save_signer
 from cli.__main__ import main
 from tests.fixtures.builders import signer
-from tests.fixtures.chain.devnet import empty_database
 from tests.fixtures.cli.operator_database import operator_file
+from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.storage.stored_records import vote
 from tests.fixtures.verifier.node_file import node_file
 from tests.fixtures.verifier.verifier_fixture import NETWORK

@@ -37,9 +37,9 @@ from committee import certificates as module
 from committee.ballots import KIND, Ballots
 from committee.certificates import CHECKS_PER_TICK, MAX_WAITING, Certificates
 from tests.fixtures.builders import DISPUTES, signer, word
-from tests.fixtures.chain.devnet import empty_database
 from tests.fixtures.metric_values import value_of
 from tests.fixtures.snapshot_builders import NOW, OTHER, case, snapshot
+from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.storage.hand_clock import HandClock
 from tests.fixtures.verifier.verifier_fixture import NETWORK
 from verifier.jobs.enclave_pool import EnclavePool

@@ -23,8 +23,9 @@ from committee.ballots import KIND
 from committee.maintenance import decline
 from tests.fixtures.builders import word
 from tests.fixtures.chain.anvil import Anvil
-from tests.fixtures.chain.devnet import empty_database, mine
+from tests.fixtures.chain.devnet import mine
 from tests.fixtures.court.session import TRUE, DisputeFixture
+from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.verifier.node_file import node_file
 from tests.fixtures.verifier.verifier_fixture import NETWORK
 from tests.source import ROOT

@@ -29,10 +29,11 @@ from chain.client.address_book import write_network
 from chain.deployment.params import DEVNET, ETHER, changed
 from chain.sending.keys import save_signer
 from tests.fixtures.chain.anvil import Anvil
-from tests.fixtures.chain.devnet import OPERATORS, VERIFIERS, Batch, batch, deployed, empty_database
+from tests.fixtures.chain.devnet import OPERATORS, VERIFIERS, Batch, batch, deployed
 from tests.fixtures.committee.killed_member import Play
 from tests.fixtures.court.session import TRUE, DisputeFixture
 from tests.fixtures.kms.killed_shards import ROOT, end
+from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.verifier.node_file import node_file
 
 PARAMS = changed(DEVNET, {

@@ -23,7 +23,8 @@ from bytewise.storage.tables import NonceLeaseRow
 from chain.client.address_book import write_network
 from chain.sending.keys import save_signer
 from tests.fixtures.chain.anvil import Anvil, running_anvil
-from tests.fixtures.chain.devnet import VERIFIERS, deployed, empty_database
+from tests.fixtures.chain.devnet import VERIFIERS, deployed
+from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.storage.stored_records import vote
 from tests.fixtures.verifier.node_file import node_file
 from tests.source import ROOT

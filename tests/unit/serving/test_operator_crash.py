@@ -23,7 +23,6 @@ from chain.reads.reader import SnapshotReader
 from cli.__main__ import main
 from cli.demo.site import free_ports
 from serving.wiring import HTTP_DRAIN_S, TICK_DRAIN_S, WORK_DRAIN_S
-from tests.fixtures.chain.devnet import empty_database
 from tests.fixtures.serving.operator_site import (
     READY_S,
     ROOT,
@@ -34,6 +33,7 @@ from tests.fixtures.serving.operator_site import (
     serving,
     wait_ready,
 )
+from tests.fixtures.storage.databases import empty_database
 
 BODY = json.dumps(body("Remember me.")).encode()
 JSON = {"content-type": "application/json"}

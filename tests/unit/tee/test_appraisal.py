@@ -21,12 +21,14 @@ from bytewise.protocol.errors.evidence import (
     MeasurementRefused,
     TcbRefused,
 )
-from bytewise.protocol.evidence.appraisal_policy import EvidenceType, TcbStatus
+from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, EvidenceType, TcbStatus
 from bytewise.protocol.evidence.claims import (
     MAX_EVIDENCE_BYTES,
     Collateral,
     Evidence,
     SnpCertificates,
+    evidence_digest,
+    signed_part,
 )
 from bytewise.protocol.units import Blob
 from bytewise.tee import dcap
@@ -37,8 +39,12 @@ from bytewise.tee_simulated.quoter import LIFETIME_S
 from bytewise.tee_simulated.root import ROOT_KEY, _load_key, load_root
 from bytewise.tee_simulated.td_quote import TdBody
 from bytewise.tee_simulated.x509 import Authority, revocation_list
-from tests.fixtures.tee.body_changes import BODY_CHANGES, EVERY, OLD
-from tests.fixtures.tee.simulated_platform import REPORT, Bench
+from tests.fixtures.tee.body_changes import (
+    BODY_CHANGES,
+    EVERY,
+    OLD,
+)
+from tests.fixtures.tee.simulated_platform import CHAIN_ID, REPORT, Bench
 
 # --- time ---
 
@@ -229,6 +235,19 @@ def test_a_policy_of_another_chain_accepts_nothing(bench: Bench) -> None:
         verify_evidence(bench.policy, encode(bench.evidence), REPORT, bench.now, 1337)
 
 
+@given(st.binary(max_size=300))
+@settings(deadline=None, max_examples=60)
+def test_random_bytes_are_malformed_evidence(bench_policy: AppraisalPolicy, data: bytes) -> None:
+    with pytest.raises(EvidenceMalformed):
+        verify_evidence(bench_policy, data, REPORT, 0, CHAIN_ID)
+
+
+@pytest.fixture(scope="module")
+def bench_policy(bench: Bench) -> AppraisalPolicy:
+    """The policy alone."""
+    return bench.policy
+
+
 @given(at=st.integers(0, 10_000), value=st.integers(1, 255), data=st.data())
 @settings(deadline=None, max_examples=60)
 def test_changed_evidence_is_refused_or_means_the_same(bench: Bench, at: int, value: int, data: st.DataObject) -> None:
@@ -263,6 +282,13 @@ def test_negative_serial_number_of_a_platform_certificate_is_refused(bench: Benc
     changed = replace(bench.evidence, quote=Blob(bench.evidence.quote.replace(pem[1], wrapped)))
     with pytest.raises(EvidenceRefused):
         bench.appraise(encode(changed))
+
+
+def test_unsigned_bytes_do_not_give_evidence_another_name(bench: Bench) -> None:
+    longer = replace(bench.evidence, quote=Blob(bench.evidence.quote + b"junk"))
+    assert evidence_digest(longer) == evidence_digest(bench.evidence)
+    assert bench.appraise(encode(longer)) == bench.appraise(encode(bench.evidence))
+    assert signed_part(bench.evidence) == bench.evidence.quote[:632]
 
 
 def test_hardware_evidence_is_refused_where_only_the_simulator_is_allowed(bench: Bench) -> None:

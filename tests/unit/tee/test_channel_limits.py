@@ -12,14 +12,42 @@ from hypothesis import strategies as st
 from OpenSSL import SSL, crypto
 
 from bytewise.protocol.encoding import encode
+from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
+from bytewise.protocol.units import Digest
 from bytewise.service.clock import SystemClock
-from bytewise.tee.binding import MAX_HELLO_BYTES, MAX_PROOF_BYTES
+from bytewise.tee import binding
+from bytewise.tee.binding import MAX_HELLO_BYTES, MAX_PROOF_BYTES, ChannelStatement
 from bytewise.tee.channel import EphemeralKey, accept, connect, verify_certificate
-from tests.fixtures.tee.channel_alterations import _VERSION_3, Alteration, unknown_curve, unknown_kind_of_key, version_4
-from tests.fixtures.tee.channels import DATA, HELLO, PATIENCE_S, PROOF, Ends, Task, Wire, plain_hello
+from tests.fixtures.kms.memory_chain import CONTRACTS
+from tests.fixtures.tee.channel_alterations import (
+    _VERSION_3,
+    Alteration,
+    unknown_curve,
+    unknown_kind_of_key,
+    version_4,
+)
+from tests.fixtures.tee.channels import DATA, HELLO, PATIENCE_S, PROOF, SHARD, Ends, Task, Wire, plain_hello
 
 # --- whatever bytes come ---
+
+
+@given(st.binary(max_size=300) | st.sampled_from([b"{}", b"[]", b'{"version":1}', b"[" * 1000, b" " * 2000]), st.integers(0, 400))
+@settings(deadline=None, max_examples=60)
+def test_arbitrary_hello_or_proof_is_refused_by_name(ends: Ends, data: bytes, place: int) -> None:
+    terms, genuine = ends.terms(SHARD), encode(plain_hello(ends))
+    said = ChannelStatement(
+        CONTRACTS, plain_hello(ends), b"\x02" * 32, Digest(b"\x03" * 32), Digest(b"\x04" * 32), Digest(b"\x05" * 32)
+    )
+    with pytest.raises(Fault):
+        binding.verify_proof(terms, said, data, 0)
+    with pytest.raises(Fault):
+        binding.verify_hello(terms, data)
+    # A genuine hello with other bytes somewhere is read or refused, and nothing else happens.
+    try:
+        binding.verify_hello(terms, genuine[:place] + data[:3] + genuine[place + 3 :])
+    except BytewiseError as error:
+        assert isinstance(error, Fault)
 
 
 @given(st.binary(min_size=1, max_size=600))

@@ -1,4 +1,4 @@
-"""Decoders of attestation that read bytes from outside: what is nearly right is refused by name (any bytes: `tests/fuzz`)."""
+"""Every decoder of attestation that reads bytes from outside: whatever comes is read or refused by name, and nothing else."""
 
 import dataclasses
 import json
@@ -8,11 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import EvidenceRefused
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.evidence import EvidenceExpired, EvidenceMalformed, TcbRefused
-from bytewise.protocol.evidence.claims import SnpCertificates
+from bytewise.protocol.evidence.appraisal_policy import SignedPolicy
+from bytewise.protocol.evidence.claims import Collateral, Evidence, ResultQuote, SnpCertificates
+from bytewise.protocol.evidence.policy_updates import PolicyState
 from bytewise.protocol.units import Blob
 from bytewise.tee import dcap
+from bytewise.tee.collateral import issued_at, parse_collateral
 from bytewise.tee.dcap import refusal, verify_quote
 from bytewise.tee.gpu import verify_gpu
 from bytewise.tee.snp import certificate_time, verify_report
@@ -29,6 +34,22 @@ anything = st.recursive(
     max_leaves=9,
 )
 raw = st.binary(max_size=400)
+MEMBERS = ("pck_crl_issuer_chain", "root_ca_crl", "pck_crl", "tcb_info_issuer_chain", "tcb_info", "tcb_info_signature",
+           "qe_identity_issuer_chain", "qe_identity", "qe_identity_signature")  # fmt: skip
+
+
+@given(raw | anything.map(lambda value: json.dumps(value).encode()))
+@settings(deadline=None, max_examples=40)
+def test_collateral_answers_decode_or_are_malformed(data: bytes) -> None:
+    with pytest.raises(EvidenceMalformed):
+        parse_collateral(data)
+
+
+@given(st.fixed_dictionaries({name: anything | st.just("00") for name in MEMBERS}))
+@settings(deadline=None, max_examples=40)
+def test_collateral_answers_with_the_right_members_decode_strictly(answer: dict[str, Any]) -> None:
+    with pytest.raises(EvidenceMalformed):
+        parse_collateral(json.dumps(answer).encode())
 
 
 @given(raw, anything, st.sampled_from(sorted(GPU_CLAIMS)))
@@ -46,6 +67,12 @@ def test_gpu_claims_decode_or_are_malformed(data: bytes, value: Any, name: str) 
         return
     # What is read as before was either unchanged or only names the device.
     assert value == claims[name] or value in dataclasses.astuple(found)
+
+
+@pytest.mark.parametrize("document", [b'{"a":1.5}', b'{"a":NaN}', b'{"a":[-Infinity]}', b'{"a":1,"a":2}', b'{"a":{"b":1,"b":1}}'])
+def test_ambiguous_json_is_not_strict(document: bytes) -> None:
+    with pytest.raises(EvidenceMalformed, match="no strict JSON"):
+        read_object(document, "a document")
 
 
 def test_sgx_enclave_and_unknown_status_are_refused_whatever_library_says() -> None:
@@ -88,16 +115,30 @@ def test_no_claim_of_a_gpu_may_be_missing(name: str) -> None:
         verify_gpu(json.dumps({"claims": [claims]}).encode(), bytes(32), 0)
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        b'{"a":1.5}', b'{"a":NaN}', b'{"a":[-Infinity]}', b'{"a":1,"a":2}', b'{"a":{"b":1,"b":1}}',
-        # Python reads half of a pair and cannot write it again: what is made of it fails somewhere else.
-        b'{"a":"\\ud800"}', b'{"\\udfff":1}', b'{"a":[{"b":"\\ud800x"}]}',
-    ],
-)  # fmt: skip
-def test_ambiguous_json_or_half_a_surrogate_pair_is_not_strict_json(document: bytes) -> None:
-    with pytest.raises(EvidenceMalformed, match="no strict JSON"):
+@pytest.mark.parametrize("count", [0, 2])
+def test_claims_about_another_number_of_gpus_are_refused(count: int) -> None:
+    claims = {**GPU_CLAIMS, "eat_nonce": "00" * 32}
+    with pytest.raises(EvidenceMalformed, match="exactly one GPU"):
+        verify_gpu(json.dumps({"claims": [claims] * count}).encode(), bytes(32), 0)
+
+
+@given(raw | anything.map(lambda value: json.dumps(value).encode()), st.text(max_size=30))
+@settings(deadline=None, max_examples=40)
+def test_vendor_json_and_dates_decode_or_are_malformed(data: bytes, text: str) -> None:
+    try:
+        assert isinstance(read_object(data, "a document"), dict)
+    except EvidenceMalformed:
+        pass
+    try:
+        assert isinstance(unix_second(text), int)
+    except EvidenceMalformed:
+        pass
+
+
+@pytest.mark.parametrize("document", [b'{"a":"\\ud800"}', b'{"\\udfff":1}', b'{"a":[{"b":"\\ud800x"}]}'])
+def test_half_a_surrogate_pair_is_not_strict_json(document: bytes) -> None:
+    """Python reads it and cannot write it again: what is made of it fails somewhere else."""
+    with pytest.raises(EvidenceMalformed):
         read_object(document, "a document")
     assert read_object(b'{"a":"\\ud83d\\ude00"}', "a document") == {"a": "\U0001f600"}
 
@@ -107,6 +148,31 @@ def test_time_outside_utc_is_malformed(text: str) -> None:
     with pytest.raises(EvidenceMalformed):
         unix_second(text)
     assert unix_second("2026-01-01T00:00:00Z") == unix_second("2026-01-01T00:00:00+00:00") == 1_767_225_600
+
+
+@given(raw, st.sampled_from([field.name for field in dataclasses.fields(Collateral)]))
+@settings(deadline=None, max_examples=40)
+def test_quotes_and_collateral_parts_decode_or_are_malformed(bench: Bench, data: bytes, name: str) -> None:
+    sound = bench.evidence.collateral
+    assert sound is not None
+    changed = dataclasses.replace(sound, **{name: Blob(data)})
+    rule = bench.policy.rules[0]
+    with pytest.raises(EvidenceRefused):
+        verify_quote(rule, bench.evidence.quote, changed, bench.now)
+    with pytest.raises(EvidenceRefused):
+        verify_quote(rule, data, sound, bench.now)
+    try:
+        assert issued_at(changed) <= issued_at(sound)
+    except EvidenceRefused:
+        pass
+
+
+@given(raw | anything.map(lambda value: json.dumps(value, separators=(",", ":"), sort_keys=True).encode()))
+@settings(deadline=None, max_examples=40)
+def test_attestation_records_decode_or_are_malformed(data: bytes) -> None:
+    for kind in (Evidence, ResultQuote, SignedPolicy, PolicyState):
+        with pytest.raises(Fault):
+            decode(kind, data)
 
 
 @given(st.text(max_size=300))

@@ -18,10 +18,10 @@ from bytewise.protocol.units import ZERO_DIGEST, Address, Digest, hex0x
 from bytewise.storage.archive import Archive
 from bytewise.storage.engine import open_database
 from tests.fixtures.builders import ANCHOR, signer
-from tests.fixtures.chain.devnet import empty_database
 from tests.fixtures.committee.message_bus import MessageBus
 from tests.fixtures.committee.seated_member import SeatedMember
 from tests.fixtures.snapshot_builders import snapshot
+from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.verifier.verifier_fixture import ME, VerifierFixture, seat
 from verifier.gossip_client import GossipClient
 from verifier.watch.envelope_exchange import REPEAT_BLOCKS, TOPIC, EnvelopeExchange

@@ -15,7 +15,8 @@ from bytewise.storage.cursor import BlockMark, Cursor
 from bytewise.storage.engine import open_database
 from chain.acts.actor import ContractSender
 from tests.fixtures.chain.anvil import Anvil
-from tests.fixtures.chain.devnet import batch, deployed, empty_database, fee_wei, reader, sender, signer
+from tests.fixtures.chain.devnet import batch, deployed, fee_wei, reader, sender, signer
+from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.verifier.verifier_fixture import NETWORK, BlobShelf, MemoryChain, VerifierFixture
 from verifier.watch.list_reader import NEW
 from verifier.watch.records import Records

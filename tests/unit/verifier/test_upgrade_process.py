@@ -50,23 +50,13 @@ from chain.reads.reader import SnapshotReader
 from chain.sending.keys import save_signer
 from cli.demo.site import free_ports
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
-from tests.fixtures.chain.devnet import (
-    MEASUREMENT,
-    POOL,
-    STAKE_WEI,
-    VECTORS,
-    empty_database,
-    fee_wei,
-    in_force,
-    pump,
-    sender,
-    signer,
-)
+from tests.fixtures.chain.devnet import MEASUREMENT, POOL, STAKE_WEI, VECTORS, fee_wei, in_force, pump, sender, signer
 from tests.fixtures.kms.chain_network import OPERATOR, VERIFIERS, OnChain, joiner, serving
 from tests.fixtures.kms.memory_chain import CLIENT
 from tests.fixtures.kms.release_network import ENVIRONMENT, World, program, wait_until
 from tests.fixtures.kms.vouched_epochs import key_in_force
 from tests.fixtures.serving.operator_site import make_artifact, process
+from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.verifier.node_file import node_file
 from tests.source import ROOT
 
