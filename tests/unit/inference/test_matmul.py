@@ -9,7 +9,7 @@ from torch import Tensor
 from bytewise.inference.backend_selection import fastest_first
 from bytewise.inference.cuda.runner import CUDA_BACKENDS
 from bytewise.inference.determinism import fixed
-from bytewise.inference.exact.matmul import BACKENDS, Backend, Float64Backend
+from bytewise.inference.exact.matmul import BACKENDS, MIN_DEPTH, Backend, Float64Backend
 from bytewise.inference.known_answers import operations, self_test
 from bytewise.inference.known_answers.operations import PROFILE_DIGEST
 from bytewise.inference.native.backend import NativeBackend
@@ -25,7 +25,7 @@ each_backend = pytest.mark.parametrize("backend", [*BACKENDS, *NATIVE, *CUDA_BAC
 @settings(max_examples=12)
 @given(data=st.data())
 def test_products_of_any_operands_are_the_integers_of_python(backend: Backend, data: st.DataObject) -> None:
-    depth, rows, columns = (data.draw(st.integers(1, most)) for most in (40, 20, 20))
+    depth, rows, columns = (data.draw(st.integers(least, most)) for least, most in ((MIN_DEPTH, 40), (1, 20), (1, 20)))
     left = data.draw(st.lists(st.lists(st.integers(-16383, 16383), min_size=depth, max_size=depth), min_size=rows, max_size=rows))
     right = data.draw(
         st.lists(st.lists(st.integers(-128, 127), min_size=depth, max_size=depth), min_size=columns, max_size=columns)
