@@ -23,6 +23,7 @@ from cli.output import (
     Row,
     by_prefix,
     emit,
+    ether,
     limited,
     print_entries,
     rows_of,
@@ -161,7 +162,7 @@ def _opening_terms(settings: "NodeSettings", receipt: Digest) -> _OpeningTerms:
     params = reader.params(batch.params_version, head)
     bond, balance = params.required_bond, snapshot.me.balance_wei
     if balance < bond:
-        raise ConfigurationError("balance", f"{me} has {balance} wei, a dispute takes {bond}: send ether to it")
+        raise ConfigurationError("balance", f"{me} has {ether(balance)}, a dispute takes {ether(bond)}: send ether to it")
     call = _opening_call(seen, me, network, bond)
     try:
         try_call(client, network, me, call)
@@ -172,11 +173,11 @@ def _opening_terms(settings: "NodeSettings", receipt: Digest) -> _OpeningTerms:
     alpha = params.money.slash_amount * params.shares.alpha_bps // BPS
     left = _budget_left_wei(settings, reader, me, head)
     text = (
-        f"bond {bond} wei of {balance}, gas {gas} (about {gas * client.head().base_fee_wei} wei now), "
+        f"bond {ether(bond)} of {ether(balance)}, gas {gas} (about {ether(gas * client.head().base_fee_wei)} now), "
         f"time left {max(0, end - snapshot.clock)} s\n"
-        f"if the operator is convicted: the bond back, and {alpha} wei if the node committed to the right answer; "
-        f"if the answer is confirmed: minus {bond} wei\n"
-        f"rest of the budget (watch.budget_wei): {max(0, left)} wei"
+        f"if the operator is convicted: the bond back, and {ether(alpha)} if the node committed to the right answer; "
+        f"if the answer is confirmed: minus {ether(bond)}\n"
+        f"rest of the budget (watch.budget_wei): {ether(max(0, left))}"
     )
     return _OpeningTerms(text, end, bond, left)
 
@@ -272,7 +273,8 @@ def _appealable(reader: "SnapshotReader", account: Address, text: str, head: int
         raise ConfigurationError("DISPUTE", "was decided for this operator: there is nothing to appeal")
     balance = reader.holdings(account, head).balance_wei
     if balance < case.appeal_bond_wei:
-        raise ConfigurationError("balance", f"{account} has {balance} wei, an appeal takes {case.appeal_bond_wei}")
+        needs = ether(case.appeal_bond_wei)
+        raise ConfigurationError("balance", f"{account} has {ether(balance)}, an appeal takes {needs}: send ether to it")
     try:
         dry_run(reader.client, reader.network, account, ContractCall("Disputes", "appeal", (case.id,), case.appeal_bond_wei))
     except Fault as error:
@@ -306,5 +308,5 @@ def _named(reader: "SnapshotReader", text: str, head: int) -> Digest:
 def _terms(case: "Dispute", balance_wei: int, label: str) -> str:
     return (
         f"verdict {case.verdict.name} in round {case.round} (assurance: {label}), to be appealed until {case.appeal_end} "
-        f"(protocol clock); bond {case.appeal_bond_wei} wei of {balance_wei}, lost if the next committee says the same"
+        f"(protocol clock); bond {ether(case.appeal_bond_wei)} of {ether(balance_wei)}, lost if the next committee says the same"
     )

@@ -2,6 +2,7 @@
 
 import enum
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -143,9 +144,11 @@ def deploy(
     run the command with --plan. Have the EigenLayer service (AVS) create the operator set for the printed address. Then run the
     command without --plan.
 
-    Exit codes: 0 done, 5 the node does not answer or transactions of the account wait for a block, 64 wrong input (for example, a
-    parameter outside its bounds or too little money; nothing was sent) or another run of the account deployed at these addresses.
+    Exit codes: 0 done, 5 the node does not answer or transactions of the account wait for a block, 6 a running process has the
+    key file (nothing was sent), 64 wrong input (for example, a parameter outside its bounds or too little money; nothing was
+    sent) or another run of the account deployed at these addresses.
     """
+    from bytewise.service.key_lock import hold_key
     from bytewise_client.connection import chain_of
     from chain.deployment import deploy as deploying
 
@@ -153,9 +156,11 @@ def deploy(
     client, deployer = chain_of(rpc, chain_id), signer_of(chain_id, key, devnet_account, password_file)
     vote, chosen = _vote(deployer.address, (guardian, curator, votes), long_delay), _chosen(chain_id, params, shape)
     held = restaked(stake, allocation_manager, strategy, operator_set, max_age, *chosen)
-    draft, nonce = _begun(client, deployer, out)
-    site = deploying.survey(client, deployer.address, *chosen, _pools(pool or []), vote, nonce, held)
-    _run(client, deployer, site, draft, nonce, out, plan)
+    # The addresses follow from the account's nonces: nobody else may send with the key until all contracts are there.
+    with nullcontext() if key is None or plan else hold_key(key):
+        draft, nonce = _begun(client, deployer, out)
+        site = deploying.survey(client, deployer.address, *chosen, _pools(pool or []), vote, nonce, held)
+        _run(client, deployer, site, draft, nonce, out, plan)
 
 
 def _begun(client: "Chain", deployer: "LocalSigner", out: Path) -> "tuple[Draft | None, int]":

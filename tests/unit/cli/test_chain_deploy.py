@@ -15,6 +15,7 @@ from bytewise.protocol.address_book import StakeSource
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.units import U64
 from bytewise.service.exit_codes import Exit
+from bytewise.service.key_lock import hold_key
 from bytewise.service.secret import write_secret
 from chain.client.address_book import read_network, verify_code
 from chain.deployment import deploy as deploying
@@ -89,7 +90,10 @@ def test_an_account_without_the_money_sends_nothing(cli: Callable[..., str], anv
     assert f"{STEPS} transactions" in said, "a plan says also what cannot be paid"
     assert anvil.client.nonce(POOR.address) == 0 and not path_of(tmp_path / "n.json").exists()
     anvil.rpc("anvil_setBalance", POOR.address, hex(10**18))
-    assert "ETH at the fees of now: enough" in cli(*options, "--plan", account=None)
+    with hold_key(tmp_path / "poor.key"):
+        assert f"poor.key is used by process {os.getpid()}" in cli(*options, wanted=Exit.REFUSED, account=None)
+        assert "ETH at the fees of now: enough" in cli(*options, "--plan", account=None)
+    assert anvil.client.nonce(POOR.address) == 0 and not path_of(tmp_path / "n.json").exists()
     stored, password = tmp_path / "poor.json", tmp_path / "password"
     write_secret(stored, json.dumps(Account.encrypt(POOR.secret, "right", kdf="pbkdf2", iterations=2)).encode())
     options[options.index("--key") + 1] = str(stored)

@@ -9,6 +9,7 @@ from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.units import Digest
 from bytewise.service.exit_codes import Exit
 from bytewise.storage.duties import DONE, PENDING
+from cli.output import ether
 from serving.disputes import APPEAL
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import word
@@ -33,7 +34,7 @@ def test_disputed_operator_is_found_by_its_committee_and_appeals_on_order(
     assert operator.appeal(Digest(b"short")) == Exit.USAGE
     assert operator.appeal(case.id, key=1) == Exit.USAGE, "another operator's"
     assert operator.appeal(case.id, "--dry-run") == Exit.OK and operator.orders.all() == ()
-    assert f"bond {case.appeal_bond_wei} wei" in capsys.readouterr().out
+    assert f"bond {ether(case.appeal_bond_wei)} of " in capsys.readouterr().out
     operator.tick()
     assert not court.case().appealed, "nobody ordered it"
     operator.orders.add(APPEAL, case.id, 1)
