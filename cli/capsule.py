@@ -13,7 +13,7 @@ from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Address, address, hex0x
 from bytewise.service.exit_codes import Exit
 from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, DaOption, NetworkOption, RpcOption, digest_argument
-from cli.output import OutputFormat, OutputOption, by_prefix, emit, moment, plain, progress_bars
+from cli.output import CHECK_STYLES, OutputFormat, OutputOption, by_prefix, emit, moment, plain, print_checks, progress_bars
 
 if TYPE_CHECKING:
     from bytewise.protocol.keys.epochs import SignedRelease
@@ -412,23 +412,18 @@ def show_report(report: "CapsuleReport", output: OutputFormat) -> None:
     """Prints a capsule's report: every group of checks, the completeness of the record, and the conclusion."""
     from chain.capsule.conclusion import report_json
 
-    emit(output, report_json(report), lambda: _table(report))
+    emit(output, report_json(report), lambda: _print_report(report))
 
 
-_STYLES = {"PASS": "green", "FAIL": "red", "VALID": "bold green", "INVALID": "bold red"}
-
-
-def _table(report: "CapsuleReport") -> None:
-    from rich.table import Table
-
-    console, table = Console(), Table()
-    for heading in ("check", "result"):
-        table.add_column(heading)
-    table.add_column("detail", overflow="fold")
-    for each in report.checks:
-        detail = each.detail if each.failure is None else f"{each.failure}: {each.detail}"
-        table.add_row(each.group.value, Text(each.result.value, style=_STYLES.get(each.result.value, "yellow")), plain(detail))
-    console.print(table)
+def _print_report(report: "CapsuleReport") -> None:
+    console = Console()
+    print_checks(
+        (
+            (each.group.value, each.result.value, each.detail if each.failure is None else f"{each.failure}: {each.detail}")
+            for each in report.checks
+        ),
+        console,
+    )
     _preflight(console, report)
     _conclusion(console, report)
 
@@ -463,7 +458,7 @@ def _conclusion(console: Console, report: "CapsuleReport") -> None:
     from chain.capsule.conclusion import conclude
 
     end = conclude(report)
-    console.print(Text(end.word, style=_STYLES.get(end.word, "bold yellow")))
+    console.print(Text(end.word, style=CHECK_STYLES.get(end.word, "bold yellow")))
     for title, lines in (("It shows:", end.shows), ("Conditions:", end.conditions), ("It does not show:", end.limits)):
         if lines:
             console.print(title, style="bold")

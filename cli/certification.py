@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 from rich.console import Console
 
-from bytewise.protocol.errors.actors import CannotExecute, ConfigurationError, NotExact
+from bytewise.protocol.errors.actors import CannotExecute, ChainReverted, ConfigurationError, NotExact
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import MalformedValue, UnknownEnvironment
 from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
@@ -134,8 +134,19 @@ def _proposed(member: Member, name: Digest) -> "RegistryItem":
             reader.client, reader.network, member.signer.address, ContractCall("Registry", "certify", (name, proposed.vectors))
         )
     except Fault as error:
-        raise ConfigurationError("ITEM", f"cannot be certified by {member.signer.address} now: {error}") from None
+        text = f"cannot be certified by {member.signer.address} now: {error}{_advice(error)}"
+        raise ConfigurationError("ITEM", text) from None
     return proposed
+
+
+def _advice(error: Fault) -> str:
+    """Returns what a member can do about the contract's refusal, if that is not plain from the refusal itself."""
+    from chain.client.artifacts import Reason
+
+    reason = error.values[2] if isinstance(error, ChainReverted) and len(error.values) > 2 else None
+    if not isinstance(reason, Reason) or reason.name != "NoUnit" or not reason.arguments["stake"]:
+        return ""
+    return "; stake counts from the stake epoch after its registration on: wait for it, and give the command again"
 
 
 def _published(file: Path, proposed: "RegistryItem") -> "Vectors":

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Column, Table
 
 from bytewise.protocol.encoding import encode, to_json
 from bytewise.protocol.errors.actors import ArtifactMismatch, ConfigurationError
@@ -225,10 +224,9 @@ def show(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")], out
     if output is not OutputFormat.TABLE:
         emit(output, {"model_id": hex0x(manifest.model_id), **to_json(manifest)}, lambda: None)
         return
-    table = Table("", Column("", overflow="fold"), show_header=False, box=None)
+    console = Console()
     for name, value in described(manifest).items():
-        table.add_row(name, plain(value))
-    Console().print(table)
+        console.print(plain(f"{name}: {value}"), soft_wrap=True)
 
 
 def list_models(

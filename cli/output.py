@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -81,6 +82,27 @@ def _wrapped(fields: Sequence[str], width: int) -> Iterator[str]:
             line = f"{line}, {field}" if line else field
     if line:
         yield line
+
+
+CHECK_STYLES = {"PASS": "green", "FAIL": "red", "VALID": "bold green", "INVALID": "bold red"}
+"""Style of the result of a check, by the result's word. A word that is not here is printed yellow."""
+
+
+def print_checks(checks: Iterable[tuple[str, str, str]], console: Console) -> None:
+    """Prints checks for people. Each check is its name, its result in one word or no result, and its detail.
+
+    The result stands before the name, and further lines of a detail are indented below the name. An id is never divided: its
+    line is longer than the terminal instead.
+    """
+    rows = list(checks)
+    indent = max([9, *(len(result) + 2 for _, result, _ in rows)])
+    for name, result, detail in rows:
+        text = printable(f"{name}: {detail}")
+        first, *others = wrap(text, max(console.width - indent, 40), break_long_words=False, break_on_hyphens=False)
+        line = Text(result.ljust(indent), style=CHECK_STYLES.get(result, "yellow"))
+        console.print(line.append(first, style="default"), soft_wrap=True)
+        for other in others:
+            console.print(plain(" " * indent + other), soft_wrap=True)
 
 
 def limited(entries: Sequence[T], limit: int) -> list[T]:

@@ -14,7 +14,7 @@ from bytewise.protocol.units import hex0x
 from bytewise.service.exit_codes import Exit
 from cli.assurance import warn
 from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, DaOption, NetworkOption, RpcOption, receipt_argument
-from cli.output import OutputFormat, OutputOption, emit, escaped, plain, progress_bars
+from cli.output import OutputFormat, OutputOption, emit, escaped, plain, print_checks, progress_bars
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -194,7 +194,6 @@ def _open_model(found: "Found", artifact: Path | None, bars: "Progress") -> Loca
 # Output of a verification for people.
 
 _COLOURS = {Exit.OK: "bold green", Exit.MISMATCH: "bold red"}
-_RESULTS = {"PASS": "green", "FAIL": "red"}
 
 
 def show_report(console: Console, seen: Sequence["Seen"]) -> None:
@@ -205,32 +204,26 @@ def show_report(console: Console, seen: Sequence["Seen"]) -> None:
 
 def _show(console: Console, seen: "Seen") -> None:
     from rich.padding import Padding
-    from rich.table import Table
 
     console.print(Text(f"receipt {hex0x(seen.identifier)}", style="italic"))
-    table = Table()
-    for heading in ("check", "result", "detail"):
-        table.add_column(heading)
-    for check in seen.checks:
-        table.add_row(check.name, Text(check.result, style=_RESULTS.get(check.result, "yellow")), plain(check.detail))
+    print_checks(((check.name, check.result, check.detail) for check in seen.checks), console)
     if seen.standing is not None:
-        for name, told in _standing_rows(seen.standing):
-            table.add_row(name, "", told)
-    console.print(table)
+        print_checks(((name, "", told) for name, told in _standing_rows(seen.standing)), console)
     if seen.texts is not None:
         for name, text in (("prompt", seen.texts.prompt), ("answer", seen.texts.answer)):
             console.print(Text(f"{name}, as the signed tokens decode:", style="bold"))
             # Every line is indented, so that no text of an answer can look like a line of this report.
             console.print(Padding(Text(escaped(text)), (0, 0, 0, 4)))
     for each in () if seen.shown is None else seen.shown.differences:
-        console.print(plain(f"differs: {each.member}", "red"))
-        console.print(plain(f"  the file shows: {each.shown}"))
-        console.print(plain(f"  signed was:     {each.expected}"))
+        console.print(plain(f"differs: {each.member}", "red"), soft_wrap=True)
+        console.print(plain(f"  the file shows: {each.shown}"), soft_wrap=True)
+        console.print(plain(f"  signed was:     {each.expected}"), soft_wrap=True)
     for line in () if seen.outcome is None else _outcome_lines(seen.outcome):
-        console.print(plain(line))
+        console.print(plain(line), soft_wrap=True)
     if seen.completeness is not None:
         show_completeness(console, seen.completeness)
-    console.print(plain(f"{seen.end.word}: {seen.end.reason}", _COLOURS.get(seen.end.exit, "bold yellow")))
+    end = plain(f"{seen.end.word}: {seen.end.reason}", _COLOURS.get(seen.end.exit, "bold yellow"))
+    console.print(end, soft_wrap=True)
     if seen.standing is not None:
         warn(console, seen.standing.assurance)
 

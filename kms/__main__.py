@@ -2,8 +2,8 @@
 
 `serve` runs a shard. `erase` erases the shares of the epoch that nothing needs any more. `wrap` seals the signing key of a folder
 from before ADR-040. If the settings have a `wrap_command`, it also moves the storage key from `storage.key` into wrapped form.
-The files that contained these keys in plain are wiped. `approve` adds a governor's signature to an appraisal policy. `bytewise
-shard init` makes a shard's folder and settings.
+The files that contained these keys in plain are wiped. `approve` adds a governor's signature to an appraisal policy, and prints
+the policy's digest. `bytewise shard init` makes a shard's folder and settings.
 
 Exit codes: `bytewise.service.exit_codes`.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from bytewise.ports import Quoter
 from bytewise.protocol.address_book import Network
+from bytewise.protocol.units import hex0x
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 from bytewise.service.entry_point import Parser, run_entry
@@ -51,6 +52,7 @@ def _approve(config: Path) -> int:
             telemetry.log("policy.change_listed", change=line)
     signed = approve(settings.policy_file, settings.out_file, load_signer(settings.key_file))
     telemetry.log("policy.approved", digest=signed.policy.digest, serial=signed.policy.serial, signatures=len(signed.signatures))
+    print(hex0x(signed.policy.digest))
     return Exit.OK
 
 

@@ -190,7 +190,7 @@ class Network:
         for document in self.epochs:
             if document.record.epoch == number:
                 return document.record
-        raise TryAgain("network.json", f"key epoch {number} is not listed")
+        raise TryAgain("network.json", f"key epoch {number} is not listed: take the newest address book, and restart")
 
     def holders(self, number: int) -> dict[Address, ShareHolder]:
         """Returns all known present and former holders of shares of a key epoch, by account."""

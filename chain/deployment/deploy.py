@@ -5,7 +5,7 @@ The deployer has no power after `deploy`, because the contract `Charter` assigns
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -226,15 +226,22 @@ def planned_book(client: Chain, site: DeploymentPlan) -> Network:
 
 
 def send_steps(
-    client: Chain, deployer: LocalSigner, site: DeploymentPlan, taken: int, timeout_s: float = DEFAULT_TIMEOUT_S
-) -> None:
+    client: Chain, deployer: LocalSigner, site: DeploymentPlan, taken: int, timeout_s: float = DEFAULT_TIMEOUT_S,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> None:  # fmt: skip
     """Sends all steps except the first `taken`, which the chain has already, and waits for their receipts. An error has the
-    contract's reason."""
+    contract's reason.
+
+    After each portion it calls `progress` with the number of steps that the chain has, and the number of all steps.
+    """
     if deployer.address != site.deployer:
         raise ConfigurationError("deployer", f"is {deployer.address}, the site was surveyed for {site.deployer}")
     calls = [TransactionCall(deployer, each.to, each.data, 0, gas_limit(each)) for each in steps(site)[taken:]]
+    done = taken
     for portion in _portions(calls):
         send_all(client, portion, timeout_s)
+        done += len(portion)
+        progress(done, taken + len(calls))
 
 
 def verify_deployed(client: Chain, site: DeploymentPlan, book: Network) -> Network:

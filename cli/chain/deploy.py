@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from bytewise.protocol.errors.actors import ConfigurationError, RpcRefused, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError, Fault
@@ -15,6 +14,7 @@ from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, digest, hex0x, unhex
 from cli.chain.privileged_call import account_option, signer_of
 from cli.options import NETWORK_FILE, RPC_URLS, PasswordFileOption, RpcOption
+from cli.output import Fields, print_entries
 
 if TYPE_CHECKING:
     from bytewise.protocol.court.params import ParamSet
@@ -231,12 +231,16 @@ def _send(client: "Chain", deployer: "LocalSigner", site: "DeploymentPlan", take
     from chain.deployment import deploy as deploying
 
     try:
-        deploying.send_steps(client, deployer, site, taken)
+        deploying.send_steps(client, deployer, site, taken, progress=_say_progress)
     except RpcRefused as error:
         raise TryAgain("chain", f"{error}; {_how_to_go_on(out)}, once no transaction of the account waits for a block") from None
     except BytewiseError:
         typer.echo(_how_to_go_on(out), err=True)
         raise
+
+
+def _say_progress(done: int, total: int) -> None:
+    typer.echo(f"{done} of {total} transactions are in blocks", err=True)
 
 
 def _how_to_go_on(out: Path) -> str:
@@ -318,15 +322,17 @@ def _pools(texts: list[str]) -> list[Digest]:
 
 
 def _print_plan(client: "Chain", plan: "list[deploying.RehearsedStep]") -> None:
-    from rich.table import Table
-
-    table = Table(title=f"{len(plan)} transactions", title_justify="left")
-    for heading in ("contract", "act", "address", "bytes", "gas: estimate", "at most"):
-        table.add_column(heading, justify="left" if heading in ("contract", "act", "address") else "right", overflow="fold")
-    for each in plan:
-        gas = "" if each.estimate is None else f"{each.estimate:,}"
-        table.add_row(each.step.contract[:24], each.step.verb, each.at, f"{len(each.step.data):,}", gas, f"{each.limit:,}")
-    Console().print(table)
+    print(f"{len(plan)} transactions")
+    print_entries(((each.at, _fields_of(each)) for each in plan), "transactions")
     most = sum(each.limit for each in plan)
     fee = client.head().base_fee_wei
     print(f"at most {most:,} gas, {_ether(most * fee)} ETH at the base fee of now; no estimate: only after others")
+
+
+def _fields_of(each: "deploying.RehearsedStep") -> Fields:
+    contract, _, pool = each.step.contract.partition(" ")
+    gas = "none" if each.estimate is None else f"{each.estimate:,}"
+    return {
+        **({"pool": f"0x{pool}"} if pool else {}), each.step.verb: contract, "bytes": f"{len(each.step.data):,}",
+        "estimated gas": gas, "at most": f"{each.limit:,}",
+    }  # fmt: skip

@@ -87,7 +87,8 @@ def _long_delay_s(reader: "SnapshotReader", block: int) -> int:
 def _pool(reader: "SnapshotReader", digest: Any, block: int) -> dict[str, Any]:
     pool = reader.pool(digest, block)
     if pool is None:
-        return {"pool": hex0x(digest), "added": False}
+        (tree,) = (each.tree for each in reader.network.pools if each.digest == digest)
+        return {"pool": hex0x(digest), "added": False, "tree": tree}
     return {
         "pool": hex0x(digest),
         "added": True,
@@ -114,6 +115,10 @@ def show(state: Mapping[str, Any], console: Console) -> None:
     console.print("pools", style="bold")
     pools = ((each["pool"], {k.replace("_", " "): v for k, v in each.items() if k != "pool"}) for each in state["pools"])
     print_entries(pools, "pools", console)
+    for each in state["pools"]:
+        if not each["added"]:
+            advice = f"the curator adds it: bytewise chain call Registry addPool {each['pool']} {each['tree']}"
+            console.print(plain(advice), soft_wrap=True)
     console.print(
         f"parameters version {state['params_version']}, key epoch {state['active_epoch']} ({state['assurance'] or 'none'}), "
         f"{state['batches']} batches, {state['disputes']} disputes, a place costs {ether(state['price_wei'])}"

@@ -148,6 +148,7 @@ def _share_said(info: "ShardInfo", chains: "Sequence[EpochOnChain]") -> tuple[st
     """Compares the version of a shard's share with the chain. Returns a sentence, and True if it is a contradiction. A shard
     follows the newest final block, whose version may differ from that of the newest block."""
     from bytewise.protocol.digests import keccak256
+    from bytewise.protocol.keys.epochs import EpochState
 
     if info.shares is None:
         return "serves; of an earlier build, it does not say which shares", False
@@ -155,6 +156,8 @@ def _share_said(info: "ShardInfo", chains: "Sequence[EpochOnChain]") -> tuple[st
     if info.shares not in [keccak256(each.commitments) for each in chains]:
         why = f"has its share of version {version}, and the chain means version {newest.version}: it opens nothing"
         return why, True
+    if info.in_force is False and chains[-1].state is EpochState.NONE:
+        return "opens nothing until a final block has the epoch", False
     if not info.in_force:
         reads = "cannot read the chain" if info.in_force is None else "reads of the chain that other shares are meant"
         return f"has its share of version {version}, and {reads}: it answers nobody", True

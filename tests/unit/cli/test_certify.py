@@ -25,13 +25,24 @@ from bytewise.storage.outbox import OutboxState
 from chain.acts.actor import contract_sender
 from chain.client.address_book import write_network
 from chain.deployment.calls import call_of
-from chain.deployment.deploy import propose_item
+from chain.deployment.deploy import Joiner, join, propose_item
 from chain.sending.keys import save_signer
 from chain.sending.sender import SenderPolicy
 from chain.sending.transactions import send_all
 from cli.__main__ import main
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
-from tests.fixtures.chain.devnet import ENVIRONMENT, POOL, VERIFIERS, deployed, mine, reader, signer, word
+from tests.fixtures.chain.devnet import (
+    ENVIRONMENT,
+    MEASUREMENT,
+    POOL,
+    STAKE_WEI,
+    VERIFIERS,
+    deployed,
+    mine,
+    reader,
+    signer,
+    word,
+)
 from tests.fixtures.inference.models import small_artifact
 from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.verifier.node_file import node_file
@@ -221,6 +232,21 @@ def test_uncertifiable_order_is_named_before_any_computation(place: Place, capsy
     assert "no folder for it" in message_of_vectors(place, "nowhere/vectors.json", capsys)
     assert main(["model", "vectors", str(place.folder / "nowhere"), str(place.folder / "new.json")]) == Exit.USAGE
     assert "ARTIFACT: " in capsys.readouterr().err
+
+
+def test_certifying_by_a_new_verifier_names_when_its_stake_counts(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    newcomer, folder = signer(15), place.folder / "newcomer"
+    folder.mkdir()
+    write_network(folder / "network.json", place.network)
+    save_signer(folder / "account.key", newcomer)
+    settings = node_file(folder, f"sqlite:///{folder / 'actor.db'}", place.anvil.url)
+    item = word("proposed to a newcomer")
+    place.propose(item, ZERO_DIGEST, place.vectors.digest)
+    join(place.anvil.client, place.network, [Joiner(newcomer, STAKE_WEI, None, POOL, word("its machine"), MEASUREMENT)])
+    verb = ["member", "certify", hex0x(item), str(place.folder / "model" / "artifact"), "--config", str(settings)]
+    assert main(verb) == Exit.USAGE
+    said = " ".join(capsys.readouterr().err.split())
+    assert "NoUnit(" in said and "counts from the stake epoch after its registration on: wait for it" in said
 
 
 def message_of_vectors(place: Place, out: str, capsys: pytest.CaptureFixture[str]) -> str:

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,9 +39,12 @@ def test_deployment_is_planned_made_and_checked(anvil: Anvil, tmp_path: Path, ca
     anvil.mine(2)
     book, rpc = tmp_path / "network.json", ["--rpc", anvil.url]
     assert main([*DEPLOY, *rpc, "--out", str(book), "--plan"]) == Exit.OK
-    assert "35 transactions" in printed(capsys) and not book.exists()
+    planned = printed(capsys)
+    assert "35 transactions" in planned and f"pool 0x{POOL.hex()}, create StakeTree, bytes " in planned and not book.exists()
     assert anvil.client.nonce(signer(0).address) == 0
     assert main([*DEPLOY, *rpc, "--out", str(book)]) == Exit.OK
+    assert "35 of 35 transactions are in blocks" in printed(capsys)
+    assert all(each in planned for each in asdict(read_network(book).addresses).values()), "each address is in the plan, whole"
     assert main([*DEPLOY, *rpc, "--out", str(book)]) == Exit.USAGE
     where = [*rpc, "--network", str(book)]
     capsys.readouterr()
@@ -51,9 +54,11 @@ def test_deployment_is_planned_made_and_checked(anvil: Anvil, tmp_path: Path, ca
     assert state["roles"]["ADMIN"] == [network.addresses.long_timelock] and state["irregular"] == []
     assert state["long_delay_s"] == LONG_DELAY_DAYS * 86_400
     assert state["money_sums"] and state["params_version"] == 1 and len(state["contracts"]) == 25
-    assert state["pools"] == [{"pool": f"0x{POOL.hex()}", "added": False}]
+    tree = network.pools[0].tree
+    assert state["pools"] == [{"pool": f"0x{POOL.hex()}", "added": False, "tree": tree}]
     assert main(["chain", "show", *where]) == Exit.OK
-    assert "what moves stake waits 64 days" in printed(capsys)
+    said = printed(capsys)
+    assert "what moves stake waits 64 days" in said and f"bytewise chain call Registry addPool 0x{POOL.hex()} {tree}" in said
     anvil.rpc("anvil_setCode", network.addresses.disputes, "0x00")
     assert main(["chain", "show", *where]) == Exit.USAGE
     assert f"disputes at {network.addresses.disputes} has other code" in printed(capsys)

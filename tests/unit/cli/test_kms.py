@@ -13,10 +13,11 @@ import uvicorn
 from rich.console import Console
 
 from bytewise.crypto import hpke
+from bytewise.protocol import digests
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ChainReverted, ShardRefused, TryAgain
 from bytewise.protocol.jobs import ShardRecord
-from bytewise.protocol.keys.epochs import EpochState, ShardInfo
+from bytewise.protocol.keys.epochs import EpochOnChain, EpochState, ShardInfo
 from bytewise.protocol.suites import SUITE_P256, hybrid_epoch
 from bytewise.protocol.units import U64, ZERO_DIGEST, Blob, Digest
 from bytewise.service.exit_codes import Exit
@@ -294,6 +295,23 @@ def test_shards_own_text_neither_stops_nor_colours_the_terminal(capsys: pytest.C
     status.show(state, Console(width=200))
     said = capsys.readouterr().out
     assert said.count("all well[/nothing] [bold]\N{REPLACEMENT CHARACTER}[2J") == 3 and "\x1b" not in said
+
+
+def test_a_shard_of_an_epoch_that_is_not_final_yet_contradicts_nothing() -> None:
+    """It follows final blocks, in which there is no epoch for a quarter of an hour. It does not know its version until then."""
+    there = EpochOnChain(EpochState.ACTIVE, Blob(b"k"), Blob(b"c"), (VOTER.address,), 1, 0, ZERO_DIGEST, "simulated")
+    none = EpochOnChain(EpochState.NONE, Blob(b""), Blob(b""), (), 0, 0, ZERO_DIGEST)
+    info = ShardInfo(U64(1), 1, VOTER.address, "simulated", ZERO_DIGEST, digests.keccak256(b"c"), None, False)
+
+    def ask(_: ShardRecord) -> ShardInfo:
+        return info
+
+    record = ShardRecord(1, VOTER.address, "https://shard", "", "", Blob(b""))
+    says, wrong = status._said(record, 1, ZERO_DIGEST, ask, (there, none))
+    assert "opens nothing until a final block has the epoch" in says and not wrong
+    for chains in ((there, there), (there,)):
+        says, wrong = status._said(record, 1, ZERO_DIGEST, ask, chains)
+        assert "reads of the chain that other shares are meant" in says and wrong, "the final block has it"
 
 
 @pytest.mark.e2e

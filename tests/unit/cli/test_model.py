@@ -31,7 +31,13 @@ def test_model_is_converted_shown_and_checked(checkpoint: Path, capsys: pytest.C
     assert capsys.readouterr().out.strip() == model_id
     assert main(["model", "show", str(out)]) == Exit.OK
     shown = " ".join(capsys.readouterr().out.split())
-    for words in ("llama, 2 layers of 16", "8 bits, head 16 bits, embedding float32", "proven below 2^", "stop tokens 257"):
+    for words in (
+        f"model id: {model_id}",
+        "llama, 2 layers of 16",
+        "8 bits, head 16 bits, embedding float32",
+        "proven below 2^",
+        "stop tokens 257",
+    ):
         assert words in shown
     assert main(["model", "show", str(out), "--output", "json"]) == Exit.OK
     told = json.loads(capsys.readouterr().out)

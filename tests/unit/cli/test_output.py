@@ -11,7 +11,7 @@ from rich.console import Console
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service.exit_codes import Exit
 from cli.__main__ import main
-from cli.output import OutputFormat, by_prefix, emit, limited, print_entries
+from cli.output import OutputFormat, by_prefix, emit, limited, print_checks, print_entries
 from tests.fixtures.cli.surfaces import Judged
 
 IDS = [f"0x{digit * 64}" for digit in "abc"]
@@ -27,6 +27,18 @@ def test_eighty_columns_hold_every_id_and_rows_wrap_between_fields() -> None:
     lines = printed(80, {"operator": "0x" + "1" * 40, "verdict": "OVERTURNED", "assurance": "simulated", "batch": 12})
     assert [line for line in lines if line in IDS] == IDS and max(map(len, lines)) <= 80
     assert lines[1:3] == [f"  operator 0x{'1' * 40}, verdict OVERTURNED,", "  assurance simulated, batch 12"]
+
+
+def test_eighty_columns_hold_checks_with_whole_ids_in_their_details() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    digests = [f"0x{digit * 64}" for digit in "ab"]
+    details = [f"exact-1, registered as {digests[0]} and sealed to an epoch; see {digests[1]}", "\x1b[2J no defect"]
+    print_checks([("environment", "UNKNOWN", details[0]), ("record", "PASS", details[1]), ("dispute", "", "none")], console)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert lines == [
+        "UNKNOWN  environment: exact-1, registered as", f"         {digests[0]} and", "         sealed to an epoch; see",
+        f"         {digests[1]}", "PASS     record: \N{REPLACEMENT CHARACTER}[2J no defect", "         dispute: none",
+    ]  # fmt: skip
 
 
 def test_list_of_nothing_says_so() -> None:

@@ -22,7 +22,7 @@ from bytewise.protocol.evidence.appraisal_policy import (
 )
 from bytewise.protocol.evidence.policy_updates import ADDITION_DELAY_S, MAX_CLOCK_DIFFERENCE_S, PolicyState
 from bytewise.protocol.keys.epochs import Decision
-from bytewise.protocol.units import U64, Digest
+from bytewise.protocol.units import U64, Digest, hex0x
 from bytewise.service.clock import ForwardClock, SystemClock
 from bytewise.service.settings import child_environment
 from bytewise.tee.policy import approve, policy_changes
@@ -225,7 +225,8 @@ def test_command_approves_a_policy(fresh: World, tmp_path: Path) -> None:
     config.write_text('policy_file = "plain.json"\nkey_file = "governor.key"\nout_file = "signed.json"\n')
     command = [sys.executable, "-m", "kms", "approve", "--config", str(config)]
     ended = subprocess.run(command, cwd=ROOT, env=child_environment(), capture_output=True, timeout=60, check=False)
-    assert ended.returncode == 0 and b"policy.approved" in ended.stderr + ended.stdout and b"5b5b" not in ended.stderr
+    assert ended.returncode == 0 and b"policy.approved" in ended.stderr and b"5b5b" not in ended.stderr
+    assert ended.stdout.decode().strip() == hex0x(fresh.policy.digest)
     assert decode(SignedPolicy, (tmp_path / "signed.json").read_bytes()).policy == fresh.policy
 
 
