@@ -81,7 +81,7 @@ NO_AMX := -mno-amx-tile -mno-amx-int8 -mno-amx-bf16
 PEER_CMAKE := -DGGML_NATIVE=ON -DLLAVA_BUILD=OFF $(if $(shell grep -swm 1 amx_int8 $(CPUINFO)), \
 	-DCMAKE_C_FLAGS='$(NO_AMX)' -DCMAKE_CXX_FLAGS='$(NO_AMX)')
 
-.PHONY: help install demo test test-ray compiled check quick changed fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check bench-scale campaign networks units static soak-determinism soak-kms soak-contracts soak-node soak-node-short prove slither compose compose-test gossip-venv test-gossip clean contracts
+.PHONY: help install demo test play-guide test-ray compiled check quick changed fmt bench bench-inference bench-perplexity bench-profile bench-verdicts bench-chain bench-kms bench-check bench-scale campaign networks units static soak-determinism soak-kms soak-contracts soak-node soak-node-short prove slither compose compose-test gossip-venv test-gossip clean contracts
 
 help: ## this list
 	@echo 'usage: make VERB'
@@ -185,6 +185,10 @@ compiled: install
 campaign: install
 	@echo '    and everybody on all contracts together, a short campaign'
 	@FOUNDRY_PROFILE=campaign nice -n 19 sh -c '$(FORGE) test --match-path campaign/Invariants.t.sol'
+
+play-guide: install ## run every command of docs/guide/start-a-network.md: a network of its own, from deployment to a verified answer
+	@rm -rf runs/own
+	@$(PY) docs/tools/play_guide.py docs/guide/start-a-network.md
 
 reference: install ## write the generated pages of docs
 	@$(PY) docs/tools/reference_pages.py

@@ -26,7 +26,7 @@ IN_MEMORY = ("chain",)
 """Processes whose memory is a database: the development chain keeps all blocks and many copies of its state. Their memory is
 judged by receipts, as databases are."""
 PASSING = ("challenger",)
-"""Processes that start and end again and again in a run."""
+"""Processes that start and end again and again in a run, beside second instances of a key."""
 LEAST_RECEIPTS = 50
 """Fewest receipts in a third of a run for which a database's growth is judged."""
 GROWTH = 1.5
@@ -140,8 +140,12 @@ def unwatched(samples: Iterable[Sample], calm_from: float) -> list[str]:
         by_name.setdefault(each.name, []).append(each)
     if max((each[-1].t for each in by_name.values()), default=0.0) - calm_from < 2 * SETTLED_S + START_S:
         return []
-    last = {name: [each for each in seen if each.pid == seen[-1].pid] for name, seen in by_name.items() if name not in PASSING}
+    last = {name: [each for each in seen if each.pid == seen[-1].pid] for name, seen in by_name.items() if not _is_passing(name)}
     return [f"{name}: its last life was too short to be judged" for name, life in last.items() if _settled_slope(life) is None]
+
+
+def _is_passing(name: str) -> bool:
+    return name in PASSING or name.endswith("-second")
 
 
 def growth(sizes: Mapping[str, list[tuple[int, int]]]) -> dict[str, float]:

@@ -9,6 +9,7 @@ transactions exclusive: it locks a row with the name of the lock. Readers see on
 SQLite.
 """
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -135,6 +136,16 @@ def read_transaction(engine: Engine, limit_s: float | None = None) -> Iterator[C
 
 
 @contextmanager
+def driver_connection(engine: Engine) -> Iterator[Connection]:
+    """Context manager of a connection outside any transaction, for statements that only the driver of SQLite runs to their end.
+
+    Raises `TryAgain` if the database is busy or its disk is full.
+    """
+    with _mapped(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        yield connection
+
+
+@contextmanager
 def _bounded(connection: Connection, limit_s: float | None) -> Iterator[None]:
     """Context manager that interrupts statements at the limit.
 
@@ -211,6 +222,8 @@ def _mapped() -> Iterator[None]:
         raise TryAgain("database", "no free connection") from error
     except OperationalError as error:
         raise TryAgain("database", _reason(error)) from error
+    except sqlite3.OperationalError as error:
+        raise TryAgain("database", str(error)[:120]) from error
     except DBAPIError as error:
         raise StoreCorrupt("database", f"{type(error).__name__}: {_reason(error)}") from error
 

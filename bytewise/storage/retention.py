@@ -19,7 +19,7 @@ from bytewise.service import metrics
 from bytewise.service.housekeeping import DAY_S, HousekeepingSettings
 from bytewise.storage.archive import ENDED_AUDITS
 from bytewise.storage.duties import DONE, MISSED, PENDING
-from bytewise.storage.engine import read_transaction, write_transaction
+from bytewise.storage.engine import driver_connection, read_transaction, write_transaction
 from bytewise.storage.outbox import OPEN, OutboxState
 from bytewise.storage.receipt_store import ANCHORED
 from bytewise.storage.tables import (
@@ -107,12 +107,12 @@ class Retention:
     def compact(self) -> int:
         """Returns the free pages of a SQLite file to the file system, and returns their number.
 
-        PostgreSQL does this itself (autovacuum).
+        PostgreSQL does this itself (autovacuum). Raises `TryAgain` if the database is busy or its disk is full.
         """
         if self._engine.dialect.name != "sqlite":
             return 0
         freed = 0
-        with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        with driver_connection(self._engine) as connection:
             before = _pragma(connection, "freelist_count")
             while not self._stopping() and before:
                 # One step of the statement frees one page. Only `executescript` runs all steps.

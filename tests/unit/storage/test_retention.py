@@ -1,5 +1,6 @@
 """Housekeeping of a database: whatever the order of events, nothing that is still needed is deleted, and all else is."""
 
+import resource
 import shutil
 import tempfile
 import threading
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sqlalchemy import Engine, func, select
 
+from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.housekeeping import DAY_S, HousekeepingSettings
 from bytewise.storage.archive import Archive, LightAudits
@@ -372,6 +374,23 @@ def test_size_of_the_file_stays_flat_while_records_come_and_go(sqlite_engine: En
         with read_transaction(sqlite_engine) as connection:
             sizes.append(connection.exec_driver_sql("PRAGMA page_count").scalar_one())
     assert max(sizes[1:]) <= sizes[0] + 8, sizes
+
+
+def test_full_disk_while_pages_are_returned_is_no_bug(sqlite_engine: Engine, clock: HandClock) -> None:
+    """A bug ends the process. Here no file may grow, so the statements of `compact` fail in the driver."""
+    archive, retention = Archive(sqlite_engine, clock), Retention(sqlite_engine, NOTHING_EXTRA)
+    for number in range(60):
+        archive.keep_envelope(bytes([number]) * 8_000)
+    clock.seconds += 2 * DISPUTE_S
+    retention.prune(Horizon(clock.now(), DISPUTE_S, STAKE_S))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
+    try:
+        with pytest.raises(TryAgain, match="database is unavailable"):
+            retention.compact()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert retention.compact() > 0
 
 
 def test_job_says_what_it_deleted_and_waits_for_a_block(

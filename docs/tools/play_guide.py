@@ -1,0 +1,51 @@
+"""Runs the commands of a guide: `python docs/tools/play_guide.py docs/guide/start-a-network.md`.
+
+The indented blocks of the page, in their order, are one bash script. It runs in the root of the checkout and ends at the first
+command that fails. All processes that it started are stopped at the end. Exit code: that of the script, or 124 after --timeout.
+"""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+INDENT = "    "
+
+
+def script_of(page: str) -> str:
+    """Returns the indented blocks of a page as one script."""
+    return "".join(f"{line[len(INDENT) :]}\n" for line in page.splitlines() if line.startswith(INDENT))
+
+
+def play(script: str, timeout_s: float) -> int:
+    """Runs a script with bash and shows its commands and output. Returns its exit code, or 124 if it took too long."""
+    running = subprocess.Popen(["bash", "-e", "-x", "-c", script], cwd=ROOT, start_new_session=True)
+    try:
+        return running.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        return 124
+    finally:
+        _stop(running.pid)
+
+
+def _stop(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGTERM)
+    except ProcessLookupError:
+        return
+
+
+def main() -> int:
+    """Plays one guide."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("page", type=Path, help="the guide")
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds until all is stopped (%(default)s)")
+    options = parser.parse_args()
+    return play(script_of(options.page.read_text()), options.timeout)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
