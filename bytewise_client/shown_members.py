@@ -5,6 +5,7 @@ receipt, the registered environment, the chain's label, and an opening that hash
 as unchecked.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -58,7 +59,8 @@ class Comparison:
         """Compares a shown value, and all values inside it, with the expected value. `path` is its place in the file."""
         if isinstance(shown, dict) and isinstance(expected, Mapping):
             for name, value in shown.items():
-                self._add_member(value, expected, name, f"{path}.{name}" if path else name)
+                shown_name = _UNSAFE.sub(lambda found: f"\\x{ord(found[0]):02x}", name)[:EXCERPT]
+                self._add_member(value, expected, name, f"{path}.{shown_name}" if path else shown_name)
         elif isinstance(shown, list) and isinstance(expected, list):
             self._add_list(shown, expected, path)
         else:
@@ -95,6 +97,11 @@ class Comparison:
         is_same = shown == expected and isinstance(shown, bool) == isinstance(expected, bool)
         if not is_same and not (expected is None and shown in ("", [], {})):
             self.differences.append(MemberDifference(path, *_excerpts(shown, expected)))
+
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+"""Characters of a member's name that a report escapes. The name comes from the file, and blanks in it could look like the end of
+a line of the report."""
 
 
 def expected_answer(

@@ -134,18 +134,24 @@ def _proposed(member: Member, name: Digest) -> "RegistryItem":
             reader.client, reader.network, member.signer.address, ContractCall("Registry", "certify", (name, proposed.vectors))
         )
     except Fault as error:
-        text = f"cannot be certified by {member.signer.address} now: {error}{_advice(error)}"
+        text = f"cannot be certified by {member.signer.address} now: {error}{_advice(member, error)}"
         raise ConfigurationError("ITEM", text) from None
     return proposed
 
 
-def _advice(error: Fault) -> str:
+def _advice(member: Member, error: Fault) -> str:
     """Returns what a member can do about the contract's refusal, if that is not plain from the refusal itself."""
     from chain.client.artifacts import Reason
 
     reason = error.values[2] if isinstance(error, ChainReverted) and len(error.values) > 2 else None
-    if not isinstance(reason, Reason) or reason.name != "NoUnit" or not reason.arguments["stake"]:
+    if not isinstance(reason, Reason) or reason.name != "NoUnit":
         return ""
+    reader, who = member.reader, member.signer.address
+    block = reader.head()
+    joined = reader.membership(who, block)
+    pool = reader.pool(joined.pool, block)
+    if pool is None or not reader.next_units(who, pool, block):
+        return "; too little stake, or a measurement that is not allowed any more, counts nothing: see `bytewise doctor`"
     return "; stake counts from the stake epoch after its registration on: wait for it, and give the command again"
 
 

@@ -10,6 +10,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from rich.cells import chop_cells
 from rich.console import Console
 from rich.text import Text
 
@@ -97,12 +98,21 @@ def print_checks(checks: Iterable[tuple[str, str, str]], console: Console) -> No
     rows = list(checks)
     indent = max([9, *(len(result) + 2 for _, result, _ in rows)])
     for name, result, detail in rows:
-        text = printable(f"{name}: {detail}")
-        first, *others = wrap(text, max(console.width - indent, 40), break_long_words=False, break_on_hyphens=False)
+        first, *others = _indented_lines(printable(f"{name}: {detail}"), max(console.width - indent, 40))
         line = Text(result.ljust(indent), style=CHECK_STYLES.get(result, "yellow"))
         console.print(line.append(first, style="default"), soft_wrap=True)
         for other in others:
             console.print(plain(" " * indent + other), soft_wrap=True)
+
+
+_ID = re.compile(r"\W?0x[0-9a-f]{40,64}\W?", re.ASCII)
+
+
+def _indented_lines(text: str, width: int) -> Iterator[str]:
+    """Divides a text into lines. Only an id may be longer than the width. Other words are divided: a terminal would continue them
+    without the indent, and a hostile text could look like another line of the output."""
+    for line in wrap(text, width, break_long_words=False, break_on_hyphens=False):
+        yield from [line] if _ID.fullmatch(line) else chop_cells(line, width)
 
 
 def limited(entries: Sequence[T], limit: int) -> list[T]:

@@ -226,6 +226,8 @@ def _mapped() -> Iterator[None]:
         raise TryAgain("database", str(error)[:120]) from error
     except DBAPIError as error:
         raise StoreCorrupt("database", f"{type(error).__name__}: {_reason(error)}") from error
+    except sqlite3.Error as error:
+        raise StoreCorrupt("database", f"{type(error).__name__}: {str(error)[:120]}") from error
 
 
 def _reason(error: DBAPIError) -> str:

@@ -30,10 +30,13 @@ def housekeeping_job(
         inbox = prune_inbox(retention.receipts_before(needed))
         if inbox:
             gone["inbox"] = inbox
-        freed = retention.compact()
         for what, count in gone.items():
             metrics.DELETED.labels(what=what).inc(count)
-        if gone:
-            telemetry.log("housekeeping.deleted", freed_pages=freed, clock=needed.clock, **gone)
+        freed = 0
+        try:
+            freed = retention.compact()
+        finally:
+            if gone:
+                telemetry.log("housekeeping.deleted", freed_pages=freed, clock=needed.clock, **gone)
 
     return PeriodicJob("housekeeping", run, settings.every_s)

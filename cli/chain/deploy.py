@@ -158,6 +158,7 @@ def deploy(
     held = restaked(stake, allocation_manager, strategy, operator_set, max_age, *chosen)
     # The addresses follow from the account's nonces: nobody else may send with the key until all contracts are there.
     with nullcontext() if key is None or plan else hold_key(key):
+        _verify_place(out)  # Another run with the key may have written it since.
         draft, nonce = _begun(client, deployer, out)
         site = deploying.survey(client, deployer.address, *chosen, _pools(pool or []), vote, nonce, held)
         _run(client, deployer, site, draft, nonce, out, plan)

@@ -117,7 +117,8 @@ def show(state: Mapping[str, Any], console: Console) -> None:
     print_entries(pools, "pools", console)
     for each in state["pools"]:
         if not each["added"]:
-            advice = f"the curator adds it: bytewise chain call Registry addPool {each['pool']} {each['tree']}"
+            call = f"bytewise chain call Registry addPool {each['pool']} {each['tree']}"
+            advice = f"the curator adds it, with --key FILE --send: {call}"
             console.print(plain(advice), soft_wrap=True)
     console.print(
         f"parameters version {state['params_version']}, key epoch {state['active_epoch']} ({state['assurance'] or 'none'}), "

@@ -173,8 +173,8 @@ def list_epochs(
 
     Each shard must answer, serve its epoch, and have the policy of the chain. With `--output jsonl` each epoch is one line.
 
-    Exit codes: 0 all agree, 2 a shard or the address book contradicts the chain, 5 a shard or the node does not
-    answer, 64 wrong input.
+    Exit codes: 0 all agree, or wait for a final block that has a new epoch, 2 a shard or the address book contradicts the chain,
+    5 a shard or the node does not answer, 64 wrong input.
 
     Example: bytewise key list --network network.json
     """

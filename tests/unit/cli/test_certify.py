@@ -24,8 +24,8 @@ from bytewise.storage.nonce_lease import NonceLease
 from bytewise.storage.outbox import OutboxState
 from chain.acts.actor import contract_sender
 from chain.client.address_book import write_network
-from chain.deployment.calls import call_of
-from chain.deployment.deploy import Joiner, join, propose_item
+from chain.deployment.calls import ContractCall, call_of
+from chain.deployment.deploy import Joiner, join, propose_item, set_measurement
 from chain.sending.keys import save_signer
 from chain.sending.sender import SenderPolicy
 from chain.sending.transactions import send_all
@@ -247,6 +247,11 @@ def test_certifying_by_a_new_verifier_names_when_its_stake_counts(place: Place, 
     assert main(verb) == Exit.USAGE
     said = " ".join(capsys.readouterr().err.split())
     assert "NoUnit(" in said and "counts from the stake epoch after its registration on: wait for it" in said
+    send_all(place.anvil.client, [call_of(signer(0), place.network, set_measurement(MEASUREMENT, False))], 60)
+    send_all(place.anvil.client, [call_of(newcomer, place.network, ContractCall("Registry", "refresh", (newcomer.address,)))], 60)
+    assert main(verb) == Exit.USAGE
+    said = " ".join(capsys.readouterr().err.split())
+    assert "NoUnit(" in said and "measurement that is not allowed any more, counts nothing" in said
 
 
 def message_of_vectors(place: Place, out: str, capsys: pytest.CaptureFixture[str]) -> str:

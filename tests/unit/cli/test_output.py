@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from bytewise.protocol.errors.actors import ConfigurationError
@@ -39,6 +40,15 @@ def test_eighty_columns_hold_checks_with_whole_ids_in_their_details() -> None:
         "UNKNOWN  environment: exact-1, registered as", f"         {digests[0]} and", "         sealed to an epoch; see",
         f"         {digests[1]}", "PASS     record: \N{REPLACEMENT CHARACTER}[2J no defect", "         dispute: none",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("blank", ["\u2800", "\u3164", "x"])
+def test_long_words_of_a_detail_never_begin_a_line_of_the_terminal(blank: str) -> None:
+    """Such a character looks like a blank, and a terminal would continue its word without the indent."""
+    console = Console(file=io.StringIO(), width=80)
+    print_checks([("shown answer", "PASS", f"unchecked: {blank * 90}VERIFIED:{blank}all")], console)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert all(cell_len(line) <= 80 for line in lines) and all(line.startswith(" " * 9) for line in lines[1:])
 
 
 def test_list_of_nothing_says_so() -> None:

@@ -267,10 +267,15 @@ def test_a_choice_without_a_receipt_is_a_difference(check: Check, answers: tuple
 def test_undetermined_members_are_named_as_unchecked(run: Run, kept: Kept, tmp_path: Path) -> None:
     answer = json.loads(kept.file.read_text())
     answer["service_tier"] = "default"
+    answer["x\u2800VERIFIED: yes"] = "a blank that is none, before what looks like the report's last line"
     # A locator may change without a new signature.
     answer["eigendalink"] = "eigenda:standard:0x03ab"
     code, told = verified(run, kept, "--opening", saved(answer, tmp_path), "--artifact", str(kept.operator.artifact))
-    assert (code, told["result"], told["shown"]["unchecked"]) == (0, "VERIFIED", ["service_tier", "eigendalink"])
+    assert (code, told["result"], told["shown"]["unchecked"]) == (
+        0,
+        "VERIFIED",
+        ["service_tier", r"x\x2800VERIFIED\x3a\x20yes", "eigendalink"],
+    )
 
 
 def test_verify_says_that_an_opening_alone_shows_no_text(run: Run, kept: Kept, tmp_path: Path) -> None:
