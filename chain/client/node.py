@@ -7,6 +7,8 @@ from http import HTTPStatus
 from typing import Any
 
 from eth_typing import URI
+from requests import Session
+from requests.adapters import HTTPAdapter
 from requests.exceptions import HTTPError, RequestException
 from web3 import HTTPProvider
 from web3.types import RPCEndpoint, RPCResponse
@@ -21,6 +23,9 @@ from bytewise.service.settings import verify_http_url
 _NO_BATCHES = "if it stays so, this node takes no JSON-RPC batches, or none so long: have it take them, or name another node"
 _WRONG_IDS = "this node, or a proxy before it, mixes answers up: name another node if it stays so"
 
+MAX_CONNECTIONS = 32
+"""Most idle connections to one endpoint that are kept open. Further requests at the same moment open connections of their own."""
+
 _BROKEN = (RequestException, ValueError, OSError, TooLarge)
 """Exceptions for a missing answer, or for one that is no JSON."""
 
@@ -33,6 +38,14 @@ class NodeHTTPProvider(HTTPProvider):
 
     place = 0
     """Position of this endpoint in the list of the settings."""
+
+    def __init__(self, url: str, timeout_s: float) -> None:
+        """`timeout_s` is the longest time of one request. All threads share one session. web3 would keep a session, with
+        connections, for each of the last hundred threads."""
+        session = Session()
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, HTTPAdapter(pool_maxsize=MAX_CONNECTIONS))
+        super().__init__(url, request_kwargs={"timeout": timeout_s}, session=session, exception_retry_configuration=None)
 
     def single(self, method: str, params: Sequence[Any]) -> Any:
         """Makes one call and returns its answer."""
