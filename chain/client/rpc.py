@@ -112,7 +112,7 @@ class ChainClient:
     def __init__(self, url: str, chain_id: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         verify_url(url)
         self.chain_id = chain_id
-        self._node = NodeHTTPProvider(url, timeout_s)
+        self._node = NodeHTTPProvider(url, timeout_s=timeout_s)
         self._checked = False
 
     def name_place(self, place: int) -> None:

@@ -150,18 +150,27 @@ def deploy(
     """
     from bytewise.service.key_lock import hold_key
     from bytewise_client.connection import chain_of
-    from chain.deployment import deploy as deploying
 
     _verify_place(out)
     client, deployer = chain_of(rpc, chain_id), signer_of(chain_id, key, devnet_account, password_file)
     vote, chosen = _vote(deployer.address, (guardian, curator, votes), long_delay), _chosen(chain_id, params, shape)
     held = restaked(stake, allocation_manager, strategy, operator_set, max_age, *chosen)
-    # The addresses follow from the account's nonces: nobody else may send with the key until all contracts are there.
     with nullcontext() if key is None or plan else hold_key(key):
-        _verify_place(out)  # Another run with the key may have written it since.
-        draft, nonce = _begun(client, deployer, out)
-        site = deploying.survey(client, deployer.address, *chosen, _pools(pool or []), vote, nonce, held)
-        _run(client, deployer, site, draft, nonce, out, plan)
+        _deploy(client, deployer, (*chosen, _pools(pool or []), vote), held, out, plan)
+
+
+def _deploy(
+    client: "Chain", deployer: "LocalSigner", chosen: "tuple[ParamSet, Shape, list[Digest], GovernanceSettings]",
+    held: "EigenLayerSettings | None", out: Path, plan: bool,
+) -> None:  # fmt: skip
+    """Deploys, or only says what would be sent. The addresses follow from the account's nonces, so nobody else may send with the
+    key until all contracts are there."""
+    from chain.deployment import deploy as deploying
+
+    _verify_place(out)  # Another run with the key may have written it since.
+    draft, nonce = _begun(client, deployer, out)
+    site = deploying.survey(client, deployer.address, *chosen, nonce, held)
+    _run(client, deployer, site, draft, nonce, out, plan)
 
 
 def _begun(client: "Chain", deployer: "LocalSigner", out: Path) -> "tuple[Draft | None, int]":
