@@ -28,6 +28,7 @@ from chain.deployment.params import DEVNET
 from chain.reads.documents import RegistryDocuments
 from chain.sending.keys import save_signer
 from cli.__main__ import main
+from cli.output import ether
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFIERS, mine, word
 from tests.fixtures.chain.devnet import batch as receipts_of
@@ -223,9 +224,8 @@ def test_ordered_dispute_is_tried_then_opened_by_the_watchtower(
     tower.tick()
     code, said = command.run(name, "--dry-run")
     alpha = DEVNET.money.slash_amount * DEVNET.shares.alpha_bps // 10_000
-    assert (
-        code == Exit.OK and f"bond {bond} wei" in said and "gas " in said and f"and {alpha} wei" in said and "time left " in said
-    )
+    assert code == Exit.OK and f"bond {ether(bond)} of " in said and f"and {ether(alpha)} if the node" in said
+    assert "gas " in said and "time left " in said
     assert tower.orders.pending() == (), "a dry run orders nothing"
     assert command.run(name, "--dry-run", strategy="observe")[0] == Exit.OK
     code, said = command.run(name, strategy="observe")
@@ -236,7 +236,7 @@ def test_ordered_dispute_is_tried_then_opened_by_the_watchtower(
     assert code == Exit.USAGE and "policy.challenges" in said and tower.orders.pending() == ()
     assert command.run(name, "--dry-run", challenges=False)[0] == Exit.OK
     code, said = command.run(name, watch={"budget_wei": 9})
-    assert code == Exit.USAGE and "(watch.budget_wei): 9 wei" in said and "exceeds the rest" in said
+    assert code == Exit.USAGE and "(watch.budget_wei): 0.000000000000000009 ETH" in said and "exceeds the rest" in said
     assert tower.orders.pending() == ()
     assert command.run("0x12")[0] == Exit.USAGE
     assert command.run(name)[0] == Exit.OK
