@@ -128,6 +128,7 @@ class Injector:
 
     def _second(self, fault: Fault) -> None:
         """Starts a second process with the key of a running one. The second process must end and say that the key is taken."""
+        self._network.await_key(fault.target, EXIT_S)
         other, started = self._network.second(fault.target), monotonic_s()
         code = self._network.exit_within(other, EXIT_S)
         if code != Exit.REFUSED:
@@ -139,6 +140,7 @@ class Injector:
     def _second_after_pause(self, fault: Fault) -> None:
         """Starts a second process with the key of a stopped one. When the stopped process goes on, it must end."""
         first = fault.target
+        self._network.await_key(first, EXIT_S)
         self._network.send(first, signal.SIGSTOP)
         other, before = self._network.second(first), monotonic_s()
         while monotonic_s() - before < fault.for_s and not self._network.said(other, "node.started"):

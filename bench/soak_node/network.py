@@ -17,8 +17,10 @@ import httpx2
 from bench.soak_node.flatness import database_bytes
 from bench.soak_node.gossip import GossipSide
 from bench.soak_node.schedule import KINDS, QUORUM
+from bytewise.protocol.errors.actors import KeyInUse, TryAgain
 from bytewise.protocol.units import Address
 from bytewise.service.clock import monotonic_s
+from bytewise.service.key_lock import verify_unused
 from chain.deployment.params import changed
 from chain.sending.keys import load_signer
 from cli.demo import actors, build, plan
@@ -203,6 +205,17 @@ class SoakNetwork:
         """Sends a signal to a process."""
         with self.lock:
             os.kill(self.group.pids()[name], number)
+
+    def await_key(self, name: str, seconds: float) -> None:
+        """Waits until a process uses the key file of an actor. Raises `TryAgain` if none does within `seconds`."""
+        end = monotonic_s() + seconds
+        while monotonic_s() < end:
+            try:
+                verify_unused(self.site.of(name) / "account.key")
+            except KeyInUse:
+                return
+            threading.Event().wait(0.2)
+        raise TryAgain(name, f"its key was not used within {seconds:.0f} s")
 
     def second(self, name: str) -> str:
         """Starts another process with the settings of this one and returns its name."""

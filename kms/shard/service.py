@@ -158,7 +158,10 @@ def _add_checks(readiness: ReadinessRegistry, settings: ShardSettings, shard: Sh
 def share_check(info: ShardInfo | None) -> Check:
     """Returns a check for `/readyz`. It passes if the shard has read the chain and answers with the share in force there. `info`
     describes the shard's epoch and share, or is None if the shard serves no key epoch."""
-    threshold, do = "in force", "Wait for a final block with a new epoch; else see the log: no chain answers, or an old share."
+    threshold, do = (
+        "in force",
+        "Wait for a final block with a new epoch. Else the chain is away or the share is old: see the log.",
+    )
     if info is None:
         do = "Put the epoch document there after the ceremony, then restart."
         return Check("share", False, "no key epoch", threshold, do)

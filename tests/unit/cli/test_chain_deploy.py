@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from eth_account import Account
@@ -25,7 +25,7 @@ from chain.deployment.plan import LEAST_LONG_DELAY_DAYS, LONG_DELAY_DAYS
 from chain.sending.keys import save_signer
 from chain.sending.transactions import TransactionCall, send_all
 from cli.__main__ import main
-from cli.chain.deploy import StakeName, deploy
+from cli.chain.deploy import StakeName, deploy, restaked
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil
 from tests.fixtures.chain.devnet import POOL, signer
 from tests.fixtures.cli.killed_deploy import Killed, stop_after
@@ -103,6 +103,21 @@ def test_an_account_without_the_money_sends_nothing(cli: Callable[..., str], anv
         said = cli(*options, "--password-file", str(password), wanted=wanted, account=None)
         assert ("the password is wrong" in said) == (typed == "wrong")
     assert anvil.client.nonce(POOR.address) == STEPS
+
+
+def test_book_that_another_run_wrote_meanwhile_is_kept(
+    cli: Callable[..., str], anvil: Anvil, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other run ended while this one asked for its password: its book is there when this one has the key."""
+    book = tmp_path / "network.json"
+
+    def slow(*options: Any) -> Any:
+        book.write_text("of the other run")
+        return restaked(*options)
+
+    monkeypatch.setattr("cli.chain.deploy.restaked", slow)
+    assert "exists already" in cli("--pool", GIVEN, "--out", str(book), wanted=Exit.USAGE)
+    assert book.read_text() == "of the other run" and anvil.client.nonce(signer(0).address) == 0
 
 
 def test_a_folder_that_may_not_be_written_is_named(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sqlalchemy import Engine, func, select
 
-from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.actors import StoreCorrupt, TryAgain
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.service.housekeeping import DAY_S, HousekeepingSettings
 from bytewise.storage.archive import Archive, LightAudits
@@ -376,21 +376,45 @@ def test_size_of_the_file_stays_flat_while_records_come_and_go(sqlite_engine: En
     assert max(sizes[1:]) <= sizes[0] + 8, sizes
 
 
-def test_full_disk_while_pages_are_returned_is_no_bug(sqlite_engine: Engine, clock: HandClock) -> None:
+def test_full_disk_while_pages_are_returned_is_no_bug(
+    sqlite_engine: Engine, clock: HandClock, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A bug ends the process. Here no file may grow, so the statements of `compact` fail in the driver."""
     archive, retention = Archive(sqlite_engine, clock), Retention(sqlite_engine, NOTHING_EXTRA)
     for number in range(60):
         archive.keep_envelope(bytes([number]) * 8_000)
     clock.seconds += 2 * DISPUTE_S
-    retention.prune(Horizon(clock.now(), DISPUTE_S, STAKE_S))
+    horizon = Horizon(clock.now(), DISPUTE_S, STAKE_S)
+    retention.prune(horizon)
+    job = housekeeping_job(sqlite_engine, NOTHING_EXTRA, lambda: horizon, threading.Event(), lambda _before: 3)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
     try:
         with pytest.raises(TryAgain, match="database is unavailable"):
             retention.compact()
+        with pytest.raises(TryAgain, match="database is unavailable"):
+            job.run()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert '"inbox":3' in capsys.readouterr().err, "what was deleted is said all the same"
     assert retention.compact() > 0
+
+
+def test_corrupt_file_is_named_while_pages_are_returned(sqlite_engine: Engine, clock: HandClock) -> None:
+    archive, retention = Archive(sqlite_engine, clock), Retention(sqlite_engine, NOTHING_EXTRA)
+    for number in range(60):
+        archive.keep_envelope(bytes([number]) * 8_000)
+    clock.seconds += 2 * DISPUTE_S
+    retention.prune(Horizon(clock.now(), DISPUTE_S, STAKE_S))
+    file = Path(str(sqlite_engine.url.database))
+    sqlite_engine.dispose()  # The last connection writes all pages into the file.
+    with file.open("r+b") as opened:
+        head = opened.read(36)
+        size, first_free = int.from_bytes(head[16:18]), int.from_bytes(head[32:36])
+        opened.seek((first_free - 1) * size)
+        opened.write(b"\xff" * size)
+    with pytest.raises(StoreCorrupt, match="malformed"):
+        retention.compact()
 
 
 def test_job_says_what_it_deleted_and_waits_for_a_block(
