@@ -44,7 +44,11 @@ def main() -> int:
     parser.add_argument("page", type=Path, help="the guide")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds until all is stopped (%(default)s)")
     options = parser.parse_args()
-    return play(script_of(options.page.read_text()), options.timeout)
+    try:
+        page = options.page.read_text()
+    except OSError as error:
+        parser.error(f"{options.page}: {error.strerror}")
+    return play(script_of(page), options.timeout)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,11 @@ def test_commands_of_the_guide_are_a_script() -> None:
     assert (done.returncode, done.stderr) == (0, "") and any("bytewise verify" in line for line in blocks)
 
 
+def test_page_that_is_not_there_is_named() -> None:
+    done = subprocess.run([sys.executable, str(TOOL), "no.md"], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2 and "no.md: No such file" in done.stderr and "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(("last", "options", "code"), [("true", (), 0), ("false", (), 1), ("sleep 600", ("--timeout", "1"), 124)])
 def test_guide_ends_with_its_code_and_leaves_no_process(tmp_path: Path, last: str, options: tuple[str, ...], code: int) -> None:
     mark = tmp_path / "pid"
