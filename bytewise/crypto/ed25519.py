@@ -1,7 +1,7 @@
 """Verifies Ed25519 signatures by one strict rule. The capsule's page applies the same rule (`chain/capsule/page/src/ed25519.js`).
 
 Libraries differ on keys and signatures that no honest signer makes ("Taming the many EdDSAs", Chalkias et al., 2020). The rule
-(ADR-078) therefore decides these cases. The key must be in canonical form and not of small order. The equation has no cofactor:
+(ADR-001) therefore decides these cases. The key must be in canonical form and not of small order. The equation has no cofactor:
 [s]B - [k]A encodes to R.
 """
 
