@@ -70,7 +70,7 @@ def verify_switches(threads: int) -> int:
     name of the first wrong switch.
 
     Rounding and subnormals are modes of each thread, and another library may have set them. This function checks the current
-    thread and each helper thread with which the library multiplies (ADR-007). Threads of the C engine set their own modes.
+    thread and each helper thread with which the library multiplies (ADR-006). Threads of the C engine set their own modes.
     """
     import torch
 
