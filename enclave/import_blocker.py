@@ -2,7 +2,7 @@
 
 `torch` and `transformers` import names from such clients when they load, although the enclave loads no model from a hub. They get
 stub modules that have these names but raise an error when a name is used. Any other import of a client raises an error that names
-the client (ADR-047).
+the client (ADR-057).
 """
 
 import importlib

@@ -219,7 +219,7 @@ def _policy_in_force(settings: ShardSettings, chain_id: int, view: KeyView) -> P
 
 def _verify_governed(settings: ShardSettings, record: EpochRecord, chain_id: int) -> EpochRecord:
     """Returns the epoch's record. Raises `ConfigurationError` if the shard has no governors, which only a shard of a simulated
-    run may lack (ADR-044)."""
+    run may lack (ADR-043)."""
     simulated, evidence = EvidenceType.SIMULATED, settings.evidence
     for real, why in (
         (record.assurance != simulated.value, f"key epoch {record.epoch} is of assurance {record.assurance}"),
