@@ -1,7 +1,7 @@
 """The test files that take longest: `make test` leaves them to `make check`, which begins with them.
 
 So no process of a whole run ends long before another. It ends with the sums of what each file took, longest first; `LONGEST` is
-copied from there now and then (ADR-063).
+copied from there now and then (ADR-059).
 """
 
 from pathlib import Path
