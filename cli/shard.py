@@ -152,7 +152,7 @@ coordinator = {coordinator}
 # Who approves appraisal policies, and how many of them must.
 {governance}
 
-# Whether it has a part in key epochs numbered from 3 * 2^32 on: enclaves are given its share and rebuild the key (ADR-038).
+# Whether it has a part in key epochs numbered from 3 * 2^32 on: enclaves are given its share and rebuild the key (ADR-040).
 # release_shares = true
 
 # How it is attested to the enclaves that ask it: "tdx" or "snp", with a folder of collateral or certificates that is kept

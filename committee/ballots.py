@@ -214,7 +214,7 @@ class Ballots:
         or when the fetch deadline is reached.
 
         The vote of a round never changes once it is stored, and it names the seats that the seed drew. If it were stored earlier,
-        a shallow reorganisation could make the member's only vote invalid (ADR-017).
+        a shallow reorganisation could make the member's only vote invalid (ADR-014).
         """
         cases = {(case.id, case.round): case for case in snapshot.disputes}
         for key, held in list(self._held.items()):

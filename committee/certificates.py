@@ -1,4 +1,4 @@
-"""The part of a member that makes verdict certificates together with other members (ADR-077).
+"""The part of a member that makes verdict certificates together with other members (ADR-031).
 
 `decide_certificate` decides each step. This module checks the messages of other members, stores what they state, signs, and
 sends. A commit root is the Merkle root of the commitments of several members. The member stores the commitments under a root in

@@ -1,4 +1,4 @@
-"""A child process in which an enclave rebuilds an epoch's private key (ADR-038). A job's process forks this child before the job
+"""A child process in which an enclave rebuilds an epoch's private key (ADR-040). A job's process forks this child before the job
 arrives. The child ends after one envelope.
 
 The child has its own transport key and asks the shards itself. It returns only the public half of the transport key and the

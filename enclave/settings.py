@@ -46,7 +46,7 @@ class EnclaveSettings:
     working_bytes: int = 4 * 2**30
     """Bytes of address space that one job's process gets in addition to weights, libraries and `cache_bytes`."""
     rebuild_keys: bool = False
-    """Whether to open envelopes of rebuilt epochs (ADR-038), each key in its own process. If not, a seat cannot open such
+    """Whether to open envelopes of rebuilt epochs (ADR-040), each key in its own process. If not, a seat cannot open such
     envelopes."""
     require_fences: bool = False
     """Whether the enclave refuses to start if a fence (`bytewise.tee.confinement`) cannot be set up. If not, it logs and reports

@@ -1,7 +1,7 @@
 """`python -m kms serve | erase | wrap | approve --config FILE`.
 
 `serve` runs a shard. `erase` erases the shares of the epoch that nothing needs any more. `wrap` seals the signing key of a folder
-from before ADR-039. If the settings have a `wrap_command`, it also moves the storage key from `storage.key` into wrapped form.
+from before ADR-041. If the settings have a `wrap_command`, it also moves the storage key from `storage.key` into wrapped form.
 The files that contained these keys in plain are wiped. `approve` adds a governor's signature to an appraisal policy, and prints
 the policy's digest. `bytewise shard init` makes a shard's folder and settings.
 

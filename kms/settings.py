@@ -135,7 +135,7 @@ class ShardSettings:
     """Days after which the shares in force should be dealt again; 0 means never. The shard only reminds, with log event
     `share.refresh_due` and check `share_age` of `bytewise doctor` and `bytewise status`."""
     release_shares: bool = False
-    """Whether the shard serves rebuilt epochs (ADR-038). It then gives its share to enclaves."""
+    """Whether the shard serves rebuilt epochs (ADR-040). It then gives its share to enclaves."""
     storage_key_file: Path | None = None
     """File with the storage key, which seals the shares. By default it is `storage.key` in the folder."""
     wrap_command: tuple[str, ...] = ()

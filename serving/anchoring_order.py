@@ -1,7 +1,7 @@
 """The leaves of the next batch: receipts, and signed empty leaves for numbers whose receipts can no longer be posted.
 
 The numbers of a batch have no gap. An empty leaf takes the place of a receipt that is lost or late, so that later receipts can
-still be anchored (ADR-014). The operator never skips a receipt that can still be posted. A receipt must be anchored before its
+still be anchored (ADR-011). The operator never skips a receipt that can still be posted. A receipt must be anchored before its
 Request expires: an expired Request is a defect of the record (R-28), for which a committee would convict the operator.
 """
 

@@ -127,7 +127,7 @@ class OperatorDisputes:
 
     def _appeal(self, own: Mapping[Digest, Dispute], snapshot: Snapshot) -> None:
         """Appeals the disputes for which a person ordered it. Only a person can decide that, because the operator does not keep
-        the client's text (ADR-020)."""
+        the client's text (ADR-024)."""
         for order in self._orders.pending():
             case = own.get(Digest(order.subject))
             if order.kind != APPEAL or case is None:

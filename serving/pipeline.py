@@ -6,7 +6,7 @@ batcher publishes the receipt. An answer with several choices has several receip
 
 A remote signer may have signed although its response was lost. So the answer is first stored as a draft, without signatures.
 While there is a draft, the operator asks the signer only for the receipts of this draft. The draft ends when they are signed, or
-when too little time is left to anchor them (ADR-012).
+when too little time is left to anchor them (ADR-009).
 """
 
 from collections.abc import Callable

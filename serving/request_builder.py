@@ -67,7 +67,7 @@ def make_request(
     """Builds the Request, and returns it with the signature of the gateway's key.
 
     `now` is chain time in Unix seconds. The longest pause, `pause_s`, is added to the expiry, because a Request goes on to expire
-    during a pause (ADR-014). Raises `BadRequest` with the parameter that is outside the limits.
+    during a pause (ADR-011). Raises `BadRequest` with the parameter that is outside the limits.
     """
     prompt = _render(ask, tokenizer)
     limits = offer.environment.limits

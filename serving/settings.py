@@ -51,7 +51,7 @@ class AcceptSettings:
     simulated: bool = False
     """Whether to seal to a key epoch with assurance `simulated`. Without it, the operator refuses such an epoch (fence 5)."""
     rebuilt: bool = False
-    """Whether to seal to a rebuilt epoch (ADR-038). One broken enclave can then read the whole epoch."""
+    """Whether to seal to a rebuilt epoch (ADR-040). One broken enclave can then read the whole epoch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 The main thread runs uvicorn's loop, one thread loads the model and then ticks, and one thread runs the engine. Before the
 operator is ready, `warm_up` answers two requests and verifies the answers as a verifier would. `OwnStake` renews the operator's
-stake record at EigenLayer, because the operator cannot post batches without a record that counts (ADR-030).
+stake record at EigenLayer, because the operator cannot post batches without a record that counts (ADR-034).
 """
 
 import json

@@ -179,8 +179,8 @@ def test_a_table_cell_has_one_idea() -> None:
     assert long_cells(f"| {'word ' * 60}| {'word ' * 61}|\n") == [" ".join(["word"] * 8)]
 
 
-def test_decision_records_are_at_most_80_and_numbered_in_order() -> None:
-    assert len(RECORDS) <= 80
+def test_decision_records_are_at_most_60_and_numbered_in_order() -> None:
+    assert len(RECORDS) <= 60
     assert [path.name[:3] for path in RECORDS] == [f"{number:03}" for number in range(1, len(RECORDS) + 1)]
 
 

@@ -1,5 +1,5 @@
 """The duty process's side of gossip: it passes messages to the gossip process of this node and takes messages from it
-(ADR-077)."""
+(ADR-031)."""
 
 import contextlib
 from collections import deque

@@ -250,7 +250,7 @@ class Duties:
     excused: int = 0
     """Missed votes that a fault explains, or a machine with more load than `OVERLOAD` for each core."""
     redrawn: int = 0
-    """Rounds whose draw a reorganisation replaced. Their votes may name the earlier draw (ADR-017)."""
+    """Rounds whose draw a reorganisation replaced. Their votes may name the earlier draw (ADR-014)."""
     violations: tuple[str, ...] = ()
 
 

@@ -1,4 +1,4 @@
-"""Verdict certificates: the signatures of committee members over one finding, added up (ADR-026)."""
+"""Verdict certificates: the signatures of committee members over one finding, added up (ADR-030)."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple

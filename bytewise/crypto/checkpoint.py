@@ -1,7 +1,7 @@
 """Checkpoints of a journal (c2sp.org/tlog-checkpoint): size and root of its tree, signed by Ed25519 and by ML-DSA-65.
 
 Both keys come from one seed. An attacker that breaks Ed25519 finds the scalar but not the seed, so the ML-DSA-65 key stays secret
-(ADR-071). The name of a journal is a hash of both public keys. A checkpoint is therefore valid only under the keys that it names.
+(ADR-052). The name of a journal is a hash of both public keys. A checkpoint is therefore valid only under the keys that it names.
 """
 
 import base64

@@ -1,6 +1,6 @@
 """The paper's mode: shards release shares, and the enclave rebuilds the private key, uses it once and erases it.
 
-Only rebuilt epochs use this mode; an epoch's number says whether it is one (ADR-038). A share opens every envelope of its epoch,
+Only rebuilt epochs use this mode; an epoch's number says whether it is one (ADR-040). A share opens every envelope of its epoch,
 so the key of such an epoch has no other use. Shares and key are in buffers that are overwritten (`bytewise.crypto.erasable`), in
 a process that ends after one envelope (`enclave.key_rebuilder`). Everything else in the memory of this process, including the
 secret that opens the shards' answers, is gone when the process ends.

@@ -17,7 +17,7 @@ class StakeSource(enum.StrEnum):
     NATIVE = "native"
     """The contract `StakeVault` of the network itself."""
     EIGENLAYER = "eigenlayer"
-    """EigenLayer. The address `stake_vault` is then that of the contract `EigenLayerStake` (ADR-030)."""
+    """EigenLayer. The address `stake_vault` is then that of the contract `EigenLayerStake` (ADR-034)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ SUITE_HYBRID = 2
 ML-KEM-768 key of its shard."""
 
 SUITE_REBUILT = 3
-"""Like `SUITE_P256`, but enclaves reconstruct the epoch's key from t shares. This is the mode of the paper (ADR-038)."""
+"""Like `SUITE_P256`, but enclaves reconstruct the epoch's key from t shares. This is the mode of the paper (ADR-040)."""
 
 _SUITE_BITS = 32
 """Number of low bits of an epoch's number that count the epoch. The bits above name the suite; 0 there means `SUITE_P256`."""

@@ -3,7 +3,7 @@
 One transaction takes a receipt number and stores the signed receipt and the answer. So no number is lost or used twice, and a
 client that retries gets its first receipt, never a second one. Before the receipts of an answer are signed, the answer is stored
 as a draft. The process may crash after it signed a receipt and before the client gets the receipt, so no other receipt gets the
-numbers of a draft (ADR-012).
+numbers of a draft (ADR-009).
 """
 
 from collections.abc import Mapping, Sequence

@@ -3,7 +3,7 @@
 The account may have signed more after the backup was made. `bytewise backup restore` marks the database. From then on, the
 account makes no new vote in a round whose commit phase began before the first block that is not older than the restore: the lost
 database may have the vote of that round. Votes that are in the restored protection table go on. A nonce that was used before the
-first start after the restore counts as the account's own, although the outbox does not know the transaction (ADR-067).
+first start after the restore counts as the account's own, although the outbox does not know the transaction (ADR-019).
 """
 
 from collections.abc import Callable

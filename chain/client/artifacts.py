@@ -31,7 +31,7 @@ CONTRACTS = (
 """Contracts of a deployment, each deployed once or several times. `chain.deployment.plan` has their order."""
 
 ADAPTERS = ("EigenLayerStake",)
-"""Contracts that a deployment may have in place of the vault, at `stake_vault` of the address book (ADR-030)."""
+"""Contracts that a deployment may have in place of the vault, at `stake_vault` of the address book (ADR-034)."""
 
 BESIDE = ("BondPool",)
 """Contracts that anybody may deploy for an existing network. No address book has them."""

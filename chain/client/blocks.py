@@ -13,7 +13,7 @@ from bytewise.protocol.units import Address, Blob, Digest, digest
 from chain.client.access import SHORT_CHAIN_BLOCKS, Chain
 from chain.client.rpc import Block, at_number, hex_bytes, quantity, reading_answer
 
-# Block headers as the chain hashes them: the proof that `RandaoSource` takes (design section 13; ADR-024).
+# Block headers as the chain hashes them: the proof that `RandaoSource` takes (design section 13; ADR-029).
 
 _QUANTITIES = frozenset(
     ("difficulty", "number", "gasLimit", "gasUsed", "timestamp", "baseFeePerGas", "blobGasUsed", "excessBlobGas")

@@ -1,6 +1,6 @@
 """Several endpoints of one chain.
 
-An answer counts once `quorum` endpoints gave it, and `quorum` is more than half of them (ADR-016). An endpoint that lies, lags,
+An answer counts once `quorum` endpoints gave it, and `quorum` is more than half of them (ADR-013). An endpoint that lies, lags,
 follows another fork or is silent can delay a decision but not change it. Reads are pinned to a block hash on which a quorum
 agrees. If too few agree, `NoAgreement` is raised, and the next tick tries again. Endpoints are named by their position in the
 settings, because a URL may contain a key.

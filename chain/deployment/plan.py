@@ -62,7 +62,7 @@ LEAST_LONG_DELAY_DAYS = 34
 """`Charter.LONG_DELAY` in whole days: 30 days of unbonding, one pause of three days, and the full hour of the queue."""
 
 LONG_DELAY_DAYS = 64
-"""Delay in days that outlasts the longest withdrawal of stake, even if a guardian stops the clock as often as it may (ADR-051).
+"""Delay in days that outlasts the longest withdrawal of stake, even if a guardian stops the clock as often as it may (ADR-047).
 
 After each pause comes the time of the longest dispute, which is at least as long as the pause. So 30 days and an hour take at
 most twice as long, plus one more pause of three days.
@@ -122,7 +122,7 @@ class DeploymentStep:
 
 @dataclass(frozen=True, slots=True)
 class EigenLayerSettings:
-    """Settings for a network whose stake EigenLayer has. `EigenLayerStake` then takes the place of the vault (ADR-030)."""
+    """Settings for a network whose stake EigenLayer has. `EigenLayerStake` then takes the place of the vault (ADR-034)."""
 
     allocations: Address
     """EigenLayer's AllocationManager, which knows EigenLayer's other contracts. The operator set in it must already name the

@@ -54,7 +54,7 @@ def account_in_keystore(path: Path) -> Address | None:
 
 
 class SigningRules:
-    """Rules of what an account signs: only for its network, and only up to its ceilings (ADR-064).
+    """Rules of what an account signs: only for its network, and only up to its ceilings (ADR-017).
 
     The rules read the bytes to be signed, not what the caller says about them. They are checked before a local key or a remote
     signer gets the bytes. The protection table (`bytewise.storage.protection`), not these rules, prevents a second vote.
@@ -108,7 +108,7 @@ def _read_transaction(preimage: Preimage) -> UnsignedTransaction:
 
 class AccountSigner:
     """The account of a node. Its key is in this process or at a remote signer. It signs only the bytes that the signing rules
-    allow (ADR-064)."""
+    allow (ADR-017)."""
 
     def __init__(self, key: LocalSigner | RemoteSigner, rules: SigningRules) -> None:
         self._key = key

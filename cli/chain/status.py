@@ -77,7 +77,7 @@ def _stake(found: "Restaking | None") -> dict[str, Any]:
 
 def _long_delay_s(reader: "SnapshotReader", block: int) -> int:
     """Returns the delay of the long timelock in seconds. Calls that move stake must wait for it. If it is below 64 days, a
-    guardian can hold stake for longer than this delay (ADR-051)."""
+    guardian can hold stake for longer than this delay (ADR-047)."""
     from chain.client.rpc import at_number
 
     where = ("TimelockController", reader.network.addresses.long_timelock)

@@ -1,4 +1,4 @@
-"""`bytewise member connect`: sets up the gossip process of a node, which `bytewise run` then starts (ADR-077)."""
+"""`bytewise member connect`: sets up the gossip process of a node, which `bytewise run` then starts (ADR-031)."""
 
 import json
 import re

@@ -1,7 +1,7 @@
 """Compares the index with the contracts' own views at the same block. A difference names the row.
 
 The comparison finds a missing, repeated or wrong event only if a view shows the event's effect. No view lists all light audits,
-certificate keys or demands for envelopes. Of these, the comparison covers only those that the index knows (ADR-069).
+certificate keys or demands for envelopes. Of these, the comparison covers only those that the index knows (ADR-053).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -45,7 +45,7 @@ class TrustSettings:
     simulated: bool
     """Whether this shard joins ceremonies for keys that simulated enclaves may use."""
     release_shares: bool = False
-    """Whether this shard joins ceremonies for keys that enclaves rebuild (ADR-038)."""
+    """Whether this shard joins ceremonies for keys that enclaves rebuild (ADR-040)."""
 
 
 def verify_authority(plan: CeremonyPlan, trust: TrustSettings, own: Address, view: CeremonyView) -> CeremonyPlan:

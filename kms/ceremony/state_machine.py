@@ -14,7 +14,7 @@ The coordinator closes each phase. A shard that sent nothing until then counts a
   not excluded.
 - A message whose content is a lie stays in the log as evidence. Its author is excluded, and the ceremony continues.
 - Two different messages of one kind by one seat are a lie. The same message twice is refused, since it changes nothing.
-- A new key needs the deal of every dealer that committed. Otherwise a dealer could choose between two keys by silence (ADR-034).
+- A new key needs the deal of every dealer that committed. Otherwise a dealer could choose between two keys by silence (ADR-038).
 - A result needs enough seats in every phase. Otherwise the ceremony fails, and the shares before it stay in force.
 """
 
@@ -96,7 +96,7 @@ def verify_all_opened(state: CeremonyState) -> CeremonyState:
     dealers otherwise. Only a ceremony for a new key has this rule.
 
     A silent dealer could choose between two keys: the key with its deal and the key without it. The last dealer knows both keys
-    before it deals, because it sees the commitments of the others (ADR-034).
+    before it deals, because it sees the commitments of the others (ADR-038).
     """
     unopened = [seat for seat in _committed_seats(state) if seat.index not in state.deals]
     if unopened:

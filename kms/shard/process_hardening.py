@@ -1,4 +1,4 @@
-"""Protects a process that has a shard's secrets from other processes of its user, and from leaving a core dump (ADR-039)."""
+"""Protects a process that has a shard's secrets from other processes of its user, and from leaving a core dump (ADR-041)."""
 
 from bytewise.service import telemetry
 from bytewise.tee import confinement

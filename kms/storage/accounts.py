@@ -1,4 +1,4 @@
-"""A shard's account at rest: the signing key, which is sealed under the folder's storage key like shares (ADR-039).
+"""A shard's account at rest: the signing key, which is sealed under the folder's storage key like shares (ADR-041).
 
 A copy of the folder without its storage key must not be enough to sign for the shard, because a repair gives a share to whoever
 can sign with the shard's key. The address is public and is stored beside the sealed key, so reading it opens nothing.
@@ -21,7 +21,7 @@ from kms.storage.sealing import Sealer, open_sealer
 
 SEALED_KEY, PLAIN_KEY = "signing.sealed", "signing.key"
 """Names of the file with the sealed key, and of the file with the plain key as hex. The plain key exists only in folders from
-before ADR-039 and in their backups."""
+before ADR-041 and in their backups."""
 
 
 @dataclass(frozen=True, slots=True)

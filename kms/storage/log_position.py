@@ -1,4 +1,4 @@
-"""The position of a shard's release logs, stored beside its keys (ADR-032).
+"""The position of a shard's release logs, stored beside its keys (ADR-036).
 
 A shard whose database is lost or replaced by an older copy would sign a second log under the same account, and would be convicted
 for that. With the stored position it refuses to start instead.

@@ -1,7 +1,7 @@
 """Seals a shard's secrets at rest with AES-256-GCM under the folder's storage key.
 
 The storage key is in a file, or it is wrapped (`storage.wrapped`), so that only a command of the operator returns it. Such a
-command may use a key service, a PKCS#11 token or a TPM (ADR-039). It reads bytes from stdin and prints bytes to stdout.
+command may use a key service, a PKCS#11 token or a TPM (ADR-041). It reads bytes from stdin and prints bytes to stdout.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""What may fail while jobs run in a Ray cluster: nothing is lost, and nobody votes twice (ADR-073). Real processes on two nodes.
+"""What may fail while jobs run in a Ray cluster: nothing is lost, and nobody votes twice (ADR-046). Real processes on two nodes.
 
 `make test-ray` runs this folder; ordinary runs leave it out.
 """

@@ -1,4 +1,4 @@
-"""Weights of a draw by epoch, and the draw that `StakeTree` makes of them (design section 9; ADR-023).
+"""Weights of a draw by epoch, and the draw that `StakeTree` makes of them (design section 9; ADR-028).
 
 The contract keeps sums in a tree and two versions of each node. Here is what that must mean: the whole history of every place,
 and a draw by cumulated sums. Vectors and forge compare the two.

@@ -1,4 +1,4 @@
-"""Takes a signed audit result to its bounty, which is paid once another verifier agrees (ADR-018).
+"""Takes a signed audit result to its bounty, which is paid once another verifier agrees (ADR-021).
 
 The result is posted at once and opened after the window. Another verifier agrees if it has opened the same answer. An audit
 changes its state only when the chain shows the step, not when the step is planned, because a sender drops a transaction that

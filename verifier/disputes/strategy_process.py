@@ -1,4 +1,4 @@
-"""Runs a strategy that the user of the node wrote, in a process of its own (ADR-072).
+"""Runs a strategy that the user of the node wrote, in a process of its own (ADR-026).
 
 The process gets no key, none of the node's environment variables, and no file descriptor except one socket. It may raise errors,
 hang or end. The node waits at most one deadline for an answer. After a failure it kills the process, and starts it again after a

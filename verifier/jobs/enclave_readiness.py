@@ -5,7 +5,7 @@ job. So this module asks the enclave for evidence at the start, after an absence
 process of the enclave, because a process serves one conversation.
 
 A node may have two enclaves. A job goes to an enclave that answers, runs the model of the receipt, and has evidence that the
-active policy accepts, if there is such an enclave (ADR-066).
+active policy accepts, if there is such an enclave (ADR-018).
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""The interface through which a node runs enclave jobs, wherever the enclaves are (ADR-073).
+"""The interface through which a node runs enclave jobs, wherever the enclaves are (ADR-046).
 
 A ticket binds one enclave instance, so a job is a conversation: the enclave prepares a key, the duty process signs a ticket for
 that key, and the enclave runs the job. The pool chooses an enclave and calls `JobOrder.run` with it in a thread. The ticket is

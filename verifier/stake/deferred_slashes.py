@@ -1,4 +1,4 @@
-"""Collects slashed stake from EigenLayer once EigenLayer pays, and distributes it once the contract has it (ADR-030).
+"""Collects slashed stake from EigenLayer once EigenLayer pays, and distributes it once the contract has it (ADR-034).
 
 `RefusedSlashes` retries slashes that EigenLayer refused. If the network keeps stake in its own vault, the vault pays at once and
 refuses nothing, so both classes find nothing to do. The stake that a dispute slashed is distributed by the action `PayOut`.

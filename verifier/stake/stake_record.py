@@ -1,5 +1,5 @@
 """Renews the record of this account's stake at EigenLayer in time. It also removes the weight of other verifiers whose record is
-too old (ADR-030).
+too old (ADR-034).
 
 Stake in the network's own vault needs no record. For such a network, the chain is only asked now and then whether the stake has
 moved to EigenLayer.

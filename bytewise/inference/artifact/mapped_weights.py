@@ -2,7 +2,7 @@
 
 The engine uses exactly the hashed bytes, so replacing or changing the file later has no effect. Memory is in huge pages where
 the system has them: decoding reads every weight once per token, and a page-table lookup for every 4 KiB would add a fifth of
-the time (ADR-008).
+the time (ADR-007).
 """
 
 import contextlib

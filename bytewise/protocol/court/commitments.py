@@ -24,7 +24,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Certified:
-    """The statement that all signers of a verdict certificate sign: one finding, one set of seats and one commit root (ADR-026).
+    """The statement that all signers of a verdict certificate sign: one finding, one set of seats and one commit root (ADR-030).
 
     The mask names exactly the seats that sign, so no seat can be added to a signature or left out.
     """

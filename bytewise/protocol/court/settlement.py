@@ -134,7 +134,7 @@ def _convicted(verdict: Verdict, pot: Pot, p: ParamSet) -> Split:
 def _without_verdict(pot: Pot, p: ParamSet) -> Split:
     """Splits the money after DRAW. No seat is paid, because stalling must not be profitable.
 
-    The challenger gets its bond back, minus the fee of one seat, which is burned (ADR-027).
+    The challenger gets its bond back, minus the fee of one seat, which is burned (ADR-032).
     """
     return Split(pot.bond - min(p.money.fee_per_seat, pot.bond), 0, pot.appeal_bond, 0, 0, pot.advanced)
 

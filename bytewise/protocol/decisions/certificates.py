@@ -1,5 +1,5 @@
 """Decisions about verdict certificates: the steps of a member in a round in which one Merkle root can contain the commitments of
-several members (ADR-077).
+several members (ADR-031).
 
 A member that takes part adds its commitment to a shared root, sends its opened vote to the other members, and signs one
 statement for the seats of all signers. Each step has a time limit. After the limit the member acts alone on the chain: it posts

@@ -1,4 +1,4 @@
-"""Decides when a node renews the record of its stake at EigenLayer (ADR-030), as a pure function of the chain's state.
+"""Decides when a node renews the record of its stake at EigenLayer (ADR-034), as a pure function of the chain's state.
 
 In a network whose stake is at EigenLayer, the last recorded stake counts, and only for a limited number of blocks.
 """

@@ -1,4 +1,4 @@
-"""Strategies of watchtowers: the events that a strategy gets, its proposals, and the choice among them (ADR-072).
+"""Strategies of watchtowers: the events that a strategy gets, its proposals, and the choice among them (ADR-026).
 
 A strategy only proposes. `decide_proposals` checks each proposal against policy, budget, window and balance; the node then acts.
 """

@@ -1,4 +1,4 @@
-"""Reasons: fixed words that distinguish the causes of one rule, for logs and for programs that match on them (ADR-054).
+"""Reasons: fixed words that distinguish the causes of one rule, for logs and for programs that match on them (ADR-056).
 
 A reason is the last value of its error. It depends only on public data: records, envelopes, tickets, evidence, clocks. A word
 never changes its meaning; a new cause gets a new word.

@@ -3,7 +3,7 @@
 The sender signs every message over the ceremony's id, the kind and the body. All messages are in one hash-chained log. The head
 of the log is the hash that covers all its messages, and the coordinator signs it. The result of a ceremony is a function of its
 plan and log (`kms.ceremony.state`), so anybody that has both can compute it again. A coordinator that signs two different logs
-of one ceremony forks the log. Two of its signatures prove the fork to anybody (ADR-034).
+of one ceremony forks the log. Two of its signatures prove the fork to anybody (ADR-038).
 """
 
 from collections.abc import Iterable, Mapping
@@ -86,7 +86,7 @@ class Deal:
     """Body of a message in which a dealer opens its commitment and sends every receiver the sealed value for that receiver."""
 
     begun: Digest
-    """Head of the log at the beginning of the phase. The message is invalid in another log of this ceremony (ADR-034)."""
+    """Head of the log at the beginning of the phase. The message is invalid in another log of this ceremony (ADR-038)."""
     commitments: tuple[Blob, ...]
     """Feldman commitments of the dealer's polynomial, 65 bytes each."""
     e: Blob

@@ -42,7 +42,7 @@ class Decision(enum.IntEnum):
     """The shard released a partial, which opens one envelope."""
     REFUSED = 2
     SHARE_RELEASED = 3
-    """The shard released its share of the key, which is valid for every envelope of the epoch (ADR-038)."""
+    """The shard released its share of the key, which is valid for every envelope of the epoch (ADR-040)."""
 
 
 RELEASES = frozenset({Decision.RELEASED.value, Decision.SHARE_RELEASED.value})

@@ -1,7 +1,7 @@
-"""Messages that committee members send each other to make a verdict certificate (ADR-077).
+"""Messages that committee members send each other to make a verdict certificate (ADR-031).
 
 The member's account signs each message as a `RoundMessage`, a type that no contract accepts. Nobody can therefore use a message
-to commit its sender on the chain (ADR-026), and nobody can send a message in the name of another member.
+to commit its sender on the chain (ADR-030), and nobody can send a message in the name of another member.
 """
 
 from dataclasses import dataclass

@@ -120,7 +120,7 @@ class Possession:
 
 @dataclass(frozen=True, slots=True)
 class GossipIdentity:
-    """The statement by which a member's account names the public key of its gossip process (ADR-077)."""
+    """The statement by which a member's account names the public key of its gossip process (ADR-031)."""
 
     who: Address
     """Account of the member."""

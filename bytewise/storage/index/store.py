@@ -237,7 +237,7 @@ class IndexWriter:
         """Makes the tables in an empty database, and records the network and rules of the index.
 
         Raises `ConfigurationError` if the index is of another network or other rules, or if the database is damaged or has other
-        tables. There are no migrations: an index of other rules is made again from the chain (ADR-069).
+        tables. There are no migrations: an index of other rules is made again from the chain (ADR-053).
         """
         try:
             self._claim(network)

@@ -1,7 +1,7 @@
 """Tables of the index: blocks, events, and facts with the range of blocks in which they were in force.
 
 A fact is a row with a key, `valid_from` and `valid_to`. A change closes the row and opens another one. So one query returns the
-state at any block, and going back to a block needs two statements for each table (ADR-069).
+state at any block, and going back to a block needs two statements for each table (ADR-053).
 """
 
 import json

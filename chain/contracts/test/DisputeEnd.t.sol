@@ -494,7 +494,7 @@ contract DisputeEndTest is Courthouse {
         that(!breaker.isHeld(ENVIRONMENT), "not held");
     }
 
-    /// @dev A conviction counts when it is said (ADR-052): two committees that disagree are a reason to look, too.
+    /// @dev A conviction counts when it is said (ADR-049): two committees that disagree are a reason to look, too.
     function test_a_conviction_that_an_appeal_reversed_counts_until_it_is_old(uint256 salt, bool old) public {
         bytes32 id = convictedOf(salt % 1_000, 1);
         appeals(id);

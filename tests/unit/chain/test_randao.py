@@ -1,4 +1,4 @@
-"""Seeds from mixes that a running chain made, proven with its own headers (design section 13; ADR-024)."""
+"""Seeds from mixes that a running chain made, proven with its own headers (design section 13; ADR-029)."""
 
 from typing import Any
 

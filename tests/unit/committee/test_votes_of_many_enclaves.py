@@ -1,6 +1,6 @@
 """Votes of a member with many enclaves, from the job order to the vote: own enclaves, the bridge, and agents that lie.
 
-A machine without the model, a hostile one and a silent one cost time, and no vote (ADR-073).
+A machine without the model, a hostile one and a silent one cost time, and no vote (ADR-046).
 """
 
 import os

@@ -30,7 +30,7 @@ def folder_of(world: World, index: int = 1) -> Path:
 
 
 def as_before(folder: Path) -> bytes:
-    """A folder of before ADR-039: the signing key as hex in a file. The key."""
+    """A folder of before ADR-041: the signing key as hex in a file. The key."""
     key = accounts.open_account(folder).secret
     (folder / SEALED_KEY).unlink()
     write_secret(folder / PLAIN_KEY, key.hex().encode())

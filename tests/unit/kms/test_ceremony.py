@@ -155,7 +155,7 @@ def test_silent_dealer_is_not_called_a_liar(kind: str) -> None:
     ceremony = new_key()
     ceremony.parties[0].meddle = SILENT[kind]
     state = ceremony.run()
-    # Who committed, and saw what the others dealt, may be silent as a choice: then there is no key (ADR-034).
+    # Who committed, and saw what the others dealt, may be silent as a choice: then there is no key (ADR-038).
     assert state.phase is (CeremonyPhase.FAILED if kind == "silent" else CeremonyPhase.DONE) and state.faults == {}
     if state.phase is CeremonyPhase.DONE:
         assert state.result is not None and state.result.qualified == (2, 3)

@@ -1,4 +1,4 @@
-"""Who deals last, or keeps the log, and takes a deal away: no key is made without it; what is left of the choice (ADR-034)."""
+"""Who deals last, or keeps the log, and takes a deal away: no key is made without it; what is left of the choice (ADR-038)."""
 
 from collections.abc import Callable
 

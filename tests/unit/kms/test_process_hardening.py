@@ -30,7 +30,7 @@ UNFENCED = (
     "import runpy, sys\nfrom kms.shard import service\nservice.harden_process = lambda: None\nsys.argv = sys.argv[1:]\n"
     "runpy.run_module('tests.fixtures.kms.shard_process', run_name='__main__')"
 )
-"""The shard of `shard_process` as it was before ADR-039."""
+"""The shard of `shard_process` as it was before ADR-041."""
 
 
 def with_cores() -> None:

@@ -1,4 +1,4 @@
-"""Commit roots in the model of the court: who posts one, and what silence beside one costs (ADR-026)."""
+"""Commit roots in the model of the court: who posts one, and what silence beside one costs (ADR-030)."""
 
 import pytest
 

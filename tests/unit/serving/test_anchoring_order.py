@@ -1,4 +1,4 @@
-"""What waits to be anchored keeps nobody from being served; what has closed does (ADR-014)."""
+"""What waits to be anchored keeps nobody from being served; what has closed does (ADR-011)."""
 
 import os
 from collections.abc import Callable, Iterator

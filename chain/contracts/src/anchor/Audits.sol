@@ -32,7 +32,7 @@ import {IStakeSource} from "../interfaces/IStakeSource.sol";
 ///      I33 BOUNTY: A bounty is paid once, to a drawn verifier, for what a second one opened too and no verdict contradicts.
 contract Audits is IAudits {
     uint256 private constant BPS = 10_000;
-    /// @dev Nobody knows the hash of the second block after the batch when the batch is made (ADR-018).
+    /// @dev Nobody knows the hash of the second block after the batch when the batch is made (ADR-021).
     uint256 private constant BEACON_AFTER = 2;
     uint256 private constant HOUR = 3_600;
     uint256 private constant AGREEMENT = 2;

@@ -37,7 +37,7 @@ library ParamLaw {
     /// @dev Nobody's stake is kept back, locked or slashed by more at one time; `StakeBook` counts both in one word.
     uint256 private constant MAX_OPERATOR_STAKE = 1_000_000 ether;
     /// @dev A demanded list is answered by one transaction, which nodes pass on up to 128 KiB: 21 words for each leaf, 4 KiB for
-    ///      the rest. The list itself takes its part; how much, no contract knows (ADR-022).
+    ///      the rest. The list itself takes its part; how much, no contract knows (ADR-025).
     uint256 private constant MAX_BATCH = 188;
 
     /// @notice Revert with `ParamOutOfBounds` or `StaticLawBroken` unless `p` may come into force.

@@ -72,7 +72,7 @@ library SplitLib {
     }
 
     /// @dev Nobody was found right or wrong, and nobody gains by it: whoever is paid for a draw is paid for stalling. The bond comes
-    ///      back less the fee of one seat, which is burned (ADR-027).
+    ///      back less the fee of one seat, which is burned (ADR-032).
     function _draw(Facts memory f, SplitTerms memory t, Split memory s) private pure {
         s.repaid = f.advanced;
         s.toAppellant = f.appealBond;
