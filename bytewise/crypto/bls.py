@@ -1,8 +1,8 @@
 """BLS12-381 signatures of verdict certificates: keys in G1, signatures in G2, points in the encoding of EIP-2537.
 
 The suite is `BLS_SIG_BLS12381G2_XMD:SHA-256_SSWU_RO_POP_`, over 32-byte EIP-712 digests. A point is encoded as its coordinates,
-each of 64 bytes, big-endian, c0 before c1; infinity is all zero. `bytewise.crypto.bls_points` computes in plain Python, and its
-running time depends on the secret. Sign only where nobody else can measure the time.
+each of 64 bytes, big-endian, c0 before c1; infinity is all zero. The running time of `bytewise.crypto.bls_points` depends on the
+secret. Sign only where nobody else can measure the time.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,6 +10,7 @@ from typing import NewType
 
 from eth_utils.crypto import keccak
 
+from bytewise.crypto import bls_points
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.records import BadSignature
 from bytewise.protocol.records.statements import Possession
@@ -31,8 +32,6 @@ class BlsSigner:
 
     def __init__(self, secret: bytes) -> None:
         """Takes the secret: 32 bytes, big-endian, from 1 to the group's order - 1. Raises `ConfigurationError` for any other."""
-        from bytewise.crypto import bls_points
-
         scalar = int.from_bytes(secret)
         if len(secret) != 32 or not 0 < scalar < bls_points.ORDER:
             raise ConfigurationError("BLS key", "no scalar of the group in 32 bytes")
@@ -51,8 +50,6 @@ class BlsSigner:
         return self._signed(possession_digest(domain, account, self.public_key), POSSESSION_TAG)
 
     def _signed(self, message: Digest, tag: bytes) -> BlsSignature:
-        from bytewise.crypto import bls_points
-
         return BlsSignature(bls_points.hash_to_curve(message, tag, self._scalar))
 
 
@@ -68,8 +65,6 @@ def possession_digest(domain: Domain, account: Address, key: PublicKey) -> Diges
 
 def hash_to_curve(message: Digest, tag: bytes) -> bytes:
     """Hashes a message of 32 bytes to a point of G2 (RFC 9380)."""
-    from bytewise.crypto import bls_points
-
     return bls_points.hash_to_curve(message, tag)
 
 
@@ -78,8 +73,6 @@ def aggregate(parts: Iterable[tuple[BlsSignature, int]]) -> BlsSignature:
 
     Raises `MalformedValue` for a signature outside the group.
     """
-    from bytewise.crypto import bls_points
-
     return BlsSignature(bls_points.sum_of_signatures(parts))
 
 
@@ -88,13 +81,11 @@ def committee_key(parts: Iterable[tuple[PublicKey, int]]) -> PublicKey:
 
     Raises `MalformedValue` for a key outside the group.
     """
-    from bytewise.crypto import bls_points
-
     return PublicKey(bls_points.sum_of_keys(parts))
 
 
 def check_signature(key: PublicKey, message: Digest, signature: BlsSignature) -> None:
-    """Checks the signature of one signer, or an aggregate under the sum of its keys. It takes about a second.
+    """Checks the signature of one signer, or an aggregate under the sum of its keys.
 
     Raises `BadSignature` for a wrong signature, and `MalformedValue` for an invalid point.
     """
@@ -110,8 +101,6 @@ def check_sync_signature(
     the sum of their keys, or `total` minus the keys of the other members, whichever needs fewer keys. The beacon chain checked
     the keys when their validators joined. Raises the errors of `check_signature`.
     """
-    from bytewise.crypto import bls_points
-
     present = [key for key, has_signed in zip(members, signed, strict=True) if has_signed]
     absent = [key for key, has_signed in zip(members, signed, strict=True) if not has_signed]
     parts = (present, ()) if len(present) < len(absent) else ((total,), absent)
@@ -130,7 +119,5 @@ def point_words(point: bytes) -> tuple[bytes, ...]:
 
 
 def _check(key: PublicKey, message: Digest, signature: BlsSignature, tag: bytes) -> None:
-    from bytewise.crypto import bls_points
-
     if not bls_points.verifies(key, message, signature, tag):
         raise BadSignature("BLS signature", f"key {hex0x(key_hash(key))}", "another key or over another message")

@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from py_ecc.bls.ciphersuites import G2ProofOfPossession as Suite
-from py_ecc.bls.g2_primitives import G1_to_pubkey, G2_to_signature
-from py_ecc.optimized_bls12_381.optimized_curve import G1, curve_order, neg
+from py_ecc.bls.g2_primitives import G1_to_pubkey, G2_to_signature, pubkey_to_G1, signature_to_G2, subgroup_check
+from py_ecc.fields import optimized_bls12_381_FQ as Fq
+from py_ecc.fields import optimized_bls12_381_FQ2 as Fq2
+from py_ecc.optimized_bls12_381.optimized_curve import G1, curve_order, is_inf, neg, normalize
 
 from bytewise.crypto import bls, bls_points
 from bytewise.crypto.bls import BlsSignature, BlsSigner, PublicKey
@@ -21,7 +24,7 @@ from tests.vectors import make_bls
 
 DOMAIN = Domain(31337, Address("0x" + "b1" * 20))
 MESSAGE = make_bls.word("message")
-NEGATIVE_GENERATOR = bls_points.encode_point(neg(G1))
+NEGATIVE_GENERATOR = b"".join(int(each).to_bytes(64) for each in normalize(neg(G1)))
 MAP_TO_G2, ADD_G1, PAIRING = 0x11, 0x0B, 0x0F
 
 
@@ -45,9 +48,50 @@ def test_the_suite_is_the_one_of_the_reference() -> None:
     secret = 7**40
     key = BlsSigner(secret.to_bytes(32))
     signature = key.sign(MESSAGE)
-    compressed = G2_to_signature(bls_points.point_of_g2(signature))
-    assert compressed == Suite.Sign(secret, MESSAGE)
-    assert G1_to_pubkey(bls_points.point_of_g1(key.public_key)) == Suite.SkToPk(secret)
+    x, y = (Fq(each) for each in numbers(key.public_key))
+    assert G1_to_pubkey((x, y, Fq(1))) == Suite.SkToPk(secret)
+    x0, x1, y0, y1 = numbers(signature)
+    compressed = G2_to_signature((Fq2([x0, x1]), Fq2([y0, y1]), Fq2([1, 0])))
+    assert compressed == Suite.Sign(secret, MESSAGE) and bls_points.expand_signature(compressed) == signature
+
+
+def numbers(point: bytes) -> list[int]:
+    """Its coordinates."""
+    return [int.from_bytes(point[i : i + 64]) for i in range(0, len(point), 64)]
+
+
+COMPRESSED = {
+    48: (Suite.SkToPk(7), pubkey_to_G1, lambda raw: bls_points.difference_of_keys([raw], [])),
+    96: (Suite.Sign(7, MESSAGE), signature_to_G2, bls_points.expand_signature),
+}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(sorted(COMPRESSED)), st.data())
+def test_compressed_points_are_those_of_the_reference(size: int, data: st.DataObject) -> None:
+    right, reference, expanded = COMPRESSED[size]
+    made = [right, bytes(size), b"\xc0" + bytes(size - 1), b"\xe0" + bytes(size - 1), b"\x40" + bytes(size - 1)]
+    raw = bytearray(data.draw(st.sampled_from([right, *made])))
+    for bit in data.draw(st.lists(st.integers(0, size * 8 - 1), max_size=2)):
+        raw[bit // 8] ^= 1 << bit % 8
+    try:
+        point = reference(bytes(raw))
+        is_point = subgroup_check(point)
+    except (ValueError, AssertionError):
+        is_point = False
+    try:
+        found = expanded(bytes(raw))
+    except MalformedValue:
+        assert not is_point
+    else:
+        assert is_point and numbers(found) == coordinates(point)
+
+
+def coordinates(point: Any) -> list[int]:
+    """Those of a point of the reference; zeros for infinity."""
+    if is_inf(point):
+        return [0] * (4 if isinstance(point[0], Fq2) else 2)
+    return [int(part) for each in normalize(point) for part in (each.coeffs if isinstance(each, Fq2) else (each,))]
 
 
 def test_the_chain_accepts_what_python_signs(chain: Anvil) -> None:
@@ -70,7 +114,6 @@ def test_the_chain_adds_keys_as_python_does(chain: Anvil) -> None:
 
 
 def test_a_signature_is_checked_against_key_message_and_purpose() -> None:
-    """Few cases: a pairing in Python takes a second. The contracts' tests have many."""
     key, account = make_bls.signer(1), Address("0x" + "ac" * 20)
     signature = key.sign(MESSAGE)
     bls.check_signature(key.public_key, MESSAGE, signature)
@@ -82,7 +125,7 @@ def test_a_signature_is_checked_against_key_message_and_purpose() -> None:
         bls.check_signature(key.public_key, bls.possession_digest(DOMAIN, account, key.public_key), proof)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, curve_order - 1), st.integers(1, 9)), min_size=1, max_size=4))
 def test_sums_are_signatures_of_the_sum(parts: list[tuple[int, int]]) -> None:
     total = sum(secret * seats for secret, seats in parts) % curve_order
@@ -91,7 +134,7 @@ def test_sums_are_signatures_of_the_sum(parts: list[tuple[int, int]]) -> None:
     assert keys == (BlsSigner(total.to_bytes(32)).public_key if total else bytes(128))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 128 * 8 - 1))
 def test_a_key_with_one_other_bit_is_no_key(bit: int) -> None:
     key = bytearray(make_bls.signer(1).public_key)
