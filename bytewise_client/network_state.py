@@ -13,6 +13,7 @@ from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.commitments import claim_of
 from bytewise.protocol.court.params import BPS, ParamSet
 from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.settlement import SeatSettledEvent
 from bytewise.protocol.decisions.audits import PostedAudit
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Dispute, Seat, Snapshot
 from bytewise.protocol.digests import out_hash
@@ -28,7 +29,7 @@ from bytewise.protocol.units import U256, ZERO_ADDRESS, ZERO_DIGEST, Address, Di
 from bytewise.tee.appraisal import decode_result_quote, verify_result_quote
 from bytewise_client.labels import Labels
 from chain.reads.documents import RegistryDocuments
-from chain.reads.history import ChainClaimHistory, CourtHistory, DisputeEndedEvent, RevealEvent, SeatSettledEvent
+from chain.reads.history import ChainClaimHistory, CourtHistory, DisputeEndedEvent, RevealEvent
 from chain.reads.reader import SnapshotReader
 from chain.reads.records import MoneyTotals
 

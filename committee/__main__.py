@@ -26,6 +26,7 @@ from chain.acts.actor import ContractSender
 from chain.reads.history import CourtHistory, KeyRegister
 from committee.ballots import Ballots
 from committee.certificates import Certificates
+from committee.seat_results import SeatResults
 from verifier.node import Node
 from verifier.settings import NodeSettings, Role
 from verifier.wiring import NodeContext, run
@@ -53,7 +54,8 @@ def build_node(context: NodeContext) -> Node:
         context.settings.votes, context.fence, certificates,
     )  # fmt: skip
     auditor = context.auditor() if context.settings.policy.audits else None
-    return context.node(auditor, None, ballots, ballots, certificates)
+    seats = SeatResults(CourtHistory(context.chain), context.signer.address)
+    return context.node(auditor, None, ballots, ballots, (seats,) if certificates is None else (certificates, seats))
 
 
 def _certificates(context: NodeContext) -> Certificates | None:

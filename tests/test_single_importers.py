@@ -78,6 +78,7 @@ CONCEPTS = {
     "cli.node.registration": "the calls of a registration, without the command",
     "cli.node.state": "what a node or monitor is and did, without its table",
     "committee.maintenance": "what a person does to a stopped member",
+    "committee.seat_results": "what the court made of a member's seats",
     "dashboard.index.court": "facts of disputes",
     "dashboard.monitor.checks": "checks of the invariants, without their names",
     "dashboard.views.console_sections": "what parameters are worth, in sentences and tables",

@@ -295,9 +295,9 @@ class NodeContext:
 
     def node(
         self, auditor: Auditor | None, watchtower: Watchtower | None, voting: VoteExecutor | None = None,
-        votes: VotePart | None = None, certificates: NodePart | None = None,
+        votes: VotePart | None = None, further: Sequence[NodePart] = (),
     ) -> Node:  # fmt: skip
-        """Makes the node, with its parts in order: votes, certificates, audits, challenges, reports, demands."""
+        """Makes the node, with its parts in order: votes, further parts of a member, audits, challenges, reports, demands."""
         demander, reporter = self.demander(watchtower is not None, auditor is not None), self.reporter()
         first, me, moves = int(self.network.deploy_block), self.signer.address, self.settings.moves
         stake = (
@@ -312,7 +312,7 @@ class NodeContext:
             self.peers,
             self.envelopes,
             votes,
-            certificates,
+            *further,
             auditor,
             self.members,
             self.gossip_hints,

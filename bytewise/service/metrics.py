@@ -245,6 +245,8 @@ ATTENTION_RESULTS = _gauge("bytewise_attention_results", "Results of the node in
 VOTES = _counter("bytewise_votes_total", "Votes that entered the protection table, by what they say.", MEMBER,
                  choice=("executed", "invalid", "cannot_execute", "unavailable", "no_key"))  # fmt: skip
 VOTES_WITHOUT_DA = _counter("bytewise_votes_without_da_total", "Votes that were not made because DA gave nothing at all.", MEMBER)
+SEATS = _counter("bytewise_seats_total", "Own seats that were paid or charged, by what the court made of them.", MEMBER,
+                 outcome=("right", "worked", "neutral", "absent", "not_revealed", "wrong"))  # fmt: skip
 PROTECT_REFUSALS = _counter(
     "bytewise_protect_refusals_total", "Votes that the protection table refused (`second_vote`) or lacks (`missing`).", MEMBER,
     kind=("second_vote", "missing"),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bytewise.crypto.bls import PublicKey, key_hash
-from bytewise.protocol.court.settlement import PAID, SeatOutcome
+from bytewise.protocol.court.settlement import PAID, SeatOutcome, SeatSettledEvent
 from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.claims import ChainClaims, keys_digest
@@ -105,19 +105,6 @@ class DisputeEndedEvent(NamedTuple):
         put_in = self.bond + self.appeal_bond + self.advanced + self.slashed
         shares = self.to_challenger + self.to_appellant + self.to_operator + self.to_verifiers
         return put_in == shares + self.repaid + self.burned
-
-
-class SeatSettledEvent(NamedTuple):
-    """Event: seats of one holder with one outcome were paid or charged together. Amounts are wei for all these seats."""
-
-    dispute: Digest
-    round: int
-    voter: Address
-    seat_mask: int
-    standing: SeatOutcome
-    pay: int
-    penalty: int
-    block: int
 
 
 class LedgerEvent(NamedTuple):

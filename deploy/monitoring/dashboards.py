@@ -63,11 +63,13 @@ OVERVIEW = Dashboard(
         ),
         "Duties": (
             Panel("Open disputes", "Disputes that can still change, by the node's part in them.", "short",
-                  {"{{instance}} {{role}}": "bytewise_disputes_open"}),
+                  {"{{instance}} {{role}}": "bytewise_disputes_open"}, width=6),
             Panel("Time to the next deadline", "Seconds until an own seat must have acted; no line if nothing is due.", "s",
-                  {"{{instance}} {{stage}}": "bytewise_dispute_min_seconds_to_deadline < +Inf"}),
+                  {"{{instance}} {{stage}}": "bytewise_dispute_min_seconds_to_deadline < +Inf"}, width=6),
             Panel("Duties that ended", "Duties per hour, by result.", "short",
-                  {"{{instance}} {{kind}} {{result}}": "increase(bytewise_duties_total[1h])"}),
+                  {"{{instance}} {{kind}} {{result}}": "increase(bytewise_duties_total[1h])"}, width=6),
+            Panel("Seats that were settled", "Own seats per day, by what the court made of them.", "short",
+                  {"{{instance}} {{outcome}}": "increase(bytewise_seats_total[1d])"}, width=6),
         ),
         "Network": (
             Panel("Receipts checked", "Receipts per second, by finding.", "ops",

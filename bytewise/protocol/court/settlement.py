@@ -6,10 +6,12 @@ burned. `tests.reference.payment` applies the result to accounts.
 
 import enum
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bytewise.protocol.court.params import BPS, ParamSet
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.statements import Verdict
+from bytewise.protocol.units import Address, Digest
 
 MAX_REWARD_BPS = 8_000
 """Largest share of a slash, in 1/10,000, that challenger and seats get together. At least a fifth is always burned."""
@@ -32,6 +34,19 @@ class SeatOutcome(enum.IntEnum):
 
 PAID = frozenset({SeatOutcome.RIGHT, SeatOutcome.WORKED})
 """Outcomes of seats that are paid. In a DRAW the pay is zero."""
+
+
+class SeatSettledEvent(NamedTuple):
+    """Event: seats of one holder with one outcome were paid or charged together. Amounts are wei for all these seats."""
+
+    dispute: Digest
+    round: int
+    voter: Address
+    seat_mask: int
+    standing: SeatOutcome
+    pay: int
+    penalty: int
+    block: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,90 @@
+"""What a member counts and logs about its seats, from votes on a real chain to the penalty."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bytewise.protocol.court.phases import Phase
+from bytewise.protocol.court.settlement import SeatSettledEvent
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.records.statements import Verdict
+from bytewise.protocol.units import Address
+from chain.deployment.params import DEVNET
+from chain.reads.history import CourtHistory
+from committee.seat_results import SeatResults
+from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import word
+from tests.fixtures.court.claimed_receipts import claimed
+from tests.fixtures.court.session import TRUE, DisputeFixture
+from tests.fixtures.metric_values import value_of
+from verifier.watch.open_windows import SnapshotPages
+
+
+class Watched:
+    """The results of one member, which follows the chain as its node does. Its reads fail as often as `fails` says."""
+
+    def __init__(self, court: DisputeFixture, me: Address, fails: int = 0) -> None:
+        self.reads, self._history, self._fails = 0, CourtHistory(court.reader), fails
+        self._pages = SnapshotPages(court.reader, me, 0)
+        self._reader, self._results = court.reader, SeatResults(self, me)
+
+    def seats(self, from_block: int, to_block: int) -> Sequence[SeatSettledEvent]:
+        self.reads += 1
+        if self.reads <= self._fails:
+            raise TryAgain("chain", "away")
+        return self._history.seats(from_block, to_block)
+
+    def step(self) -> None:
+        assert self._results.step(self._pages.read_cases(self._reader.head())) == ()
+
+
+def counted() -> dict[str, float]:
+    """Seats by outcome, as the process serves them."""
+    return {each: value_of("bytewise_seats_total", outcome=each) for each in ("right", "wrong", "absent", "not_revealed")}
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    return [json.loads(line) for line in capsys.readouterr().err.splitlines() if '"event":"seats.settled"' in line]
+
+
+def test_charged_and_paid_seats_are_counted_once(
+    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    court = DisputeFixture(anvil, tmp_path)
+    court.open(0, word("wrong guess"))
+    liar, honest = sorted(court.until(Phase.COMMIT).members, key=lambda each: each.seat_mask.bit_count())[:2]
+    nodes = [Watched(court, liar.voter, fails=1), Watched(court, honest.voter)]
+    before = counted()
+    for each in nodes:
+        each.step()
+    case = court.judged(lambda voter: TRUE if voter == liar.voter else claimed(court, 0))
+    assert case.verdict is Verdict.UPHELD
+    court.settled()
+    late = Watched(court, liar.voter)
+    late.step()
+    with pytest.raises(TryAgain):
+        nodes[0].step()
+    for each in (*nodes, *nodes, late):
+        each.step()
+    assert [each.reads for each in (*nodes, late)] == [2, 1, 0]
+    charged, paid = (each.seat_mask.bit_count() for each in (liar, honest))
+    after = counted()
+    expected = {"wrong": charged, "right": paid}
+    assert {each: after[each] - before[each] for each in after if after[each] != before[each]} == expected
+    wrong, right = lines(capsys)
+    assert (wrong["outcome"], wrong["seats"], wrong["penalty_wei"]) == ("wrong", charged, charged * DEVNET.money.wrong_penalty)
+    assert (right["outcome"], right["pay_wei"], right["penalty_wei"]) == ("right", paid * DEVNET.money.fee_per_seat, 0)
+
+
+def test_seats_of_an_unfinished_dispute_are_not_counted(anvil: Anvil, tmp_path: Path) -> None:
+    court = DisputeFixture(anvil, tmp_path)
+    court.open(0, word("wrong guess"))
+    member = court.until(Phase.COMMIT).members[0]
+    node = Watched(court, member.voter)
+    court.judged(claimed(court, 0), Phase.AIRGAP)
+    for _ in range(3):
+        node.step()
+        court.step()
+    assert node.reads == 0
