@@ -1,7 +1,7 @@
 """Certificates' signatures in Python: as the reference library and the chain's own precompiles find them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -60,7 +60,7 @@ def numbers(point: bytes) -> list[int]:
     return [int.from_bytes(point[i : i + 64]) for i in range(0, len(point), 64)]
 
 
-COMPRESSED = {
+COMPRESSED: dict[int, tuple[bytes, Callable[[Any], Any], Callable[[bytes], bytes]]] = {
     48: (Suite.SkToPk(7), pubkey_to_G1, lambda raw: bls_points.difference_of_keys([raw], [])),
     96: (Suite.Sign(7, MESSAGE), signature_to_G2, bls_points.expand_signature),
 }
