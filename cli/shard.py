@@ -144,7 +144,7 @@ finality = "finalized"
 
 # The only account whose key ceremonies it takes part in.
 coordinator = {coordinator}
-# Plans, by digest, that may give shares of its keys to other shards. Look at a plan (`bytewise key reshare --plan`) before.
+# Plans, by digest, that may give shares of its keys to other shards. Look at a plan (`bytewise key plan FILE`) before.
 # approved_plans = ["0x..."]
 # Days after which it reminds you to have the shares dealt again (`bytewise key reshare`); 0: never.
 # refresh_days = 180

@@ -68,6 +68,7 @@ _KEY = Noun(
         "rotate": Verb("cli.key.ceremony:rotate", "Make the key of the next epoch and put it in force: `dkg`, then `open`."),
         "reshare": Verb("cli.key.ceremony:reshare", "Deal the shares of an epoch's key again; the key stays the same."),
         "repair": Verb("cli.key.ceremony:repair", "Give a shard its lost share again, made from the shares of the others."),
+        "plan": Verb("cli.key.ceremony:plan", "Show what the plan of a ceremony says, with the digest that a shard approves."),
         "retire": Verb("cli.key.ceremony:retire", "End a key epoch for good, once no dispute can need its key any more."),
         "approve": Verb("cli.actors:approve", "Sign an appraisal policy as one of its governors."),
         "verify-erasure": Verb("cli.key.erased:erased", "Verify erasure statements, and show whether enough shards gave one."),

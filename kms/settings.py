@@ -64,6 +64,8 @@ class CeremonySettings:
     """Version of these shares: how often the key was dealt again before."""
     repair_index: int = 0
     """Index of the shard that lost its share, in a repair."""
+    coordinator_password_file: Path | None = None
+    """File with the password of the coordinator's key, if that is a keystore. Without it the command asks for the password."""
 
     def __post_init__(self) -> None:
         if not 0 < self.phase_s <= MAX_PHASE_S:

@@ -15,6 +15,8 @@ OPERATOR_GAS = 2_000_000
 """Largest amount of gas that an operator may have to pay at once (`bench/results/gas.json`): for a batch after the longest
 silence, an appeal, and the answer to a demand. Only the answer with the longest list takes more, up to 5 million. This amount
 pays for it at two fifths of the highest fee."""
+NO_EPOCH = "no key epoch is open, or the operator's network.json lacks it"
+"""Reason to refuse requests. The chain may have an epoch that the address book lacks, which was read at the start."""
 FEE_MARGIN = 2
 """Factor by which the fee that is sent exceeds the present price of anchoring. The price rises by at most an eighth in each of
 its epochs, and the contract returns the surplus."""
@@ -71,7 +73,7 @@ class Readiness:
             (not self.suspended, "this operator is suspended: too many disputes about its receipts ended in a draw"),
             (self.environment_active, "this environment is not active"),
             (self.model_active, "this model is not active"),
-            (self.epoch is not None, "no key epoch is open"),
+            (self.epoch is not None, NO_EPOCH),
             (self.judged, "too few verifiers could judge an answer"),
             (self.room > 0, "no free stake is left to bind"),
             (self.balance_wei >= self.required_wei, "the account has too little ether"),
@@ -184,5 +186,5 @@ class ReadinessWatch:
         readiness = held[1]
         reason = readiness.closed_because or behind
         if reason is not None or readiness.epoch is None:
-            raise TryAgain("operator", reason or "no key epoch is open")
+            raise TryAgain("operator", reason or NO_EPOCH)
         return readiness, readiness.epoch

@@ -152,12 +152,16 @@ def measurement_check(found: RegisteredMeasurement | None, me: Address, is_enoug
     name, threshold = "registered_measurement", "allowed, and units for a stake that suffices"
     if found is None:
         return Check(name, True, "not registered", threshold, "See the check `registration`.")
-    again = "Run the release that the network approved, and register again: `bytewise verifier register --measurement …`."
+    again = (
+        "Run the release that the network approved, stop the node, and register again: `bytewise verifier register --stake WEI "
+        "--measurement …` (docs/guide/upgrade-a-node.md)."
+    )
+    renew = f"Renew the weight from any other account: `bytewise chain call Registry refresh {me} --key FILE --send`."
     value = f"{hex0x(found.measurement)[:18]}… is {'' if found.is_allowed else 'not '}allowed"
     return Check(
         name, found.is_allowed and (found.next_units > 0 or not is_enough),
         f"{value}, {found.next_units} units from the next stake epoch on", threshold,
-        f"Renew the weight: `bytewise chain call Registry refresh {me}`." if found.is_allowed else again,
+        renew if found.is_allowed else again,
     )  # fmt: skip
 
 

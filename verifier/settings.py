@@ -213,7 +213,8 @@ class NodeSettings:
     executor: ExecutorSettings | None = None
     """Connection to the enclave. The roles verifier and member require it."""
     inbox_folder: Path | None = None
-    """Folder for receipts of clients. Each is a file `….json` with the `receipt.signed` member of an answer."""
+    """Folder for receipts of clients. Each is a file `….json` with the `receipt.signed` member of an answer. Use a folder of its
+    own: the node deletes every `….json` in it that is older than its other records."""
     hint_listener: HintListener | None = None
     """Address at which a watchtower receives hints of auditors about the verdict. Without hints it never earns the opener's
     share."""

@@ -35,7 +35,7 @@ class CeremonySignatures(NamedTuple):
 def open_epoch(
     client: Chain,
     network: Network,
-    curator: LocalSigner,
+    curator: LocalSigner | None,
     document: EpochDocument,
     policy: Digest,
     signed: CeremonySignatures,
@@ -49,21 +49,27 @@ def open_epoch(
     if the chain has another key or other shares. Raises `ChainReverted` if too few shards signed; then the epoch is not in
     force.
     """
+    _send(client, network, curator, opening(document, policy, signed, found), timeout_s)
+    return _with(network, document)
+
+
+def opening(document: EpochDocument, policy: Digest, signed: CeremonySignatures, found: EpochOnChain) -> tuple[ContractCall, ...]:
+    """Returns the calls with which the curator still has to open an epoch, in order. Raises `ConfigurationError` if the chain has
+    another key or other shares."""
     epoch, states = document.record.epoch, (EpochState.NONE, EpochState.PENDING)
     if found.state is not EpochState.NONE and found.commitments != b"".join(document.commitments):
         raise ConfigurationError(f"key epoch {epoch}", "is on the chain with another key or other shares")
-    acts = [_announcing(document, policy)] if found.state is EpochState.NONE else []
-    acts.append(ContractCall("KeyEpochs", "confirm", (epoch, signed.transcript, list(signed.signatures))))
-    acts.append(ContractCall("KeyEpochs", "activate", (epoch,)))
-    for act in acts if found.state in states else ():
-        _do(client, network, curator, act, timeout_s)
-    return _with(network, document)
+    if found.state not in states:
+        return ()
+    announcing = (_announcing(document, policy),) if found.state is EpochState.NONE else ()
+    confirm = ContractCall("KeyEpochs", "confirm", (epoch, signed.transcript, list(signed.signatures)))
+    return (*announcing, confirm, ContractCall("KeyEpochs", "activate", (epoch,)))
 
 
 def reshare_epoch(
     client: Chain,
     network: Network,
-    curator: LocalSigner,
+    curator: LocalSigner | None,
     document: EpochDocument,
     signed: CeremonySignatures,
     found: EpochOnChain,
@@ -75,31 +81,50 @@ def reshare_epoch(
     `found` is the epoch on the chain. If it has these shares already, they are not sent again. If it was only announced, it is
     activated with these shares.
     """
+    _send(client, network, curator, resharing(document, signed, found), timeout_s)
+    return _with(with_share_history(client, network, document), document)
+
+
+def resharing(document: EpochDocument, signed: CeremonySignatures, found: EpochOnChain) -> tuple[ContractCall, ...]:
+    """Returns the calls with which the curator still has to put dealt shares in force, in order."""
     record = document.record
     holders = [shard.address for shard in record.shards]
     dealt = (record.epoch, b"".join(document.commitments), holders, record.threshold)
     words = (signed.transcript, list(signed.signatures), list(signed.consents))
-    if found.commitments != b"".join(document.commitments):
-        _do(client, network, curator, ContractCall("KeyEpochs", "reshare", (*dealt, *words)), timeout_s)
-    if found.state is EpochState.PENDING:
-        # `open_epoch` cannot activate this epoch any more: the ceremony that announced it made other shares.
-        _do(client, network, curator, ContractCall("KeyEpochs", "activate", (record.epoch,)), timeout_s)
-    return _with(with_share_history(client, network, document), document)
+    has_shares = found.commitments == b"".join(document.commitments)
+    acts = () if has_shares else (ContractCall("KeyEpochs", "reshare", (*dealt, *words)),)
+    if found.state is not EpochState.PENDING:
+        return acts
+    # `opening` cannot activate this epoch any more: the ceremony that announced it made other shares.
+    return (*acts, ContractCall("KeyEpochs", "activate", (record.epoch,)))
 
 
 def retire_epoch(
-    client: Chain, network: Network, curator: LocalSigner, epoch: int, state: EpochState, timeout_s: float = TIMEOUT_S
+    client: Chain, network: Network, curator: LocalSigner | None, epoch: int, state: EpochState, timeout_s: float = TIMEOUT_S
 ) -> int:
     """Retires a draining epoch, unless it is retired already, and returns its number.
 
     Raises `TooEarly` during the epoch's retention, and `ConfigurationError` if the epoch is in any other state.
     """
+    _send(client, network, curator, retiring(epoch, state), timeout_s)
+    return epoch
+
+
+def retiring(epoch: int, state: EpochState) -> tuple[ContractCall, ...]:
+    """Returns the call that retires a draining epoch, or none if it is retired. Raises `ConfigurationError` for any other
+    state."""
     if state is EpochState.RETIRED:
-        return epoch
+        return ()
     if state is not EpochState.DRAINING:
         raise ConfigurationError(f"key epoch {epoch}", f"is {state.name}; what drains can be retired: rotate to another first")
-    _do(client, network, curator, ContractCall("KeyEpochs", "retire", (epoch,)), timeout_s)
-    return epoch
+    return (ContractCall("KeyEpochs", "retire", (epoch,)),)
+
+
+def _send(client: Chain, network: Network, curator: LocalSigner | None, calls: Sequence[ContractCall], timeout_s: float) -> None:
+    for act in calls:
+        if curator is None:
+            raise ConfigurationError(str(act), "is not on the chain yet, and there is no key of the curator to send it")
+        _do(client, network, curator, act, timeout_s)
 
 
 def _do(client: Chain, network: Network, curator: LocalSigner, act: ContractCall, timeout_s: float) -> None:

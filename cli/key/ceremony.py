@@ -4,25 +4,32 @@ import json
 import secrets
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from bytewise.protocol.errors.actors import CeremonyFailed, ConfigurationError
 from bytewise.protocol.units import hex0x
 from bytewise.service.settings import load_settings
-from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
+from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, PasswordFileOption, RpcOption
 
 if TYPE_CHECKING:
     from bytewise.protocol.address_book import Network
     from bytewise.protocol.keys.ceremony import CeremonyPlan, CeremonyPurpose
+    from bytewise.protocol.keys.epochs import EpochDocument, EpochOnChain
     from bytewise.protocol.signing import LocalSigner
+    from bytewise.protocol.units import Digest
+    from chain.acts.epochs import CeremonySignatures
     from chain.client.access import Chain
+    from chain.deployment.calls import ContractCall
     from kms.ceremony.state import CeremonyState
 
+    Calls = tuple[ContractCall, ...]
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="Settings of the ceremony (kms.settings.CeremonySettings).")]
-CuratorOption = Annotated[Path, typer.Option("--key", help="Key file of the curator.")]
+CuratorOption = Annotated[
+    Path | None, typer.Option("--key", help="Key file of the curator. Without it the calls are printed, for another signer.")
+]
 WithoutOption = Annotated[
     list[int] | None,
     typer.Option("--without", metavar="INDEX", min=1, help="A shard that did not prove its share; repeat it for each of them."),
@@ -71,12 +78,31 @@ def repair(config: ConfigOption, plan: DryOption = False) -> None:
     _ceremony(config, CeremonyPurpose.REPAIR, plan)
 
 
+def plan(
+    file: Annotated[Path, typer.Argument(metavar="PLAN", help="A ceremony's plan file, as its coordinator wrote it.")],
+) -> None:
+    """Show what the plan of a ceremony says, with the digest that a shard approves.
+
+    The command needs no key and asks nobody. It computes the digest from the file, so trust no digest that somebody sends. Put it
+    into `approved_plans` of the shard's settings only if purpose, epoch, threshold and every receiver are as agreed.
+
+    Exit codes: 0 shown, 2 the coordinator did not sign it, 64 no plan.
+
+    Example: bytewise key plan plan-3.json
+    """
+    from kms.ceremony.session import read_plan
+
+    found = read_plan(file)
+    print(json.dumps({"plan": hex0x(found.digest), **_agreed(found)}, indent=2))
+
+
 def open_(
     config: ConfigOption,
-    key: CuratorOption,
+    key: CuratorOption = None,
     network: NetworkOption = NETWORK_FILE,
     rpc: RpcOption = RPC_URLS,
     without: WithoutOption = None,
+    password_file: PasswordFileOption = None,
 ) -> None:
     """Put the result of a ceremony in force: a new epoch, or new shares of one.
 
@@ -85,20 +111,27 @@ def open_(
     Every shard that gets a share must have proved the share on the canary. `--without` must name exactly the shards that did not
     prove their share. Otherwise nothing is sent. Give each of these shards its share before it is needed (`bytewise key repair`).
 
-    Exit codes: 0 in force, 3 the ceremony has not ended, or shards that proved no share are not named, 5 the node does not
-    answer, 64 wrong input (for example, a shard that proved its share is named).
+    Without `--key` the command prints the calls that the curator must still make, for a multisignature. Once the chain has them,
+    the same command writes the address book.
+
+    Exit codes: 0 in force, or the calls are printed, 3 the ceremony has not ended, or shards that proved no share are not named,
+    5 the node does not answer, 6 a running node uses the key, 64 wrong input (for example, a shard that proved its share is
+    named).
     """
     from bytewise.protocol.keys.epochs import EpochState
     from bytewise_client.connection import chain_of
     from chain.client.address_book import read_network, verify_code, write_network
     from chain.reads.reader import SnapshotReader
-    from chain.sending.keys import load_signer
     from kms.ceremony.session import finished_ceremony
     from kms.settings import CeremonySettings
 
     state, book = finished_ceremony(load_settings(CeremonySettings, config)), read_network(network)
     client = chain_of(rpc, book.chain_id)
-    opened = put_in_force(client, verify_code(client, book), load_signer(key), state, without or ())
+    curator, book = _curator(key, book, password_file), verify_code(client, book)
+    if curator is None and _print_calls(client, book, _missing_calls(client, book, state, without or ())):
+        print("once the chain has them, give this command again: it writes the address book")
+        return
+    opened = put_in_force(client, book, curator, state, without or ())
     write_network(network, opened)
     reader, epoch = SnapshotReader(client, opened), state.plan.epoch
     now = reader.epoch_on_chain(epoch, reader.head())
@@ -107,17 +140,36 @@ def open_(
 
 
 def put_in_force(
-    client: "Chain", book: "Network", curator: "LocalSigner", state: "CeremonyState", without: Collection[int] = ()
+    client: "Chain", book: "Network", curator: "LocalSigner | None", state: "CeremonyState", without: Collection[int] = ()
 ) -> "Network":
     """Sends the result of a ceremony, with its signatures, to the chain, and returns the new address book. What the chain shows
     already is not sent again: an announced epoch, the same shares, an epoch in force. Only the confirmation of an epoch that is
     not yet in force may be sent twice.
 
     `without` has the indices of the shards that did not prove their share. If another shard did not prove its share, nothing is
-    sent (`kms.ceremony.coordinator.verify_shares_proven`).
+    sent (`kms.ceremony.coordinator.verify_shares_proven`). `curator` may be None if nothing is left to send.
     """
     from bytewise.protocol.keys.ceremony import CeremonyPurpose
-    from chain.acts.epochs import CeremonySignatures, open_epoch, reshare_epoch
+    from chain.acts.epochs import open_epoch, reshare_epoch
+
+    made = _result_of(client, book, state, without)
+    if state.plan.purpose is CeremonyPurpose.GENERATE:
+        return open_epoch(client, book, curator, made.document, made.policy, made.signed, made.found)
+    return reshare_epoch(client, book, curator, made.document, made.signed, made.found)
+
+
+class _Result(NamedTuple):
+    """The result of a ceremony, and what the chain has of it."""
+
+    document: "EpochDocument"
+    policy: "Digest"
+    signed: "CeremonySignatures"
+    found: "EpochOnChain"
+
+
+def _result_of(client: "Chain", book: "Network", state: "CeremonyState", without: Collection[int]) -> _Result:
+    from bytewise.protocol.units import ZERO_ADDRESS
+    from chain.acts.epochs import CeremonySignatures
     from chain.reads.reader import SnapshotReader
     from kms.ceremony.coordinator import epoch_document, share_consents, share_signatures, transcript_of, verify_shares_proven
 
@@ -125,18 +177,56 @@ def put_in_force(
     document, reader = epoch_document(state), SnapshotReader(client, book)
     signed = CeremonySignatures(transcript_of(state), share_signatures(state), share_consents(state))
     head = reader.head()
-    policy, found = reader.snapshot(curator.address, head).policy, reader.epoch_on_chain(document.record.epoch, head)
+    policy, found = reader.snapshot(ZERO_ADDRESS, head).policy, reader.epoch_on_chain(document.record.epoch, head)
+    return _Result(document, policy, signed, found)
+
+
+def _missing_calls(client: "Chain", book: "Network", state: "CeremonyState", without: Collection[int]) -> "Calls":
+    from bytewise.protocol.keys.ceremony import CeremonyPurpose
+    from chain.acts.epochs import opening, resharing
+
+    made = _result_of(client, book, state, without)
     if state.plan.purpose is CeremonyPurpose.GENERATE:
-        return open_epoch(client, book, curator, document, policy, signed, found)
-    return reshare_epoch(client, book, curator, document, signed, found)
+        return opening(made.document, made.policy, made.signed, made.found)
+    return resharing(made.document, made.signed, made.found)
+
+
+def _curator(key: Path | None, book: "Network", password_file: Path | None) -> "LocalSigner | None":
+    from bytewise.service.key_lock import verify_unused
+    from cli.chain.privileged_call import signer_of
+
+    if key is None:
+        return None
+    verify_unused(key)
+    return signer_of(book.chain_id, key, None, password_file)
+
+
+def _print_calls(client: "Chain", book: "Network", calls: "Calls") -> bool:
+    """Prints the calls that the curator must make, after the first of them was tried in its name. Returns whether there are
+    any."""
+    from chain.deployment.calls import dry_run
+    from chain.reads.reader import SnapshotReader
+    from chain.reads.roles import holders
+
+    reader = SnapshotReader(client, book)
+    curators = holders(reader, reader.head()).get("CURATOR", ())
+    if not curators:
+        raise ConfigurationError("curator", "this network has none: a vote names one (`bytewise chain proposal create`)")
+    for number, act in enumerate(calls, start=1):
+        if number == 1:
+            dry_run(client, book, curators[0], act)
+        print(f"{number} of {len(calls)}, by the curator {curators[0]}: {act}")
+        print(f"target {act.target(book)}\nvalue {act.value_wei}\ncalldata 0x{act.calldata.hex()}")
+    return bool(calls)
 
 
 def rotate(
     config: ConfigOption,
-    key: CuratorOption,
+    key: CuratorOption = None,
     network: NetworkOption = NETWORK_FILE,
     rpc: RpcOption = RPC_URLS,
     without: WithoutOption = None,
+    password_file: PasswordFileOption = None,
 ) -> None:
     """Make the key of the next epoch and put it in force: `dkg`, then `open`.
 
@@ -145,37 +235,40 @@ def rotate(
     The previous epoch drains: its shards still serve it until `bytewise key retire`. If some shards did not prove their share,
     the previous epoch stays in force, unless this command names exactly these shards with `--without` (see `open`).
 
-    Exit codes: 0 in force, 3 nothing changed: the ceremony failed, or shards that proved no share are not named, 5 the node does
-    not answer, 64 wrong input.
+    Exit codes: 0 in force, or the calls are printed (see `open`), 3 nothing changed: the ceremony failed, or shards that proved
+    no share are not named, 5 the node does not answer, 6 a running node uses the key, 64 wrong input.
     """
     from bytewise.protocol.keys.ceremony import CeremonyPurpose
 
     _ceremony(config, CeremonyPurpose.GENERATE, dry=False)
-    open_(config, key, network, rpc, without)
+    open_(config, key, network, rpc, without, password_file)
 
 
 def retire(
     epoch: Annotated[int, typer.Argument(metavar="EPOCH", min=1, max=2**64 - 1, help="A key epoch that drains.")],
-    key: CuratorOption,
+    key: CuratorOption = None,
     network: NetworkOption = NETWORK_FILE,
     rpc: RpcOption = RPC_URLS,
+    password_file: PasswordFileOption = None,
 ) -> None:
     """End a key epoch for good, once no dispute can need its key any more.
 
-    Its shards then erase their shares.
+    Its shards then erase their shares. Without `--key` the command prints the call that the curator must make.
 
-    Exit codes: 0 retired, 5 too early or the node does not answer, 64 wrong input (for example, the epoch is in force).
+    Exit codes: 0 retired, or the call is printed, 5 too early or the node does not answer, 6 a running node uses the key, 64
+    wrong input (for example, the epoch is in force).
     """
     from bytewise_client.connection import chain_of
-    from chain.acts.epochs import retire_epoch
+    from chain.acts.epochs import retire_epoch, retiring
     from chain.client.address_book import read_network, verify_code
     from chain.reads.reader import SnapshotReader
-    from chain.sending.keys import load_signer
 
-    book, curator = read_network(network), load_signer(key)
+    book = read_network(network)
     client = chain_of(rpc, book.chain_id)
-    reader = SnapshotReader(client, verify_code(client, book))
+    curator, reader = _curator(key, book, password_file), SnapshotReader(client, verify_code(client, book))
     found = reader.epoch_on_chain(epoch, reader.head())
+    if curator is None and _print_calls(client, book, retiring(epoch, found.state)):
+        return
     retire_epoch(client, book, curator, epoch, found.state)
     now = "each of its shards is stopped and runs `bytewise shard erase --config bytewise.toml` now"
     print(f"key epoch {epoch} ({found.assurance}) is retired; {now}")
@@ -185,12 +278,13 @@ def _ceremony(config: Path, purpose: "CeremonyPurpose", dry: bool) -> None:
     from bytewise.service import telemetry
     from bytewise.storage.migrate import migrate
     from chain.client.address_book import read_network
-    from chain.sending.keys import load_signer
+    from cli.chain.privileged_call import signer_of
     from kms.ceremony.session import load_or_make_plan, run_ceremony
     from kms.settings import CeremonySettings
 
     settings = load_settings(CeremonySettings, config)
-    signer, network = load_signer(settings.coordinator_key_file), read_network(settings.network_file)
+    network = read_network(settings.network_file)
+    signer = signer_of(network.chain_id, settings.coordinator_key_file, None, settings.coordinator_password_file)
     signed = load_or_make_plan(settings, purpose, network.contracts, signer, secrets.token_bytes)
     print(f"plan {hex0x(signed.plan.digest)} in {settings.plan_file}")
     if dry:

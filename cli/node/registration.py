@@ -15,6 +15,7 @@ from bytewise.storage.nonce_lease import NonceLease, hold_lease
 from bytewise.storage.receipt_store import ReceiptStore
 from chain.client.rpc import Inclusion, at_number
 from chain.deployment.calls import ContractCall, dry_run, measured, request_of
+from chain.reads.documents import RegistryDocuments
 from chain.sending.fees import fees_at
 from chain.sending.transactions import TransactionCall, send_all
 from cli.node.host_checks import own_measurement
@@ -85,12 +86,13 @@ def _renewal(view: NodeView, stake_wei: int, program: Digest | None) -> list[Ste
 
 
 def operator_steps(view: NodeView, stake_wei: int, endpoint: str) -> list[Step]:
-    """Returns the steps that are missing until the account is an operator with this stake in total."""
+    """Returns the steps that are missing until the account is an operator with this stake in total, at this endpoint."""
     if not endpoint.startswith("https://"):
         raise ConfigurationError("--endpoint", f"{endpoint[:80]} is not https://…")
     mine = view.reader.holdings(view.account, view.head)
+    registered = RegistryDocuments(view.reader).operators(view.head).get(view.account) if mine.is_operator else None
     register = Step(f"register {endpoint}", ContractCall("Registry", "registerOperator", (endpoint,)))
-    return [*_deposit(mine, stake_wei), *([] if mine.is_operator else [register])]
+    return [*_deposit(mine, stake_wei), *([] if registered == endpoint else [register])]
 
 
 class Later(NamedTuple):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s
 from bytewise.service.exit_codes import Exit
@@ -88,8 +89,7 @@ class _Process:
         now = monotonic_s()
         if self.running is None:
             if now >= self._due_at:
-                self.running, self._started_at = self._start(self.program), now
-                telemetry.log("process.started", name=self.program.name, pid=self.running.pid)
+                self._begin(now)
             return None
         code = self.running.poll()
         if code is None:
@@ -103,6 +103,19 @@ class _Process:
         telemetry.log("process.restarting", name=self.program.name, code=code, pause_s=self._pause_s)
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
         return None
+
+    def _begin(self, now: float) -> None:
+        try:
+            self.running, self._started_at = self._start(self.program), now
+        except OSError as error:
+            program = self.program.command[0]
+            if not self.program.dispensable:
+                raise ConfigurationError(self.program.name, f"{program} cannot be started: {error.strerror}") from None
+            do = "make its environment again, or correct its path in the settings; the node goes on without it"
+            telemetry.log("process.not_started", name=self.program.name, program=program, error=error.strerror, do=do)
+            self._due_at = now + LONGEST_PAUSE_S
+            return
+        telemetry.log("process.started", name=self.program.name, pid=self.running.pid)
 
 
 class NodeSupervisor:

@@ -90,6 +90,11 @@ def make_plan(
     )  # fmt: skip
 
 
+def read_plan(file: Path) -> CeremonyPlan:
+    """Reads a plan file. Raises `ConfigurationError` if it is none, and `BadSignature` if its coordinator did not sign it."""
+    return verify_plan(_read(SignedPlan, file))
+
+
 def load_or_make_plan(
     settings: CeremonySettings, purpose: CeremonyPurpose, contracts: Contracts, signer: LocalSigner, rng: Rng
 ) -> SignedPlan:

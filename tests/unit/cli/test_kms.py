@@ -2,6 +2,7 @@
 of, other shares than the chain means."""
 
 import json
+import re
 import secrets
 import threading
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 import uvicorn
+from eth_account import Account
 from rich.console import Console
 
 from bytewise.crypto import hpke
@@ -19,8 +21,9 @@ from bytewise.protocol.errors.actors import ChainReverted, ShardRefused, TryAgai
 from bytewise.protocol.jobs import ShardRecord
 from bytewise.protocol.keys.epochs import EpochOnChain, EpochState, ShardInfo
 from bytewise.protocol.suites import SUITE_P256, hybrid_epoch
-from bytewise.protocol.units import U64, ZERO_DIGEST, Blob, Digest
+from bytewise.protocol.units import U64, ZERO_DIGEST, Blob, Digest, hex0x
 from bytewise.service.exit_codes import Exit
+from bytewise.service.secret import write_secret
 from chain.acts.epochs import CeremonySignatures, open_epoch, reshare_epoch
 from chain.client.address_book import read_network, write_network
 from chain.deployment.calls import ContractCall, measured
@@ -30,6 +33,7 @@ from cli.__main__ import main
 from cli.demo.site import free_ports
 from cli.key import status
 from cli.key.ceremony import public_facts
+from kms.ceremony.session import read_plan
 from kms.ceremony.state import CeremonyPhase
 from kms.shard import release, share_rotation
 from kms.shard.api import build_app
@@ -212,9 +216,15 @@ def test_one_command_makes_and_activates_the_next_key_and_is_repeatable(site: Ke
         f"database_url = 'sqlite:///{folder / 'coordinator.sqlite'}'\n"
         f"entries = {[f'next/shard-{n}/entry.json' for n in range(1, count + 1)]}\n"
     )
+    write_secret(folder / "curator.json", json.dumps(Account.encrypt(CURATOR.secret, "sesame", iterations=1024)).encode())
+    write_secret(folder / "curator.password", b"sesame")
+    ceremony = ("--config", str(folder / "dkg.toml"))
+    by_keystore = ("--key", str(folder / "curator.json"), "--password-file", str(folder / "curator.password"))
     with serving(parties):
+        if epoch == 2:
+            a_multisignature_opens_what_was_made(site, ceremony)
         for _ in range(2):
-            assert site.kms("rotate", "--config", str(folder / "dkg.toml"), "--key", str(folder / "curator.key")) == Exit.OK
+            assert site.kms("rotate", *ceremony, *by_keystore) == Exit.OK
             said = site.said()
             assert f"key epoch {epoch}, shares of version 0, is in force" in said and "assurance: simulated" in said
         # Desks of a ceremony serve no epoch yet.
@@ -231,6 +241,29 @@ def test_one_command_makes_and_activates_the_next_key_and_is_repeatable(site: Ke
     if document.record.hybrid is not None:
         assert document.record.hybrid.keys == tuple(hpke.kem_key(each.kem_seed()) for each in held)
     assert (document.record.hybrid is None) == (epoch == 2)
+
+
+def a_multisignature_opens_what_was_made(site: KeySite, ceremony: tuple[str, str]) -> None:
+    """The command prints the calls of the curator, whose key is elsewhere, and takes part in nothing else."""
+    assert site.kms("rotate", *ceremony) == Exit.OK
+    said = site.said()
+    calls = re.findall(rf"by the curator {CURATOR.address}: (\S+) target (0x\w{{40}}) value 0 calldata (0x[0-9a-f]+)", said)
+    assert [name for name, _, _ in calls] == ["KeyEpochs.openEpoch", "KeyEpochs.confirm", "KeyEpochs.activate"]
+    assert "is in force" not in said and [each.record.epoch for each in read_network(site.folder / "network.json").epochs] == [1]
+    for _, target, data in calls:
+        site.anvil.rpc("eth_sendTransaction", {"from": CURATOR.address, "to": target, "data": data})
+        site.anvil.mine()
+    assert site.kms("open", *ceremony) == Exit.OK and "key epoch 2, shares of version 0, is in force" in site.said()
+    assert site.kms("retire", "1") == Exit.UNAVAILABLE and "the end of key epoch 1 is not before" in site.said()
+    plan = site.folder / "plan.json"
+    assert main(["key", "plan", str(plan)]) == Exit.OK
+    shown = site.said()
+    assert f'"plan": "{hex0x(read_plan(plan).digest)}"' in shown and '"opened_by": "2 of 2"' in shown
+    signed = plan.read_bytes()
+    for altered, code in ((signed.replace(b'"threshold":2', b'"threshold":1'), Exit.MISMATCH), (b"{}", Exit.USAGE)):
+        plan.write_bytes(altered)
+        assert main(["key", "plan", str(plan)]) == code and "plan" in site.said()
+    plan.write_bytes(signed)
 
 
 @pytest.mark.e2e

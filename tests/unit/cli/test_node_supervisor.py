@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.service import telemetry
 from bytewise.service.clock import monotonic_s
 from bytewise.service.exit_codes import Exit
@@ -70,6 +71,19 @@ def test_dispensable_process_is_started_again_whatever_its_exit_code(tmp_path: P
     gossip = Program("gossip", (sys.executable, "-c", source), needs_account=False, dispensable=True)
     assert run_until(NodeSupervisor([program("stays", lives(tmp_path, "a")), gossip]), tmp_path / "n", 3) == Exit.OK
     assert len((tmp_path / "n").read_text()) >= 2
+
+
+def test_missing_program_ends_the_node_only_if_it_is_indispensable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    gone = (str(tmp_path / "gossip-venv/bin/python"), "-m", "gossip")
+    gossip = Program("gossip", gone, needs_account=False, dispensable=True)
+    telemetry.configure("node")
+    assert run_until(NodeSupervisor([gossip, program("stays", lives(tmp_path, "a"))]), tmp_path / "a") == Exit.OK
+    said = [json.loads(line) for line in capsys.readouterr().err.splitlines() if "process.not_started" in line]
+    assert [(each["name"], each["program"], each["error"]) for each in said] == [("gossip", gone[0], "No such file or directory")]
+    with pytest.raises(ConfigurationError, match="python cannot be started: No such file"):
+        NodeSupervisor([Program("node", gone, needs_account=True)]).run(threading.Event())
 
 
 def test_process_that_does_not_stop_is_killed_and_named(tmp_path: Path) -> None:

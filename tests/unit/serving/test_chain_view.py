@@ -20,7 +20,7 @@ from chain.sending.transactions import TransactionCall
 from serving.anchoring_order import ServiceTerms
 from serving.chain_view import BatchPages, ChainReadiness
 from serving.openai import read_chat_request
-from serving.readiness import OPERATOR_GAS
+from serving.readiness import NO_EPOCH, OPERATOR_GAS
 from serving.request_builder import make_request
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import (
@@ -63,7 +63,7 @@ def test_operator_whose_book_lacks_the_open_epoch_refuses_and_stays_alive(anvil:
     """It goes on to anchor what it signed, also after a reshare, of which the book of its start knows nothing."""
     epochs = tuple(dataclasses.replace(epoch_document(), record=each) for each in records)
     readiness = _standing(anvil, epochs=epochs).read()
-    assert readiness.closed_because == "no key epoch is open" and (readiness.registered, readiness.last_seq) == (True, 0)
+    assert readiness.closed_because == NO_EPOCH and (readiness.registered, readiness.last_seq) == (True, 0)
 
 
 def test_operator_with_a_complete_address_book_may_serve(anvil: Anvil) -> None:
