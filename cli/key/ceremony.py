@@ -86,7 +86,7 @@ def plan(
     The command needs no key and asks nobody. It computes the digest from the file, so trust no digest that somebody sends. Put it
     into `approved_plans` of the shard's settings only if purpose, epoch, threshold and every receiver are as agreed.
 
-    Exit codes: 0 shown, 2 the coordinator did not sign it, 64 no plan.
+    Exit codes: 0 shown, 64 no plan, or its coordinator did not sign it.
 
     Example: bytewise key plan plan-3.json
     """

@@ -13,6 +13,7 @@ from bytewise.crypto.curve import Rng
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import CeremonyFailed, ConfigurationError
 from bytewise.protocol.errors.branches import Fault
+from bytewise.protocol.errors.records import BadSignature
 from bytewise.protocol.jobs import Contracts, ShardRecord
 from bytewise.protocol.keys.ceremony import (
     CeremonyPlan,
@@ -91,8 +92,8 @@ def make_plan(
 
 
 def read_plan(file: Path) -> CeremonyPlan:
-    """Reads a plan file. Raises `ConfigurationError` if it is none, and `BadSignature` if its coordinator did not sign it."""
-    return verify_plan(_read(SignedPlan, file))
+    """Reads a plan file. Raises `ConfigurationError` if it is none, or if its coordinator did not sign it."""
+    return _verified(file, _read(SignedPlan, file))
 
 
 def load_or_make_plan(
@@ -110,7 +111,7 @@ def load_or_make_plan(
         signed = sign_plan(signer, make_plan(settings, purpose, contracts, signer.address, rng))
         replace_file(settings.plan_file, encode(signed))
     signed = _read(SignedPlan, settings.plan_file)
-    plan = verify_plan(signed)
+    plan = _verified(settings.plan_file, signed)
     if (plan.purpose, plan.epoch, plan.coordinator) != (purpose, settings.epoch, signer.address):
         raise ConfigurationError(settings.plan_file.name, "holds the plan of another ceremony: name another plan_file")
     wanted = make_plan(settings, purpose, contracts, signer.address, rng)
@@ -149,7 +150,7 @@ def finished_ceremony(settings: CeremonySettings) -> CeremonyState:
     Raises `CeremonyFailed` if the ceremony failed or has not ended. Raises `ConfigurationError` for a repair, because a repair
     puts no new shares in force.
     """
-    plan = verify_plan(_read(SignedPlan, settings.plan_file))
+    plan = read_plan(settings.plan_file)
     kept = _records(settings).find(plan.digest)
     state = replay(plan, kept.log if kept else ())
     if plan.repair_target is not None:
@@ -188,6 +189,13 @@ def _source(settings: CeremonySettings) -> EpochDocument:
     if document.record.epoch != settings.epoch:
         raise ConfigurationError(settings.source_file.name, f"is of key epoch {document.record.epoch}")
     return document
+
+
+def _verified(file: Path, signed: SignedPlan) -> CeremonyPlan:
+    try:
+        return verify_plan(signed)
+    except BadSignature as error:
+        raise ConfigurationError(file.name, f"its coordinator did not sign it: {error}") from None
 
 
 def _read(cls: type[T], path: Path) -> T:

@@ -260,9 +260,10 @@ def a_multisignature_opens_what_was_made(site: KeySite, ceremony: tuple[str, str
     shown = site.said()
     assert f'"plan": "{hex0x(read_plan(plan).digest)}"' in shown and '"opened_by": "2 of 2"' in shown
     signed = plan.read_bytes()
-    for altered, code in ((signed.replace(b'"threshold":2', b'"threshold":1'), Exit.MISMATCH), (b"{}", Exit.USAGE)):
+    for altered, why in ((signed.replace(b'"reveal_budget":1', b'"reveal_budget":0'), "did not sign it"), (b"{}", "plan.json")):
         plan.write_bytes(altered)
-        assert main(["key", "plan", str(plan)]) == code and "plan" in site.said()
+        assert main(["key", "plan", str(plan)]) == Exit.USAGE and why in site.said()
+        assert site.kms("rotate", *ceremony) == Exit.USAGE and why in site.said()
     plan.write_bytes(signed)
 
 
