@@ -17,6 +17,7 @@ from bytewise.storage.engine import open_database
 from bytewise.storage.receipt_store import IssuedReceipt, ReceiptStore
 from chain.client.address_book import write_network
 from chain.deployment.params import DEVNET, ETHER
+from chain.reads.documents import RegistryDocuments
 from chain.sending.keys import save_signer
 from cli.__main__ import main
 from cli.node.registration import leaving
@@ -114,3 +115,9 @@ def test_account_leaves_in_steps_and_takes_its_stake_after_the_delay(
     anvil.pass_time(DEVNET.times.unbond_delay + HOUR_S)
     assert main(operator) == Exit.OK and "StakeVault.finishUnbond" in capsys.readouterr().out
     assert main(operator) == Exit.OK and "has left" in capsys.readouterr().out
+    registering = ["operator", "register", *operator[2:], "--stake", "1"]
+    for endpoint in ("https://one.example", "https://two.example"):
+        assert main([*registering, "--endpoint", endpoint]) == Exit.OK
+        assert RegistryDocuments(court).operators(court.head())[key.address] == endpoint
+    capsys.readouterr()
+    assert main([*registering, "--endpoint", endpoint]) == Exit.OK and "nothing to do" in capsys.readouterr().out
