@@ -98,6 +98,9 @@ abstract contract Checks is Watch {
         same(vault.totalStake(), t.stake, "stakes by events");
         same(vault.totalUnbonding(), t.unbonding, "unbonding by events");
         same(address(vault).balance, t.stake + t.unbonding, "vault's wei");
+        uint256 passing = address(market).balance + address(anchor).balance + address(audits).balance;
+        passing += address(demands).balance + address(disputes).balance + address(settlement).balance;
+        same(passing, 0, "wei where none stays");
         string memory wrong = mirror.wrong();
         that(bytes(wrong).length == 0, wrong);
     }
