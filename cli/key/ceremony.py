@@ -15,7 +15,7 @@ from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, PasswordFileOptio
 
 if TYPE_CHECKING:
     from bytewise.protocol.address_book import Network
-    from bytewise.protocol.keys.ceremony import CeremonyPlan, CeremonyPurpose
+    from bytewise.protocol.keys.ceremony import CeremonyPlan, CeremonyPurpose, CeremonySeat
     from bytewise.protocol.keys.epochs import EpochDocument, EpochOnChain
     from bytewise.protocol.signing import LocalSigner
     from bytewise.protocol.units import Digest
@@ -84,7 +84,8 @@ def plan(
     """Show what the plan of a ceremony says, with the digest that a shard approves.
 
     The command needs no key and asks nobody. It computes the digest from the file, so trust no digest that somebody sends. Put it
-    into `approved_plans` of the shard's settings only if purpose, epoch, threshold and every receiver are as agreed.
+    into `approved_plans` of the shard's settings only if purpose, epoch, threshold, every receiver and `repair_target` are as
+    agreed. A repair that needs an approval gives a share to an account that the chain does not name for it.
 
     Exit codes: 0 shown, 64 no plan, or its coordinator did not sign it.
 
@@ -208,16 +209,17 @@ def _print_calls(client: "Chain", book: "Network", calls: "Calls") -> bool:
     from chain.reads.reader import SnapshotReader
     from chain.reads.roles import holders
 
+    if not calls:
+        return False
     reader = SnapshotReader(client, book)
     curators = holders(reader, reader.head()).get("CURATOR", ())
     if not curators:
         raise ConfigurationError("curator", "this network has none: a vote names one (`bytewise chain proposal create`)")
+    dry_run(client, book, curators[0], next(iter(calls)))
     for number, act in enumerate(calls, start=1):
-        if number == 1:
-            dry_run(client, book, curators[0], act)
-        print(f"{number} of {len(calls)}, by the curator {curators[0]}: {act}")
+        print(f"{number} of {len(calls)}, by the curator {' or '.join(curators)}: {act}")
         print(f"target {act.target(book)}\nvalue {act.value_wei}\ncalldata 0x{act.calldata.hex()}")
-    return bool(calls)
+    return True
 
 
 def rotate(
@@ -303,15 +305,27 @@ def _agreed(plan: "CeremonyPlan") -> dict[str, object]:
     return {
         "purpose": plan.purpose.name,
         "epoch": plan.epoch,
-        "opened_by": f"{plan.threshold} of {len(plan.receivers)}",
+        "opened_by": _opened_by(plan),
         "quorum": plan.quorum,
         "reveal_budget": plan.reveal_budget,
         "assurance": plan.assurance,
         "coordinator": plan.coordinator,
-        "dealers": {seat.index: f"{seat.address} at {seat.url}" for seat in plan.dealers},
-        "receivers": {seat.index: f"{seat.address} at {seat.url}" for seat in plan.receivers},
-        "repair_target": plan.repair_target.address if plan.repair_target else None,
+        "dealers": [_seat(each) for each in plan.dealers],
+        "receivers": [_seat(each) for each in plan.receivers],
+        "repair_target": _seat(plan.repair_target) if plan.repair_target else None,
     }
+
+
+def _opened_by(plan: "CeremonyPlan") -> str:
+    """Returns how many shards open an envelope afterwards. A plan of a repair does not name all of them."""
+    return f"{plan.threshold} shards" if plan.repair_target else f"{plan.threshold} of {len(plan.receivers)}"
+
+
+def _seat(seat: "CeremonySeat") -> dict[str, object]:
+    from bytewise.protocol.digests import sha256
+
+    certificate = hex0x(sha256(seat.certificate.encode()))
+    return {**dict(index=seat.index, account=seat.address, url=seat.url, channel=seat.channel), "certificate_sha256": certificate}
 
 
 def public_facts(state: "CeremonyState") -> dict[str, object]:

@@ -52,7 +52,7 @@ def register_operator(
     config: NodeConfigOption = Path(SETTINGS), dry: DryRunOption = False, yes: YesOption = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:  # fmt: skip
-    """Deposit stake and register as an operator.
+    """Deposit stake and register as an operator, or announce another endpoint.
 
     Steps that are done already are left out. Stop the node first, because two senders of one account use the same nonces.
 
@@ -115,7 +115,7 @@ def _register(view: "NodeView", steps: "list[Step]", dry: bool, yes: bool, outpu
     from cli.node import registration
 
     if not steps:
-        emit(output, [], lambda: print(f"{view.account} is registered with that stake: nothing to do"))
+        emit(output, [], lambda: print(f"{view.account} is registered like that: nothing to do"))
         return
     listed, most = list(registration.quotes(view, steps)), registration.cost_wei(view, steps)
     emit(output, listed, lambda: _print(view, listed, most))

@@ -5,6 +5,7 @@ node, because a restart would end in the same way. After a defect or a hung tick
 double up to a minute. A process that the node can do without is always started again.
 """
 
+import errno
 import os
 import signal
 import subprocess
@@ -26,6 +27,8 @@ POLL_S = 0.1
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 STEADY_S = 300.0
 """Seconds after which a process counts as stable. The pause before its next restart is then the shortest one again."""
+UNUSABLE = frozenset({errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR})
+"""Errors of the operating system that say that the program cannot be started. The others may pass."""
 FINAL = frozenset({Exit.USAGE, Exit.REFUSED, Exit.INTERRUPTED})
 """Exit codes after which a process is not started again, because it would end in the same way."""
 
@@ -109,9 +112,9 @@ class _Process:
             self.running, self._started_at = self._start(self.program), now
         except OSError as error:
             program = self.program.command[0]
-            if not self.program.dispensable:
+            if error.errno in UNUSABLE and not self.program.dispensable:
                 raise ConfigurationError(self.program.name, f"{program} cannot be started: {error.strerror}") from None
-            do = "make its environment again, or correct its path in the settings; the node goes on without it"
+            do = "make its environment again, correct its path in the settings, or free memory; it is tried again each minute"
             telemetry.log("process.not_started", name=self.program.name, program=program, error=error.strerror, do=do)
             self._due_at = now + LONGEST_PAUSE_S
             return

@@ -5,7 +5,7 @@ import {Bls} from "../src/libraries/Bls.sol";
 import {IBlsKeys} from "../src/interfaces/IBlsKeys.sol";
 import {BlsSigner} from "./BlsSigner.sol";
 
-/// @title Curve, hash and keys; `tests/vectors/bls.json` is what the Python library `py_ecc` says
+/// @title Curve, hash and keys; `tests/vectors/bls.json` is what the Python libraries say
 /// forge-config: default.fuzz.runs = 16
 contract BlsTest is BlsSigner {
     /// @dev `_keys` in `chain/abi/layout/BlsKeys.json`.

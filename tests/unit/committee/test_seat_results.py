@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.court.settlement import SeatSettledEvent
+from bytewise.protocol.court.settlement import SeatOutcome, SeatSettledEvent
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import Address
@@ -19,6 +19,7 @@ from tests.fixtures.chain.devnet import word
 from tests.fixtures.court.claimed_receipts import claimed
 from tests.fixtures.court.session import TRUE, DisputeFixture
 from tests.fixtures.metric_values import value_of
+from tests.fixtures.snapshot_builders import case, snapshot
 from verifier.watch.open_windows import SnapshotPages
 
 
@@ -59,8 +60,8 @@ def test_charged_and_paid_seats_are_counted_once(
     before = counted()
     for each in nodes:
         each.step()
-    case = court.judged(lambda voter: TRUE if voter == liar.voter else claimed(court, 0))
-    assert case.verdict is Verdict.UPHELD
+    ended = court.judged(lambda voter: TRUE if voter == liar.voter else claimed(court, 0))
+    assert ended.verdict is Verdict.UPHELD
     court.settled()
     late = Watched(court, liar.voter)
     late.step()
@@ -76,6 +77,33 @@ def test_charged_and_paid_seats_are_counted_once(
     wrong, right = lines(capsys)
     assert (wrong["outcome"], wrong["seats"], wrong["penalty_wei"]) == ("wrong", charged, charged * DEVNET.money.wrong_penalty)
     assert (right["outcome"], right["pay_wei"], right["penalty_wei"]) == ("right", paid * DEVNET.money.fee_per_seat, 0)
+
+
+class Forked:
+    """A chain whose settlement a reorganisation moves to other blocks."""
+
+    def __init__(self) -> None:
+        self.block, self.asked = 104, list[tuple[int, int]]()
+
+    def seats(self, from_block: int, to_block: int) -> Sequence[SeatSettledEvent]:
+        self.asked.append((from_block, to_block))
+        event = SeatSettledEvent(DISPUTE, 1, ME, 0b11, SeatOutcome.WRONG, 0, 7, self.block)
+        return [event] if from_block <= self.block <= to_block else []
+
+
+DISPUTE, ME = word("forked"), Address("0x" + "ab" * 20)
+
+
+def test_reorganisation_neither_hides_nor_repeats_a_settled_seat() -> None:
+    chain = Forked()
+    results, before = SeatResults(chain, ME), counted()["wrong"]
+    open_, over = case(id=DISPUTE, phase=Phase.AIRGAP), case(id=DISPUTE, phase=Phase.FINAL, paid=True, rounds=())
+    for number, seen in ((90, open_), (105, open_), (103, over)):
+        results.step(snapshot(seen, number=number))
+    assert counted()["wrong"] == before, "block 103 of the other branch has no settlement yet"
+    for number, seen in ((104, open_), (106, over), (107, open_), (108, over)):
+        results.step(snapshot(seen, number=number))
+    assert counted()["wrong"] == before + 2
 
 
 def test_seats_of_an_unfinished_dispute_are_not_counted(anvil: Anvil, tmp_path: Path) -> None:
