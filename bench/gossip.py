@@ -186,7 +186,8 @@ def unregistered_flood(peers: Sequence[GossipPeer], python: Path) -> dict[str, A
     honest = _honest(peers)
     other.stop()
     refused = sum(each.state()["refusals"].get("unregistered", 0) for each in peers)
-    return {"sent": sent, **honest, "connections_closed": refused, "holds": honest["flood"] == 0 and honest["share"] == 1}
+    holds = honest["flood"] == 0 and honest["share"] == 1 and max(sent, refused) > 0
+    return {"sent": sent, **honest, "connections_closed": refused, "holds": holds}
 
 
 def member_flood(peers: Sequence[GossipPeer]) -> dict[str, Any]:
