@@ -3,7 +3,8 @@ pragma solidity 0.8.37;
 
 import {Phase, Verdict} from "../src/libraries/Types.sol";
 
-/// @title The phase table of `docs/reference/protocol.md`: which step may follow a look at a dispute, and what it may change
+/// @title The phase table of `docs/reference/contracts.md`, section 1: which step may follow a look at a dispute, and what it may
+///        change
 /// @dev Checks I13 TABLE, I21 FIXED PARAMETERS, I24 QUESTIONED ONCE.
 library Table {
     /// @notice The rows, in the table's order. STAY: nothing of the table happened.

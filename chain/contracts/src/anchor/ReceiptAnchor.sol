@@ -26,7 +26,8 @@ import {IStakeSource} from "../interfaces/IStakeSource.sol";
 ///
 ///      and beside it, from `question` or `questionBatch` to `unhold` or `voidBatch`, HELD, once for each dispute and demand: what is
 ///      held is not released. `voidBatch` makes it VOID for ever; it is released like any other. A receipt is accepted (`isFinal`)
-///      when its batch is not VOID, no demand or dispute about it pends or has convicted it, and its window is over.
+///      when its batch is not VOID, no demand or dispute about it is open, its dispute, if it had one, ended UPHELD, and its
+///      window is over. DRAW and REFUNDED make it void, too.
 ///
 ///      | transition | who pays         | what                                | to whom                                 |
 ///      |------------|------------------|-------------------------------------|-----------------------------------------|

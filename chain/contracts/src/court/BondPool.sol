@@ -17,7 +17,8 @@ import {ILedger} from "../interfaces/ILedger.sol";
 ///      | takeBack   | COLLECTING |                        | the caller's contribution, to the caller              |
 ///      | challenge  | to the next| what is missing        | `BOND` to the court; what exceeds it, to the caller   |
 ///      | claim      | CHALLENGED | the ledger's payment   | contribution / `BOND` of all that came, to the caller |
-///      The ledger pays bond and alpha (conviction), the bond (refund), the bond less a fee (draw) or nothing (upheld).
+///      The ledger pays the bond, and alpha if `openAlt` showed the answer (OVERTURNED, INVALID); the bond (UNAVAILABLE, refund);
+///      the bond less a fee (draw); or nothing (upheld).
 ///      Invariants:
 ///      BACKED: in COLLECTING, balance >= contributed == sum of contributions <= BOND.
 ///      ONCE: at most one dispute is opened, of `RECEIPT`, with exactly `BOND`, and contributions never change afterwards.

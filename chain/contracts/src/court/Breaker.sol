@@ -13,13 +13,13 @@ import {IRegistry} from "../interfaces/IRegistry.sol";
 
 /// @title Breaker: holds the convictions of an environment that looks faulty, or closes it to new batches
 /// @dev States of an environment: free -(convictions of more than `breakerOperators` operators within `breakerTime`)-> held
-///      -(resetBreaker, governance)-> free. Draws of as many operators close it in the registry, and as many draws of one operator
+///      -(resetBreaker, curator)-> free. Draws of as many operators close it in the registry, and as many draws of one operator
 ///      suspend that operator there: neither changes anything here.
 ///      Money: none.
 ///      Invariants (docs/reference/contracts.md, section 6):
 ///
 ///      I13 TABLE: What is held is not finalized.
-///      I14 ENDS: Governance resets what is held, and the guardian can refund it meanwhile.
+///      I14 ENDS: The curator resets what is held, and the guardian can refund it meanwhile.
 ///      I31 SUSPENDED: More than `breakerOperators` draws of one operator within `breakerTime` suspend it.
 contract Breaker is IBreaker, AccessManaged, Wired {
     using BreakerLib for BreakerLib.Entry[];

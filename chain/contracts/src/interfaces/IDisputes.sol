@@ -6,8 +6,9 @@ import {IStakeTree} from "./IStakeTree.sol";
 import {Phase, Receipt, Verdict} from "../libraries/Types.sol";
 
 /// @title IDisputes: a receipt is questioned, a committee re-executes, a verdict is found (design section 9)
-/// @notice The phase table is in `docs/reference/protocol.md` and `bytewise/protocol/court/phases.py`. `IRounds` has seats and votes,
-///         `ISettlement` the money, `IBreaker` the environments whose convictions wait. All times are of the protocol clock.
+/// @notice The phase table is in `docs/reference/contracts.md`, section 1, and `bytewise/protocol/court/phases.py`. `IRounds`
+///         has seats and votes, `ISettlement` the money, `IBreaker` the environments whose convictions wait. All times are of the
+///         protocol clock.
 ///         Anybody may take every step, so no dispute waits for a party. A round is one drawn committee, counted from 1; its
 ///         level says how large it is. A rerun is a new round of the same level, because nobody got the key. The parameters are
 ///         those that were in force when the receipt was anchored.
@@ -90,7 +91,7 @@ interface IDisputes {
     error AlreadyAppealed(bytes32 id);
     error LastLevel(bytes32 id);
     error BadAlt(bytes32 have, bytes32 want);
-    /// @notice The breaker holds convictions of this environment until governance has looked.
+    /// @notice The breaker holds convictions of this environment until the curator has looked.
     error Held(bytes32 environment);
 
     /// @notice Question a receipt: member of its batch, inside its window, never disputed, not by its operator, `requiredBond`
@@ -111,7 +112,8 @@ interface IDisputes {
     function settle(bytes32 id) external;
     /// @notice Ask for the next level, once, for `appealBond`. Anybody may, for the loser.
     function appeal(bytes32 id) external payable;
-    /// @notice Show that the challenger committed to what the conviction says. Before the airgap ends.
+    /// @notice Show that the challenger committed to what the conviction says. Before the airgap ends; once more after the verdict
+    ///         of an appeal.
     function openAlt(bytes32 id, bytes32 salt) external;
     /// @notice End the dispute and move its money. Anybody, after the airgap, unless held.
     function finalize(bytes32 id) external;

@@ -85,7 +85,7 @@ interface IKeyEpochs {
     /// @notice Nobody has shown that enough shards of the epoch signed for their shares.
     error NotConfirmed(uint64 epoch);
 
-    /// @notice Announce an epoch. Governance.
+    /// @notice Announce an epoch. Curator role.
     /// @param publicKey 65 bytes, 0x04 and both coordinates of a P-256 point
     /// @param commitments the Feldman commitments, as the key ceremony encodes them
     function openEpoch(
@@ -103,7 +103,7 @@ interface IKeyEpochs {
     function confirm(uint64 epoch, bytes32 transcript, bytes[] calldata signatures) external;
     /// @notice Deal the key of an epoch that is PENDING, ACTIVE or DRAINING to other shards, or again to the same. The key stays;
     /// enough of those who have shares then must have signed, as for `confirm`, and as many as the threshold was of those who had
-    /// them before: no curator moves a key alone. Governance.
+    /// them before: no curator moves a key alone. Curator role.
     /// @param signatures one for each new shard in order, of `hashShares`; empty for who did not sign
     /// @param consents one for each shard before in order, of the same; empty for who did not sign
     function reshare(
@@ -116,14 +116,14 @@ interface IKeyEpochs {
         bytes[] calldata consents
     ) external;
     /// @notice PENDING to ACTIVE; the epoch active before drains. Only of shares that enough shards signed for (`confirm`, `reshare`), whatever
-    /// the assurance. Governance.
+    /// the assurance. Curator role.
     function activate(uint64 epoch) external;
-    /// @notice ACTIVE to DRAINING. Governance.
+    /// @notice ACTIVE to DRAINING. Curator role.
     function drain(uint64 epoch) external;
-    /// @notice DRAINING to RETIRED, once `keyRetention` is over, and for as long more as pools stood still. Governance.
+    /// @notice DRAINING to RETIRED, once `keyRetention` is over, and for as long more as pools stood still. Curator role.
     function retire(uint64 epoch) external;
     /// @notice Any state to COMPROMISED: no receipt should be sealed to it any more, and none is audited; what was signed before can be
-    ///         anchored for `maxAnchorDelay`. Governance.
+    ///         anchored for `maxAnchorDelay`. Guardian role.
     function compromise(uint64 epoch) external;
 
     /// @notice The epoch that receipts should be sealed to, or 0.

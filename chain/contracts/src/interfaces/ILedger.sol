@@ -12,9 +12,9 @@ interface ILedger {
         BOND, // of the challenger
         APPEAL_BOND,
         DEMAND_BOND,
-        SLASH, // operator's stake
-        PENALTY, // verifier's stake
-        ADVANCE, // from the treasury
+        SLASH, // stake of an operator or a verifier; the pot says what for
+        PENALTY, // not used
+        ADVANCE, // not used: see `Advanced`
         FEE // for audits, by whoever anchors or gives
     }
     /// @notice Why an account was credited.

@@ -81,27 +81,27 @@ interface IRegistry {
     /// @notice Weigh a verifier again by what the vault says now, and its pool by the parameters in force. Anybody may, and
     ///         somebody should after a change of parameters or measurements, or after the vault said `WeightStale`.
     function refresh(address account) external;
-    /// @notice Propose an environment (with its pool) or a model (pool 0). Anybody; `certified` begins at 0. Governance may put
+    /// @notice Propose an environment (with its pool) or a model (pool 0). Anybody; `certified` begins at 0. The curator may put
     ///         another proposal in the place of one that waits, and anybody in the place of one that nobody can certify any more.
     function propose(bytes32 digest, bytes32 pool, bytes32 vectors, bytes calldata document) external;
     /// @notice The caller reproduced vectors and artifact: its units count for the item, once.
     function certify(bytes32 digest, bytes32 vectors) external;
-    /// @notice PROPOSED or CLOSED -> ACTIVE. Governance; enough units must have certified a proposed one (a model: of any one
+    /// @notice PROPOSED or CLOSED -> ACTIVE. Curator role; enough units must have certified a proposed one (a model: of any one
     ///         pool).
     function activate(bytes32 digest) external;
-    /// @notice ACTIVE -> CLOSED. Governance or the court's breaker, whose call changes nothing if it is not ACTIVE. Batches of what was
+    /// @notice ACTIVE -> CLOSED. Curator role or the court's breaker, whose call changes nothing if it is not ACTIVE. Batches of what was
     ///         signed before are taken for `maxAnchorDelay` more.
     function close(bytes32 digest) external;
     /// @notice Take no batches of an operator that are signed from now on: what was signed before can be anchored for
     ///         `maxAnchorDelay`. The court's breaker only; changes nothing for who is suspended already.
     function suspend(address who) external;
-    /// @notice Take batches of a suspended operator again. Governance.
+    /// @notice Take batches of a suspended operator again. Curator role.
     function readmit(address who) external;
-    /// @notice Governance.
+    /// @notice Curator role.
     function addPool(bytes32 pool, IStakeTree tree) external;
-    /// @notice Governance.
+    /// @notice Curator role.
     function setMeasurement(bytes32 measurement, bool allowed) external;
-    /// @notice Governance; serials grow, so that an old policy cannot come back.
+    /// @notice Curator role; serials grow, so that an old policy cannot come back.
     function setPolicy(bytes32 digest, uint64 serial, bytes calldata document) external;
     /// @notice The stake of `account` is now `stake`. The vault only; never reverts for a known account.
     function onStake(address account, uint256 stake) external;

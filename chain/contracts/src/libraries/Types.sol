@@ -107,7 +107,7 @@ enum Verdict {
     REFUNDED
 }
 
-/// @notice Status of an environment or a model. NONE, PROPOSED -> ACTIVE -> CLOSED; CLOSED -> ACTIVE by governance.
+/// @notice Status of an environment or a model. NONE, PROPOSED -> ACTIVE -> CLOSED; CLOSED -> ACTIVE by the curator.
 enum Status {
     NONE,
     PROPOSED,

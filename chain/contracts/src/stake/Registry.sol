@@ -14,11 +14,11 @@ import {Status} from "../libraries/Types.sol";
 /// @title Registry: operators, environments and models on their way to ACTIVE and out of it, attestation policy
 /// @dev An environment or a model:
 ///
-///      NONE -propose-> PROPOSED -certify*, activate-> ACTIVE -close (governance or breaker)-> CLOSED -activate-> ACTIVE
+///      NONE -propose-> PROPOSED -certify*, activate-> ACTIVE -close (curator or breaker)-> CLOSED -activate-> ACTIVE
 ///
 ///      An operator:
 ///
-///      NONE -registerOperator-> OPEN -suspend (breaker)-> SUSPENDED -readmit (governance)-> OPEN
+///      NONE -registerOperator-> OPEN -suspend (breaker)-> SUSPENDED -readmit (curator)-> OPEN
 ///
 ///      What is CLOSED or SUSPENDED drains: batches are taken for `maxAnchorDelay` more. Pools and verifiers are `Verifiers`. No money
 ///      moves. Invariants (docs/reference/contracts.md, section 6):
