@@ -231,9 +231,9 @@ def appeal(
 ) -> None:
     """Appeal a verdict against your operator, once.
 
-    A larger committee then decides. If it agrees with the verdict, you lose your bond, so check your answer first with
-    `bytewise verify RECEIPT --opening FILE --artifact DIR`. The command stores an order, and the running operator sends the
-    appeal at its next tick.
+    A larger committee then decides. If the verdict stays the same, you lose your bond, also if it names another answer or the
+    larger committees decide nothing. So check your answer first with `bytewise verify RECEIPT --opening FILE --artifact DIR`. The
+    command stores an order, and the running operator sends the appeal at its next tick.
 
     Exit codes: 0 ordered or possible, 5 the node does not answer, 64 wrong input, or refused by the contract (wrong phase, too
     late, appealed before, last level).
@@ -308,5 +308,5 @@ def _named(reader: "SnapshotReader", text: str, head: int) -> Digest:
 def _terms(case: "Dispute", balance_wei: int, label: str) -> str:
     return (
         f"verdict {case.verdict.name} in round {case.round} (assurance: {label}), to be appealed until {case.appeal_end} "
-        f"(protocol clock); bond {ether(case.appeal_bond_wei)} of {ether(balance_wei)}, lost if the next committee says the same"
+        f"(protocol clock); bond {ether(case.appeal_bond_wei)} of {ether(balance_wei)}, lost unless the verdict becomes another"
     )

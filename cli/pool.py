@@ -139,7 +139,8 @@ def challenge(asked: CallOptions, pool: PoolArgument, da: DaOption = DA_URLS) ->
 def reveal(asked: CallOptions, pool: PoolArgument, secret: SaltOption) -> None:
     """Show that the pool knew the answer that won: a conviction then pays it the challenger's share of the slash.
 
-    The court accepts this from the round's verdict until the airgap ends. Before the verdict, members could copy the answer.
+    The court accepts this from the round's verdict until the airgap ends. Before the verdict, members could copy the answer. A
+    verdict after an appeal needs it once more, so wait for the airgap if you can.
 
     Exit codes: 0 the court accepts it (or has it), 5 the node does not answer, 6 a running node uses the key, 64 wrong input,
     or refused by the court.

@@ -73,7 +73,7 @@ def refusal(error: BytewiseError) -> ApiRefusal | None:
 
 def failure() -> ApiRefusal:
     """Returns the refusal that a client gets if the server failed."""
-    message = "the operator failed; nothing was published for this request"
+    message = "the operator failed and has no answer to this request"
     return ApiRefusal(500, error_body(message, "server_error", None, "server_error"), {})
 
 

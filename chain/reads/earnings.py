@@ -13,7 +13,7 @@ from chain.reads.history import CourtHistory
 
 
 class TakenFrom(enum.IntEnum):
-    """Reasons why an account paid into a pot, with the numbers of `ILedger.Source`."""
+    """Reasons why an account paid into a pot, with the numbers of `ILedger.Source`. Penalties of seats come as SLASH."""
 
     NONE = 0
     BOND = 1

@@ -74,7 +74,7 @@ def _renewal(view: NodeView, stake_wei: int, program: Digest | None) -> list[Ste
     if program is None or program == registered.measurement:
         return []
     if not view.reader.is_allowed(program, view.head):
-        raise ConfigurationError("--measurement", f"{hex0x(program)} is not allowed yet: wait until governance approves it")
+        raise ConfigurationError("--measurement", f"{hex0x(program)} is not allowed yet: wait until the curator allows it")
     least = view.reader.params(view.reader.params_version(view.head), view.head).money.min_verifier_stake
     if stake_wei < least:
         raise ConfigurationError("--stake", f"{stake_wei}: another measurement is registered, and joining again takes {least}")

@@ -107,7 +107,7 @@ def alarms(scene: Scene, told: Statistics, overdue: int) -> Iterator[str]:
     if scene.paused_until is not None:
         yield f"The guardian has paused the network until {scene.paused_until.utc}. No money moves, and no deadline passes."
     if told.held_environments:
-        yield f"The breaker holds convictions in {told.held_environments} environments until governance decides."
+        yield f"The breaker holds convictions in {told.held_environments} environments until the curator has looked."
     if told.stopped_pools:
         yield f"{told.stopped_pools} pools of verifiers are too small to judge. Open windows stand still."
     if told.suspended_operators:

@@ -123,7 +123,7 @@ def _airgap(case: _Case) -> Iterator[NextAct]:
     holds = bool(item and item["held"]) and Verdict(case.row["verdict"]) in CONVICTIONS
     over = case.scene.clock > case.row["airgap_end"]
     words = (
-        "The breaker holds convictions in this environment until governance decides."
+        "The breaker holds convictions in this environment until the curator has looked."
         if holds
         else ("Ends the dispute and splits its money.")
     )

@@ -127,7 +127,8 @@ def _verdict(
 
 
 def _leading(votes: Iterable[RevealedVote]) -> list[RevealedVote]:
-    """The group with most seats; of equal ones the one that comes first."""
+    """The group with most seats; of equal ones the one that comes first. The contract takes the group that reached the size first
+    (`court.tally`)."""
     groups: dict[Group, list[RevealedVote]] = {}
     for vote in votes:
         groups.setdefault(vote.group, []).append(vote)

@@ -9,7 +9,8 @@ from bytewise.protocol.units import Address, Digest
 
 
 def round_seed(seed: Digest, dispute: Digest, round_number: int) -> Digest:
-    """Returns the seed of one round, as `Disputes` stores it. `seed` is the mix of the dispute's seed block."""
+    """Returns the seed of one round, as `Disputes` stores it. `seed` is the result of `RandaoSource.seedOf`:
+    keccak256(abi.encode(mix, chain id, number of the seed block))."""
     return keccak256_abi(("bytes32", "bytes32", "uint16"), (seed, dispute, round_number))
 
 
@@ -18,7 +19,7 @@ def draw_seats(
 ) -> tuple[Address, ...]:
     """Returns the account that gets each seat, drawn with replacement in proportion to stake.
 
-    `seed` is the mix of the dispute's seed block; `stakes` are the eligible verifiers in registry order, in wei. This function
+    `seed` is the result of `RandaoSource.seedOf`; `stakes` are the eligible verifiers in registry order, in wei. This function
     walks through all stakes, while the contract draws from its stake tree with the same chances. Raises `MalformedValue` if
     there is no stake.
     """

@@ -55,7 +55,8 @@ class DemandRecord:
     params_version: int
     """Version of the parameters that apply to the demand."""
     bond: int
-    """Bond in wei. It goes to the account that answers, or back to the account that demanded."""
+    """Bond in wei. An answer gives it to the operator, whoever sends the answer. Without an answer it goes back to the
+    demander."""
 
 
 Demand = DemandList | DemandEnvelope | DemandAnchor

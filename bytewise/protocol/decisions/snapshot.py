@@ -36,7 +36,8 @@ class Seed:
     """The seed of the current round, and whether it can be used."""
 
     block: int
-    """Block whose mix (random value of the beacon chain) is the seed."""
+    """Number of the seed block. The seed is the hash of its mix (random value of the beacon chain), the chain id and this
+    number."""
     lost: bool
     """Whether the seed can no longer be read, or its stake epoch is over."""
     drawable: bool

@@ -175,7 +175,7 @@ class BondMismatch(Fault):
 
 
 class BreakerHolds(Unavailable):
-    """The breaker holds back convictions in this environment until governance has decided."""
+    """The breaker holds back convictions in this environment until the curator has looked."""
 
     rule, template = "R-49", "convictions in environment {0} are held"
 
