@@ -14,9 +14,20 @@ from bench.chain import RESULTS, TARGETS
 from bytewise.protocol.court.commitments import Certified, Commit
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.errors.catalogue import CLASSES
+from bytewise.protocol.records.certificate_messages import RoundMessage
 from bytewise.protocol.records.receipt import EmptyLeaf, Receipt
-from bytewise.protocol.records.statements import AuditResult, Finding, Possession, Release, Shares, Ticket, Vote
+from bytewise.protocol.records.statements import (
+    AuditResult,
+    Finding,
+    GossipIdentity,
+    Possession,
+    Release,
+    Shares,
+    Ticket,
+    Vote,
+)
 from bytewise.protocol.signing import type_string
+from chain.capsule.schema import BlockWitness
 from tests.source import PACKAGES, ROOT, files_of_tests, name_of, product_files
 
 PROTOCOL = (ROOT / "docs" / "reference" / "protocol.md").read_text()
@@ -70,7 +81,23 @@ def test_every_cited_rule_exists() -> None:
 
 
 @pytest.mark.parametrize(
-    "cls", [Receipt, EmptyLeaf, Vote, AuditResult, Ticket, Release, Shares, Finding, Possession, Commit, Certified]
+    "cls",
+    [
+        Receipt,
+        EmptyLeaf,
+        Vote,
+        AuditResult,
+        Ticket,
+        Release,
+        Shares,
+        Finding,
+        Possession,
+        Commit,
+        Certified,
+        RoundMessage,
+        GossipIdentity,
+        BlockWitness,
+    ],
 )
 def test_every_signed_type_is_written_out(cls: type) -> None:
     assert f"    {type_string(cls)}\n" in PROTOCOL
