@@ -214,7 +214,8 @@ class NodeSettings:
     """Connection to the enclave. The roles verifier and member require it."""
     inbox_folder: Path | None = None
     """Folder for receipts of clients. Each is a file `….json` with the `receipt.signed` member of an answer. Use a folder of its
-    own: the node deletes every `….json` in it that is older than its other records."""
+    own: the node deletes every `….json` in it that is older than its other records. It refuses a folder with its own key, settings or
+    address book."""
     hint_listener: HintListener | None = None
     """Address at which a watchtower receives hints of auditors about the verdict. Without hints it never earns the opener's
     share."""
@@ -255,6 +256,15 @@ class NodeSettings:
             raise ConfigurationError("executor", f"role {self.role} needs one: the socket of its enclave")
         if self.schema_version != SCHEMA_VERSION:
             raise ConfigurationError("schema_version", f"{self.schema_version}: this program reads {SCHEMA_VERSION}")
+        if self.inbox_folder is not None:
+            self._verify_inbox(self.inbox_folder.resolve())
+
+    def _verify_inbox(self, folder: Path) -> None:
+        own = (self.network_file, self.signer.lock_file, self.signer.password_file, self.db.journal_key_file, self.db.url_file)
+        for each in own:
+            if each is not None and each.resolve().parent == folder:
+                why = f"has the node's {each.name}: name a folder of its own, because the node deletes old files in it"
+                raise ConfigurationError("inbox_folder", why)
 
     @property
     def watches(self) -> bool:

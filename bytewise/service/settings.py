@@ -231,6 +231,8 @@ def _scalar(kind: Any, value: Any, folder: Path) -> Any:
         return kind(value)
     text = _exactly(str, value)
     if kind is Path:
+        if not text:  # It would name the folder of the settings file.
+            raise ValueError("is empty: name a file or a folder, or leave the setting out")
         return folder / text
     if kind is DatabaseUrl:
         return _database_beside(folder, text)

@@ -56,7 +56,8 @@ _OMITTED = {
 """Sections and settings of `NodeSettings` that a role does not use. The role's settings file leaves them out."""
 
 _HEAD = """\
-# Settings of a Bytewise {role}, made by `bytewise init`. Every setting is here; what begins with `#` has its default.
+# Settings of a Bytewise {role}, made by `bytewise init`. Every setting is here. A setting that begins with `#` has its default.
+# An empty text there means that it is not set: write a value, or leave the `#`.
 # Relative paths are beside this file. A secret is never a setting: a setting names its file.
 # An environment variable BYTEWISE__SECTION__SETTING wins over this file.
 

@@ -27,6 +27,8 @@ MAX_PROMISE_S = 7 * 86_400
 """Most seconds after the time of a file for which a late `anchorBy` keeps the file from `prune`. The contract does not limit
 `anchorBy`, and no anchor can be demanded before that time."""
 
+_ADDRESS_BOOK = "network.json"
+
 
 class _File(NamedTuple):
     """Identity of a file. A changed file is read again, because it may have been read while it was being copied."""
@@ -43,11 +45,16 @@ class _File(NamedTuple):
 
 class ReceiptInbox:
     """The receipts in one folder, which is read at each step. A file without a receipt of this network is logged once, and again
-    if the file changes."""
+    if the file changes.
+
+    Raises `ConfigurationError` if the folder is missing, or has settings or an address book, because `prune` deletes old files
+    that are no receipts."""
 
     def __init__(self, folder: Path, anchor: Domain) -> None:
         if not folder.is_dir():
             raise ConfigurationError("inbox_folder", f"{folder.name} is no folder")
+        if (folder / _ADDRESS_BOOK).exists() or any(folder.glob("*.toml")):
+            raise ConfigurationError("inbox_folder", f"{folder.name} has settings or an address book: name a folder of its own")
         self._folder = folder
         self._anchor = anchor
         self._read: dict[_File, tuple[Digest, SignedReceipt] | None] = {}

@@ -96,6 +96,14 @@ def test_environment_overrides_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     assert (actor.limit, actor.verbose, actor.peers) == (8, True, ("x",))
 
 
+def test_empty_path_is_not_the_folder_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError, match="key_file: is empty"):
+        load_settings(Actor, write(tmp_path, 'key_file = ""\n' + GOOD))
+    monkeypatch.setenv("BYTEWISE__KEY_FILE", "")
+    with pytest.raises(ConfigurationError, match="key_file: is empty"):
+        load_settings(Actor, write(tmp_path, GOOD))
+
+
 @pytest.mark.parametrize("name", ["CHAIN__NOTHING", "NOTHING__RPC", "NOTHING", "CHAIN__RPC__DEEP"])
 def test_an_unknown_override_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(f"BYTEWISE__{name}", "1")

@@ -5,20 +5,25 @@ import os
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
 
 from bytewise.protocol.encoding import to_json
+from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.units import U64
 from bytewise.service.housekeeping import HousekeepingSettings
+from bytewise.service.settings import load_settings
 from bytewise.storage.engine import open_database
 from bytewise.storage.housekeeper import housekeeping_job
 from bytewise.storage.retention import Horizon
 from tests.fixtures.builders import ANCHOR
 from tests.fixtures.metric_values import value_of
+from tests.fixtures.verifier.node_file import node_file
 from tests.fixtures.verifier.verifier_fixture import WORLD, VerifierFixture
+from verifier.settings import NodeSettings
 from verifier.watch.receipt_inbox import MAX_PROMISE_S, ReceiptInbox
 
 DISPUTE_S, STAKE_S = 1_000, 2_000
@@ -68,6 +73,23 @@ def test_promise_without_bound_is_logged_once_and_not_kept_for_ever(
     assert capfd.readouterr().err.count("inbox.promise_too_late") == 1
     assert inbox.prune(at + MAX_PROMISE_S) == 0
     assert inbox.prune(at + MAX_PROMISE_S + 1) == 1 and names(folder) == ["notes.txt"]
+
+
+@pytest.mark.parametrize("name", ["network.json", "bytewise.toml", "other.toml"])
+def test_folder_with_files_of_the_node_is_refused(folder: Path, name: str) -> None:
+    (folder / name).write_text("{}")
+    with pytest.raises(ConfigurationError, match="settings or an address book"):
+        ReceiptInbox(folder, ANCHOR)
+
+
+@pytest.mark.parametrize("changes", [{}, {"signer": {"key_file": "k", "password_file": "in/pw"}}])
+def test_inbox_is_no_folder_of_the_nodes_own_files(tmp_path: Path, changes: dict[str, Any]) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "alias").symlink_to("in" if "signer" in changes else ".")
+    settings = {"role": "watchtower", "executor": None, **changes}
+    assert load_settings(NodeSettings, node_file(tmp_path, "sqlite:///x", inbox_folder="receipts", **settings)).inbox_folder
+    with pytest.raises(ConfigurationError, match="deletes old files"):
+        load_settings(NodeSettings, node_file(tmp_path, "sqlite:///x", inbox_folder="alias", **settings))
 
 
 def test_file_that_changed_since_it_was_read_stays(folder: Path, signed: SignedReceipt) -> None:
