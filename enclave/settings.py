@@ -40,7 +40,7 @@ class EnclaveSettings:
     """Most bytes for the keys and values of one job. With 0, it is half of the memory of the machine or control group that the
     weights leave free."""
     key_timeout_s: float = 10.0
-    """Seconds for each step of a request to one key shard."""
+    """Seconds for each step of a request to one key shard, above 0."""
     job_limit_s: int = JOB_LIMIT_S
     """Seconds after which the process of a job is killed. The duty process learns this limit and waits as long."""
     working_bytes: int = 4 * 2**30
@@ -59,7 +59,7 @@ class EnclaveSettings:
 
     def __post_init__(self) -> None:
         verify_attestation(self.evidence, self.platform_file, self.endorsements, self.insecure_accept_simulated, self.chain_id)
-        if self.job_limit_s <= 0 or self.working_bytes <= 0:
-            raise ConfigurationError("job_limit_s, working_bytes", "must be above zero")
+        if self.job_limit_s <= 0 or self.working_bytes <= 0 or not self.key_timeout_s > 0:
+            raise ConfigurationError("job_limit_s, working_bytes, key_timeout_s", "must be above zero")
         if self.evidence is not EvidenceType.SIMULATED and self.device != "cpu":
             raise ConfigurationError("evidence", f"{self.device} without evidence of its own makes an enclave simulated")

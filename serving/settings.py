@@ -61,7 +61,7 @@ class LimitSettings:
     queue: int = 16
     """Most requests that wait or run. Further requests are answered with status 429."""
     answer_timeout_s: float = 600.0
-    """Seconds that a client waits for its answer. The default is the read timeout of the official client."""
+    """Seconds that a client waits for its answer, above 0. The default is the read timeout of the official client."""
     retry_memory_s: int = 900
     """Seconds for which an answer is remembered for retries. The default is above the official client's read timeout of 600 s."""
     retry_answers: int = 10_000
@@ -80,7 +80,7 @@ class LimitSettings:
             # A request that expires before its batch is anchored is a defect of the record, for which the operator is slashed.
             raise ConfigurationError("request_ttl_s", "must be at least twice anchor_within_s")
         sizes = (self.queue, self.max_batch, self.max_body_bytes, self.anchor_within_s, self.retry_memory_s, self.retry_answers)
-        if min(sizes) < 1:
+        if min(sizes) < 1 or not self.answer_timeout_s > 0:
             raise ConfigurationError("limits", "must be positive")
 
 

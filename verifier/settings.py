@@ -4,6 +4,7 @@ import enum
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from bytewise.protocol.decisions.demands import DemandPolicy
 from bytewise.protocol.decisions.disputes import MovePolicy, VotePolicy
@@ -15,7 +16,7 @@ from bytewise.service.checkpoints import CheckpointSettings
 from bytewise.service.housekeeping import BackupSettings, HousekeepingSettings
 from bytewise.service.listener import MetricsSettings
 from bytewise.service.sections import SCHEMA_VERSION, ChainSettings, DaSettings, DatabaseSettings, SignerSettings
-from bytewise.service.settings import OtherProcess
+from bytewise.service.settings import OtherProcess, verify_http_url
 
 
 class Role(enum.StrEnum):
@@ -104,7 +105,7 @@ class ExecutorSettings:
     further_sockets: tuple[Path, ...] = ()
     """Job sockets of further enclaves. Each runs jobs at the same time as the first."""
     prepare_timeout_s: float = 30.0
-    """Seconds to wait while the enclave is busy with another job."""
+    """Seconds to wait while the enclave is busy with another job, above 0."""
     kind: ExecutorKind = ExecutorKind.LOCAL
     """`local`, or `ray` to run jobs in a cluster, too. While the cluster is away, the enclaves of this machine go on."""
     bridge_socket: Path | None = None
@@ -117,6 +118,8 @@ class ExecutorSettings:
             raise ConfigurationError("executor.bridge_socket", "kind ray needs it, and kind local has none")
         if not 1 <= self.cluster_jobs <= 1024:
             raise ConfigurationError("executor.cluster_jobs", "must be from 1 to 1024")
+        if not self.prepare_timeout_s > 0:
+            raise ConfigurationError("executor.prepare_timeout_s", f"{self.prepare_timeout_s:g}: must be above 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,11 @@ class HintSettings:
     """Addresses of the watchtowers, each `https://…`."""
     certificate_file: Path
     """File with the certificates of the watchtowers, PEM."""
+
+    def __post_init__(self) -> None:
+        for each in self.urls:
+            if urlsplit(verify_http_url("hints.urls", each, "a watchtower")).scheme != "https":
+                raise ConfigurationError("hints.urls", f"{each[:80]}: must begin with https://")
 
 
 _UNIX = "unix:"
@@ -214,8 +222,8 @@ class NodeSettings:
     """Connection to the enclave. The roles verifier and member require it."""
     inbox_folder: Path | None = None
     """Folder for receipts of clients. Each is a file `….json` with the `receipt.signed` member of an answer. Use a folder of its
-    own: the node deletes every `….json` in it that is older than its other records. It refuses a folder with its own key, settings or
-    address book."""
+    own: the node deletes every `….json` in it that is older than its other records. It refuses a folder with its own key,
+    settings or address book."""
     hint_listener: HintListener | None = None
     """Address at which a watchtower receives hints of auditors about the verdict. Without hints it never earns the opener's
     share."""

@@ -51,13 +51,15 @@ class DaSettings:
     urls: tuple[str, ...]
     """URLs of EigenDA proxies, or of Bytewise's own DA stores, in order of preference."""
     timeout_s: float = 10.0
-    """Longest time of one call to a DA store, in seconds."""
+    """Longest time of one call to a DA store, in seconds, above 0."""
 
     def __post_init__(self) -> None:
         if not self.urls:
             raise ConfigurationError("urls", "none: name at least one EigenDA proxy")
         for each in self.urls:
             verify_http_url("urls", each, "an EigenDA proxy or store")
+        if not self.timeout_s > 0:
+            raise ConfigurationError("timeout_s", f"{self.timeout_s:g}: must be above 0")
 
 
 @dataclass(frozen=True, slots=True)

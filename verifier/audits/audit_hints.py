@@ -137,5 +137,5 @@ class HintSender:
             try:
                 answer = httpx2.post(url + PATH, content=encode(hint), verify=self._context, timeout=TIMEOUT_S)
                 telemetry.log("hint.sent", receipt=hint.result.receipt_id, status=answer.status_code)
-            except httpx2.HTTPError as error:
+            except (httpx2.HTTPError, httpx2.InvalidURL) as error:
                 telemetry.log("hint.send_failed", receipt=hint.result.receipt_id, error=type(error).__name__)

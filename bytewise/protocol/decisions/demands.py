@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bytewise.protocol.decisions.actions import Action, DemandAnchor, DemandEnvelope, DemandList, Expire
+from bytewise.protocol.decisions.bounds import verify_bounds
 from bytewise.protocol.decisions.disputes import MovePolicy, is_my_turn
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.units import Address, Digest
@@ -73,12 +74,15 @@ class DemandPolicy:
     """Largest sum in wei of the bonds of this account's disputes, won or lost, about envelopes that were demanded within
     `budget_s`."""
     budget_s: int = 86_400
-    """Period in seconds of the protocol clock over which both budgets are counted."""
+    """Period in seconds of the protocol clock over which both budgets are counted, at least 1."""
     margin_s: int = 10
     """Seconds of the protocol clock before the end of a window in which no demand is opened."""
     tries: int = 3
-    """Number of failed attempts to fetch a list or an envelope from the DA layer before it is demanded. The attempts are made one
-    after another."""
+    """Number of failed attempts to fetch a list or an envelope from the DA layer before it is demanded, at least 1. The attempts
+    are made one after another."""
+
+    def __post_init__(self) -> None:
+        verify_bounds(self, "budget_s", "tries")
 
 
 @dataclass(frozen=True, slots=True)

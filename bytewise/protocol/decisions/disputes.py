@@ -30,6 +30,7 @@ from bytewise.protocol.decisions.actions import (
     SettleSeats,
     Withdraw,
 )
+from bytewise.protocol.decisions.bounds import verify_bounds
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Dispute, Seat, Snapshot
 from bytewise.protocol.errors.actors import ProtectionMissing
 from bytewise.protocol.records.statements import Verdict, Vote
@@ -46,19 +47,22 @@ class MovePolicy:
     once."""
 
     turns: int = 4
-    """Number of groups into which verifiers are divided by their place in the stake tree. One group at a time makes moves
-    first."""
+    """Number of groups into which verifiers are divided by their place in the stake tree, at least 1. One group at a time
+    makes moves first."""
     turn_blocks: int = 2
-    """Number of blocks for which one group makes moves first."""
+    """Number of blocks for which one group makes moves first, at least 1."""
     overdue: int = 15
     """Delay after which every node makes a move that nobody made. It is in blocks for seeds, and in seconds of the protocol clock
     for all other moves."""
     seats_per_draw: int = 64
-    """Number of seats in one draw transaction. Each seat costs some 14,000 gas."""
+    """Number of seats in one draw transaction, at least 1. Each seat costs some 14,000 gas."""
     seats_per_settlement: int = 64
-    """Number of seats in one settlement transaction."""
+    """Number of seats in one settlement transaction, at least 1."""
     collect_above_wei: int = 0
     """Amount in wei from which the node withdraws credit and unbonded stake. 0 never withdraws."""
+
+    def __post_init__(self) -> None:
+        verify_bounds(self, "turns", "turn_blocks", "seats_per_draw", "seats_per_settlement")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,9 @@ class VotePolicy:
     seed_depth: int = 6
     """Number of blocks after the seed's block before a result becomes the vote. After half of the commit phase the node no longer
     waits."""
+
+    def __post_init__(self) -> None:
+        verify_bounds(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bytewise.protocol.decisions.actions import OpenDispute
+from bytewise.protocol.decisions.bounds import verify_bounds
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import U64, U256, Address, Digest
@@ -216,14 +217,18 @@ class WatchPolicy:
     """Conditions under which a watchtower risks the bond of a dispute."""
 
     mismatches: int = 2
-    """Number of distinct drawn verifiers that must report MISMATCH. Applies to the strategies `observe` and `defend`."""
+    """Number of distinct drawn verifiers that must report MISMATCH, at least 1. Applies to the strategies `observe` and
+    `defend`."""
     margin_s: int = 2
     """Seconds of the protocol clock before the end of a window in which the watchtower opens no dispute."""
     budget_wei: int = 10**18
     """Largest sum in wei of the bonds of this account's disputes that were opened within `budget_blocks` and are not won. 0 opens
     none."""
     budget_blocks: int = 7200
-    """Number of blocks over which the budget is counted. The default is a day of 12-second blocks."""
+    """Number of blocks over which the budget is counted, at least 1. The default is a day of 12-second blocks."""
+
+    def __post_init__(self) -> None:
+        verify_bounds(self, "mismatches", "budget_blocks")
 
 
 class Refusal(enum.StrEnum):

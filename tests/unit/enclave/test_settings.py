@@ -19,6 +19,7 @@ HARDWARE = EnclaveSettings(Path("model"), Path("jobs.sock"), 1, EvidenceType.TDX
 WRONG: dict[str, tuple[dict[str, object], str]] = {
     "a job without time": ({"job_limit_s": 0}, "above zero"),
     "a job without memory": ({"working_bytes": 0}, "above zero"),
+    "a request to a shard without time": ({"key_timeout_s": 0.0}, "above zero"),
     "hardware without endorsements": ({"endorsements": None}, "endorsements"),
     "a GPU without evidence of its own": ({"device": "cuda"}, "simulated"),
     "simulated without the switch": ({"evidence": EvidenceType.SIMULATED, "chain_id": 31337}, "insecure_accept_simulated"),

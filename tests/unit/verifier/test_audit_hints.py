@@ -84,7 +84,8 @@ def test_tick_waits_for_no_watchtower(tmp_path: Path) -> None:
 
 def test_hints_reach_their_recipient_and_nothing_else_is_accepted(hint_site: HintSite) -> None:
     said = hint(word("receipt"), "voter")
-    HintSender(("https://127.0.0.1:1", hint_site.url), hint_site.certificate)(said)
+    # Nobody listens at the first address, and the second is no valid URL.
+    HintSender(("https://127.0.0.1:1", "https://\u2100", hint_site.url), hint_site.certificate)(said)
     wait(lambda: hint_site.box.key([said.result]) is not None)
     assert hint_site.box.key([said.result]) == KEY
     asked = ((PATH, b"no hint", 403), (PATH, bytes(MAX_HINT_BYTES + 1), 400), ("/other", encode(said), 400))
