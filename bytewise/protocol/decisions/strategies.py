@@ -222,8 +222,9 @@ class WatchPolicy:
     margin_s: int = 2
     """Seconds of the protocol clock before the end of a window in which the watchtower opens no dispute."""
     budget_wei: int = 10**18
-    """Largest sum in wei of the bonds of this account's disputes that were opened within `budget_blocks` and are not won. 0 opens
-    none."""
+    """Budget in wei for disputes by strategy or by order. The bonds of all of this account's disputes that were opened within
+    `budget_blocks` and are not won count against it. With 0 only disputes about demanded envelopes are opened;
+    `demand.dispute_budget_wei` bounds those."""
     budget_blocks: int = 7200
     """Number of blocks over which the budget is counted, at least 1. The default is a day of 12-second blocks."""
 
