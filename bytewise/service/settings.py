@@ -91,13 +91,19 @@ def load_settings(cls: type[T], path: Path, table: str = "") -> T:
     """Reads the settings of class `cls` from a file and the environment.
 
     Raises `ConfigurationError` with a list of all problems. Several processes may share the file. If the file has a table with
-    the name `table`, that table has the settings of this process. Otherwise the whole file has the settings.
+    the name `table`, that table has the settings of this process. Otherwise the whole file has the settings. If `table` is also
+    the file's `role`, no other process reads the file, and everything outside the table is a problem.
     """
     problems: list[str] = []
     document = read_document(path)
     prefix = PREFIX
     if table in document:
-        document, prefix = document[table], f"{PREFIX}{table.upper()}__"
+        prefix = f"{PREFIX}{table.upper()}__"
+        if document.get("role") == table:
+            outside = sorted(document.keys() - {table, "role"})
+            outside += sorted(name for name in setting_variables() if not name.startswith(prefix))
+            problems.extend(f"{name}: only [{table}] and variables {prefix}… are read here" for name in outside)
+        document = document[table]
     overrides = {name: text for name, text in setting_variables().items() if name.startswith(prefix)}
     for name, text in sorted(overrides.items()):
         _override(cls, document, name.removeprefix(prefix), text, problems)

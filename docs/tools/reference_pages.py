@@ -78,6 +78,12 @@ _SETTINGS = """Each actor reads one file: TOML, or canonical JSON if the name en
 required. An environment variable `BYTEWISE__SECTION__KEY` wins over the file; outside a section it is `BYTEWISE__KEY`.
 Relative paths are beside the settings file. A secret is never a setting: a setting names its file. An unknown setting is an
 error, and every problem of a file is reported at once.
+
+The settings of a key shard are in the table `[shard]`, those of an enclave in `[enclave]`, those of the bridge in `[bridge]`.
+Their variables begin with `BYTEWISE__SHARD__` and so on, and a section of a shard is `[shard.metrics]`. Such a process ignores
+everything outside its table. If the file's `role` is `shard`, no other process reads it, and the shard refuses everything outside
+the table. An enclave or bridge with a file of its own needs no table. A required setting of an optional section is required only
+if the section is there.
 """
 
 

@@ -173,6 +173,19 @@ def test_relative_database_is_beside_its_file(tmp_path: Path, monkeypatch: pytes
     assert loaded.database_url == meant.format(folder=tmp_path)
 
 
+def test_nothing_may_be_outside_the_table_of_a_file_for_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, outside = '[shard]\ndatabase_url = "postgresql://x"\n', 'database_url = "sqlite:///x"\n'
+    alone = write(tmp_path, 'role = "shard"\n' + table, "alone.toml")
+    assert load_settings(Keeper, alone, "shard").database_url == "postgresql://x"
+    with pytest.raises(ConfigurationError, match=r"database_url: only \[shard\].*; metrics: only"):
+        load_settings(Keeper, write(tmp_path, f'role = "shard"\n{outside}{table}[metrics]\nport = 1\n'), "shard")
+    monkeypatch.setenv("BYTEWISE__DATABASE_URL", "sqlite:///x")
+    with pytest.raises(ConfigurationError, match="BYTEWISE__DATABASE_URL: only"):
+        load_settings(Keeper, alone, "shard")
+    shared = write(tmp_path, 'role = "member"\n' + outside + table, "shared.toml")
+    assert load_settings(Keeper, shared, "shard").database_url == "postgresql://x"
+
+
 @pytest.mark.parametrize("settings", [ShardSettings, CeremonySettings, DatabaseSettings])
 def test_every_database_of_a_settings_file_is_beside_it(settings: type) -> None:
     (kind,) = (kind for name, kind in get_type_hints(settings).items() if name in ("database_url", "url"))
