@@ -3,6 +3,7 @@
 import getpass
 import secrets
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,8 @@ from cli.node.roles import JUDGES, NodeRole
 from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 
 PASSWORD = "account.password"
-
+_NOT_OF_A_SHARD = f"a key shard has none: set it in FOLDER/{SETTINGS}, or see `bytewise shard init --help`"
+_EVIDENCE, _HOST, _PORT, _METRICS_PORT = "tdx", "127.0.0.1", 8443, 9464
 
 FolderArgument = Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="A new folder; by default bytewise-ROLE.")]
 DaOption = Annotated[list[str], typer.Option("--da", help="URL of an EigenDA proxy; repeat it.")]
@@ -66,10 +68,9 @@ def init(
     account: AccountOption = "", signer_ca: SignerCaOption = None, signer_cert: SignerCertOption = None,
     signer_key: SignerKeyOption = None, database: DatabaseOption = None,
     artifact: ArtifactOption = None, environment: EnvironmentOption = None, model_name: ModelNameOption = "",
-    evidence: EvidenceOption = "tdx", platform: PlatformOption = None, host: HostOption = "127.0.0.1", port: PortOption = 8443,
-    metrics_port: MetricsPortOption = 9464,
-    url: UrlOption = "", channel: ChannelOption = "", coordinator: CoordinatorOption = "", governor: GovernorOption = None,
-    simulated: SimulatedOption = False,
+    evidence: EvidenceOption = _EVIDENCE, platform: PlatformOption = None, host: HostOption = _HOST, port: PortOption = _PORT,
+    metrics_port: MetricsPortOption = _METRICS_PORT, url: UrlOption = "", channel: ChannelOption = "",
+    coordinator: CoordinatorOption = "", governor: GovernorOption = None, simulated: SimulatedOption = False,
 ) -> None:  # fmt: skip
     """Make the folder of a new node: commented settings, an encrypted account key, a migrated database.
 
@@ -86,29 +87,40 @@ def init(
     where = (folder or Path(f"bytewise-{role}")).absolute()
     keys = KeyOptions(key, password, prompt, signer_url, account, signer_ca, signer_cert, signer_key)
     if role is NodeRole.SHARD:
+        _refuse(_key_options(keys) | {
+            "--database-url-file": database, "--evidence": evidence != _EVIDENCE, "--platform-file": platform,
+            "--host": host != _HOST, "--port": port != _PORT, "--metrics-port": metrics_port != _METRICS_PORT,
+        }, _NOT_OF_A_SHARD)  # fmt: skip
         made = make_shard_folder(where, network, rpc, ShardChoices(url, channel, coordinator, governor or [], simulated))
     elif role is NodeRole.MONITOR:
-        _verify_keyless(keys)
+        _refuse(_key_options(keys), "a monitor has no account and no key")
         made = make_monitor_folder(where, network, rpc, database, metrics_port)
     else:
-        choices = NodeChoices(
+        made = make_node_folder(where, NodeChoices(
             role, network, rpc, da, _account(keys), database, artifact, environment, model_name, evidence,
             platform, host, port, metrics_port,
-        )  # fmt: skip
-        made = make_node_folder(where, choices)
-    print(f"{role} {made} in {where}")
-    for number, line in enumerate(_next_steps(role, where), 1):
+        ))  # fmt: skip
+    _print_made(role, made, where)
+
+
+def _print_made(role: NodeRole, made: str, folder: Path) -> None:
+    print(f"{role} {made} in {folder}")
+    for number, line in enumerate(_next_steps(role, folder), 1):
         print(f"{number}. {line}")
 
 
-def _verify_keyless(of: KeyOptions) -> None:
-    names = {
+def _key_options(of: KeyOptions) -> dict[str, object]:
+    return {
         "--key": of.key, "--password-file": of.password_file, "--prompt": of.prompt, "--signer-url": of.signer_url,
         "--account": of.account, "--signer-ca": of.signer_ca, "--signer-cert": of.signer_cert, "--signer-key": of.signer_key,
     }  # fmt: skip
-    for option, given in names.items():
+
+
+def _refuse(options: Mapping[str, object], why: str) -> None:
+    """Raises `ConfigurationError` for the first option that was given."""
+    for option, given in options.items():
         if given:
-            raise ConfigurationError(option, "a monitor has no account and no key")
+            raise ConfigurationError(option, why)
 
 
 def _account(of: KeyOptions) -> LocalKey | RemoteKey:

@@ -26,6 +26,10 @@ from verifier.settings import NodeSettings
 
 KEY = bytes(range(1, 33))
 DUTY_ROLES = (NodeRole.VERIFIER, NodeRole.MEMBER, NodeRole.WATCHTOWER)
+NOT_OF_A_SHARD = (
+    "--key=k", "--password-file=p", "--prompt", "--signer-url=https://signer:9000", "--database-url-file=url",
+    "--metrics-port=9465", "--evidence=snp", "--host=192.0.2.1", "--port=8444",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -120,6 +124,7 @@ def test_existing_account_keeps_its_key_and_the_password_stays_where_it_is(place
         (NodeRole.OPERATOR, ["--model-name", ""], "--model-name"),
         (NodeRole.SHARD, ["--coordinator", ""], "--coordinator"),
         (NodeRole.SHARD, ["--url", "somewhere"], "somewhere"),
+        *((NodeRole.SHARD, [each], f"{each.partition('=')[0]}: a key shard has none") for each in NOT_OF_A_SHARD),
     ],
 )
 def test_wrong_choice_is_named_and_nothing_is_made(
