@@ -24,7 +24,8 @@ class IndexSettings:
     """Whether to check the logs of final blocks as well against the headers and receipts of these blocks. This reads every
     header since the deployment, and the receipts of many blocks."""
     check_s: int = 3600
-    """Seconds between two comparisons of the index with the contracts' views. Each reorganisation also starts a comparison."""
+    """Seconds between two comparisons of the index with the contracts' views. In a dashboard each reorganisation also starts a
+    comparison. A monitor with `follow = false` makes none."""
 
     def __post_init__(self) -> None:
         if (self.url is None) == (self.url_file is None):

@@ -218,6 +218,13 @@ class OperatorWork:
             raise failed[0]
 
 
+def sender_policy(settings: OperatorSettings, own_nonces: int) -> SenderPolicy:
+    """Returns the limits of the operator's sender. All nonces below `own_nonces` are known to be the account's own."""
+    return SenderPolicy(
+        confirmations=settings.chain.confirmations, max_fee_wei=settings.signer.max_fee_wei, own_nonces=own_nonces
+    )
+
+
 class Operator:
     """One operator process, from its start to its end (`run`)."""
 
@@ -331,8 +338,7 @@ class Operator:
         self, client: Chain, network: Network, lease: NonceLease, operator: AccountSigner, fence: RestoreFence
     ) -> ContractSender:
         used = fence.own_nonces(lambda: client.nonce(operator.address, "pending"))
-        policy = SenderPolicy(max_fee_wei=self._settings.signer.max_fee_wei, own_nonces=used)
-        return contract_sender(client, network, lease, operator, "operator", policy)
+        return contract_sender(client, network, lease, operator, "operator", sender_policy(self._settings, used))
 
     def _jobs(
         self, network: Network, operator: Address, database: Any, horizon: HorizonWatch

@@ -30,9 +30,10 @@ class ChainSettings:
     timeout_s: float = 10.0
     """Longest time of one call to a chain node, in seconds."""
     poll_s: float = 1.0
-    """Seconds between two reads of the chain."""
+    """Seconds between two reads of the chain. It has no effect in a monitor, which reads the chain every `check_s` seconds."""
     confirmations: int = 2
-    """Number of blocks after which one of the account's transactions counts as confirmed."""
+    """Number of blocks after which one of the account's transactions counts as confirmed. It has no effect in a dashboard or
+    monitor, because they send none."""
 
     def __post_init__(self) -> None:
         # Reports an error in these settings at the start.

@@ -14,6 +14,7 @@ from bytewise.service.sections import DatabaseSettings
 from bytewise.service.settings import DatabaseUrl, load_settings
 from kms.settings import CeremonySettings, ShardSettings
 from serving.settings import OperatorSettings
+from serving.wiring import sender_policy
 from verifier.settings import NodeSettings
 
 FIVE = U64(5)
@@ -195,3 +196,11 @@ def test_every_database_of_a_settings_file_is_beside_it(settings: type) -> None:
 @pytest.mark.parametrize("settings", [OperatorSettings, NodeSettings])
 def test_actors_share_the_section_of_the_database(settings: type) -> None:
     assert get_type_hints(settings)["db"] is DatabaseSettings
+
+
+def test_operator_sends_with_the_limits_of_its_settings(tmp_path: Path) -> None:
+    text = """network_file = "n"\ngateway_key_file = "g"\n[chain]\nrpc_url = "http://n"\nconfirmations = 5
+[da]\nurls = ["http://d"]\n[signer]\nkey_file = "k"\nmax_fee_wei = 7\n[db]\nurl = "sqlite:///x"\njournal_key_file = "j"
+[listen]\ncertificate_file = "c"\nkey_file = "t"\n[model]\nname = "m"\nartifact = "a"\nenvironment_file = "e"\n"""
+    policy = sender_policy(load_settings(OperatorSettings, write(tmp_path, text)), 3)
+    assert (policy.confirmations, policy.max_fee_wei, policy.own_nonces) == (5, 7, 3)
