@@ -124,7 +124,7 @@ folder = "."
 # changes to them later.
 {sealing}
 # What it released, signed and chained. It must never go back: replicate it by its own means, away from the backups of the folder.
-# PostgreSQL works too: name it here, and run `python -m bytewise.storage migrate` once.
+# PostgreSQL works too: name it here without its password (`~/.pgpass` has it), and run `python -m bytewise.storage migrate` once.
 database_url = {database_url}
 
 # The epoch that it serves. Until a ceremony has made it (`bytewise key dkg`) the shard only takes part in ceremonies; then put

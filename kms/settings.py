@@ -49,7 +49,8 @@ class CeremonySettings:
     coordinator_key_file: Path
     """File with the key of the coordinator's account, which signs the log."""
     database_url: DatabaseUrl
-    """Database of the coordinator. `bytewise key` migrates it."""
+    """Database of the coordinator. `bytewise key` migrates it. Write no password into it: PostgreSQL's library reads the password
+    from `~/.pgpass`."""
     plan_file: Path
     """File of the signed plan. The command writes it before the ceremony begins. If the file exists, the command continues its
     ceremony."""
@@ -101,7 +102,8 @@ class ShardSettings:
     network_file: Path
     """Address book of the network."""
     database_url: DatabaseUrl
-    """Database of this shard. The program that starts the shard migrates it."""
+    """Database of this shard. The program that starts the shard migrates it. Write no password into it: PostgreSQL's library
+    reads the password from `~/.pgpass`."""
     channel_port: int
     """TCP port of the shard's attested channels, at the same address."""
     audits_per_epoch: int
