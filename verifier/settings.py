@@ -147,7 +147,7 @@ class GossipSettings:
     without gossip."""
 
     process: str = GOSSIP_OFF
-    """`off`, or `unix:` and the path of the socket of the gossip process (`python -m gossip`)."""
+    """`off`, or `unix:` and the absolute path of the socket of the gossip process (`python -m gossip`)."""
     bls_key_file: Path | None = None
     """File of a member's BLS key for certificates, 32 bytes in hex. The member makes it with mode 0600 if it is missing, and
     registers the key itself. For another pool it makes a key in a file beside it, for example `bls-2.key` beside `bls.key`."""
@@ -177,8 +177,9 @@ class GossipSettings:
             raise ConfigurationError("gossip", "python_file and settings_file: set both, or neither")
         if self.process == GOSSIP_OFF:
             return
-        if not self.process.removeprefix(_UNIX) or not self.process.startswith(_UNIX):
-            raise ConfigurationError("gossip.process", f"{self.process[:80]!r}: use {GOSSIP_OFF}, or {_UNIX} and a path")
+        if not self.process.startswith(f"{_UNIX}/"):
+            why = f"{self.process[:80]!r}: use {GOSSIP_OFF}, or {_UNIX} and an absolute path"
+            raise ConfigurationError("gossip.process", why)
         if self.peers_file is None or self.identities_folder is None or not _PEER_KEY.fullmatch(self.peer_key + self.peer_proof):
             raise ConfigurationError("gossip", "needs peers_file, identities_folder, peer_key and peer_proof")
 

@@ -41,7 +41,7 @@ def peer_key(number: int) -> Ed25519PrivateKey:
 def settings(folder: Path, who: LocalSigner, number: int = 1) -> GossipSettings:
     key = peer_key(number)
     return GossipSettings(
-        "unix:g.sock", None, folder / "peers.json", folder / "ids", hex0x(key.public_key().public_bytes_raw()),
+        "unix:/g.sock", None, folder / "peers.json", folder / "ids", hex0x(key.public_key().public_bytes_raw()),
         hex0x(key.sign(possession_of(who.address))), ("/ip4/127.0.0.1/tcp/1",),
     )  # fmt: skip
 
@@ -171,10 +171,10 @@ def test_check_fails_weeks_before_an_identity_expires(
     assert next(each for each in readiness.checks() if each.name == "gossip_identities").ok, "it left its pool"
 
 
-@pytest.mark.parametrize("process", ["", "unix:", "tcp:1", "on"])
+@pytest.mark.parametrize("process", ["", "unix:", "unix:g.sock", "tcp:1", "on"])
 def test_gossip_is_off_or_a_socket(process: str) -> None:
     with pytest.raises(ConfigurationError, match=r"gossip\.process"):
         GossipSettings(process)
     assert GossipSettings().socket is None
     with pytest.raises(ConfigurationError, match="peer_key"):
-        GossipSettings("unix:g.sock")
+        GossipSettings("unix:/g.sock")
