@@ -91,8 +91,8 @@ class OperatorSettings:
     network_file: Path
     """Path of the address book: chain id, addresses, deployment block, key epochs."""
     gateway_key_file: Path
-    """File of the key that signs Requests for clients without a key (client mode `delegated`), in the format of
-    `signer.key_file`."""
+    """File of the key that signs Requests for clients without a key (client mode `delegated`): 32 bytes in hex, no keystore. Only
+    the owner may read it."""
     chain: ChainSettings
     da: DaSettings
     signer: SignerSettings
