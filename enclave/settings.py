@@ -21,7 +21,7 @@ class EnclaveSettings:
     chain_id: int
     """Chain id of the only chain whose jobs this enclave accepts."""
     evidence: EvidenceType
-    """Kind of evidence that this machine gives."""
+    """Kind of evidence that this machine gives: `tdx`, `snp` or `simulated`."""
     platform_file: Path | None = None
     """Key file of the simulated platform (evidence `simulated` only)."""
     endorsements: Path | None = None

@@ -9,6 +9,8 @@ from gossip.messages import GossipRefused
 
 LISTEN = "/ip4/0.0.0.0/tcp/4001"
 """Default multiaddress to listen on."""
+ENVELOPES = Path("envelopes")
+"""Default folder of envelopes, in the folder of the settings file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +23,8 @@ class GossipProcessSettings:
     """Path of the UNIX socket that the gossip process creates for calls of the duty process (`gossip.handover`)."""
     key_file: Path
     """File with the seed of the Ed25519 peer key, 32 bytes. It is created with mode 0600 if it is missing."""
-    envelopes_folder: Path
-    """The only folder from which peers may fetch envelopes, and to which fetched envelopes are written. Default: `envelopes`."""
+    envelopes_folder: Path = ENVELOPES
+    """The only folder from which peers may fetch envelopes, and to which fetched envelopes are written."""
     listen: str = LISTEN
     """TCP multiaddress to listen on."""
 
@@ -40,5 +42,5 @@ def read_settings(path: Path) -> GossipProcessSettings:
     at = {name: path.parent / str(value) for name, value in values.items() if name != "listen"}
     listen = str(values.get("listen", LISTEN))
     return GossipProcessSettings(
-        at["peers_file"], at["socket"], at["key_file"], at.get("envelopes_folder", path.parent / "envelopes"), listen
+        at["peers_file"], at["socket"], at["key_file"], at.get("envelopes_folder", path.parent / ENVELOPES), listen
     )

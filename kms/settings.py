@@ -118,7 +118,7 @@ class ShardSettings:
     rpc_quorum: int = 0
     """Number of `rpc_urls` that must agree. With 0, it is more than half."""
     evidence: EvidenceType | None = None
-    """Kind of evidence that attests the shard to enclaves. A shard with an epoch needs it."""
+    """Kind of evidence that attests the shard to enclaves: `tdx`, `snp` or `simulated`. A shard with an epoch needs it."""
     platform_file: Path | None = None
     """Key file of the simulated platform (evidence `simulated` only)."""
     endorsements: Path | None = None

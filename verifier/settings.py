@@ -209,7 +209,7 @@ class NodeSettings:
     """Settings of one duty process. Times are seconds of wall clock unless their description says chain time."""
 
     role: Role
-    """Role of the process."""
+    """Role of the process: `watchtower`, `verifier` or `member`."""
     network_file: Path
     """Address book."""
     chain: ChainSettings

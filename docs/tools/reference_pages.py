@@ -25,11 +25,13 @@ from bytewise.protocol.errors.records import Defect
 from bytewise.service.exit_codes import Exit
 from bytewise.service.field_texts import field_texts
 from bytewise.service.metrics import DECLARED, Actor, DeclaredMetric
+from bytewise.tee.renewal import CollateralSettings
 from cli.__main__ import app
 from cli.tree import LazyCommand
 from dashboard.monitor.settings import MonitorSettings
 from dashboard.settings import DashboardSettings
 from enclave.settings import EnclaveSettings
+from gossip.settings import GossipProcessSettings
 from kms.settings import ApproveSettings, CeremonySettings, ShardSettings
 from serving.settings import OperatorSettings
 from verifier.cluster.settings import BridgeSettings
@@ -63,7 +65,9 @@ ACTORS: Mapping[str, tuple[type, str]] = {
     "Operator": (OperatorSettings, "serving/settings.py"),
     "Verifier, watchtower and committee member": (NodeSettings, "verifier/settings.py"),
     "Bridge to a Ray cluster": (BridgeSettings, "verifier/cluster/settings.py"),
+    "Gossip process": (GossipProcessSettings, "gossip/settings.py"),
     "Enclave": (EnclaveSettings, "enclave/settings.py"),
+    "Collateral": (CollateralSettings, "bytewise/tee/renewal.py"),
     "Key shard": (ShardSettings, "kms/settings.py"),
     "Key ceremony": (CeremonySettings, "kms/settings.py"),
     "Approval of an appraisal policy": (ApproveSettings, "kms/settings.py"),
@@ -82,8 +86,9 @@ error, and every problem of a file is reported at once.
 The settings of a key shard are in the table `[shard]`, those of an enclave in `[enclave]`, those of the bridge in `[bridge]`.
 Their variables begin with `BYTEWISE__SHARD__` and so on, and a section of a shard is `[shard.metrics]`. Such a process ignores
 everything outside its table. If the file's `role` is `shard`, no other process reads it, and the shard refuses everything outside
-the table. An enclave or bridge with a file of its own needs no table. A required setting of an optional section is required only
-if the section is there.
+the table. An enclave or bridge with a file of its own needs no table. The process that renews the collateral of an enclave's
+quotes reads `[collateral]` beside `[enclave]`. The gossip process reads only TOML, and no
+variables. A required setting of an optional section is required only if the section is there.
 """
 
 
