@@ -172,7 +172,7 @@ def errors() -> str:
 
 
 _REASONS = """A rule with several causes names the cause by a fixed word (`bytewise/protocol/errors/reasons.py`). The error
-and its log line carry it as `reason`. Shards and enclaves tell each other class and rule only, and a vote depends on neither.
+and its log line carry it as `reason`. Shards and enclaves tell each other class and rule only. A vote never depends on a reason.
 """
 
 
