@@ -2,8 +2,10 @@
 
 import enum
 import re
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from bytewise.protocol.decisions.demands import DemandPolicy
@@ -223,8 +225,8 @@ class NodeSettings:
     """Connection to the enclave. The roles verifier and member require it."""
     inbox_folder: Path | None = None
     """Folder for receipts of clients. Each is a file `….json` with the `receipt.signed` member of an answer. Use a folder of its
-    own: the node deletes every `….json` in it that is older than its other records. It refuses a folder with its own key,
-    settings or address book."""
+    own: the node deletes every `….json` in it that is older than its other records. It refuses a folder that other
+    settings name, or that has a file of theirs."""
     hint_listener: HintListener | None = None
     """Address at which a watchtower receives hints of auditors about the verdict. Without hints it never earns the opener's
     share."""
@@ -269,10 +271,9 @@ class NodeSettings:
             self._verify_inbox(self.inbox_folder.resolve())
 
     def _verify_inbox(self, folder: Path) -> None:
-        own = (self.network_file, self.signer.lock_file, self.signer.password_file, self.db.journal_key_file, self.db.url_file)
-        for each in own:
-            if each is not None and each.resolve().parent == folder:
-                why = f"has the node's {each.name}: name a folder of its own, because the node deletes old files in it"
+        for each in _paths(replace(self, inbox_folder=None)):
+            if folder in (each.resolve(), each.resolve().parent):
+                why = f"also has {each.name} of this node: name a folder of its own, because the node deletes old files in it"
                 raise ConfigurationError("inbox_folder", why)
 
     @property
@@ -291,3 +292,13 @@ class NodeSettings:
         """True for a watchtower that sends no transaction, because of `dry_run` or the strategy `observe`."""
         only_looks = self.policy.dry_run or self.policy.strategy == OBSERVE
         return self.role is Role.WATCHTOWER and only_looks
+
+
+def _paths(settings: Any) -> Iterator[Path]:
+    """Yields all paths in a dataclass of settings and in its sections."""
+    for each in fields(settings):
+        value = getattr(settings, each.name)
+        if isinstance(value, Path):
+            yield value
+        elif is_dataclass(value):
+            yield from _paths(value)

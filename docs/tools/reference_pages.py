@@ -87,8 +87,8 @@ The settings of a key shard are in the table `[shard]`, those of an enclave in `
 Their variables begin with `BYTEWISE__SHARD__` and so on, and a section of a shard is `[shard.metrics]`. Such a process ignores
 everything outside its table. If the file's `role` is `shard`, no other process reads it, and the shard refuses everything outside
 the table. An enclave or bridge with a file of its own needs no table. The process that renews the collateral of an enclave's
-quotes reads `[collateral]` beside `[enclave]`. The gossip process reads only TOML, and no
-variables. A required setting of an optional section is required only if the section is there.
+quotes reads `[collateral]` beside `[enclave]`. The gossip process reads only TOML, and no variables. A required setting
+of an optional section is required only if the section is there.
 """
 
 

@@ -82,10 +82,12 @@ def test_folder_with_files_of_the_node_is_refused(folder: Path, name: str) -> No
         ReceiptInbox(folder, ANCHOR)
 
 
-@pytest.mark.parametrize("changes", [{}, {"signer": {"key_file": "k", "password_file": "in/pw"}}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"signer": {"key_file": "k", "password_file": "in/pw"}}, {"attention": {"folder": "in"}}]
+)
 def test_inbox_is_no_folder_of_the_nodes_own_files(tmp_path: Path, changes: dict[str, Any]) -> None:
     (tmp_path / "in").mkdir()
-    (tmp_path / "alias").symlink_to("in" if "signer" in changes else ".")
+    (tmp_path / "alias").symlink_to("in" if changes else ".")
     settings = {"role": "watchtower", "executor": None, **changes}
     assert load_settings(NodeSettings, node_file(tmp_path, "sqlite:///x", inbox_folder="receipts", **settings)).inbox_folder
     with pytest.raises(ConfigurationError, match="deletes old files"):
