@@ -43,8 +43,8 @@ def create(
     Anybody can join the pool with `bytewise pool join`, and can take the money back until the pool challenges. If you know the
     right answer, commit to it with --answer. Then keep the secret file, and use it in `bytewise pool reveal` after the verdict.
 
-    Exit codes: 0 the chain accepts the pool (or has it), 4 no such receipt, 5 a service is down, 6 a running node uses the key,
-    64 wrong input.
+    Exit codes: 0 the chain accepts the pool (or has it), 4 no such receipt, 5 a service is down, or what was sent is in no block
+    yet (look before you repeat the command), 6 a running node uses the key, 64 wrong input.
 
     Example: bytewise pool create 0x71e0… --key me.key --send
     """
@@ -93,8 +93,9 @@ def join(
     your part back, with its share of the reward if the pool gets one. It gets one only after `bytewise pool reveal`, and never
     for the verdict UNAVAILABLE. If the answer is confirmed, your part is lost.
 
-    Exit codes: 0 the pool accepts it (or has it), 5 the node does not answer, 6 a running node uses the key, 64 wrong input, or
-    refused by the contract.
+    Exit codes: 0 the pool accepts it (or has it), 5 the node does not answer, the contract takes the call only later, or what was
+    sent is in no block yet (look before you repeat the command), 6 a running node uses the key, 64 wrong input, or refused by the
+    contract.
 
     Example: bytewise pool join 0x5fbd… --value 20000000000000000 --key me.key --send
     """
@@ -107,8 +108,9 @@ def join(
 def leave(asked: CallOptions, pool: PoolArgument) -> None:
     """Take your whole part back, as long as the pool has not challenged.
 
-    Exit codes: 0 the pool pays it (or paid it), 5 the node does not answer, 6 a running node uses the key, 64 wrong input, or
-    refused by the contract.
+    Exit codes: 0 the pool pays it (or paid it), 5 the node does not answer, the contract takes the call only later, or what was
+    sent is in no block yet (look before you repeat the command), 6 a running node uses the key, 64 wrong input, or refused by the
+    contract.
     """
     _call(asked, pool, "takeBack")
 
@@ -119,8 +121,8 @@ def challenge(asked: CallOptions, pool: PoolArgument, da: DaOption = DA_URLS) ->
 
     The command looks the receipt up in the lists of the data availability store. Afterwards nobody can leave the pool.
 
-    Exit codes: 0 the court accepts it (or has it), 4 no such receipt, 5 a service is down, 6 a running node uses the key, 64
-    wrong input, or refused.
+    Exit codes: 0 the court accepts it (or has it), 4 no such receipt, 5 a service is down, or what was sent is in no block yet
+    (look before you repeat the command), 6 a running node uses the key, 64 wrong input, or refused.
     """
     from bytewise.protocol.signing import struct_values
     from chain.deployment.bond_pool import verify_bond_pool
@@ -142,8 +144,9 @@ def reveal(asked: CallOptions, pool: PoolArgument, secret: SaltOption) -> None:
     The court accepts this from the round's verdict until the airgap ends. Before the verdict, members could copy the answer. A
     verdict after an appeal needs it once more, so wait for the airgap if you can.
 
-    Exit codes: 0 the court accepts it (or has it), 5 the node does not answer, 6 a running node uses the key, 64 wrong input,
-    or refused by the court.
+    Exit codes: 0 the court accepts it (or has it), 5 the node does not answer, the contract takes the call only later, or what
+    was sent is in no block yet (look before you repeat the command), 6 a running node uses the key, 64 wrong input, or refused by
+    the court.
     """
     from chain.deployment.calls import ContractCall
 
@@ -156,8 +159,9 @@ def reveal(asked: CallOptions, pool: PoolArgument, secret: SaltOption) -> None:
 def claim(asked: CallOptions, pool: PoolArgument) -> None:
     """Take your share of what came back, once the dispute is over and the ledger's delay has passed.
 
-    Exit codes: 0 the pool pays it (or paid it), 5 the node does not answer, 6 a running node uses the key, 64 wrong input, or
-    nothing is owed to you now.
+    Exit codes: 0 the pool pays it (or paid it), 5 the node does not answer, the contract takes the call only later, or what was
+    sent is in no block yet (look before you repeat the command), 6 a running node uses the key, 64 wrong input, or nothing is
+    owed to you now.
     """
     _call(asked, pool, "claim")
 

@@ -28,6 +28,7 @@ from bytewise.protocol.errors.actors import (
     SigningRefused,
     StaleBackup,
     TooEarly,
+    Unsettled,
     UnsupportedModel,
     WrongPhase,
 )
@@ -49,7 +50,8 @@ class Exit(enum.IntEnum):
     NOT_FOUND = 4
     """There is no object with this name."""
     UNAVAILABLE = 5
-    """A service does not answer. The same command may succeed later."""
+    """A service does not answer, or it is too early. The same command may succeed later. If the error says that something was
+    sent, look before you repeat the command."""
     REFUSED = 6
     """The command refused, because it would do harm or change nothing."""
     NOT_READY = 7
@@ -132,6 +134,10 @@ _TABLE: tuple[tuple[tuple[type[BytewiseError], ...], Exit, str], ...] = (
     ((CeremonyFailed,), Exit.INCONCLUSIVE, _CEREMONY_FAILED),
     ((SharesUnproven,), Exit.INCONCLUSIVE, _SHARES_UNPROVEN),
     ((TooEarly,), Exit.UNAVAILABLE, "Nothing was sent. The same command succeeds from then on."),
+    (
+        (Unsettled,), Exit.UNAVAILABLE,
+        "Look at the transactions of the account before you repeat the command, because it sends once more.",
+    ),
     (
         (Unavailable,), Exit.UNAVAILABLE,
         "Is the service up, and is its address right (--rpc, --da)? The same command may succeed later.",

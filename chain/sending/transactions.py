@@ -13,7 +13,7 @@ import rlp
 from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from hexbytes import HexBytes
 
-from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, TryAgain
+from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, Unsettled
 from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.signing import TRANSACTION, Preimage, Signer, preimage_digest
@@ -121,30 +121,59 @@ def send_all(client: Chain, calls: Sequence[TransactionCall], timeout_s: float) 
     """Sends all calls without waiting between them, in order for each signer, and waits for every receipt.
 
     Nodes lose transactions. A transaction without receipt after a part of `timeout_s` is sent again with higher fees and the
-    same nonce, `ATTEMPTS` times in all. Raises `ChainReverted`, which names the first call that failed, and `TryAgain` after
-    `timeout_s` seconds.
+    same nonce, `ATTEMPTS` times in all. Raises `ChainReverted`, which names the first call that failed. After `timeout_s` seconds
+    raises `Unsettled`, and also if the node fails after it got a transaction. Other errors mean that nothing was sent.
     """
     nonces = _nonces(client, calls)
+    versions: list[list[Digest]] = [[] for _ in calls]
+    try:
+        receipts = _included(client, calls, nonces, versions, timeout_s)
+    except Unsettled:
+        raise
+    except Unavailable as error:
+        if not any(versions):
+            raise
+        raise Unsettled(_named(versions), error) from None
+    return _succeeded(client, calls, receipts)
+
+
+def _included(
+    client: Chain, calls: Sequence[TransactionCall], nonces: Sequence[int], versions: list[list[Digest]], timeout_s: float
+) -> list[Inclusion]:
+    """Sends all calls until each has a receipt. Adds to `versions` the hashes under which each call was sent."""
     fees = fees_at(client.head().base_fee_wei)
     ceiling = 2 * fees.max_fee
-    versions: list[list[Digest]] = [[] for _ in calls]
     found: list[Inclusion | None] = [None] * len(calls)
     for attempt in range(ATTEMPTS):
         waiting = [place for place, receipt in enumerate(found) if receipt is None]
         signed = [sign(client, calls[place], nonces[place], fees) for place in waiting]
-        for place, (_, tx_hash) in zip(waiting, signed, strict=True):
-            versions[place].append(tx_hash)
         # A node that still has the last version, or just mined it, may refuse another version. The receipts show the result.
         with contextlib.suppress(*((RpcRefused,) if attempt else ())):
-            for raw, _ in signed:
-                client.broadcast(raw)
+            for place, (raw, tx_hash) in zip(waiting, signed, strict=True):
+                _broadcast(client, raw, tx_hash, versions[place])
         found = _wait(client, versions, timeout_s / ATTEMPTS)
         receipts = [receipt for receipt in found if receipt is not None]
         if len(receipts) == len(calls):
-            return _succeeded(client, calls, receipts)
+            return receipts
         fees = raised(fees, client.head().base_fee_wei, None, ceiling) or fees
-    lost = [f"0x{each[-1].hex()}" for each, receipt in zip(versions, found, strict=True) if receipt is None]
-    raise TryAgain("chain", f"no receipt of {len(lost)} of {len(calls)} transactions after {timeout_s} s: {', '.join(lost[:8])}")
+    lost = [each for each, receipt in zip(versions, found, strict=True) if receipt is None]
+    raise Unsettled(_named(lost), f"no receipt of {len(lost)} of {len(calls)} transactions after {timeout_s} s")
+
+
+def _broadcast(client: Chain, raw: Blob, tx_hash: Digest, versions: list[Digest]) -> None:
+    """Sends one version of a transaction, and adds its hash to `versions` unless the node certainly does not have it."""
+    versions.append(tx_hash)
+    try:
+        client.broadcast(raw)
+    except RpcRefused:
+        if len(versions) == 1:
+            versions.pop()
+        raise
+
+
+def _named(versions: Sequence[Sequence[Digest]]) -> str:
+    newest = [f"0x{each[-1].hex()}" for each in versions if each]
+    return f"transaction {', '.join(newest[:8])}"
 
 
 def why_reverted(client: Chain, call: TransactionCall, block: int) -> str:

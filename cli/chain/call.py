@@ -54,8 +54,9 @@ def call(
     needs a vote (`bytewise chain proposal create`). No address book has the address of a bond pool: give --at, or use `bytewise
     pool`. The command first checks the pool's code, court and ledger.
 
-    Exit codes: 0 the contract accepts the call (or accepted it), 5 the node does not answer, 6 a running node uses the key, 64
-    wrong input, or refused by the contract.
+    Exit codes: 0 the contract accepts the call (or accepted it), 5 the node does not answer, the contract takes the call only
+    later, or what was sent is in no block yet (look before you repeat the command), 6 a running node uses the key, 64 wrong
+    input, or refused by the contract.
     """
     from chain.client.arguments import signature
     from chain.client.artifacts import BESIDE

@@ -98,8 +98,8 @@ def propose(
 
     The proposer needs votes (`bytewise chain call GovernanceToken delegate ACCOUNT`).
 
-    Exit codes: 0 can be proposed (or was), 5 the node does not answer, 6 a running node uses the key, 64 wrong input, or
-    refused by a contract.
+    Exit codes: 0 can be proposed (or was), 5 the node does not answer, or what was sent is in no block yet (look before you
+    repeat the command), 6 a running node uses the key, 64 wrong input, or refused by a contract.
     """
     from chain.acts import proposals as voting
 
@@ -209,8 +209,8 @@ def vote(
 ) -> None:
     """Vote on a proposal; an account votes once.
 
-    Exit codes: 0 the vote counts (or was sent), 5 the node does not answer, 6 a running node uses the key, 64 wrong input, or
-    too early or late.
+    Exit codes: 0 the vote counts (or was sent), 5 the node does not answer, or what was sent is in no block yet (look before you
+    repeat the command), 6 a running node uses the key, 64 wrong input, or too early or late.
     """
     from chain.acts import proposals as voting
     from chain.acts.proposals import GOVERNOR, ProposalState, Support
@@ -234,8 +234,8 @@ def queue(
 ) -> None:
     """Start the short timelock of an accepted proposal. Anybody may.
 
-    Exit codes: 0 can be queued (or was), 5 the node does not answer, 6 a running node uses the key, 64 wrong input, or too
-    early or late.
+    Exit codes: 0 can be queued (or was), 5 the node does not answer, or what was sent is in no block yet (look before you repeat
+    the command), 6 a running node uses the key, 64 wrong input, or too early or late.
     """
     from chain.acts import proposals as voting
     from chain.acts.proposals import ProposalState
@@ -254,8 +254,8 @@ def execute(
 
     Calls of the long timelock need this command twice: the first run starts that timelock.
 
-    Exit codes: 0 can be executed (or was), 5 the node does not answer, 6 a running node uses the key, 64 wrong input, or too
-    early or late.
+    Exit codes: 0 can be executed (or was), 5 the node does not answer, or what was sent is in no block yet (look before you
+    repeat the command), 6 a running node uses the key, 64 wrong input, or too early or late.
     """
     from chain.acts import proposals as voting
     from chain.acts.proposals import GOVERNOR, ProposalState
@@ -277,8 +277,8 @@ def cancel(
 ) -> None:
     """Cancel your own proposal before its vote begins.
 
-    Exit codes: 0 can be cancelled (or was), 5 the node does not answer, 6 a running node uses the key, 64 wrong input, too
-    late, or not yours.
+    Exit codes: 0 can be cancelled (or was), 5 the node does not answer, or what was sent is in no block yet (look before you
+    repeat the command), 6 a running node uses the key, 64 wrong input, too late, or not yours.
     """
     from chain.acts import proposals as voting
     from chain.acts.proposals import ProposalState

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from bytewise.protocol.decisions.snapshot import Holdings
 from bytewise.protocol.digests import keccak256_abi
-from bytewise.protocol.errors.actors import ConfigurationError, SignerRefused, SigningRefused, TryAgain
+from bytewise.protocol.errors.actors import ConfigurationError, SignerRefused, SigningRefused, TryAgain, Unsettled
 from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
@@ -218,9 +218,9 @@ def _included(view: NodeView, transaction: TransactionCall) -> Inclusion:
     the node does not know that the transaction's nonce is used."""
     try:
         return send_all(view.chain, [transaction], STEP_S)[0]
-    except TryAgain as error:
-        do = "it may still be mined: do not start the node before it is, and repeat this command, which replaces it"
-        raise TryAgain("chain", f"{error.values[-1]}; {do}") from None
+    except Unsettled as error:
+        do = "do not start the node before it is in one, and repeat this command, which replaces it"
+        raise TryAgain("chain", f"{error}; {do}") from None
 
 
 def _verify_nothing_under_way(view: NodeView, lease: NonceLease) -> None:

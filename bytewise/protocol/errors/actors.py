@@ -201,6 +201,13 @@ class TryAgain(Unavailable):
     rule, template = "R-52", "{0} is unavailable: {1}"
 
 
+class Unsettled(TryAgain):
+    """Transactions were sent, and they are in no block yet, or no node says so. They may still get into a block, so sending them
+    once more may pay twice."""
+
+    rule, template = "R-5B", "{0} was sent, and may still get into a block: {1}"
+
+
 class FailOver(Unavailable):
     """A DA service asks its client to use another service instead (HTTP 503)."""
 

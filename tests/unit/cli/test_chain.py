@@ -178,6 +178,21 @@ def test_contracts_of_another_release_are_named(anvil: Anvil) -> None:
 CURATOR = signer(0)
 
 
+def test_sent_call_without_a_receipt_is_not_reported_as_undone(
+    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_network(tmp_path / "network.json", deployed(anvil))
+    feed = ["chain", "call", "Audits", "feed", "--value", "5", "--devnet-account", "1", "--send"]
+    before = anvil.client.nonce(signer(1).address)
+    with fronts(anvil, 1) as [node]:
+        node.change = refuses("eth_getTransactionReceipt")
+        asked = [*feed, "--network", str(tmp_path / "network.json"), "--rpc", node.url]
+        assert main(asked) == Exit.UNAVAILABLE
+    said = printed(capsys)
+    assert "was sent, and may still get into a block" in said and "before you repeat" in said and "not done" not in said
+    assert anvil.client.nonce(signer(1).address) == before + 1
+
+
 def test_majority_of_several_nodes_decides_what_is_read_and_sent(anvil: Anvil, tmp_path: Path) -> None:
     """One that lies about the code, or about what a call would do, is outvoted; where no most agree, nothing is signed."""
     save_signer(tmp_path / "curator.key", CURATOR)
