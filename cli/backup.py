@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bytewise.protocol import encoding
-from bytewise.protocol.errors.actors import ConfigurationError, OlderBackup
+from bytewise.protocol.errors.actors import ConfigurationError, OlderBackup, StoreCorrupt
 from cli.new_folder import SETTINGS, new_folder
 from cli.options import NodeConfigOption
 from cli.output import OutputFormat, OutputOption, emit, moment
@@ -53,7 +53,7 @@ def verify(file: FileArgument, output: OutputOption = OutputFormat.TABLE) -> Non
 
     The command restores nothing, and removes what it unpacked.
 
-    Exit codes: 0 sound, 64 no backup, damaged, truncated, or of another version.
+    Exit codes: 0 sound, 6 its votes contradict each other, 64 no backup, damaged, altered, truncated, or of another version.
 
     Example: bytewise backup verify node.tar
     """
@@ -64,7 +64,10 @@ def verify(file: FileArgument, output: OutputOption = OutputFormat.TABLE) -> Non
 
 def restore(
     file: FileArgument,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="New or empty folder of the node.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="New folder, or an empty one that is no mount point; its parent must be writable."),
+    ],
     votes: Annotated[
         Path | None, typer.Option("--votes", help="Export with newer votes (`bytewise member export-votes`); they are added.")
     ] = None,
@@ -86,13 +89,13 @@ def restore(
     A backup of PostgreSQL goes into the empty database that the settings name.
 
     Exit codes: 0 restored, 6 refused: a newer backup is known, a vote contradicts, or a process uses the key, 64 wrong input: no
-    backup, damaged, of another network, or the folder is not empty.
+    backup, damaged, altered, of another version or network, or the folder is not empty or cannot be made.
 
     Example: bytewise backup restore node.tar bytewise-member
     """
     _verify_empty(folder)
     exports = _export(votes)
-    with tempfile.TemporaryDirectory(dir=_parent(folder), prefix=f".{folder.name}-") as name:
+    with _draft_beside(folder) as name:
         manifest = _unpacked(file, Path(name))
         _verify_network(manifest, network)
         _verify_newest(file, manifest, older)
@@ -147,7 +150,10 @@ def _unpacked(file: Path, into: Path) -> "BackupManifest":
     if f"{FILES}{manifest.settings}" not in {each.name for each in manifest.members}:
         raise ConfigurationError(file.name, f"lacks {manifest.settings}, the settings of its node")
     settings = _node_settings(config)
-    verify_backup(into, manifest, settings.db.journal_key_file)
+    try:
+        verify_backup(into, manifest, settings.db.journal_key_file)
+    except StoreCorrupt as error:
+        raise ConfigurationError(file.name, f"{error}: take an older backup") from None
     _verify_key(file, settings.signer.key_file, manifest)
     return manifest
 
@@ -175,19 +181,30 @@ def _verify_key(file: Path, key: Path | None, manifest: "BackupManifest") -> Non
         raise ConfigurationError(file.name, f"has the key of {account[:42]}, and its manifest names {manifest.account}")
 
 
+_CANNOT_BE_MADE = "name a new folder in a folder where you can write"
+
+
 def _verify_empty(folder: Path) -> None:
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()  # `new_folder` makes it, whole or not at all
-    elif folder.exists():
+    try:
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()  # `new_folder` makes it, whole or not at all
+            return
+    except OSError as error:
+        raise ConfigurationError(str(folder), f"{error.strerror}: {_CANNOT_BE_MADE}") from None
+    if folder.exists():
         advice = "name a new folder; votes of what is in it can be added with --votes"
         raise ConfigurationError(str(folder), f"is not empty, and nothing in it is overwritten: {advice}")
 
 
-def _parent(folder: Path) -> Path:
+def _draft_beside(folder: Path) -> "tempfile.TemporaryDirectory[str]":
+    """Makes a temporary folder beside the node's folder, into which the backup is unpacked."""
     parent = folder.absolute().parent
     if not parent.is_dir():
         raise ConfigurationError(str(folder), f"{parent} is no folder: make it first")
-    return parent
+    try:
+        return tempfile.TemporaryDirectory(dir=parent, prefix=f".{folder.name}-")
+    except OSError as error:
+        raise ConfigurationError(str(folder), f"{error.strerror}: {_CANNOT_BE_MADE}") from None
 
 
 def _export(votes: Path | None) -> dict[str, bytes]:

@@ -1,5 +1,6 @@
 """`bytewise backup`: what it contains, what a restore makes of it, and every file and place that it refuses."""
 
+import errno
 import io
 import json
 import stat
@@ -9,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from bytewise.protocol import encoding
 from bytewise.protocol.units import U256, Blob
@@ -21,6 +23,7 @@ from bytewise.storage.engine import open_database
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.protection import Protection
 from bytewise.storage.restore_fence import RestoreFence
+from bytewise.storage.tables import JournalRow
 from chain.sending.keys import open_signer
 from cli.__main__ import main
 from tests.fixtures.storage.node_folder import KEY, PASSWORD, NodeFolder, member_folder
@@ -158,6 +161,18 @@ def test_folder_with_anything_in_it_stays_as_it_is(backup: Path, run: Run, tmp_p
     assert run("restore", backup, tmp_path / "empty")[0] == Exit.OK
 
 
+def test_folder_that_cannot_be_made_is_named(backup: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(_: Path) -> None:
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    code, said = run("restore", backup, "/proc/node")
+    assert code == Exit.USAGE and "/proc/node" in said and "where you can write" in said, "nobody makes a folder there"
+    (tmp_path / "mount").mkdir()
+    monkeypatch.setattr(Path, "rmdir", busy)
+    code, said = run("restore", backup, tmp_path / "mount")
+    assert code == Exit.USAGE and "busy: name a new folder" in said
+
+
 def test_existing_file_is_not_overwritten(node: NodeFolder, backup: Path, run: Run) -> None:
     before = backup.read_bytes()
     code, said = run("make", backup, "--config", node.config)
@@ -213,6 +228,17 @@ def test_one_changed_byte_of_any_member_is_found(backup: Path, run: Run) -> None
         backup.write_bytes(raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :])
         code, said = run("verify", backup)
         assert code == Exit.USAGE and "damaged" in said, name
+
+
+def test_backup_with_an_altered_journal_is_refused(node: NodeFolder, run: Run, tmp_path: Path) -> None:
+    with node.lease.engine.begin() as connection:
+        connection.execute(update(JournalRow).where(JournalRow.number == 1).values(body=b'{"round":9}'))
+    file = tmp_path / "node.tar"
+    assert run("make", file, "--config", node.config)[0] == Exit.OK
+    for verb, *more in (("verify",), ("restore", tmp_path / "new")):
+        code, said = run(str(verb), file, *more)
+        assert code == Exit.USAGE and "node.tar" in said and "take an older backup" in said
+    assert not (tmp_path / "new").exists()
 
 
 def rewritten(backup: Path, change: Callable[[list[tuple[tarfile.TarInfo, bytes]]], None]) -> Path:
