@@ -12,7 +12,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Address, address, hex0x
 from bytewise.service.exit_codes import Exit
-from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, DaOption, NetworkOption, RpcOption, digest_argument
+from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, DaOption, NetworkOption, PasswordFileOption, RpcOption, digest_argument
 from cli.output import CHECK_STYLES, OutputFormat, OutputOption, by_prefix, emit, moment, plain, print_checks, progress_bars
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ JournalWitnessOption = Annotated[
     ),
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", help="File to write; by default named after the receipt.")]
+OtherOption = Annotated[Path | None, typer.Option("--out", help="File to write; by default FILE itself, which is replaced.")]
 
 
 def make(
@@ -93,10 +94,12 @@ def make(
     Example: bytewise capsule make 0x71e0 --network network.json --rpc http://127.0.0.1:8545
     """
     from bytewise.protocol.records.receipt import receipt_id
+    from bytewise.service.capsules import verify_finality
     from bytewise_client.connection import connected
     from chain.capsule.maker import make_capsule
     from chain.capsule.schema import SUFFIX
 
+    verify_finality("--finality", finality)
     if out is not None and out.exists():
         raise ConfigurationError(out.name, "exists; a capsule is never overwritten: name a new file")
     with connected(network, rpc, da) as connection:
@@ -284,8 +287,9 @@ def page(
 def witness(
     file: FileArgument,
     key: Annotated[Path, typer.Option("--key", help="Key file of the witness, 0x-hex or a keystore, readable by you alone.")],
+    password_file: PasswordFileOption = None,
     rpc: RpcOption = RPC_URLS,
-    out: OutOption = None,
+    out: OtherOption = None,
 ) -> None:
     """Sign that your own node has the capsule's block as finalized, and write the capsule with the signature.
 
@@ -298,12 +302,12 @@ def witness(
     """
     from bytewise_client.connection import chain_of
     from chain.capsule.maker import add_witness
-    from chain.sending.keys import load_signer
+    from cli.chain.privileged_call import signer_of
 
     data, target = _read(file), out or file
     if out is not None and out.exists():
         raise ConfigurationError(out.name, "exists; name a new file")
-    signed = add_witness(data, lambda chain_id: chain_of(rpc, chain_id), load_signer(key))
+    signed = add_witness(data, lambda chain_id: chain_of(rpc, chain_id), signer_of(0, key, None, password_file))
     _write(target, signed)
     print(f"{target}: signed")
 
@@ -318,7 +322,7 @@ def finality(
         Path | None,
         typer.Option("--updates", help="Answer of `light_client/updates`, if the checkpoint is of an earlier period."),
     ] = None,
-    out: OutOption = None,
+    out: OtherOption = None,
 ) -> None:
     """Add signatures of sync committees: they show the block as finalized to whoever trusts one beacon block.
 

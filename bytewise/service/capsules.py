@@ -23,5 +23,10 @@ class CapsuleSettings:
     def __post_init__(self) -> None:
         if self.most < 1 or self.every_s < 1:
             raise ConfigurationError("capsules", "most and every_s must be at least 1")
-        if self.finality not in ("finalized", "safe", "latest"):
-            raise ConfigurationError("capsules.finality", f"{self.finality} is none of finalized, safe, latest")
+        verify_finality("capsules.finality", self.finality)
+
+
+def verify_finality(name: str, tag: str) -> None:
+    """Raises `ConfigurationError` unless `tag`, the value of the setting or option `name`, is the tag of a block."""
+    if tag not in ("finalized", "safe", "latest"):
+        raise ConfigurationError(name, f"{tag} is none of finalized, safe, latest")

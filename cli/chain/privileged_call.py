@@ -149,16 +149,20 @@ def send_creation(of: CallContext, contract: str, code: bytes, nonce: int, more:
         print(printable(f"{name} {value}"))
 
 
-def signer_of(chain_id: int, key: Path | None, devnet_account: int | None, password_file: Path | None = None) -> "LocalSigner":
+def signer_of(
+    chain_id: int, key: Path | None, devnet_account: int | None, password_file: Path | None = None,
+    option: str = "--password-file",
+) -> "LocalSigner":  # fmt: skip
     """Returns the signer of a key file, or of a test account of anvil. Raises `ConfigurationError` if neither or both are given.
-    The password of a keystore comes from `password_file`, or the user is asked for it."""
+    The password of a keystore comes from `password_file`, or the user is asked for it. `option` is the option or setting of
+    `password_file`, for errors."""
     from bytewise.service.secret import read_secret
     from chain.sending.keys import devnet_signer, load_signer
 
     if (key is None) == (devnet_account is None):
         raise ConfigurationError("key", "give --key or --devnet-account, one of them")
     if key is not None:
-        return load_signer(key, asked_password(key, None) if password_file is None else read_secret(password_file))
+        return load_signer(key, asked_password(key, None, option) if password_file is None else read_secret(password_file))
     assert devnet_account is not None, "one of the two is given"
     return devnet_signer(chain_id, devnet_account)
 

@@ -286,7 +286,8 @@ def _ceremony(config: Path, purpose: "CeremonyPurpose", dry: bool) -> None:
 
     settings = load_settings(CeremonySettings, config)
     network = read_network(settings.network_file)
-    signer = signer_of(network.chain_id, settings.coordinator_key_file, None, settings.coordinator_password_file)
+    coordinator = settings.coordinator_key_file, None, settings.coordinator_password_file
+    signer = signer_of(network.chain_id, *coordinator, option="coordinator_password_file")
     signed = load_or_make_plan(settings, purpose, network.contracts, signer, secrets.token_bytes)
     print(f"plan {hex0x(signed.plan.digest)} in {settings.plan_file}")
     if dry:

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from eth_account import Account
 
 from bytewise.crypto.signed_note import SignedNote
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.units import hex0x
+from bytewise.service.secret import write_secret
 from chain.client.address_book import write_network
 from cli.__main__ import main
 from tests.fixtures.capsule.good_capsules import JOURNALS, SECRETS, SEER, exported, made_capsule, upheld
@@ -50,9 +52,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
         assert main(["capsule", "make", beginning, *where, "--da", NOWHERE, "--out", str(file), *recorded]) == 0
         assert main(["capsule", "make", beginning, *where, "--da", NOWHERE, "--out", str(file)]) == 64, "never overwritten"
         assert main(["capsule", "make", "0x" + "77" * 32, *where, "--da", NOWHERE]) in (4, 5)
-        key.write_text(hex0x(signer(15).secret))
-        key.chmod(0o600)
-        assert main(["capsule", "witness", str(file), "--key", str(key), "--rpc", anvil.url]) == 0
+        assert main(["capsule", "make", beginning, *where, "--da", NOWHERE, "--finality", "final"]) == 64
+        write_secret(key, json.dumps(Account.encrypt(signer(15).secret, "open sesame", iterations=1024)).encode())
+        write_secret(folder / "password", b"open sesame")
+        signs = ["capsule", "witness", str(file), "--key", str(key), "--rpc", anvil.url]
+        assert main(signs) == 64, "a keystore, and no terminal"
+        assert main([*signs, "--password-file", str(folder / "password")]) == 0
         block_hash = json.loads(file.read_text())["claim"]["block_hash"]
     return Site(file, book, block_hash, signer(15).address)
 

@@ -16,6 +16,7 @@ from bytewise.service.settings import PREFIX, child_environment
 from cli.__main__ import main
 from cli.chain.privileged_call import call_context, signer_of
 from cli.node import run, supervisor
+from cli.node.password import needs_password
 from cli.node.roles import NodeRole
 from cli.node.supervisor import PasswordPipe
 from cli.node.view import NodeView
@@ -64,6 +65,11 @@ def test_prompted_node_is_looked_at_without_its_password(
         _ = NodeView(config).signer
 
 
+def test_key_file_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="/proc/self/mem: Input/output error: run this as the user of the key file"):
+        needs_password(Path("/proc/self/mem"), None)
+
+
 def test_check_before_the_start_gets_the_password_by_a_pipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,7 +107,7 @@ def test_call_is_signed_with_a_keystore_and_its_password_file(tmp_path: Path, mo
     keystore, password = node / "account.json", node / "account.password"
     account = NodeView(node / "bytewise.toml").account
     assert signer_of(31337, keystore, None, password).address == account
-    with pytest.raises(ConfigurationError, match="no terminal"):
+    with pytest.raises(ConfigurationError, match=r"--password-file: missing: .*no terminal"):
         signer_of(31337, keystore, None)
     typed(monkeypatch, password.read_text())
     assert signer_of(31337, keystore, None).address == account
