@@ -1,12 +1,14 @@
 """Entry point of `bytewise` and `python -m cli`: runs one command of `cli.tree` and ends the process with its exit code."""
 
 import sys
+import traceback
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from typer.exceptions import TyperException
 
+from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.service.exit_codes import Exit, advice_of
 from bytewise.service.installation import package_version
@@ -48,10 +50,27 @@ def main(arguments: list[str] | None = None) -> int:
     except typer.Abort:
         return Exit.INTERRUPTED
     except BytewiseError as error:
-        code, advice = advice_of(error)
-        for line in (*str(error).splitlines(), advice):
-            errors.print(plain(line, "red"), soft_wrap=True)
-        return code
+        return _told(errors, error)
+    except Exception as error:  # noqa: BLE001  (a defect: the traceback is for its developer)
+        if isinstance(error, OSError) and error.strerror:
+            return _told(errors, _named(error))
+        traceback.print_exc()
+        return Exit.INTERNAL
+
+
+def _told(errors: Console, error: BytewiseError) -> Exit:
+    """Prints an error with its advice, and returns its exit code."""
+    code, advice = advice_of(error)
+    for line in (*str(error).splitlines(), advice):
+        errors.print(plain(line, "red"), soft_wrap=True)
+    return code
+
+
+def _named(error: OSError) -> BytewiseError:
+    """Returns an error of the catalogue for one of the operating system, for example a full disk."""
+    if isinstance(error, ConnectionError | TimeoutError):
+        return TryAgain("a service", error.strerror)
+    return ConfigurationError(str(error.filename or "disk or file"), error.strerror)
 
 
 def _runs_verb(words: list[str]) -> bool:

@@ -1,6 +1,7 @@
 """The exit codes of every entry point, and the advice for each error. Supervisors and scripts depend on these numbers.
 
-`bytewise` and the processes that it starts end with a code of `Exit`. Only `advice_of` assigns a code to an error.
+`bytewise` and the processes that it starts end with a code of `Exit`, except the gossip process, which imports nothing of this
+package. Only `advice_of` assigns a code to an error.
 """
 
 import enum
@@ -61,7 +62,7 @@ class Exit(enum.IntEnum):
     INTERNAL = 70
     """A defect of this program (EX_SOFTWARE of sysexits)."""
     HUNG = 75
-    """Periodic work did not end in its time (EX_TEMPFAIL of sysexits)."""
+    """Periodic work did not end in its time, or `bytewise run` had to kill a process (EX_TEMPFAIL of sysexits)."""
     INTERRUPTED = 130
     """Ctrl-C interrupted the command. Shells use the same number."""
 

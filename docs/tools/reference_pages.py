@@ -185,6 +185,7 @@ def _error(cls: type[BytewiseError]) -> str:
 # --- exit codes ---
 
 _EXITS = """`bytewise` and every process that it starts end with one of these codes (`bytewise/service/exit_codes.py`).
+Only the gossip process has its own: 0 after a signal or when its supervisor must start it again, and 2 for wrong settings.
 """
 
 

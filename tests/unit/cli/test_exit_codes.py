@@ -1,5 +1,6 @@
 """One table of exit codes for every entry point: what is wrong with the input ends each of them with the same code."""
 
+import errno
 import importlib
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 
 from bytewise.protocol.errors.catalogue import CLASSES
 from bytewise.service.exit_codes import Exit, advice_of, exit_of
+from cli.__main__ import main as cli
+from cli.output import OutputFormat, OutputOption
 
 PROCESSES = [
     ("serving", ()), ("verifier", ()), ("committee", ()), ("enclave", ()), ("bytewise.da", ("serve",)), ("kms", ("serve",)),
@@ -34,6 +37,24 @@ def test_process_ends_with_64_for_wrong_settings(
 def test_storage_process_ends_with_64_for_a_wrong_url(tmp_path: Path) -> None:
     main = importlib.import_module("bytewise.storage.__main__").main
     assert main(["migrate", "--url", f"sqlite:///{tmp_path}/nowhere/a.db"]) == Exit.USAGE
+
+
+@pytest.mark.parametrize(("error", "code", "said"), [
+    (ValueError("a defect"), Exit.INTERNAL, "Traceback"),
+    (OSError(errno.ENOSPC, "No space left on device"), Exit.USAGE, "No space left on device"),
+    (PermissionError(errno.EACCES, "Permission denied", "/root/a"), Exit.USAGE, "/root/a: Permission denied"),
+    (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), Exit.UNAVAILABLE, "Connection refused"),
+])  # fmt: skip
+def test_error_that_a_command_does_not_expect_has_a_code(
+    error: Exception, code: Exit, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(output: OutputOption = OutputFormat.TABLE) -> None:
+        raise error
+
+    monkeypatch.setattr("cli.version.version", fails)
+    assert cli(["version"]) == code
+    told = capsys.readouterr().err
+    assert said in told and ("Traceback" in told) == (code is Exit.INTERNAL)
 
 
 def test_every_error_has_one_code() -> None:
