@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+import typer
 
 from bytewise.protocol.errors.actors import ConfigurationError, EvidenceRefused, TryAgain
 from bytewise.protocol.errors.evidence import EvidenceExpired, UntrustedRoot
@@ -16,6 +17,7 @@ from bytewise.tee.quoters import ConfigfsQuoter
 from bytewise.tee.renewal import NAME, CollateralRenewal, CollateralSettings, renew
 from bytewise.tee_simulated.collateral import collateral
 from cli.__main__ import main
+from cli.node.collateral import _renew_once, _verify_writable
 from tests.fixtures.tee.configfs_kernel import Kernel, kernel, service_answer
 from tests.fixtures.tee.provisioning_service import provisioning
 from tests.fixtures.tee.simulated_platform import Bench
@@ -147,3 +149,18 @@ def test_command_outside_a_trust_domain_says_so(tmp_path: Path, capsys: pytest.C
         config.write_text(text.format(evidence))
         assert main(["enclave", "collateral", "--once", "--config", str(config)]) == Exit.USAGE
         assert named in capsys.readouterr().err
+
+
+def test_command_tells_an_answer_that_does_not_verify_from_a_defect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with provisioning(OTHER) as service, pytest.raises(typer.Exit) as ended:
+        _renew_once(CollateralRenewal(CollateralSettings(service.url), tmp_path, lambda: QUOTE, lambda: NOW))
+    assert ended.value.exit_code == Exit.MISMATCH
+    said = capsys.readouterr().err
+    assert "The old file stays" in said and "R-7" in said
+
+
+def test_folder_without_a_right_to_write_is_named(tmp_path: Path) -> None:
+    _verify_writable(tmp_path)
+    for folder in (Path("/proc"), tmp_path / "absent"):
+        with pytest.raises(ConfigurationError, match=f"endorsements: {folder}: .*name a folder that can be written"):
+            _verify_writable(folder)
