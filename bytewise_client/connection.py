@@ -13,7 +13,7 @@ from bytewise.protocol.address_book import Network
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.branches import Unavailable
 from bytewise.service.clock import monotonic_s
-from bytewise.service.settings import rpc_endpoints
+from bytewise.service.settings import rpc_endpoints, verify_http_url
 from chain.client.access import Chain, ReadAheadClient, open_chain
 from chain.client.address_book import read_network, verify_code
 from chain.reads.documents import RegistryDocuments
@@ -80,8 +80,10 @@ class Connection(NamedTuple):
 def connected(network_file: Path, rpc: list[str], da: list[str]) -> Iterator[Connection]:
     """Context manager that connects to the network of an address book file, and yields the connection.
 
-    `rpc` and `da` are URLs. Raises `ConfigurationError` if the file is no address book of that chain.
+    `rpc` and `da` are URLs. Raises `ConfigurationError` if the file is no address book of that chain, or if a URL is malformed.
     """
+    for each in da:
+        verify_http_url("--da", each, "an EigenDA proxy or store")
     network = read_network(network_file)
     chain = chain_of(rpc, network.chain_id)
     reader = SnapshotReader(chain, verify_code(chain, network))

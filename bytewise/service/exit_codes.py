@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from bytewise.protocol.errors.actors import (
     ArtifactMismatch,
+    BreakerHolds,
+    CallerError,
     CannotExecute,
     CeremonyFailed,
     CeremonyRefused,
@@ -134,13 +136,14 @@ _TABLE: tuple[tuple[tuple[type[BytewiseError], ...], Exit, str], ...] = (
     ((CannotExecute,), Exit.UNAVAILABLE, "Is there memory for the model?"),
     ((CeremonyFailed,), Exit.INCONCLUSIVE, _CEREMONY_FAILED),
     ((SharesUnproven,), Exit.INCONCLUSIVE, _SHARES_UNPROVEN),
+    ((BreakerHolds,), Exit.UNAVAILABLE, "Nothing was sent. The curator releases held convictions (Breaker.resetBreaker)."),
     ((TooEarly,), Exit.UNAVAILABLE, "Nothing was sent. The same command succeeds from then on."),
     (
         (Unsettled,), Exit.UNAVAILABLE,
         "Look at the transactions of the account before you repeat the command, because it sends once more.",
     ),
     (
-        (Unavailable,), Exit.UNAVAILABLE,
+        (Unavailable, CallerError), Exit.UNAVAILABLE,
         "Is the service up, and is its address right (--rpc, --da)? The same command may succeed later.",
     ),
 )  # fmt: skip

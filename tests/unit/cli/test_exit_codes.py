@@ -61,8 +61,10 @@ def test_every_error_has_one_code() -> None:
     found = {each.__name__: exit_of(each(*"abcdef")) for each in CLASSES.values()}
     assert found["ConfigurationError"] == found["ArtifactMismatch"] == Exit.USAGE
     assert found["LeaseTaken"] == Exit.REFUSED and found["TryAgain"] == Exit.UNAVAILABLE and found["Bug"] == Exit.INTERNAL
+    assert found["CallerError"] == Exit.UNAVAILABLE, "HTTP 400 of what is no DA store"
     assert exit_of(ValueError()) == Exit.INTERNAL and exit_of(KeyboardInterrupt()) == Exit.INTERRUPTED
 
 
 def test_every_code_but_success_has_advice() -> None:
     assert all(advice_of(each(*"abcdef")).advice for each in CLASSES.values())
+    assert "resetBreaker" in advice_of(CLASSES["BreakerHolds"]("0x1")).advice, "no later try succeeds by itself"

@@ -1,11 +1,12 @@
 """How long a verb waits for DA."""
 
 import threading
+from pathlib import Path
 
 import pytest
 
-from bytewise.protocol.errors.actors import BadCertificate, FailOver, TryAgain
-from bytewise_client.connection import Accept, BoundedStore
+from bytewise.protocol.errors.actors import BadCertificate, ConfigurationError, FailOver, TryAgain
+from bytewise_client.connection import Accept, BoundedStore, connected
 
 
 def test_a_store_that_never_answers_is_asked_once() -> None:
@@ -46,3 +47,9 @@ def test_store_errors_are_its_own_and_blob_errors_do_not_count() -> None:
         store.get("busy")
     with pytest.raises(KeyError):
         store.get("of no use")
+
+
+def test_malformed_url_of_a_store_is_named_before_anything_is_read(tmp_path: Path) -> None:
+    for url in ("http://127.0.0.1:310o", "ftp://store", "127.0.0.1:3100"):
+        with pytest.raises(ConfigurationError, match=f"--da: {url} is no URL"), connected(tmp_path / "absent", [], [url]):
+            pass
