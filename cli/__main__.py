@@ -50,15 +50,15 @@ def main(arguments: list[str] | None = None) -> int:
     except typer.Abort:
         return Exit.INTERRUPTED
     except BytewiseError as error:
-        return _told(errors, error)
+        return _print_error(errors, error)
     except Exception as error:  # noqa: BLE001  (a defect: the traceback is for its developer)
         if isinstance(error, OSError) and error.strerror:
-            return _told(errors, _named(error))
+            return _print_error(errors, _known_error(error))
         traceback.print_exc()
         return Exit.INTERNAL
 
 
-def _told(errors: Console, error: BytewiseError) -> Exit:
+def _print_error(errors: Console, error: BytewiseError) -> Exit:
     """Prints an error with its advice, and returns its exit code."""
     code, advice = advice_of(error)
     for line in (*str(error).splitlines(), advice):
@@ -66,7 +66,7 @@ def _told(errors: Console, error: BytewiseError) -> Exit:
     return code
 
 
-def _named(error: OSError) -> BytewiseError:
+def _known_error(error: OSError) -> BytewiseError:
     """Returns an error of the catalogue for one of the operating system, for example a full disk."""
     if isinstance(error, ConnectionError | TimeoutError):
         return TryAgain("a service", error.strerror)

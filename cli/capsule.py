@@ -67,7 +67,7 @@ JournalWitnessOption = Annotated[
     ),
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", help="File to write; by default named after the receipt.")]
-OtherOption = Annotated[Path | None, typer.Option("--out", help="File to write; by default FILE itself, which is replaced.")]
+InPlaceOption = Annotated[Path | None, typer.Option("--out", help="File to write; by default FILE itself, which is replaced.")]
 
 
 def make(
@@ -100,18 +100,21 @@ def make(
     from chain.capsule.schema import SUFFIX
 
     verify_finality("--finality", finality)
-    if out is not None and out.exists():
-        raise ConfigurationError(out.name, "exists; a capsule is never overwritten: name a new file")
+    _verify_new(out)
     with connected(network, rpc, da) as connection:
         member = _member(connection, subject)
         enclosed = _enclosed(connection, member, opening, releases or [], logs)
         enclosed = enclosed._replace(journals=_exported(journal or [], checkpoint or []))
         data = make_capsule(connection.reader.client, connection.network, member, enclosed, finality)
     file = out or Path(f"{hex0x(receipt_id(connection.network.anchor_domain, member.receipt))[:18]}{SUFFIX}")
-    if file.exists():
-        raise ConfigurationError(file.name, "exists; a capsule is never overwritten: give --out with a new name")
+    _verify_new(file)
     _write(file, data)
     print(f"{file}: {len(data)} bytes; `bytewise capsule show {file}` says what it shows")
+
+
+def _verify_new(file: Path | None) -> None:
+    if file is not None and file.exists():
+        raise ConfigurationError(file.name, "exists; a capsule is never overwritten: give --out with a new name")
 
 
 def _member(connection: "Connection", subject: str) -> "AnchoredReceipt":
@@ -289,7 +292,7 @@ def witness(
     key: Annotated[Path, typer.Option("--key", help="Key file of the witness, 0x-hex or a keystore, readable by you alone.")],
     password_file: PasswordFileOption = None,
     rpc: RpcOption = RPC_URLS,
-    out: OtherOption = None,
+    out: InPlaceOption = None,
 ) -> None:
     """Sign that your own node has the capsule's block as finalized, and write the capsule with the signature.
 
@@ -322,7 +325,7 @@ def finality(
         Path | None,
         typer.Option("--updates", help="Answer of `light_client/updates`, if the checkpoint is of an earlier period."),
     ] = None,
-    out: OtherOption = None,
+    out: InPlaceOption = None,
 ) -> None:
     """Add signatures of sync committees: they show the block as finalized to whoever trusts one beacon block.
 

@@ -31,7 +31,7 @@ from bytewise.protocol.errors.actors import (
     SigningRefused,
     StaleBackup,
     TooEarly,
-    Unsettled,
+    TransactionPending,
     UnsupportedModel,
     WrongPhase,
 )
@@ -139,7 +139,7 @@ _TABLE: tuple[tuple[tuple[type[BytewiseError], ...], Exit, str], ...] = (
     ((BreakerHolds,), Exit.UNAVAILABLE, "Nothing was sent. The curator releases held convictions (Breaker.resetBreaker)."),
     ((TooEarly,), Exit.UNAVAILABLE, "Nothing was sent. The same command succeeds from then on."),
     (
-        (Unsettled,), Exit.UNAVAILABLE,
+        (TransactionPending,), Exit.UNAVAILABLE,
         "Look at the transactions of the account before you repeat the command, because it sends once more.",
     ),
     (

@@ -13,7 +13,7 @@ import rlp
 from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from hexbytes import HexBytes
 
-from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, Unsettled
+from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, TransactionPending
 from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.signing import TRANSACTION, Preimage, Signer, preimage_digest
@@ -122,22 +122,22 @@ def send_all(client: Chain, calls: Sequence[TransactionCall], timeout_s: float) 
 
     Nodes lose transactions. A transaction without receipt after a part of `timeout_s` is sent again with higher fees and the
     same nonce, `ATTEMPTS` times in all. Raises `ChainReverted`, which names the first call that failed. After `timeout_s` seconds
-    raises `Unsettled`, and also if the node fails after it got a transaction. Other errors mean that nothing was sent.
+    raises `TransactionPending`, and also if the node fails after it got a transaction. Other errors mean that nothing was sent.
     """
     nonces = _nonces(client, calls)
     versions: list[list[Digest]] = [[] for _ in calls]
     try:
-        receipts = _included(client, calls, nonces, versions, timeout_s)
-    except Unsettled:
+        receipts = _receipts_of(client, calls, nonces, versions, timeout_s)
+    except TransactionPending:
         raise
     except Unavailable as error:
         if not any(versions):
             raise
-        raise Unsettled(_named(versions), error) from None
+        raise TransactionPending(_names_of(versions), error) from None
     return _succeeded(client, calls, receipts)
 
 
-def _included(
+def _receipts_of(
     client: Chain, calls: Sequence[TransactionCall], nonces: Sequence[int], versions: list[list[Digest]], timeout_s: float
 ) -> list[Inclusion]:
     """Sends all calls until each has a receipt. Adds to `versions` the hashes under which each call was sent."""
@@ -157,7 +157,7 @@ def _included(
             return receipts
         fees = raised(fees, client.head().base_fee_wei, None, ceiling) or fees
     lost = [each for each, receipt in zip(versions, found, strict=True) if receipt is None]
-    raise Unsettled(_named(lost), f"no receipt of {len(lost)} of {len(calls)} transactions after {timeout_s} s")
+    raise TransactionPending(_names_of(lost), f"no receipt of {len(lost)} of {len(calls)} transactions after {timeout_s} s")
 
 
 def _broadcast(client: Chain, raw: Blob, tx_hash: Digest, versions: list[Digest]) -> None:
@@ -171,7 +171,7 @@ def _broadcast(client: Chain, raw: Blob, tx_hash: Digest, versions: list[Digest]
         raise
 
 
-def _named(versions: Sequence[Sequence[Digest]]) -> str:
+def _names_of(versions: Sequence[Sequence[Digest]]) -> str:
     newest = [f"0x{each[-1].hex()}" for each in versions if each]
     return f"transaction {', '.join(newest[:8])}"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bytewise.protocol.errors.actors import ConfigurationError, RpcRefused, TryAgain, Unsettled
+from bytewise.protocol.errors.actors import ConfigurationError, RpcRefused, TransactionPending, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, digest, hex0x, unhex
@@ -242,7 +242,7 @@ def _send(client: "Chain", deployer: "LocalSigner", site: "DeploymentPlan", take
 
     try:
         deploying.send_steps(client, deployer, site, taken, progress=_say_progress)
-    except (RpcRefused, Unsettled) as error:
+    except (RpcRefused, TransactionPending) as error:
         raise TryAgain("chain", f"{error}; {_how_to_go_on(out)}, once no transaction of the account waits for a block") from None
     except BytewiseError:
         typer.echo(_how_to_go_on(out), err=True)

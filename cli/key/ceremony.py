@@ -98,13 +98,10 @@ def plan(
 
 
 def open_(
-    config: ConfigOption,
-    key: CuratorOption = None,
-    network: NetworkOption = NETWORK_FILE,
-    rpc: RpcOption = RPC_URLS,
-    without: WithoutOption = None,
-    password_file: PasswordFileOption = None,
-) -> None:
+    config: ConfigOption, key: CuratorOption = None,
+    network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS,
+    without: WithoutOption = None, password_file: PasswordFileOption = None,
+) -> None:  # fmt: skip
     """Put the result of a ceremony in force: a new epoch, or new shares of one.
 
     Enough shards must have signed the result in the ceremony's log. The contract checks this, too.
@@ -116,8 +113,8 @@ def open_(
     the same command writes the address book.
 
     Exit codes: 0 in force, or the calls are printed, 3 the ceremony has not ended, or shards that proved no share are not named,
-    5 the node does not answer, 6 a running node uses the key, 64 wrong input (for example, a shard that proved its share is
-    named).
+    5 the node does not answer, or what was sent is in no block yet (look before you repeat the command), 6 a running node uses
+    the key, 64 wrong input (for example, a shard that proved its share is named).
     """
     from bytewise.protocol.keys.epochs import EpochState
     from bytewise_client.connection import chain_of
@@ -238,7 +235,8 @@ def rotate(
     the previous epoch stays in force, unless this command names exactly these shards with `--without` (see `open`).
 
     Exit codes: 0 in force, or the calls are printed (see `open`), 3 nothing changed: the ceremony failed, or shards that proved
-    no share are not named, 5 the node does not answer, 6 a running node uses the key, 64 wrong input.
+    no share are not named, 5 the node does not answer, or what was sent is in no block yet (look before you repeat the command),
+    6 a running node uses the key, 64 wrong input.
     """
     from bytewise.protocol.keys.ceremony import CeremonyPurpose
 
@@ -257,8 +255,8 @@ def retire(
 
     Its shards then erase their shares. Without `--key` the command prints the call that the curator must make.
 
-    Exit codes: 0 retired, or the call is printed, 5 too early or the node does not answer, 6 a running node uses the key, 64
-    wrong input (for example, the epoch is in force).
+    Exit codes: 0 retired, or the call is printed, 5 too early, the node does not answer, or what was sent is in no block yet
+    (look before you repeat the command), 6 a running node uses the key, 64 wrong input (for example, the epoch is in force).
     """
     from bytewise_client.connection import chain_of
     from chain.acts.epochs import retire_epoch, retiring

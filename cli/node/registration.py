@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from bytewise.protocol.decisions.snapshot import Holdings
 from bytewise.protocol.digests import keccak256_abi
-from bytewise.protocol.errors.actors import ConfigurationError, SignerRefused, SigningRefused, TryAgain, Unsettled
+from bytewise.protocol.errors.actors import ConfigurationError, SignerRefused, SigningRefused, TransactionPending, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.units import ZERO_DIGEST, Digest, digest, hex0x, unhex
@@ -218,7 +218,7 @@ def _included(view: NodeView, transaction: TransactionCall) -> Inclusion:
     the node does not know that the transaction's nonce is used."""
     try:
         return send_all(view.chain, [transaction], STEP_S)[0]
-    except Unsettled as error:
+    except TransactionPending as error:
         do = "do not start the node before it is in one, and repeat this command, which replaces it"
         raise TryAgain("chain", f"{error}; {do}") from None
 

@@ -201,7 +201,7 @@ class TryAgain(Unavailable):
     rule, template = "R-52", "{0} is unavailable: {1}"
 
 
-class Unsettled(TryAgain):
+class TransactionPending(TryAgain):
     """Transactions were sent, and they are in no block yet, or no node says so. They may still get into a block, so sending them
     once more may pay twice."""
 

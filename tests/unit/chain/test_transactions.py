@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, Unsettled
+from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, TransactionPending
 from bytewise.protocol.units import Digest
 from chain.client.rpc import ChainClient
 from chain.sending.transactions import ATTEMPTS, TransactionCall, send_all
@@ -52,7 +52,7 @@ def test_transaction_lost_by_a_node_is_submitted_again_and_mined_once(lost: set[
 
 def test_a_node_that_mines_nothing_is_asked_a_bounded_number_of_times(anvil: Anvil) -> None:
     anvil.automine(False)
-    with fronts(anvil, 1) as [front], pytest.raises(Unsettled, match="no receipt of 2 of 2 transactions after 1"):
+    with fronts(anvil, 1) as [front], pytest.raises(TransactionPending, match="no receipt of 2 of 2 transactions after 1"):
         send_all(sent_to(front), payments(2), 1.0)
     assert front.asked["eth_sendRawTransaction"] == 2 * ATTEMPTS
 
@@ -80,7 +80,10 @@ def test_refusal_at_first_submission_is_reported_unchanged(anvil: Anvil) -> None
 
 def test_error_after_the_submission_names_the_transaction_as_sent(anvil: Anvil) -> None:
     before = anvil.client.nonce(FROM.address)
-    with fronts(anvil, 1) as [front], pytest.raises(Unsettled, match=r"transaction 0x[0-9a-f]{64} was sent.*limit exceeded"):
+    with (
+        fronts(anvil, 1) as [front],
+        pytest.raises(TransactionPending, match=r"transaction 0x[0-9a-f]{64} was sent.*limit exceeded"),
+    ):
         front.change = refuses("eth_getTransactionReceipt")
         send_all(sent_to(front), payments(1), 5.0)
     assert anvil.client.nonce(FROM.address) == before + 1
