@@ -3,6 +3,7 @@
 import json
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from verifier.settings import NodeSettings
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A backup.")]
+FolderArgument = Annotated[
+    Path,
+    typer.Argument(metavar="FOLDER", help="New folder, or an empty one that is no mount point; its parent must be writable."),
+]
 
 
 def make(
@@ -31,21 +36,25 @@ def make(
     ] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Write everything of a node that must not be lost to one new file that only you can read; the node may be running.
+    """Write keys, votes, journal, database and settings of a node to one new file that only you can read; it may be running.
 
     The file has the settings, the keys and other files in the node's folder, the database with votes, journal and transactions,
-    and a second copy of the protection table. The password of the keystore is not in the file: keep a copy elsewhere. Files
-    outside the node's folder are not in it either. The command prints their names.
+    and a second copy of the protection table. The password of the keystore is not in the file: keep a copy elsewhere. Folders
+    are not in it: copy the folders of capsules and checkpoints yourself, because they cannot be made again. Files outside the
+    node's folder are not in it either. The command prints the names of these folders and files.
 
     Exit codes: 0 written, 64 wrong input, for example a file that exists.
 
     Example: bytewise backup make node.tar --config bytewise-member/bytewise.toml
     """
+    from bytewise.service.backup_file import folders_of
     from bytewise.service.clock import SystemClock
     from bytewise.storage.backup import make_backup
 
-    manifest = make_backup(_source(config), out, SystemClock(), with_password)
-    emit(output, _document(manifest), lambda: _print(out, manifest))
+    source = _source(config)
+    manifest = make_backup(source, out, SystemClock(), with_password)
+    folders = sorted({each for settings in source.settings for each in folders_of(settings)})
+    emit(output, _document(manifest) | {"folders": folders}, lambda: _print(out, manifest, folders))
 
 
 def verify(file: FileArgument, output: OutputOption = OutputFormat.TABLE) -> None:
@@ -64,10 +73,7 @@ def verify(file: FileArgument, output: OutputOption = OutputFormat.TABLE) -> Non
 
 def restore(
     file: FileArgument,
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="FOLDER", help="New folder, or an empty one that is no mount point; its parent must be writable."),
-    ],
+    folder: FolderArgument,
     votes: Annotated[
         Path | None, typer.Option("--votes", help="Export with newer votes (`bytewise member export-votes`); they are added.")
     ] = None,
@@ -250,7 +256,7 @@ def _document(manifest: "BackupManifest") -> dict[str, Any]:
     return encoding.to_json(manifest)
 
 
-def _print(file: Path, manifest: "BackupManifest") -> None:
+def _print(file: Path, manifest: "BackupManifest", folders: Sequence[str] = ()) -> None:
     print(f"{manifest.role} {manifest.account} on chain {manifest.chain_id} in {file}")
     print(f"made {moment(manifest.made_at)}{' while it ran' if manifest.was_running else ''}, {len(manifest.members)} files, "
           f"{manifest.votes} votes, database {manifest.database}, revision {manifest.revision}")  # fmt: skip
@@ -258,6 +264,8 @@ def _print(file: Path, manifest: "BackupManifest") -> None:
           "the password of its keystore is not in it: keep a copy elsewhere")  # fmt: skip
     for name in manifest.outside:
         print(f"not in it, because it is outside the node's folder: {name}")
+    for name in folders:
+        print(f"not in it, because it is a folder: {name}")
 
 
 def _tell_restored(folder: Path, manifest: "BackupManifest", done: "RestoredDatabase", is_newest: bool) -> None:

@@ -403,8 +403,8 @@ TREE = Noun(
             {
                 "make": Verb(
                     "cli.backup:make",
-                    "Write everything of a node that must not be lost to one new file that only you can read; the node may be "
-                    "running.",
+                    "Write keys, votes, journal, database and settings of a node to one new file that only you can read; it may "
+                    "be running.",
                 ),
                 "verify": Verb(
                     "cli.backup:verify",

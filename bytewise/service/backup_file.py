@@ -234,8 +234,8 @@ _LEFT_OUT = ("password_file", "ready_file")
 def files_of(settings: Any, folder: Path, with_password: bool) -> tuple[dict[str, Path], tuple[str, ...]]:
     """Returns the files that a settings object names: those inside the node's folder, and the paths of those outside it.
 
-    The keys of the first result are the paths in the folder. Folders and sockets are left out, because they can be made or
-    fetched again. The password file is left out unless `with_password`.
+    The keys of the first result are the paths in the folder. Sockets are left out, and folders too: `folders_of` lists them. The
+    password file is left out unless `with_password`.
     """
     inside: dict[str, Path] = {}
     outside: list[str] = []
@@ -249,6 +249,11 @@ def files_of(settings: Any, folder: Path, with_password: bool) -> tuple[dict[str
         else:
             inside[place] = path
     return inside, tuple(sorted(set(outside)))
+
+
+def folders_of(settings: Any) -> tuple[str, ...]:
+    """Returns the paths of the folders that a settings object names and that exist. They are not in the backup."""
+    return tuple(sorted({os.path.abspath(path) for _, path in _paths(settings) if path.is_dir()}))
 
 
 def _paths(value: Any) -> Iterator[tuple[str, Path]]:

@@ -191,6 +191,15 @@ def test_files_outside_the_folder_are_named(node: NodeFolder, run: Run, tmp_path
     assert code == Exit.OK and f"put back before you start it: {tmp_path / 'secret.json'}" in said
 
 
+def test_folders_that_the_backup_lacks_are_named(node: NodeFolder, run: Run, tmp_path: Path) -> None:
+    settings = json.loads(node.config.read_text())
+    settings["capsules"] = {"folder": "capsules"}
+    node.config.write_bytes(encoding.encode(settings))
+    (node.config.parent / "capsules").mkdir()
+    code, said = run("make", tmp_path / "node.tar", "--config", node.config)
+    assert code == Exit.OK and f"because it is a folder: {node.config.parent / 'capsules'}" in said
+
+
 def test_database_outside_the_folder_is_refused(node: NodeFolder, run: Run, tmp_path: Path) -> None:
     settings = json.loads(node.config.read_text())
     (node.config.parent / "node.db").rename(tmp_path / "far.db")
