@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.actors import ChainReverted, ConfigurationError
 from cli.new_folder import SETTINGS
 from cli.options import NodeConfigOption
 from cli.output import OutputFormat, OutputOption, emit, ether, plain, printable, progress_of
 
 if TYPE_CHECKING:
-    from cli.drill.play import DrillReport
+    from bytewise.protocol.units import Address
+    from cli.drill.fork import ForkedChain
+    from cli.drill.penalty import SeatFault
+    from cli.drill.play import DrillReport, Tell
 
 
 class FaultOption(enum.StrEnum):
@@ -45,15 +48,15 @@ def slash(
     nothing, because the fork needs no signatures. Nothing is sent to the chain. Gas costs nothing on the fork, so only the
     contracts change amounts.
 
-    Exit codes: 0 played, 5 the node or the fork does not answer, 64 wrong settings, no anvil, or an account with nothing to lose.
+    Exit codes: 0 played, 5 the node or the fork does not answer, 64 wrong settings, no anvil, an account with nothing to lose, or
+    a network that is paused or has closed the environment.
 
     Example: bytewise drill slash --config bytewise-operator/bytewise.toml
     """
     from chain.client.rpc import ChainClient
     from cli.demo.actors import anvil
     from cli.drill.fork import running_fork
-    from cli.drill.penalty import PenaltyDrill, SeatFault
-    from cli.drill.slash import SlashDrill
+    from cli.drill.penalty import SeatFault
     from cli.node.roles import JUDGES, NodeRole
     from cli.node.view import NodeView
 
@@ -64,11 +67,24 @@ def slash(
     node = next(iter(view.endpoints.urls))
     ChainClient(node, view.network.chain_id).head()
     with progress_of("drill:") as tell, running_fork(program, node, view.reader.network, head) as fork:
-        if view.role is NodeRole.OPERATOR:
-            report = SlashDrill(fork, account, receipts, tell).play()
-        else:
-            report = PenaltyDrill(fork, account, SeatFault(fault), tell).play()
+        seat = None if view.role is NodeRole.OPERATOR else SeatFault(fault)
+        report = _report_of(fork, account, receipts, seat, tell)
     emit(output, document(report), lambda: _print(Console(), report))
+
+
+def _report_of(fork: "ForkedChain", account: "Address", receipts: int, fault: "SeatFault | None", tell: "Tell") -> "DrillReport":
+    """Plays the drill of a verifier or member who fails by `fault`, or of an operator if `fault` is None. Raises
+    `ConfigurationError` if a contract refuses a step."""
+    from cli.drill.penalty import PenaltyDrill
+    from cli.drill.slash import SlashDrill
+
+    try:
+        if fault is None:
+            return SlashDrill(fork, account, receipts, tell).play()
+        return PenaltyDrill(fork, account, fault, tell).play()
+    except ChainReverted as error:
+        why = "the network is paused, or the environment of the newest batch was closed"
+        raise ConfigurationError("network", f"the drill cannot be played now, for example because {why}: {error}") from None
 
 
 def document(report: "DrillReport") -> dict[str, Any]:

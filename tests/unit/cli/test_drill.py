@@ -19,7 +19,9 @@ from bytewise.protocol.units import Address
 from bytewise.service.exit_codes import Exit
 from bytewise.service.settings import child_environment
 from chain.client.address_book import write_network
+from chain.deployment.calls import ContractCall, call_of
 from chain.deployment.params import DEVNET
+from chain.sending.transactions import send_all
 from cli.__main__ import main
 from cli.drill.command import document
 from cli.drill.fork import running_fork
@@ -28,7 +30,7 @@ from cli.drill.play import DrillReport
 from cli.drill.relay import READ_METHODS, reading_relay
 from cli.drill.slash import SlashDrill
 from tests.fixtures.chain.anvil import CHAIN_ID, PROGRAM, Anvil, running_anvil
-from tests.fixtures.chain.devnet import CHALLENGER, ENVIRONMENT, OPERATORS, STAKE_WEI, VERIFIERS
+from tests.fixtures.chain.devnet import CHALLENGER, ENVIRONMENT, GUARDIAN, OPERATORS, STAKE_WEI, VERIFIERS
 from tests.fixtures.chain.lying_endpoints import fronts
 from tests.fixtures.court.session import DisputeFixture
 from tests.fixtures.inference.models import small_artifact
@@ -162,6 +164,15 @@ def test_node_of_another_chain_and_silent_node_are_named(
     assert "chain 7" in capsys.readouterr().err
     with pytest.raises(TryAgain, match="anvil ended with code"), running_fork(PROGRAM, "http://127.0.0.1:9", court.network, 1):
         pass
+
+
+def test_paused_network_is_named(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    court = DisputeFixture(anvil, tmp_path, window=3600)
+    write_network(tmp_path / "network.json", court.network)
+    config = operator_folder(tmp_path, anvil.url)
+    send_all(anvil.client, [call_of(GUARDIAN, court.network, ContractCall("Guardian", "pause", (3600,)))], 30)
+    assert main(["drill", "slash", "--config", str(config)]) == Exit.USAGE
+    assert "the drill cannot be played now" in " ".join(capsys.readouterr().err.split())
 
 
 ENDLESS = """
