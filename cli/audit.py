@@ -141,8 +141,8 @@ def request(asked: CallOptions, receipt_id: ReceiptArgument, da: DaOption = DA_U
     auditors of other receipts.
 
     Exit codes: 0 the pool accepts the payment (or has it, or lacks nothing), 4 no such receipt, 5 a service is down, or what was
-    sent is in no block yet (look before you repeat the command), 6 a running node uses the key, 64 wrong input, or nobody is
-    drawn, or too late.
+    sent is in no block yet (look before you repeat the command), 6 a running node uses the key, 64 wrong input, nobody is drawn,
+    every drawn auditor has posted its result, or too late.
 
     Example: bytewise audit request 0x71e0… --key me.key --send
     """

@@ -42,10 +42,10 @@ def fork_pack(
     if verify is not None:
         _verify(verify, network, output)
     elif out is not None:
-        _make(out, network or NETWORK_FILE, rpc, block)
+        _make(out, network or NETWORK_FILE, rpc, block, output)
 
 
-def _make(out: Path, network_file: Path, rpc: list[str], block: int | None) -> None:
+def _make(out: Path, network_file: Path, rpc: list[str], block: int | None, output: OutputFormat) -> None:
     from bytewise.protocol.digests import sha256
     from bytewise.service.files import replace_file
     from bytewise_client.connection import chain_of
@@ -68,11 +68,18 @@ def _make(out: Path, network_file: Path, rpc: list[str], block: int | None) -> N
         _refuse(f"what the node gave is no pack that verifies: {error.args[1]}")
         return
     replace_file(out, made.data)
-    print(
-        f"{out}: block {pack.manifest.block}, {len(pack.files)} files, {len(made.data)} bytes, SHA-256 {hex0x(sha256(made.data))}"
-    )
+    result = {
+        "file": str(out), "block": str(pack.manifest.block), "files": len(pack.files), "bytes": len(made.data),
+        "sha256": hex0x(sha256(made.data)), "without_capsule": [hex0x(each) for each in made.without_capsule],
+    }  # fmt: skip
+    emit(output, result, lambda: _tell_made(result))
     for each in made.without_capsule:
         Console(stderr=True).print(plain(f"no capsule of dispute {hex0x(each)}: the node could not prove it", "yellow"))
+
+
+def _tell_made(result: dict[str, Any]) -> None:
+    length, digest = f"{result['files']} files, {result['bytes']} bytes", result["sha256"]
+    print(f"{result['file']}: block {result['block']}, {length}, SHA-256 {digest}")
 
 
 def _verify(file: Path, network_file: Path | None, output: OutputFormat) -> None:

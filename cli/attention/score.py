@@ -15,6 +15,7 @@ from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOptio
 from cli.output import Fields, OutputFormat, OutputOption, Row, emit, plain, print_entries
 
 if TYPE_CHECKING:
+    from bytewise.protocol.attention.reveal import AttentionReveal
     from bytewise.protocol.attention.score import AttentionScore
     from bytewise_client.connection import Connection
     from chain.reads.attention import Rerun, ScoredRange
@@ -46,16 +47,28 @@ def score(
     """
     from bytewise.protocol.attention.score import score_tests
     from bytewise_client.connection import connected
-    from chain.reads.attention import read_reveal, scored_range
+    from chain.reads.attention import scored_range
 
     watchers = [_account(each) for each in watcher or []]
-    reveals = [read_reveal(path) for path in files]
+    reveals = [_reveal(path) for path in files]
     with connected(network, rpc, DA_URLS) as connection:
         rerun = None if artifact is None else _rerun(connection, artifact)
         ranges = [scored_range(connection.reader, each, rerun) for each in reveals]
     scores = score_tests([record for each in ranges for record in each.records], watchers)
     rows = [account_row(who, found) for who, found in sorted(scores.items())]
     emit(output, {"ranges": [range_row(each) for each in ranges], "accounts": rows}, lambda: _print(ranges, rows))
+
+
+def _reveal(path: Path) -> "AttentionReveal":
+    """Reads a reveal from a file. Raises `ConfigurationError` if the file is no reveal."""
+    from bytewise.protocol.errors.actors import RevealRefused
+    from chain.reads.attention import read_reveal
+
+    try:
+        return read_reveal(path)
+    except RevealRefused as error:
+        advice = "name a file of `bytewise attention reveal`"
+        raise ConfigurationError(path.name, f"is no reveal ({error.values[1]}): {advice}") from None
 
 
 def _account(text: str) -> Address:

@@ -14,6 +14,7 @@ from cli.chain.privileged_call import (
     deliver,
 )
 from cli.options import CallOptions, with_call_options
+from cli.output import emit
 
 if TYPE_CHECKING:
     from chain.client.artifacts import Interface
@@ -64,7 +65,8 @@ def call(
 
     interface = interface_of(contract, BESIDE)
     if function is None:
-        print("\n".join(signature(entry) for _, entry in sorted(interface.writing().items())))
+        functions = [signature(entry) for _, entry in sorted(interface.writing().items())]
+        emit(asked.output, functions, lambda: print("\n".join(functions)))
         return
     act = act_of(contract, function, arguments or [], value, BESIDE)._replace(at=_place(contract, at))
     of = call_context(asked)

@@ -153,8 +153,8 @@ def _table(title: str, columns: tuple[str, ...], rows: Any) -> "Table":
 def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, output: OutputOption = OutputFormat.TABLE) -> None:
     """Show whether the chain has what the address book says: code, roles, clock, pools, money.
 
-    Exit codes: 0 as in the address book, 2 an account holds a role that it must not have, 5 the node does not answer, 64 the
-    contracts have other code.
+    Exit codes: 0 as in the address book, 2 a role, EigenLayer's operator set or the money is not as it must be, 5 the node does
+    not answer, 64 the contracts have other code.
     """
     from bytewise_client.connection import chain_of
     from chain.client.address_book import read_network, verify_code
@@ -165,4 +165,4 @@ def status(network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, out
     verify_code(client, book)
     state = collect(SnapshotReader(client, book))
     emit(output, state, lambda: show(state, Console()))
-    raise typer.Exit(Exit.MISMATCH if state["irregular"] else Exit.OK)
+    raise typer.Exit(Exit.OK if state["money_sums"] and not state["irregular"] else Exit.MISMATCH)

@@ -73,8 +73,10 @@ def demo(
     """Run a whole network on this machine and watch it catch four frauds.
 
     The command starts separate processes: one chain, a data availability store, three key shards, two operators, five staked
-    verifiers with an enclave each, and a watchtower. Their files are in the folder `runs` of the current folder. Exit code 0:
-    every fact was read back. Exit code 3: some facts are missing, and their names are printed.
+    verifiers with an enclave each, and a watchtower. Their files are in the folder `runs` of the current folder.
+
+    Exit codes: 0 every fact was read back, 1 the demo stopped, or a process failed, 3 some facts are missing, and their names are
+    printed, 64 anvil is not installed.
     """
     # Imported here so that no other verb waits until torch and the client of OpenAI are loaded.
     from bytewise.protocol.suites import hybrid_epoch, rebuilt_epoch

@@ -186,6 +186,7 @@ def _error(cls: type[BytewiseError]) -> str:
 
 _EXITS = """`bytewise` and every process that it starts end with one of these codes (`bytewise/service/exit_codes.py`).
 Only the gossip process has its own: 0 after a signal or when its supervisor must start it again, and 2 for wrong settings.
+`bytewise demo` also ends with 1 if it stopped or if one of its processes failed.
 """
 
 

@@ -217,15 +217,14 @@ def test_reveals_that_lie_are_refused(court: FundCourt, tmp_path: Path) -> None:
         "another key": text.replace(hex0x(honest.key), "0x" + "11" * 32),
         "other terms": text.replace('"rate_ppm":400000', '"rate_ppm":999999'),
         "is anchored": text.replace(f'"last":"{LAST}"', f'"last":"{LAST + 9}"'),
-        "is no": text[:-1],
+        "is no reveal": text[:-1],
     }
     for reason, lie in lies.items():
         assert lie != text, reason
         out.write_text(lie)
-        expected = {"is no": "R-"}.get(reason, reason)
         # A range that is not anchored is refused before it is drawn: a small file can name a million receipts.
-        code = Exit.UNAVAILABLE if "anchored" in reason else Exit.MISMATCH
-        assert expected in court.run("score", out, code=code)
+        code = {"is anchored": Exit.UNAVAILABLE, "is no reveal": Exit.USAGE}.get(reason, Exit.MISMATCH)
+        assert reason in court.run("score", out, code=code)
     assert "No such file" in court.run("score", tmp_path / "none.json", code=Exit.USAGE)
 
 

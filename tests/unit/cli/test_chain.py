@@ -59,6 +59,9 @@ def test_deployment_is_planned_made_and_checked(anvil: Anvil, tmp_path: Path, ca
     assert main(["chain", "show", *where]) == Exit.OK
     said = printed(capsys)
     assert "what moves stake waits 64 days" in said and f"bytewise chain call Registry addPool 0x{POOL.hex()} {tree}" in said
+    anvil.rpc("anvil_setBalance", network.addresses.stake_vault, "0x1")
+    assert main(["chain", "show", *where]) == Exit.MISMATCH
+    assert "DOES NOT SUM" in printed(capsys)
     anvil.rpc("anvil_setCode", network.addresses.disputes, "0x00")
     assert main(["chain", "show", *where]) == Exit.USAGE
     assert f"disputes at {network.addresses.disputes} has other code" in printed(capsys)
@@ -138,6 +141,11 @@ def test_parameters_are_shown_as_input_and_tried_before_a_vote(
     file.write_text("[times]\nwindow = 120\n")
     assert main([*where[:-2], "--set", str(file), "--dry-run"]) == Exit.USAGE
     assert "max_anchor_delay + window + cure: is 240, needs 481" in printed(capsys)
+
+
+def test_functions_of_a_contract_are_listed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["chain", "call", "Guardian", "--output", "json"]) == Exit.OK
+    assert "pause(uint64 duration)" in json.loads(capsys.readouterr().out)
 
 
 def test_wrong_input_is_named(anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.protocol.address_book import Network
+from bytewise.protocol.digests import sha256
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.units import hex0x
 from chain.client.access import Chain
@@ -331,6 +332,9 @@ def test_command_makes_a_pack_of_a_node(tmp_path: Path, capsys: pytest.CaptureFi
     options = ["--network", str(book), "--rpc", anvil.url, "--out"]
     assert main(["evidence", "fork-pack", *options, str(out), "--block", str(head)]) == 0
     assert read_pack(out.read_bytes()).manifest.block == head and "SHA-256" in capsys.readouterr().out
+    again = tmp_path / "again.zip"
+    assert main(["evidence", "fork-pack", *options, str(again), "--block", str(head), "--output", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sha256"] == hex0x(sha256(out.read_bytes()))
     assert main(["evidence", "fork-pack", *options, str(tmp_path / "b.zip"), "--block", str(head + 1000)]) == 64
     assert "--block" in capsys.readouterr().err
     assert (
