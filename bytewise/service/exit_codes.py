@@ -39,6 +39,7 @@ from bytewise.protocol.errors.branches import (
     BytewiseError,
     Unavailable,
 )
+from bytewise.protocol.errors.evidence import PolicyRefused
 
 
 class Exit(enum.IntEnum):
@@ -120,6 +121,10 @@ _TABLE: tuple[tuple[tuple[type[BytewiseError], ...], Exit, str], ...] = (
     ),
     ((NoProgress, WrongPhase), Exit.REFUSED, "Nothing was changed: what is asked for is over, or was done already."),
     ((CeremonyRefused,), Exit.USAGE, "The plan of the ceremony cannot be right: check threshold, quorum, entries and source."),
+    (
+        (PolicyRefused,), Exit.USAGE,
+        "Name as policy_file a policy with a higher serial that enough governors signed (`bytewise key approve`).",
+    ),
     ((ConfigurationError,), Exit.USAGE, "Check the named file or setting; `--help` shows what the verb needs."),
     (
         (ArtifactMismatch,), Exit.USAGE,

@@ -18,7 +18,7 @@ from bytewise.service.settings import DatabaseUrl, child_environment
 from bytewise.storage.__main__ import main as migrate_main
 from bytewise.storage.engine import HEAD, check_revision, open_database
 from bytewise.tee.policy import approve, read_policy
-from chain.sending.keys import devnet_signer
+from chain.sending.keys import devnet_signer, save_signer
 from kms.__main__ import main
 from kms.shard.api import build_app, serve
 from kms.shard.service import build_shard
@@ -61,6 +61,21 @@ def test_exit_codes_distinguish_permanent_from_temporary_failures(
     path.write_text(SETTINGS + 'wrap_command = ["false"]\nunwrap_command = ["cat"]\n')
     assert run(monkeypatch, "wrap", "--config", str(path)) == 5
     assert "wrap_command (false) is unavailable" in capfd.readouterr().err
+
+
+def test_governor_is_told_what_to_correct(
+    fresh: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "before.json").write_bytes(encode(fresh.policy))
+    (tmp_path / "policy.json").write_bytes(encode(replace(fresh.policy, measurements=fresh.policy.measurements[1:])))
+    save_signer(tmp_path / "governor.key", devnet_signer(31337, 0))
+    config = tmp_path / "approve.toml"
+    text = 'policy_file = "policy.json"\nkey_file = "governor.key"\nout_file = "signed.json"\n'
+    config.write_text(text + 'before_file = "before.json"\n')
+    assert run(monkeypatch, "approve", "--config", str(config)) == 64
+    said = capfd.readouterr().err
+    assert "was accepted before" in said and "a policy with a higher serial" in said and "report" not in said
+    assert not (tmp_path / "signed.json").exists()
 
 
 def interruptible() -> None:
