@@ -66,8 +66,12 @@ def read_secret(path: Path) -> Secret:
 
 
 def write_secret(path: Path, value: bytes) -> None:
-    """Writes a key file that only its owner can read. Raises `ConfigurationError` if the file exists and is not empty."""
-    path.touch(mode=0o600, exist_ok=True)
+    """Writes a key file that only its owner can read. Raises `ConfigurationError` if the file exists and is not empty, or cannot
+    be created."""
+    try:
+        path.touch(mode=0o600, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(str(path), f"{error.strerror}: name a file in a folder that can be written") from None
     if path.stat().st_size:
         raise ConfigurationError(path.name, "exists, and a key is never overwritten: name another file")
     path.chmod(0o600)

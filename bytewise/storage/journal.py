@@ -17,7 +17,7 @@ from bytewise.crypto.checkpoint import entry_digest
 from bytewise.crypto.tree_hash import leaf_hash
 from bytewise.ports import Clock
 from bytewise.protocol import encoding
-from bytewise.protocol.errors.actors import StoreCorrupt
+from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 from bytewise.service.secret import read_secret, write_secret
@@ -140,13 +140,15 @@ class Journal:
 
 
 def journal_key(path: Path) -> Ed25519PrivateKey:
-    """Reads the node's journal key from its file. Creates the file with a new key if it is missing."""
+    """Reads the node's journal key from its file. Creates the file with a new key if it is missing. Raises `ConfigurationError`
+    if the file cannot be read or written, or has no such key."""
     if not path.exists():
         write_secret(path, os.urandom(32).hex().encode())
     try:
         return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(read_secret(path).reveal().decode()))
     except ValueError:
-        raise StoreCorrupt("journal", f"{path.name} holds no Ed25519 key") from None
+        why = "is no key of a journal, which is 32 bytes in hex: name or restore the right file"
+        raise ConfigurationError(path.name, why) from None
 
 
 def _entry(row: Row[Any]) -> JournalEntry:

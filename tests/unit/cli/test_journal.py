@@ -191,6 +191,7 @@ def test_wrong_input_is_one_error_with_exit_code_64(node: Node, capsys: pytest.C
         ["journal", "checkpoint", "--config", str(bare)],
         [*witness, "--name", "a b", "--out", new],
         [*witness, "--name", "a", "--out", good],
+        [*witness[:-3], str(node.folder / "nowhere" / "w.key"), *witness[-2:], "--name", "a", "--out", new],
     ):
         capsys.readouterr()
         assert main(arguments) == 64, arguments

@@ -8,6 +8,7 @@ from sqlalchemy import Delete, Engine, Update, delete, update
 
 from bytewise.protocol.errors.actors import ConfigurationError, StoreCorrupt
 from bytewise.protocol.units import ZERO_DIGEST
+from bytewise.service.secret import write_secret
 from bytewise.storage.engine import open_database, write_transaction
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.tables import JournalRow
@@ -98,3 +99,9 @@ def test_key_file_is_made_once_and_only_for_the_owner(tmp_path: Path) -> None:
     os.chmod(path, 0o644)
     with pytest.raises(ConfigurationError):
         journal_key(path)
+    for number, content in enumerate((b"-----BEGIN PRIVATE KEY-----", b"0x" + b"11" * 32, b"11" * 31, b"\xff" * 64)):
+        write_secret(tmp_path / str(number), content)
+        with pytest.raises(ConfigurationError, match=f"{number}: is no key of a journal, which is 32 bytes in hex"):
+            journal_key(tmp_path / str(number))
+    with pytest.raises(ConfigurationError, match="nowhere/journal.key: No such file or directory: name a file in a folder"):
+        journal_key(tmp_path / "nowhere" / "journal.key")
