@@ -46,8 +46,8 @@ def open_epoch(
 
     Returns the address book with the epoch's document. `found` is the epoch on the chain: an announced epoch is not announced
     again, and nothing is sent if its state is ACTIVE or later. Each call is tried before it is sent. Raises `ConfigurationError`
-    if the chain has another key or other shares. Raises `ChainReverted` if too few shards signed; then the epoch is not in
-    force.
+    if the chain has another key or other shares, or refuses a call, for example because too few shards signed. Then the epoch is
+    not in force.
     """
     _send(client, network, curator, opening(document, policy, signed, found), timeout_s)
     return _with(network, document)
@@ -128,16 +128,21 @@ def _send(client: Chain, network: Network, curator: LocalSigner | None, calls: S
 
 
 def _do(client: Chain, network: Network, curator: LocalSigner, act: ContractCall, timeout_s: float) -> None:
-    """Tries a call, and sends it if the chain would accept it. Raises `ConfigurationError` if `curator` is not the curator of
-    this network."""
+    """Tries a call, and sends it if the chain would accept it. Raises `ConfigurationError` if the contract refuses the call, or
+    `curator` is not the curator of this network, and `TooEarly` if the contract takes the call only later."""
     try:
         call = measured(client, network, curator, act)
     except ChainReverted as error:
         if isinstance(error.values[-1], Reason) and error.values[-1].name == "AccessManagedUnauthorized":
             why = f"{curator.address} is not the curator of this network: name the curator's key file (--key). Nothing was sent"
             raise ConfigurationError(str(act), why) from None
-        raise
+        raise refused(act, error) from None
     send_all(client, [call], timeout_s)
+
+
+def refused(act: ContractCall, error: ChainReverted) -> ConfigurationError:
+    """Returns the error for a call about a key epoch that the contract refused when it was tried."""
+    return ConfigurationError(str(act), f"refused by the contract: {error}. This call was not sent")
 
 
 def _with(network: Network, document: EpochDocument) -> Network:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from bytewise.protocol.errors.actors import CeremonyFailed, ConfigurationError
+from bytewise.protocol.errors.actors import CeremonyFailed, ChainReverted, ConfigurationError
 from bytewise.protocol.units import hex0x
 from bytewise.service.settings import load_settings
 from cli.options import NETWORK_FILE, RPC_URLS, NetworkOption, PasswordFileOption, RpcOption
@@ -171,6 +171,8 @@ def _result_of(client: "Chain", book: "Network", state: "CeremonyState", without
     from chain.reads.reader import SnapshotReader
     from kms.ceremony.coordinator import epoch_document, share_consents, share_signatures, transcript_of, verify_shares_proven
 
+    if (state.plan.chain_id, state.plan.key_epochs) != (book.contracts.chain_id, book.contracts.key_epochs):
+        raise ConfigurationError("--network", "is of another network than the ceremony: name its book. Nothing was sent")
     verify_shares_proven(state, without)
     document, reader = epoch_document(state), SnapshotReader(client, book)
     signed = CeremonySignatures(transcript_of(state), share_signatures(state), share_consents(state))
@@ -202,6 +204,7 @@ def _curator(key: Path | None, book: "Network", password_file: Path | None) -> "
 def _print_calls(client: "Chain", book: "Network", calls: "Calls") -> bool:
     """Prints the calls that the curator must make, after the first of them was tried in its name. Returns whether there are
     any."""
+    from chain.acts.epochs import refused
     from chain.deployment.calls import dry_run
     from chain.reads.reader import SnapshotReader
     from chain.reads.roles import holders
@@ -212,7 +215,11 @@ def _print_calls(client: "Chain", book: "Network", calls: "Calls") -> bool:
     curators = holders(reader, reader.head()).get("CURATOR", ())
     if not curators:
         raise ConfigurationError("curator", "this network has none: a vote names one (`bytewise chain proposal create`)")
-    dry_run(client, book, curators[0], next(iter(calls)))
+    first = next(iter(calls))
+    try:
+        dry_run(client, book, curators[0], first)
+    except ChainReverted as error:
+        raise refused(first, error) from None
     for number, act in enumerate(calls, start=1):
         print(f"{number} of {len(calls)}, by the curator {' or '.join(curators)}: {act}")
         print(f"target {act.target(book)}\nvalue {act.value_wei}\ncalldata 0x{act.calldata.hex()}")

@@ -10,9 +10,11 @@ from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError, SharesUnproven
 from bytewise.protocol.keys.ceremony import CeremonyPlan, sign_plan
 from bytewise.protocol.keys.epochs import EpochDocument
+from bytewise.protocol.units import U256
 from bytewise.service.exit_codes import Exit
 from bytewise.storage.migrate import migrate
 from chain.sending.keys import save_signer
+from cli.key.ceremony import put_in_force
 from kms.ceremony.coordinator import epoch_document, unproven_shares, verify_shares_proven
 from kms.ceremony.state import CeremonyPhase, CeremonyState
 from kms.storage import keyring
@@ -109,8 +111,18 @@ def test_key_with_an_unproven_share_is_activated_only_by_naming_the_shard(
     assert held.verb("open", "again") == Exit.INCONCLUSIVE
     assert "shards 3 (did not join and has no share)" in site.said()
     assert chain.epoch_on_chain(EPOCH, chain.head()).commitments == b"".join(first.commitments)
+    held.made = made
+    held.hold("stale", held.plan(first), late, CeremonyPhase.JOINING)
     assert held.verb("open", "again", 3) == Exit.OK
     assert chain.epoch_on_chain(EPOCH, chain.head()).version == 1
+    sent = anvil.client.nonce(CURATOR.address)
+    assert held.verb("open", "stale", 3) == Exit.USAGE
+    assert "KeyEpochs.reshare: refused by the contract: [R-54] eth_estimateGas reverted: TooFew" in site.said()
+    assert site.kms("open", "--config", str(site.folder / "stale.toml"), "--without", "3") == Exit.USAGE
+    assert "KeyEpochs.reshare: refused by the contract: [R-54] eth_call reverted: TooFew" in site.said()
+    with pytest.raises(ConfigurationError, match="--network: is of another network than the ceremony"):
+        put_in_force(anvil.client, replace(site.network, chain_id=U256(1)), CURATOR, made, [3])
+    assert anvil.client.nonce(CURATOR.address) == sent
 
 
 def done(parties_of_ceremony: CeremonyParties) -> CeremonyState:
