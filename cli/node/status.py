@@ -27,7 +27,7 @@ def status(
     The command reads the node's settings and database and asks the chain. The node may be running or not. For a monitor, the
     command shows every invariant instead.
 
-    Exit codes: 0 healthy, 7 not healthy (each reason is printed), 64 the settings cannot be read.
+    Exit codes: 0 healthy, 7 not healthy (each reason is printed), 64 the settings or the account cannot be read.
 
     Example: bytewise status --config bytewise-watchtower/bytewise.toml
     """

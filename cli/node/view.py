@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bytewise.protocol.address_book import Network
-from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.protocol.keys.ceremony import ShardContact
 from bytewise.protocol.units import Address
 from bytewise.service.readiness import Check
 from bytewise.service.sections import DaSettings, SignerSettings
@@ -25,7 +23,7 @@ from cli.node.roles import JUDGES, NodeRole, role_of
 from dashboard.monitor.settings import MonitorSettings
 from enclave.settings import EnclaveSettings
 from kms.settings import ShardSettings
-from kms.storage import keyring
+from kms.storage import accounts
 from serving.settings import OperatorSettings
 from verifier.settings import NodeSettings
 
@@ -118,7 +116,7 @@ class NodeView:
         """The node's account. It is read without a password if the keystore names it."""
         settings = self.settings
         if isinstance(settings, ShardSettings):
-            return decode(ShardContact, (settings.folder / keyring.ENTRY).read_bytes()).address
+            return accounts.address_of(settings.folder)
         return self._named_account or self.signer.address
 
     @functools.cached_property

@@ -11,21 +11,25 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.encoding import encode
+from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.keys.ceremony import ShardContact
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.units import Digest
 from bytewise.service.clock import SystemClock
+from bytewise.service.exit_codes import Exit
 from bytewise.service.listener import serve_metrics
 from bytewise.service.metrics import Actor
 from bytewise.service.readiness import ReadinessRegistry
 from bytewise.storage.engine import open_database
 from bytewise.storage.nonce_lease import NonceLease
+from cli.__main__ import main
 from cli.demo.site import free_ports
 from cli.node import chain_checks, host_checks, shard_checks, state
 from cli.node.doctor import checked
 from cli.node.roles import NodeRole
 from cli.node.view import NodeView
+from kms.storage import accounts, keyring
 from tests.fixtures.cli.new_node import new_node
 from tests.fixtures.kms.governed_policy import settings
 from tests.fixtures.kms.release_network import World, https_config, https_servers
@@ -103,6 +107,18 @@ def shard_app(world: World) -> Any:
     from kms.shard.api import build_app
 
     return build_app(world.shard(2))
+
+
+def test_restored_folder_of_a_shard_names_its_account(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A backup has no entry.json."""
+    config = new_node(tmp_path, NodeRole.SHARD)
+    entry = config.parent / keyring.ENTRY
+    account = decode(ShardContact, entry.read_bytes()).address
+    entry.unlink()
+    assert NodeView(config).account == account
+    (config.parent / accounts.SEALED_KEY).unlink()
+    assert main(["status", "--health", "--config", str(config)]) == Exit.USAGE
+    assert "the shard's account is missing; restore a backup" in capsys.readouterr().err
 
 
 def test_role_decides_which_of_these_checks_doctor_and_status_have() -> None:
