@@ -170,7 +170,7 @@ def test_interrupted_activation_of_an_epoch_is_resumed(site: KeySite) -> None:
     sent = client.nonce(CURATOR.address)
     for words in ([signed.signatures[0], Blob(b"")], []):
         few, found = signed._replace(signatures=words), chain.epoch_on_chain(2, chain.head())
-        with pytest.raises(ConfigurationError, match="refused by the contract: .*TooFewSigned"):
+        with pytest.raises(ConfigurationError, match=r"refused by the contract: .*TooFewSigned"):
             open_epoch(client, site.network, CURATOR, document, site.policy.digest, few, found)
     # The contract does what we do, whoever asks it, and for simulated shards too.
     with pytest.raises(ChainReverted, match="NotConfirmed"):
@@ -184,7 +184,8 @@ def test_interrupted_activation_of_an_epoch_is_resumed(site: KeySite) -> None:
     again = dealt_again(document)
     dealt = signatures(site, again, 1, Digest(b"\x02" * 32))
     found = chain.epoch_on_chain(2, chain.head())
-    with pytest.raises(ConfigurationError, match="refused by the contract: .*TooFewAgreed"):  # the curator and the new holders are not enough
+    # The curator and the new holders are not enough.
+    with pytest.raises(ConfigurationError, match=r"refused by the contract: .*TooFewAgreed"):
         reshare_epoch(client, book, CURATOR, again, dealt._replace(consents=dealt.consents[:1]), found)
     for version in (0, 1):
         found = chain.epoch_on_chain(2, chain.head())
@@ -302,7 +303,7 @@ def test_announced_epoch_comes_into_force_with_reshared_shares(site: KeySite) ->
     document, client = site.dealt(), site.anvil.client
     chain = reader(site.anvil, site.network)
     none = CeremonySignatures(Digest(b"\x01" * 32), [])
-    with pytest.raises(ConfigurationError, match="refused by the contract: .*TooFewSigned"):
+    with pytest.raises(ConfigurationError, match=r"refused by the contract: .*TooFewSigned"):
         open_epoch(client, site.network, CURATOR, document, site.policy.digest, none, chain.epoch_on_chain(2, chain.head()))
     again = dealt_again(document)
     signed = signatures(site, again, 1, Digest(b"\x02" * 32))

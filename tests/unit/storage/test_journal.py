@@ -103,5 +103,5 @@ def test_key_file_is_made_once_and_only_for_the_owner(tmp_path: Path) -> None:
         write_secret(tmp_path / str(number), content)
         with pytest.raises(ConfigurationError, match=f"{number}: is no key of a journal, which is 32 bytes in hex"):
             journal_key(tmp_path / str(number))
-    with pytest.raises(ConfigurationError, match="nowhere/journal.key: No such file or directory: name a file in a folder"):
+    with pytest.raises(ConfigurationError, match=r"nowhere/journal\.key: No such file or directory: name a file in a folder"):
         journal_key(tmp_path / "nowhere" / "journal.key")
