@@ -103,20 +103,25 @@ def _container(text: str) -> Digest:
 if TYPE_CHECKING:
     # Only the verbs that need torch import it, because its import takes seconds.
     from bytewise.inference.manifest import Architecture, Equalisation, Manifest
+    from bytewise.inference.pinned.checkpoint import PinnedManifest
 
 
-def described(manifest: "Manifest") -> dict[str, str]:
+def described(manifest: "Manifest | PinnedManifest") -> dict[str, str]:
     """Describes a manifest for people. Returns one line of text for each property, by the property's name."""
-    precision, answers = manifest.precision, manifest.generation
+    from bytewise.inference.manifest import Manifest
+
+    answers = manifest.generation
     lines = {
         "model id": hex0x(manifest.model_id),
         "profile": manifest.profile,
         "architecture": _shape(manifest.architecture),
         "context": f"{manifest.architecture.max_context} tokens",
     }
-    lines["weights"] = f"{precision.weight_bits} bits, head {precision.head_bits} bits, embedding {precision.embedding}"
-    lines["activations"] = f"proven below 2^{manifest.bound - 126}"
-    lines["equalised"] = _equalised(manifest.equalisation)
+    if isinstance(manifest, Manifest):
+        precision = manifest.precision
+        lines["weights"] = f"{precision.weight_bits} bits, head {precision.head_bits} bits, embedding {precision.embedding}"
+        lines["activations"] = f"proven below 2^{manifest.bound - 126}"
+        lines["equalised"] = _equalised(manifest.equalisation)
     lines["answers"] = (
         f"temperature {answers.temperature}, top_p {answers.top_p}, top_k {answers.top_k}, "
         f"{'at most ' + str(answers.max_new_tokens) if answers.max_new_tokens else 'any number of'} tokens, "
@@ -215,12 +220,9 @@ def convert(
 def show(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")], output: OutputOption = OutputFormat.TABLE) -> None:
     """Show the manifest of an artifact: shape, precision, channels, bound, sizes.
 
-    The weights are not read.
+    The weights are not read. An artifact of profile pinned-1 has no precision, channels and bound.
     """
-    from bytewise.inference.artifact.artifact import read_manifest
-    from bytewise.protocol.encoding import to_json
-
-    manifest = read_manifest(artifact)
+    manifest = _manifest(artifact)
     if output is not OutputFormat.TABLE:
         emit(output, {"model_id": hex0x(manifest.model_id), **to_json(manifest)}, lambda: None)
         return
@@ -260,14 +262,17 @@ def list_models(
     raise typer.Exit(Exit.MISMATCH if damaged else Exit.OK)
 
 
-def _artifact(folder: Path) -> dict[str, Any]:
+def _manifest(folder: Path) -> "Manifest | PinnedManifest":
     from bytewise.inference.artifact.artifact import read_manifest
     from bytewise.inference.pinned.checkpoint import read_manifest as read_pinned
     from bytewise.inference.profiles import profile_of
     from bytewise.protocol.records.environment import PROFILE_PINNED_1
 
-    is_pinned = profile_of(folder) == PROFILE_PINNED_1
-    manifest = read_pinned(folder) if is_pinned else read_manifest(folder)
+    return read_pinned(folder) if profile_of(folder) == PROFILE_PINNED_1 else read_manifest(folder)
+
+
+def _artifact(folder: Path) -> dict[str, Any]:
+    manifest = _manifest(folder)
     return {
         "model_id": hex0x(manifest.model_id),
         "folder": str(folder),
@@ -287,18 +292,20 @@ def check(artifact: Annotated[Path, typer.Argument(help="Artifact folder.")]) ->
     """Hash every byte of an artifact, prove its bound again, and print its model id.
 
     The bound says that no activation of the model exceeds 2^60. Run this before you register a model, because loading the model
-    does not prove the bound again.
+    does not prove the bound again. An artifact of profile pinned-1 has no bound.
 
     Exit codes: 0 all bytes match the model id and prove the bound, 2 something differs (its name is printed), 64 there is no
     artifact.
     """
-    from bytewise.inference.artifact.artifact import load
+    from bytewise.inference.artifact.artifact import Artifact
     from bytewise.inference.convert.bound import verify_bound
+    from bytewise.inference.profiles import load_artifact
 
     try:
         with progress_of("hashing") as tell:
-            loaded = load(artifact, tell)
-            verify_bound(loaded)
+            loaded = load_artifact(artifact, tell)
+            if isinstance(loaded, Artifact):
+                verify_bound(loaded)
     except ArtifactMismatch as error:
         Console(stderr=True).print(plain(str(error), "red"))
         raise typer.Exit(Exit.MISMATCH) from None

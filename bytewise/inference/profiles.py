@@ -38,6 +38,12 @@ def model_id_of(path: Path) -> Digest:
     return checkpoint.read_manifest(path).model_id if profile_of(path) == PROFILE_PINNED_1 else artifacts.model_id_of(path)
 
 
+def load_artifact(path: Path, progress: Progress | None = None) -> artifacts.Artifact | checkpoint.PinnedArtifact:
+    """Returns the artifact of a folder, of any profile, after checking every byte against the manifest. Raises
+    `ArtifactMismatch`, which names the difference."""
+    return checkpoint.load(path, progress) if profile_of(path) == PROFILE_PINNED_1 else artifacts.load(path, progress)
+
+
 def open_engine(
     path: Path, environment: Environment | None, *, threads: int = 1, backend: str = "", device: str = "cpu",
     progress: Progress | None = None, cache_bytes: int = 0, room: int = 0,

@@ -208,11 +208,11 @@ def balance(view: NodeView) -> Check:
 def serving(view: NodeView) -> Check:
     """Checks that the operator may accept requests. The chain must be in the state that `/readyz` of the operator's process
     requires, and the operator's settings must accept the active key epoch."""
-    from bytewise.inference.artifact import artifact
+    from bytewise.inference.profiles import model_id_of
 
     settings = view.settings
     assert isinstance(settings, OperatorSettings), "asked only for an operator"
-    environment, model_id = read_environment(settings.model.environment_file), artifact.model_id_of(settings.model.artifact)
+    environment, model_id = read_environment(settings.model.environment_file), model_id_of(settings.model.artifact)
     chain = ChainReadiness(view.reader, view.account, environment.digest, model_id, settings.signer.max_fee_wei)
     found = chain.read()
     closed = found.closed_because

@@ -240,19 +240,19 @@ def measurement_approved(view: NodeView) -> Check:
 
 def own_measurement(view: NodeView) -> Digest | None:
     """Returns the measurement of this machine's enclave, or None if only the hardware can compute it."""
-    from bytewise.inference.artifact import artifact
+    from bytewise.inference.profiles import model_id_of
 
     enclave = view.enclave
     if enclave is None or enclave.evidence is not EvidenceType.SIMULATED:
         return None
-    return measurement_of(measure(SOURCE_ROOT, ENCLAVE_ENTRY, artifact.model_id_of(enclave.artifact)))
+    return measurement_of(measure(SOURCE_ROOT, ENCLAVE_ENTRY, model_id_of(enclave.artifact)))
 
 
 def model(view: NodeView) -> Check:
     """Checks that the model's files are complete and unaltered, and that the network lists the model as active."""
-    from bytewise.inference.artifact import artifact
+    from bytewise.inference.profiles import load_artifact
 
-    model_id = artifact.load(_artifact(view)).model_id
+    model_id = load_artifact(_artifact(view)).model_id
     status = view.reader.item(model_id, view.head).status
     return Check(
         "model", status is Status.ACTIVE, f"{hex0x(model_id)[:18]}… is whole, {status.name} on the chain",

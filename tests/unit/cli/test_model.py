@@ -65,6 +65,12 @@ def test_artifacts_of_a_folder_are_listed_and_a_damaged_one_is_named(
     assert [each["profile"] for each in rows] == ["exact-1", "exact-1", "pinned-1"]
     assert {Path(each["folder"]).name for each in rows} == {"one", "other", "pinned"} and all(each["bytes"] for each in rows)
     assert main(["model", "list", str(folder / "one")]) == Exit.OK and ids[0] in capsys.readouterr().out
+    pinned = str(folder / "pinned")
+    assert main(["model", "check", pinned]) == Exit.OK and capsys.readouterr().out.strip() == ids[2]
+    assert main(["model", "show", pinned]) == Exit.OK
+    assert {"profile: pinned-1", f"model id: {ids[2]}"} <= set(capsys.readouterr().out.splitlines())
+    assert main(["model", "show", pinned, "--output", "json"]) == Exit.OK
+    assert json.loads(capsys.readouterr().out)["model_id"] == ids[2]
     (folder / "other" / "manifest.json").write_text("{}")
     assert main(["model", "list", str(folder)]) == Exit.MISMATCH
     listed = capsys.readouterr()

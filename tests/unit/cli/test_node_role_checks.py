@@ -11,18 +11,25 @@ from typing import Any
 
 import pytest
 
+from bytewise.inference.pinned import checkpoint
+from bytewise.inference.profiles import model_id_of
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.evidence.appraisal_policy import EvidenceType
 from bytewise.protocol.keys.ceremony import ShardContact
 from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.units import Digest
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit
+from bytewise.service.installation import SOURCE_ROOT
 from bytewise.service.listener import serve_metrics
 from bytewise.service.metrics import Actor
 from bytewise.service.readiness import ReadinessRegistry
 from bytewise.storage.engine import open_database
 from bytewise.storage.nonce_lease import NonceLease
+from bytewise.tee.measurement import ENCLAVE_ENTRY, measure
+from bytewise.tee_simulated.td_quote import measurement_of
+from chain.reads.records import Status
 from cli.__main__ import main
 from cli.demo.site import free_ports
 from cli.node import chain_checks, host_checks, shard_checks, state
@@ -31,6 +38,7 @@ from cli.node.roles import NodeRole
 from cli.node.view import NodeView
 from kms.storage import accounts, keyring
 from tests.fixtures.cli.new_node import new_node
+from tests.fixtures.inference.tiny import write_checkpoint
 from tests.fixtures.kms.governed_policy import settings
 from tests.fixtures.kms.release_network import World, https_config, https_servers
 from tests.fixtures.serving.open_readiness import OPEN
@@ -209,3 +217,28 @@ def test_doctor_fails_for_an_operator_that_would_serve_nobody(
     assert found.ok == (reason == "requests are accepted") and reason in found.value
     ((account, _environment, _model, fee_wei),) = asked
     assert (account, fee_wei) == (operator.account, made.signer.max_fee_wei)
+
+
+def test_checks_read_an_artifact_of_either_profile(operator: NodeView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_checkpoint("llama", tmp_path / "checkpoint")
+    pinned = tmp_path / "pinned"
+    model_id = checkpoint.pin(tmp_path / "checkpoint", pinned)
+    made: Any = operator.settings
+    asked: list[Any] = []
+
+    def item(which: Digest, block: int) -> Any:
+        asked.append(which)
+        return SimpleNamespace(status=Status.ACTIVE)
+
+    def chain(reader: object, *terms: object) -> Any:
+        asked.append(terms[2])
+        return SimpleNamespace(read=lambda: OPEN)
+
+    monkeypatch.setattr(chain_checks, "ChainReadiness", chain)
+    for path, own in ((pinned, model_id), (made.model.artifact, model_id_of(made.model.artifact))):
+        view: Any = SimpleNamespace(
+            settings=replace(made, model=replace(made.model, artifact=path)), reader=SimpleNamespace(item=item), head=1,
+            account=operator.account, enclave=SimpleNamespace(evidence=EvidenceType.SIMULATED, artifact=path),
+        )  # fmt: skip
+        assert host_checks.model(view).ok and chain_checks.serving(view).ok and asked[-2:] == [own, own]
+        assert host_checks.own_measurement(view) == measurement_of(measure(SOURCE_ROOT, ENCLAVE_ENTRY, own))
