@@ -142,8 +142,7 @@ def witness(
     The folder --memory has the newest checkpoint that you signed of each journal. Ask the journal's owner for an export since
     your checkpoint: the command signs only if the journal continues it. Your signature does not say that the entries are true.
 
-    Exit codes: 0 written, 2 the export does not hold, or the journal was rewritten or cut, 6 another process uses the key, 64
-    wrong input, or the file exists.
+    Exit codes: 0 written, 2 the export does not hold, or the journal was changed, 6 another process uses the key, 64 wrong input.
 
     Example: bytewise journal witness entries.json --name example.org/w1 --key w1.key --memory seen --out mine.checkpoint
     """

@@ -115,14 +115,20 @@ def test_key_with_an_unproven_share_is_activated_only_by_naming_the_shard(
     held.hold("stale", held.plan(first), late, CeremonyPhase.JOINING)
     assert held.verb("open", "again", 3) == Exit.OK
     assert chain.epoch_on_chain(EPOCH, chain.head()).version == 1
-    sent = anvil.client.nonce(CURATOR.address)
+    shares_of_before_are_refused(held, made)
+
+
+def shares_of_before_are_refused(held: Ceremonies, made: CeremonyState) -> None:
+    """The contract refuses the ceremony "stale". Without a key, and with the book of another network, nothing is sent either."""
+    site, client = held.site, held.site.anvil.client
+    sent = client.nonce(CURATOR.address)
     assert held.verb("open", "stale", 3) == Exit.USAGE
     assert "KeyEpochs.reshare: refused by the contract: [R-54] eth_estimateGas reverted: TooFew" in site.said()
     assert site.kms("open", "--config", str(site.folder / "stale.toml"), "--without", "3") == Exit.USAGE
     assert "KeyEpochs.reshare: refused by the contract: [R-54] eth_call reverted: TooFew" in site.said()
     with pytest.raises(ConfigurationError, match="--network: is of another network than the ceremony"):
-        put_in_force(anvil.client, replace(site.network, chain_id=U256(1)), CURATOR, made, [3])
-    assert anvil.client.nonce(CURATOR.address) == sent
+        put_in_force(client, replace(site.network, chain_id=U256(1)), CURATOR, made, [3])
+    assert client.nonce(CURATOR.address) == sent
 
 
 def done(parties_of_ceremony: CeremonyParties) -> CeremonyState:
