@@ -1,6 +1,7 @@
 """The verbs `register` and `leave` of `bytewise verifier` and `bytewise operator`. They print their contract calls, and then send
 them."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,7 +38,8 @@ def register_verifier(
     registered one, the command quits the pool and joins it again on the same machine. Stop the node first, because two senders of
     one account use the same nonces. Stake counts from the next stake epoch on.
 
-    Exit codes: 0 registered (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused.
+    Exit codes: 0 registered (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused, 130
+    nobody answered the question (give `--yes`). With `--output json`, standard output has the planned calls only.
 
     Example: bytewise verifier register --stake 10000000000000000000 --dry-run
     """
@@ -56,7 +58,8 @@ def register_operator(
 
     Steps that are done already are left out. Stop the node first, because two senders of one account use the same nonces.
 
-    Exit codes: 0 registered (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused.
+    Exit codes: 0 registered (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused, 130
+    nobody answered the question (give `--yes`). With `--output json`, standard output has the planned calls only.
 
     Example: bytewise operator register --stake 20000000000000000000 --endpoint https://operator.example:8443 --dry-run
     """
@@ -77,7 +80,8 @@ def leave_verifier(
     senders of one account use the same nonces. If the verifier was drawn for rounds that are still open, start the node again
     afterwards, because its seats must still vote.
 
-    Exit codes: 0 done (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused.
+    Exit codes: 0 done (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused, 130
+    nobody answered the question (give `--yes`). With `--output json`, standard output has the planned calls only.
 
     Example: bytewise verifier leave --dry-run
     """
@@ -95,7 +99,8 @@ def leave_operator(
     can be slashed until it is paid out. Stop the node first, because two senders of one account use the same nonces. Start the
     node again afterwards, because it must answer demands and disputes until its receipts can no longer be questioned.
 
-    Exit codes: 0 done (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused.
+    Exit codes: 0 done (or printed), 5 a node does not answer, 6 this account's node runs, 64 wrong input or refused, 130
+    nobody answered the question (give `--yes`). With `--output json`, standard output has the planned calls only.
 
     Example: bytewise operator leave --dry-run
     """
@@ -119,7 +124,7 @@ def _register(view: "NodeView", steps: "list[Step]", dry: bool, yes: bool, outpu
         return
     listed, most = list(registration.quotes(view, steps)), registration.cost_wei(view, steps)
     emit(output, listed, lambda: _print(view, listed, most))
-    _send(view, steps, most, dry, yes)
+    _send(view, steps, most, dry, yes, output)
 
 
 def _leave(view: "NodeView", dry: bool, yes: bool, output: OutputFormat) -> None:
@@ -130,10 +135,10 @@ def _leave(view: "NodeView", dry: bool, yes: bool, output: OutputFormat) -> None
     document = {"account": view.account, "steps": listed, "later": [each._asdict() for each in later]}
     emit(output, document, lambda: _print_leaving(view, listed, most, later))
     if steps:
-        _send(view, steps, most, dry, yes)
+        _send(view, steps, most, dry, yes, output)
 
 
-def _send(view: "NodeView", steps: "list[Step]", most: int, dry: bool, yes: bool) -> None:
+def _send(view: "NodeView", steps: "list[Step]", most: int, dry: bool, yes: bool, output: OutputFormat) -> None:
     from cli.node import registration
 
     if dry:
@@ -141,9 +146,10 @@ def _send(view: "NodeView", steps: "list[Step]", most: int, dry: bool, yes: bool
     balance = view.reader.holdings(view.account, view.head).balance_wei
     if balance < most:
         raise ConfigurationError("balance", f"{view.account} has {ether(balance)}; this may cost {ether(most)}: send it the rest")
-    if not yes and not typer.confirm("Send these transactions?"):
+    if not yes and not typer.confirm("Send these transactions?", err=True):
         raise typer.Exit(Exit.OK)
-    registration.send(view, steps, lambda step, where: print(f"done: {step.purpose} ({where})"))
+    stream = sys.stdout if output is OutputFormat.TABLE else sys.stderr
+    registration.send(view, steps, lambda step, where: print(f"done: {step.purpose} ({where})", file=stream))
 
 
 def _print(view: "NodeView", listed: list[dict[str, Any]], most: int) -> None:

@@ -1,5 +1,6 @@
 """`bytewise verifier leave` and `bytewise operator leave`: what an account can take back now, and what only later."""
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -86,7 +87,7 @@ def test_stake_that_is_bound_or_elsewhere_is_named_and_not_asked_for(tmp_path: P
 
 
 def test_account_leaves_in_steps_and_takes_its_stake_after_the_delay(
-    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    anvil: Anvil, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network, key = deployed(anvil), LocalSigner(word("leaving account", tmp_path))
     anvil.automine(True)
@@ -107,7 +108,11 @@ def test_account_leaves_in_steps_and_takes_its_stake_after_the_delay(
     shown = json.loads(capsys.readouterr().out)
     assert [each["call"] for each in shown["steps"]] == ["Registry.quit", "StakeVault.requestUnbond"]
     assert court.holdings(key.address, court.head()).stake_wei == STAKE, "nothing was sent"
-    assert main(["verifier", "leave", *verifier]) == Exit.OK
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    for words, code, told in ((verifier[:-1], Exit.INTERRUPTED, "Send these transactions?"), (verifier, Exit.OK, "done: quit")):
+        assert main(["verifier", "leave", *words, "--output", "json"]) == code
+        printed = capsys.readouterr()
+        assert json.loads(printed.out).keys() == shown.keys() and told in printed.err
     mine = court.holdings(key.address, court.head())
     assert (mine.pool, mine.stake_wei, mine.unbonding_wei) == (ZERO_DIGEST, 0, STAKE)
     assert main(operator) == Exit.OK
