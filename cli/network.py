@@ -10,6 +10,7 @@ from rich.console import Console
 
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault, Unavailable
+from bytewise.service.settings import rpc_endpoints
 from cli.assurance import warn
 from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 from cli.output import LIMIT, Fields, LimitOption, OutputFormat, OutputOption, Row, brief, emit, ether, limited, print_entries
@@ -131,12 +132,14 @@ def list_networks(
 ) -> None:  # fmt: skip
     """List the address books of a folder: chain, key epochs, and whether the chain node has this network.
 
-    The command asks the chain node of --rpc for the code of the contracts. It ignores files that are no address book.
+    The command asks the chain node of --rpc for the code of the contracts, and prints the reason if the node does not have the
+    network. It ignores files that are no address book.
 
     Exit codes: 0 listed (also if the node has none of the networks), 64 wrong input.
 
     Example: bytewise network list runs --rpc http://127.0.0.1:8545
     """
+    rpc_endpoints("", tuple(rpc), 0)
     if not folder.is_dir():
         raise ConfigurationError("FOLDER", f"{folder} is no folder: name one that has address books (network.json)")
     files = sorted({*folder.glob("*.json"), *folder.glob("*/network.json")})
@@ -180,5 +183,5 @@ def _book_entry(row: Mapping[str, Any]) -> tuple[str, Fields]:
     epochs = ", ".join(map(str, row["key_epochs"])) or "none"
     return row["file"], {
         "chain": row["chain_id"], "from block": row["deploy_block"], "pools": row["pools"], "key epochs": epochs,
-        "node": row["node"],
+        "node": row["node"], **({"reason:": row["reason"]} if row["reason"] else {}),
     }  # fmt: skip

@@ -42,7 +42,13 @@ def test_network_list_says_which_networks_the_node_has(
     }  # fmt: skip
     (own,) = (each for each in rows if each["node"] == "has this network")
     assert own["chain_id"] == network.chain_id and own["pools"] == len(network.pools) and own["reason"] == ""
+    assert main(["network", "list", str(books), "--rpc", anvil.url]) == Exit.OK
+    shown = capsys.readouterr().out
+    assert all(each["reason"] in shown for each in rows) and shown.count("reason: ") == 2
     assert {each["node"] for each in listed(books, NOWHERE, capsys)} == {"does not answer"}
+    for wrong in ("127.0.0.1:8545", "ftp://127.0.0.1"):
+        assert main(["network", "list", str(books), "--rpc", wrong]) == Exit.USAGE
+        assert f"{wrong} is no URL of a node" in capsys.readouterr().err
 
 
 def test_folder_without_an_address_book_is_empty_and_a_missing_one_wrong(
