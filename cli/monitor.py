@@ -44,8 +44,8 @@ def check(
     invariant as broken only if the contracts, a proof against the block's state root, or a shard's own signatures confirm the
     violation. It reports a violation that nothing confirms as unknown.
 
-    Exit codes with `--once`: 0 all invariants hold, 2 at least one is broken, 3 none is broken and at least one is unknown, 64
-    wrong settings.
+    Exit codes with `--once`: 0 all invariants hold, 2 at least one is broken, 3 none is broken and at least one is unknown, 5 the
+    node does not answer at the start, so nothing was checked, 64 wrong settings. Without `--once`, 5 and 64 end the command, too.
 
     Example: bytewise monitor check --once --output json --config bytewise-monitor/bytewise.toml
     """
