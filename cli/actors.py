@@ -77,7 +77,10 @@ def erase_shares(config: ConfigOption) -> None:
 def wrap_storage_key(config: ConfigOption) -> None:
     """Keep the storage key wrapped by the command that the settings name.
 
-    The setting `wrap_command` names the command. Afterwards no share in the folder opens without that command.
+    The settings `wrap_command` and `unwrap_command` name the commands. Afterwards no share in the folder opens without
+    `unwrap_command`. The command also seals an open `signing.key` of an older build, which needs no `wrap_command`.
+
+    Exit codes: 0 wrapped or sealed, 5 a command of the settings fails, 64 wrong input, or there is nothing to wrap.
 
     Example: bytewise shard wrap --config shard1/bytewise.toml
     """

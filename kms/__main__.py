@@ -2,8 +2,8 @@
 
 `serve` runs a shard. `erase` erases the shares of the epoch that nothing needs any more. `wrap` seals the signing key of a folder
 from before ADR-041. If the settings have a `wrap_command`, it also moves the storage key from `storage.key` into wrapped form.
-The files that contained these keys in plain are wiped. `approve` adds a governor's signature to an appraisal policy, and prints
-the policy's digest. `bytewise shard init` makes a shard's folder and settings.
+It refuses if there is neither. The files that contained these keys in plain are wiped. `approve` adds a governor's signature to
+an appraisal policy, and prints the policy's digest. `bytewise shard init` makes a shard's folder and settings.
 
 Exit codes: `bytewise.service.exit_codes`.
 """
@@ -14,11 +14,14 @@ from pathlib import Path
 
 from bytewise.ports import Quoter
 from bytewise.protocol.address_book import Network
+from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import hex0x
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
 from bytewise.service.entry_point import Parser, run_entry
 from bytewise.service.exit_codes import Exit
+from bytewise.service.secret import read_secret
 from bytewise.service.settings import load_settings
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import check_revision, open_database
@@ -50,10 +53,19 @@ def _approve(config: Path) -> int:
         before, after = (read_policy(path) for path in (settings.before_file, settings.policy_file))
         for line in policy_changes(before, after):
             telemetry.log("policy.change_listed", change=line)
-    signed = approve(settings.policy_file, settings.out_file, load_signer(settings.key_file))
+    signed = approve(settings.policy_file, settings.out_file, _governor(settings.key_file))
     telemetry.log("policy.approved", digest=signed.policy.digest, serial=signed.policy.serial, signatures=len(signed.signatures))
     print(hex0x(signed.policy.digest))
     return Exit.OK
+
+
+def _governor(key_file: Path) -> LocalSigner:
+    try:
+        return load_signer(key_file)
+    except ConfigurationError:
+        if read_secret(key_file).reveal().lstrip().startswith(b"{"):
+            raise ConfigurationError("key_file", "must be 0x and hex digits; a keystore is not read here") from None
+        raise
 
 
 def _erase(config: Path) -> int:
@@ -73,6 +85,8 @@ def _erase(config: Path) -> int:
 def _wrap(config: Path) -> int:
     settings = load_settings(ShardSettings, config, "shard")
     with folder_lock.lock_for_change(settings.folder):
+        if not settings.wrap_command and not (settings.folder / accounts.PLAIN_KEY).exists():
+            raise ConfigurationError("wrap_command", "is missing: without it the storage key stays in plain")
         if settings.wrap_command:
             wrap_folder(settings.folder, settings.sealing)
             telemetry.log("storage_key.wrapped", command=settings.wrap_command[0])

@@ -71,7 +71,7 @@ def test_altered_account_or_one_of_another_shard_is_named(fresh: World, how: str
 
 
 def test_plaintext_key_is_refused_by_every_command_and_sealed_by_wrap(
-    fresh: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    fresh: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, records = folder_of(fresh), fresh.records(1)
     key, settings = as_before(folder), config(fresh, 1)
@@ -83,9 +83,10 @@ def test_plaintext_key_is_refused_by_every_command_and_sealed_by_wrap(
         with pytest.raises(ConfigurationError, match=r"signing\.key: is not sealed.* run `bytewise shard wrap`"):
             tool()
     monkeypatch.setattr(sys, "argv", ["kms", "wrap", "--config", str(settings)])
-    for _ in range(2):
-        assert kms.__main__.main() == 0
+    for code in (Exit.OK, Exit.USAGE):
+        assert kms.__main__.main() == code
         assert accounts.open_account(folder).secret == key and not (folder / PLAIN_KEY).exists()
+    assert "wrap_command: is missing" in capsys.readouterr().err, "nothing is left to seal, and nothing is wrapped"
     fresh.shard(1)
 
 

@@ -75,6 +75,11 @@ def test_governor_is_told_what_to_correct(
     assert run(monkeypatch, "approve", "--config", str(config)) == 64
     said = capfd.readouterr().err
     assert "was accepted before" in said and "a policy with a higher serial" in said and "report" not in said
+    (tmp_path / "governor.json").write_text("{}")
+    (tmp_path / "governor.json").chmod(0o600)
+    config.write_text(text.replace("governor.key", "governor.json"))
+    assert run(monkeypatch, "approve", "--config", str(config)) == 64
+    assert "key_file: must be 0x and hex digits; a keystore is not read here" in capfd.readouterr().err
     assert not (tmp_path / "signed.json").exists()
 
 
