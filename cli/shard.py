@@ -35,9 +35,9 @@ def backup(config: ShardOption, key: KeyOption, out: Annotated[Path, typer.Argum
 
     The shard may be running.
 
-    Make the key once, `openssl rand -hex 32 > backup.key; chmod 600 backup.key`, and keep it away from the backup. The shard's
-    database is not in the backup. Replicate the database with its own tools, because a restore needs the release log in it. Make
-    a backup after every ceremony.
+    Make the key once, `openssl rand -hex 32 > backup.key; chmod 600 backup.key`, and keep it away from the backup. The backup has
+    neither the shard's database nor bytewise.toml, the epoch document and the policy: keep copies of these files. Replicate the
+    database with its own tools, because a restore needs the release log in it. Make a backup after every ceremony.
 
     Exit codes: 0 written, 6 the database lacks records that the shard signed, 64 wrong input.
     """
@@ -61,7 +61,7 @@ def restore(
 ) -> None:
     """Put keys and shares back into the folder of a shard that lost them.
 
-    The shard's database must lie beside the folder.
+    First bring back the settings file, and the newest copy of the shard's database to the place that `database_url` names.
 
     The command writes nothing if the backup lacks the shares in force, because it was made before a refresh or reshare. It also
     writes nothing if the database is older than the backup. It overwrites no file in the folder, and does not restore shares that
@@ -124,7 +124,8 @@ folder = "."
 # changes to them later.
 {sealing}
 # What it released, signed and chained. It must never go back: replicate it by its own means, away from the backups of the folder.
-# PostgreSQL works too: name it here without its password (`~/.pgpass` has it), and run `python -m bytewise.storage migrate` once.
+# PostgreSQL works too: name it here without its password (`~/.pgpass` has it), and run
+# `python -m bytewise.storage migrate --url URL` once.
 database_url = {database_url}
 
 # The epoch that it serves. Until a ceremony has made it (`bytewise key dkg`) the shard only takes part in ceremonies; then put
