@@ -55,7 +55,10 @@ def fingerprint(
     """
     from bytewise.inference.pinned.checkpoint import read_manifest
     from bytewise.inference.pinned.fingerprint import fingerprint as this_machine
+    from bytewise.inference.profiles import DEVICES
 
+    if device not in DEVICES:
+        raise ConfigurationError("--device", f"is {device[:40]}: there are {', '.join(DEVICES)}")
     found = this_machine(
         read_manifest(artifact).architecture, device=device, threads=threads, container=_container(container),
         max_new_tokens=max_new_tokens,
@@ -163,11 +166,14 @@ class Equalise(enum.StrEnum):
     OFF = "off"
 
 
+_WIDTH = "Hidden size, a multiple of 16; heads are 8, key-value heads 2."
+
+
 def make(
     out: Annotated[Path, typer.Argument(help="Folder to write the checkpoint to; must not exist.")],
     seed: Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1, help="Another seed is another model.")] = 1,
     layers: Annotated[int, typer.Option("--layers", min=1, max=64)] = 4,
-    width: Annotated[int, typer.Option("--width", min=32, max=4096, help="Hidden size; heads are 8, key-value heads 2.")] = 256,
+    width: Annotated[int, typer.Option("--width", min=32, max=4096, help=_WIDTH)] = 256,
     context: Annotated[int, typer.Option("--context", min=64, max=131072, help="Most tokens of prompt and answer.")] = 2048,
 ) -> None:
     """Write a small Llama-family checkpoint from a seed: the same bytes on every machine.
@@ -176,6 +182,8 @@ def make(
     """
     from bytewise.inference.convert.make import make_model
 
+    if width % 16:
+        raise ConfigurationError("--width", f"{width} is no multiple of 16")
     make_model(out, seed, layers=layers, width=width, context=context)
     print(out)
 

@@ -138,7 +138,7 @@ _TABLE: tuple[tuple[tuple[type[BytewiseError], ...], Exit, str], ...] = (
         (RevealRefused,), Exit.MISMATCH,
         "Count none of its receipts as tests: what was convicted among them is ordinary fraud.",
     ),
-    ((CannotExecute,), Exit.UNAVAILABLE, "Is there memory for the model?"),
+    ((CannotExecute,), Exit.UNAVAILABLE, "This machine cannot run it: see the reason (memory, device, environment)."),
     ((CeremonyFailed,), Exit.INCONCLUSIVE, _CEREMONY_FAILED),
     ((SharesUnproven,), Exit.INCONCLUSIVE, _SHARES_UNPROVEN),
     ((BreakerHolds,), Exit.UNAVAILABLE, "Nothing was sent. The curator releases held convictions (Breaker.resetBreaker)."),

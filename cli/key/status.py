@@ -201,7 +201,7 @@ def show_epoch(
             plain(f"EPOCH: the address book has no key epoch {epoch}; `bytewise key list` shows all", "red")
         )
         raise typer.Exit(Exit.NOT_FOUND)
-    emit(output, state["epochs"][0], lambda: show(state, Console()))
+    emit(output, {**state["epochs"][0], "wrong": state["wrong"]}, lambda: show(state, Console()))
     _end(state)
 
 

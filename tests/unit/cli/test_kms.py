@@ -95,6 +95,8 @@ def test_status_says_which_shards_serve_the_share_in_force(site: KeySite) -> Non
         site.next_epoch()
         assert site.kms("list") == Exit.MISMATCH
         assert "key epoch 2 of the chain is not in the address book" in site.said()
+        assert site.kms("show", "1", "--output", "json") == Exit.MISMATCH
+        assert "key epoch 2 of the chain is not in the address book" in site.said()
     stale = replace(site.world.document, commitments=tuple(reversed(site.world.document.commitments)))
     write_network(site.folder / "network.json", replace(site.network, epochs=(stale,)))
     assert site.kms("list") == Exit.MISMATCH

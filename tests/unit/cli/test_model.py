@@ -113,6 +113,8 @@ def test_bound_that_is_not_proven_ends_check_with_a_mismatch(checkpoint: Path, c
         (["convert", "checkpoint"], Exit.USAGE, "--help"),
         (["show", "nowhere"], Exit.USAGE, "no artifact at nowhere"),
         (["fingerprint", "nowhere"], Exit.USAGE, "no artifact at nowhere"),
+        (["fingerprint", "nowhere", "--device", "foo"], Exit.USAGE, "--device: is foo: there are cpu, cuda"),
+        (["make", "out", "--width", "40"], Exit.USAGE, "--width: 40 is no multiple of 16"),
         (["environment", "nowhere", "out"], Exit.USAGE, "no artifact at nowhere"),
         (["environment", ".", "out"], Exit.USAGE, "no artifact at .: "),
         (["vectors", "nowhere", "out"], Exit.USAGE, "nowhere is no folder of an artifact"),
