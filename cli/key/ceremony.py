@@ -196,6 +196,8 @@ def _curator(key: Path | None, book: "Network", password_file: Path | None) -> "
     from cli.chain.privileged_call import signer_of
 
     if key is None:
+        if password_file is not None:
+            raise ConfigurationError("--password-file", "goes with --key. Nothing was sent")
         return None
     verify_unused(key)
     return signer_of(book.chain_id, key, None, password_file)
