@@ -177,5 +177,5 @@ class Campaign:
             newest = max((each.time for each in history.of("ReceiptAnchor.BatchAnchored")), default=0)
             left_s = newest + PARAMS.times.window - history.times[-1]
             self._say(f"{len(waiting)} disputes are open, the last window is open for {max(left_s, 0)} s")
-            if (not waiting and left_s < 0) or self.elapsed_s() > until:
+            if not history.is_whole or (not waiting and left_s < 0) or self.elapsed_s() > until:
                 return history

@@ -69,6 +69,8 @@ class History:
     """Balance of each contract of `CONTRACTS` at the end, in wei."""
     pots: int
     """Result of `Ledger.totalPots` at the end, in wei."""
+    is_whole: bool = True
+    """Whether the chain has lost no block."""
 
     def of(self, name: str) -> list[Event]:
         """Returns the events with this name, in order."""
@@ -128,11 +130,14 @@ def entries(contract: str, kind: str) -> dict[bytes, dict[str, Any]]:
 
 
 def read_history(url: str, network: Network) -> History:
-    """Reads the whole chain up to its newest block."""
+    """Reads the chain up to its newest block. If anvil lost a block in a reorganisation, nobody can read past it, and the chain
+    is read up to the block before."""
     decoder, events, transactions, times = Decoder(network), list[Event](), list[Transaction](), list[int]()
     with httpx2.Client(timeout=TIMEOUT_S) as http:
         head = int(_batch(http, url, [("eth_blockNumber", [])])[0], 16)
         for block, receipts in _blocks(http, url, head):
+            if block is None:
+                break
             time = int(block["timestamp"], 16)
             times.append(time)
             for sent in block["transactions"]:
@@ -143,13 +148,13 @@ def read_history(url: str, network: Network) -> History:
                 for log in receipt["logs"]:
                     if (said := decoder.event(log)) is not None:
                         events.append(Event(*said, len(times) - 1, time, receipt["from"].lower()))
-        at = hex(head)
+        at = hex(len(times) - 1)
         addresses = {contract: address for address, contract in decoder.contracts.items()}
         found = _batch(http, url, [("eth_getBalance", [address, at]) for address in addresses.values()])
         pots = {"to": addresses["Ledger"], "data": "0x" + keccak(text="totalPots()")[:4].hex()}
         (raw,) = _batch(http, url, [("eth_call", [pots, at])])
     balances = dict(zip(addresses, (int(each, 16) for each in found), strict=True))
-    return History(events, transactions, times, balances, int(raw, 16))
+    return History(events, transactions, times, balances, int(raw, 16), is_whole=len(times) == head + 1)
 
 
 def handed_in(record: Path, network: Network) -> list[Transaction]:
@@ -160,7 +165,7 @@ def handed_in(record: Path, network: Network) -> list[Transaction]:
     return [found for raw in raws if (found := decoder.signed(raw)) is not None]
 
 
-def _blocks(http: httpx2.Client, url: str, head: int) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+def _blocks(http: httpx2.Client, url: str, head: int) -> Iterator[tuple[dict[str, Any] | None, list[dict[str, Any]]]]:
     for first in range(0, head + 1, BLOCKS_PER_CALL):
         numbers = [hex(number) for number in range(first, min(first + BLOCKS_PER_CALL, head + 1))]
         blocks = _batch(http, url, [("eth_getBlockByNumber", [number, True]) for number in numbers])
