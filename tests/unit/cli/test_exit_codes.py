@@ -42,7 +42,7 @@ def test_storage_process_ends_with_64_for_a_wrong_url(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("error", "code", "said"), [
     (ValueError("a defect"), Exit.INTERNAL, "Traceback"),
     (OSError(errno.ENOSPC, "No space left on device"), Exit.USAGE, "No space left on device"),
-    (PermissionError(errno.EACCES, "Permission denied", "/root/a"), Exit.USAGE, "/root/a: Permission denied"),
+    (PermissionError(errno.EACCES, "Permission denied", "/etc/a"), Exit.USAGE, "/etc/a: Permission denied"),
     (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), Exit.UNAVAILABLE, "Connection refused"),
 ])  # fmt: skip
 def test_error_that_a_command_does_not_expect_has_a_code(
