@@ -63,7 +63,7 @@ def test_exit_codes_distinguish_permanent_from_temporary_failures(
     assert "wrap_command (false) is unavailable" in capfd.readouterr().err
 
 
-def test_governor_is_told_what_to_correct(
+def test_refused_approval_names_the_wrong_setting(
     fresh: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "before.json").write_bytes(encode(fresh.policy))
