@@ -96,7 +96,7 @@ class Campaign:
         try:
             self.traffic.start()
             faults.start()
-            self._watch(lambda: self.elapsed_s() > self._seconds)
+            self._watch(lambda: self.injector.chain_is_lost or self.elapsed_s() > self._seconds)
         except KeyboardInterrupt:
             self._say("interrupted: what happened until now is judged; interrupt again to end without it")
         finally:

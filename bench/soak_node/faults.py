@@ -20,6 +20,8 @@ from bytewise.storage.engine import open_database, write_transaction
 EXIT_S = 30.0
 """Most seconds that a process may take which must end by itself."""
 BLOCK_S = 1
+STILL_S = 2.0 * BLOCK_S
+"""Seconds without a block after which none is under way any more."""
 """Seconds from block to block (`cli.demo.actors.chain_arguments`)."""
 FARTHEST_JUMP_S = 600
 """Most seconds by which all jumps together may move the chain's time ahead, because a shard refuses dates of more than half an
@@ -52,6 +54,8 @@ class Injector:
         self.incidents: list[Incident] = []
         self.injected: Counter[str] = Counter()
         self.violations: list[str] = []
+        self.chain_is_lost = False
+        """Whether anvil lost blocks in a reorganisation. Then no reader of the chain can go on, and the run ends."""
         self.busy: set[str] = set()
         """Actors that are down on purpose now."""
         self._network = network
@@ -166,16 +170,28 @@ class Injector:
         before = self._head_time()
         rpc("evm_setIntervalMining", 0)
         try:
+            self._await_still_chain()
             rpc("anvil_reorg", depth, [])
         finally:
             rpc("evm_setIntervalMining", BLOCK_S)
         lost = [number for number in range(int(rpc("eth_blockNumber"), 16) - depth - 2, int(rpc("eth_blockNumber"), 16))
                 if number >= 0 and rpc("eth_getBlockByNumber", hex(number), False) is None]  # fmt: skip
         if lost:
-            raise RuntimeError(f"the chain has lost blocks {lost}")
+            self.chain_is_lost = True
+            raise RuntimeError(f"the chain has lost blocks {lost}: the run ends here")
         behind = before - self._head_time()
         if behind > 0:
             rpc("evm_increaseTime", behind)
+
+    def _await_still_chain(self) -> None:
+        """Waits until no block came for `STILL_S`. One may be under way when mining is turned off."""
+        head, since, until = "", monotonic_s(), monotonic_s() + EXIT_S
+        while monotonic_s() - since < STILL_S:
+            if monotonic_s() > until:
+                raise RuntimeError("blocks came although mining was turned off")
+            newest = str(self._network.rpc("eth_blockNumber"))
+            head, since = newest, since if newest == head else monotonic_s()
+            self._stop.wait(0.1)
 
     def _head_time(self) -> int:
         return int(self._network.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)

@@ -5,7 +5,7 @@ not logs by filter, because anvil leaves logs out of its filter after deep reorg
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -135,9 +135,7 @@ def read_history(url: str, network: Network) -> History:
     decoder, events, transactions, times = Decoder(network), list[Event](), list[Transaction](), list[int]()
     with httpx2.Client(timeout=TIMEOUT_S) as http:
         head = int(_batch(http, url, [("eth_blockNumber", [])])[0], 16)
-        for block, receipts in _blocks(http, url, head):
-            if block is None:
-                break
+        for block, receipts in until_lost(_blocks(http, url, head)):
             time = int(block["timestamp"], 16)
             times.append(time)
             for sent in block["transactions"]:
@@ -155,6 +153,14 @@ def read_history(url: str, network: Network) -> History:
         (raw,) = _batch(http, url, [("eth_call", [pots, at])])
     balances = dict(zip(addresses, (int(each, 16) for each in found), strict=True))
     return History(events, transactions, times, balances, int(raw, 16), is_whole=len(times) == head + 1)
+
+
+def until_lost(blocks: Iterable[tuple[dict[str, Any] | None, Any]]) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Yields blocks with their receipts up to the first block that the chain has lost, which is None."""
+    for block, receipts in blocks:
+        if block is None:
+            return
+        yield block, receipts
 
 
 def handed_in(record: Path, network: Network) -> list[Transaction]:

@@ -12,7 +12,7 @@ import httpx2
 
 from bench.soak_node import flatness, oracle
 from bench.soak_node.campaign import LONGEST_DRAIN_S, SAMPLE_S, Campaign
-from bench.soak_node.history import History, handed_in
+from bench.soak_node.history import History, Transaction, handed_in
 from bench.soak_node.network import PARAMS
 from bench.soak_node.oracle import Receipt
 from bench.soak_node.schedule import KINDS
@@ -27,6 +27,19 @@ LINES_KEPT = 20
 """Most violations of one check that the report names."""
 
 
+def known(signed: list[Transaction], history: History) -> list[Transaction]:
+    """Returns the transactions that can be judged. If the chain lost blocks, votes of disputes that were opened later are left
+    out, because the history does not have their rounds."""
+    opened = {each.values["id"] for each in history.of("Disputes.DisputeOpened")}
+    return signed if history.is_whole else [each for each in signed if _dispute_of(each) in {*opened, None}]
+
+
+def _dispute_of(sent: Transaction) -> Any:
+    if sent.name not in ("Rounds.commit", "Rounds.reveal"):
+        return None
+    return sent.values["id"] if sent.name == "Rounds.commit" else sent.values["vote"]["dispute"]
+
+
 class Judgement:
     """All checks of one run."""
 
@@ -37,7 +50,7 @@ class Judgement:
         network = campaign.network
         self.receipts = anchored(network.site.da_url, built.network, history)
         self.planted = planted(network.planted, self.receipts)
-        self.signed = handed_in(network.record, built.network)
+        self.signed = known(handed_in(network.record, built.network), history)
         record = campaign.record
         self.overloads = oracle.overloads(record.loads, len(os.sched_getaffinity(0)), SAMPLE_S)
         disturbed = oracle.Disturbances([*campaign.injector.incidents, *self.overloads], record.when, record.seen)

@@ -18,9 +18,9 @@ from bench.soak_node.__main__ import RESULTS, arguments
 from bench.soak_node.campaign import Head, Record
 from bench.soak_node.faults import Incident
 from bench.soak_node.flatness import Sample
-from bench.soak_node.history import Event, History, Transaction
+from bench.soak_node.history import Event, History, Transaction, read_history, until_lost
 from bench.soak_node.oracle import Disturbances, ProcessEnd, Receipt
-from bench.soak_node.report import planted
+from bench.soak_node.report import known, planted
 from bench.soak_node.schedule import KINDS, LONG_S, QUORUM, SPARED, schedule
 from bytewise.protocol.court.settlement import SeatOutcome
 from bytewise.protocol.records.statements import AuditOutcome, Verdict
@@ -28,6 +28,7 @@ from bytewise.service.clock import monotonic_s
 from bytewise.service.settings import child_environment
 from cli.demo.site import free_ports
 from tests.fixtures.chain.anvil import Anvil
+from tests.fixtures.chain.devnet import deployed
 from tests.source import ROOT
 
 DISPUTE, RECEIPT = b"d" * 32, b"r" * 32
@@ -379,3 +380,20 @@ def test_proxy_has_each_fault_at_the_ordered_endpoint_only(proxy: str, anvil: An
     ask(proxy, "ben", "eth_sendRawTransaction", "0x02")
     assert [json.loads(line)["raw"] for line in (tmp_path / "record").read_text().splitlines()] == ["0x02"]
     assert set(QUORUM) <= {*KINDS["rpc-lie"].targets}
+
+
+def test_votes_after_a_lost_block_are_judged_only_where_rounds_are_known() -> None:
+    later = replace(commitment(b"1"), values={"id": b"e" * 32, "seatMask": 1, "commitment": b"1"})
+    signed = [commitment(b"1"), vote(b"1"), later, replace(later, values={**later.values, "commitment": b"2"})]
+    whole, cut = history(OPENED, DRAWN), replace(history(OPENED, DRAWN), is_whole=False)
+    assert known(signed, whole) == signed and len(oracle.double_votes(known(signed, whole), whole)) == 1
+    assert known(signed, cut) == signed[:2] and oracle.double_votes(known(signed, cut), cut) == []
+    twice = [*signed, commitment(b"2")]
+    assert len(oracle.double_votes(known(twice, cut), cut)) == 1, "a dispute that the history has is judged all the same"
+
+
+def test_a_chain_that_lost_a_block_is_read_up_to_it(anvil: Anvil) -> None:
+    network: Any = deployed(anvil)
+    found = read_history(anvil.url, network)
+    assert found.is_whole and len(found.times) == anvil.client.head().number + 1
+    assert [each["n"] for each, _ in until_lost([({"n": 1}, []), ({"n": 2}, []), (None, None), ({"n": 4}, [])])] == [1, 2]
