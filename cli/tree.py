@@ -285,7 +285,10 @@ TREE = Noun(
                     "cli.operator:list_operators", "List operators: address, stake, and how many receipts each anchored."
                 ),
                 "show": Verb("cli.operator:show", "Show one operator: address, stake, and how many receipts it anchored."),
-                "register": Verb("cli.node.register:register_operator", "Deposit stake and register as an operator."),
+                "register": Verb(
+                    "cli.node.register:register_operator",
+                    "Deposit stake and register as an operator, or announce another endpoint.",
+                ),
                 "leave": Verb("cli.node.register:leave_operator", "Withdraw stake and credit, as far as that is possible now."),
                 "run": Verb("cli.actors:run_operator", "Run an operator until SIGTERM."),
             },

@@ -53,7 +53,9 @@ def test_approval_shows_what_the_plan_makes(settings: CeremonySettings) -> None:
     assert (shown["opened_by"], shown["quorum"], shown["reveal_budget"], shown["assurance"]) == ("2 of 3", 2, 1, "simulated")
     assert (shown["purpose"], shown["epoch"], shown["repair_target"]) == ("GENERATE", 3, None)
     assert shown["coordinator"] == COORDINATOR.address
-    assert isinstance(shown["receivers"], dict) and len(shown["receivers"]) == 3
+    receivers: Any = shown["receivers"]
+    assert [(each["index"], each["url"]) for each in receivers] == [(n, receivers[n - 1]["url"]) for n in (1, 2, 3)]
+    assert all(each.keys() == {"index", "account", "url", "channel", "certificate_sha256"} for each in receivers)
 
 
 @pytest.mark.parametrize("name", ["plan_file", "out_file"])

@@ -101,7 +101,7 @@ def test_measurement_that_the_network_withdrew_is_no_readiness() -> None:
     for _ in range(3):
         node.observe(rich())
     found = failing(registry)["registered_measurement"]
-    assert "not allowed" in found.value and "register --measurement" in found.advice and chain.registered_reads == 1
+    assert "not allowed" in found.value and "register --stake WEI --measurement" in found.advice and chain.registered_reads == 1
     assert value_of("bytewise_registered_measurement_allowed") == 0, "BytewiseVersionUnsupported fires"
     chain.registered = RegisteredMeasurement(word("another"), True, 0)
     node.observe(rich(joined_at=BLOCK))
