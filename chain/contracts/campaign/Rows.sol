@@ -54,10 +54,11 @@ library Rows {
         uint256 fees = c.seats * c.fee;
         uint256 pay = _least(s * c.betaBps / 10_000 + fees, s * 8_000 / 10_000 - alpha + lost);
         uint256 used = pay < fees ? _least(a.advanced, fees - pay) : 0;
+        // What the challenger gets too much, seats get too little where both reach their limit.
+        _same(a.toChallenger, a.bond + alpha, "convicted: challenger");
         _same(a.perSeat, c.seats == 0 ? 0 : (pay + used) / c.seats, "convicted: seat");
         _same(a.repaid, c.seats == 0 ? a.advanced : a.advanced - used, "convicted: treasury");
         _same(a.toOperator, 0, "convicted: operator");
-        _same(a.toChallenger, a.bond + alpha, "convicted: challenger");
     }
 
     function _draw(ISettlement.Account memory a, Case memory c) private pure {
