@@ -14,7 +14,7 @@ from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from hexbytes import HexBytes
 
 from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, TransactionPending
-from bytewise.protocol.errors.branches import Unavailable
+from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.signing import TRANSACTION, Preimage, Signer, preimage_digest
 from bytewise.protocol.units import Address, Blob, Digest, address
@@ -130,7 +130,8 @@ def send_all(client: Chain, calls: Sequence[TransactionCall], timeout_s: float) 
         receipts = _receipts_of(client, calls, nonces, versions, timeout_s)
     except TransactionPending:
         raise
-    except Unavailable as error:
+    except BytewiseError as error:
+        # Also a signer's refusal of a later version: the first one may still get into a block.
         if not any(versions):
             raise
         raise TransactionPending(_names_of(versions), error) from None
@@ -161,14 +162,19 @@ def _receipts_of(
 
 
 def _broadcast(client: Chain, raw: Blob, tx_hash: Digest, versions: list[Digest]) -> None:
-    """Sends one version of a transaction, and adds its hash to `versions` unless the node certainly does not have it."""
+    """Sends one version of a transaction, and adds its hash to `versions` unless the node refused the first version."""
     versions.append(tx_hash)
     try:
         client.broadcast(raw)
-    except RpcRefused:
-        if len(versions) == 1:
+    except (RpcRefused, ChainReverted) as error:
+        # One endpoint may have it from another whose answer was lost.
+        if len(versions) == 1 and not any(each in str(error).lower() for each in ALREADY_THERE):
             versions.pop()
         raise
+
+
+ALREADY_THERE = ("already known", "already imported")
+"""Words of nodes for a transaction that they have."""
 
 
 def _names_of(versions: Sequence[Sequence[Digest]]) -> str:

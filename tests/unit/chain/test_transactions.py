@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, TransactionPending
-from bytewise.protocol.units import Digest
+from bytewise.protocol.errors.actors import ChainReverted, RpcRefused, SigningRefused, TransactionPending
+from bytewise.protocol.signing import LocalSigner, Preimage
+from bytewise.protocol.units import Blob, Digest
 from chain.client.rpc import ChainClient
 from chain.sending.transactions import ATTEMPTS, TransactionCall, send_all
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil, running_anvil
@@ -87,6 +88,31 @@ def test_error_after_the_submission_names_the_transaction_as_sent(anvil: Anvil) 
         front.change = refuses("eth_getTransactionReceipt")
         send_all(sent_to(front), payments(1), 5.0)
     assert anvil.client.nonce(FROM.address) == before + 1
+
+
+class SignsOnce(LocalSigner):
+    """A signer with a fee ceiling that a later version exceeds."""
+
+    def __init__(self, secret: bytes) -> None:
+        super().__init__(secret)
+        self.signed = 0
+
+    def sign_preimage(self, preimage: Preimage) -> Blob:
+        self.signed += 1
+        if self.signed > 1:
+            raise SigningRefused("fee", "above the ceiling")
+        return super().sign_preimage(preimage)
+
+
+def test_refused_second_version_leaves_the_first_named_as_sent(anvil: Anvil) -> None:
+    anvil.automine(False)
+    call = TransactionCall(SignsOnce(FROM.secret), TO, b"", 1, 21_000)
+    with fronts(anvil, 1) as [front], pytest.raises(TransactionPending, match=r"transaction 0x[0-9a-f]{64}.*above the ceiling"):
+        send_all(sent_to(front), [call], 1.0)
+    refuses_it = SignsOnce(FROM.secret)
+    refuses_it.signed = 1
+    with pytest.raises(SigningRefused):
+        send_all(anvil.client, [TransactionCall(refuses_it, TO, b"", 1, 21_000)], 1.0)
 
 
 def test_a_revert_names_the_call(anvil: Anvil) -> None:
