@@ -15,7 +15,6 @@ from pathlib import Path
 from bytewise.ports import Quoter
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import hex0x
 from bytewise.service import telemetry
 from bytewise.service.clock import SystemClock
@@ -53,19 +52,11 @@ def _approve(config: Path) -> int:
         before, after = (read_policy(path) for path in (settings.before_file, settings.policy_file))
         for line in policy_changes(before, after):
             telemetry.log("policy.change_listed", change=line)
-    signed = approve(settings.policy_file, settings.out_file, _governor(settings.key_file))
+    password = None if settings.password_file is None else read_secret(settings.password_file)
+    signed = approve(settings.policy_file, settings.out_file, load_signer(settings.key_file, password))
     telemetry.log("policy.approved", digest=signed.policy.digest, serial=signed.policy.serial, signatures=len(signed.signatures))
     print(hex0x(signed.policy.digest))
     return Exit.OK
-
-
-def _governor(key_file: Path) -> LocalSigner:
-    try:
-        return load_signer(key_file)
-    except ConfigurationError:
-        if read_secret(key_file).reveal().lstrip().startswith(b"{"):
-            raise ConfigurationError("key_file", "must be 0x and hex digits; a keystore is not read here") from None
-        raise
 
 
 def _erase(config: Path) -> int:

@@ -21,11 +21,13 @@ class ApproveSettings:
     policy_file: Path
     """File with the policy to approve, as canonical JSON."""
     key_file: Path
-    """File with the governor's key, as 0x and hex digits."""
+    """File with the governor's key: 0x and hex digits, or a keystore with `password_file`."""
     out_file: Path
     """File of the signed policy. The command makes it, or adds a signature to it."""
     before_file: Path | None = None
     """File with the policy before this one, if there is one. The command then prints what changes before it signs."""
+    password_file: Path | None = None
+    """File with the password of the governor's key, if that is a keystore."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,8 @@
 
 import enum
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from bytewise.protocol.decisions.demands import DemandPolicy
@@ -18,7 +16,7 @@ from bytewise.service.checkpoints import CheckpointSettings
 from bytewise.service.housekeeping import BackupSettings, HousekeepingSettings
 from bytewise.service.listener import MetricsSettings
 from bytewise.service.sections import SCHEMA_VERSION, ChainSettings, DaSettings, DatabaseSettings, SignerSettings
-from bytewise.service.settings import OtherProcess, verify_http_url
+from bytewise.service.settings import OtherProcess, paths_of, verify_http_url
 
 
 class Role(enum.StrEnum):
@@ -271,7 +269,7 @@ class NodeSettings:
             self._verify_inbox(self.inbox_folder.resolve())
 
     def _verify_inbox(self, folder: Path) -> None:
-        for each in _paths(replace(self, inbox_folder=None)):
+        for _, each in paths_of(replace(self, inbox_folder=None)):
             if folder in (each.resolve(), each.resolve().parent):
                 why = f"also has {each.name} of this node: name a folder of its own, because the node deletes old files in it"
                 raise ConfigurationError("inbox_folder", why)
@@ -292,13 +290,3 @@ class NodeSettings:
         """True for a watchtower that sends no transaction, because of `dry_run` or the strategy `observe`."""
         only_looks = self.policy.dry_run or self.policy.strategy == OBSERVE
         return self.role is Role.WATCHTOWER and only_looks
-
-
-def _paths(settings: Any) -> Iterator[Path]:
-    """Yields all paths in a dataclass of settings and in its sections."""
-    for each in fields(settings):
-        value = getattr(settings, each.name)
-        if isinstance(value, Path):
-            yield value
-        elif is_dataclass(value):
-            yield from _paths(value)

@@ -20,9 +20,9 @@ from bytewise.storage.engine import open_database, write_transaction
 EXIT_S = 30.0
 """Most seconds that a process may take which must end by itself."""
 BLOCK_S = 1
+"""Seconds from block to block (`cli.demo.actors.chain_arguments`)."""
 STILL_S = 2.0 * BLOCK_S
 """Seconds without a block after which none is under way any more."""
-"""Seconds from block to block (`cli.demo.actors.chain_arguments`)."""
 FARTHEST_JUMP_S = 600
 """Most seconds by which all jumps together may move the chain's time ahead, because a shard refuses dates of more than half an
 hour ahead."""

@@ -22,6 +22,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import U64, U256, Address, Digest
 from bytewise.service.files import shown_name
+from bytewise.service.settings import paths_of
 
 FORMAT = "bytewise-backup-1"
 FILES = "files/"
@@ -240,7 +241,7 @@ def files_of(settings: Any, folder: Path, with_password: bool) -> tuple[dict[str
     inside: dict[str, Path] = {}
     outside: list[str] = []
     top = os.path.abspath(folder)
-    for name, path in _paths(settings):
+    for name, path in paths_of(settings):
         if not path.is_file() or (name in _LEFT_OUT and not (with_password and name == "password_file")):
             continue
         place = os.path.relpath(os.path.abspath(path), top)
@@ -253,13 +254,4 @@ def files_of(settings: Any, folder: Path, with_password: bool) -> tuple[dict[str
 
 def folders_of(settings: Any) -> tuple[str, ...]:
     """Returns the paths of the folders that a settings object names and that exist. They are not in the backup."""
-    return tuple(sorted({os.path.abspath(path) for _, path in _paths(settings) if path.is_dir()}))
-
-
-def _paths(value: Any) -> Iterator[tuple[str, Path]]:
-    for field in dataclasses.fields(value):
-        found = getattr(value, field.name)
-        if isinstance(found, Path):
-            yield field.name, found
-        elif dataclasses.is_dataclass(found):
-            yield from _paths(found)
+    return tuple(sorted({os.path.abspath(path) for _, path in paths_of(settings) if path.is_dir()}))

@@ -11,7 +11,7 @@ import os
 import tomllib
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NewType, TypeVar, cast
 from urllib.parse import urlsplit
@@ -132,6 +132,16 @@ def setting_variables() -> dict[str, str]:
 def library_variables(names: Sequence[str]) -> dict[str, str]:
     """Returns the environment variables among `names` that are set. A library reads them itself; the caller only records them."""
     return {name: os.environ[name] for name in names if name in os.environ}
+
+
+def paths_of(settings: Any) -> Iterator[tuple[str, Path]]:
+    """Yields name and value of each path in settings and in their sections."""
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if isinstance(value, Path):
+            yield field.name, value
+        elif dataclasses.is_dataclass(value):
+            yield from paths_of(value)
 
 
 def read_document(path: Path) -> dict[str, Any]:

@@ -102,10 +102,13 @@ class _Process:
             telemetry.log("process.ended", name=self.program.name, code=code)
             return code
         self._pause_s = FIRST_PAUSE_S if now - self._started_at >= STEADY_S else self._pause_s
-        self._due_at = now + self._pause_s
         telemetry.log("process.restarting", name=self.program.name, code=code, pause_s=self._pause_s)
-        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
+        self._postpone(now)
         return None
+
+    def _postpone(self, now: float) -> None:
+        self._due_at = now + self._pause_s
+        self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
 
     def _begin(self, now: float) -> None:
         try:
@@ -114,9 +117,9 @@ class _Process:
             program = self.program.command[0]
             if error.errno in UNUSABLE and not self.program.dispensable:
                 raise ConfigurationError(self.program.name, f"{program} cannot be started: {error.strerror}") from None
-            do = "make its environment again, correct its path in the settings, or free memory; it is tried again each minute"
+            do = "make its environment again, correct its path in the settings, or free memory; it is tried again"
             telemetry.log("process.not_started", name=self.program.name, program=program, error=error.strerror, do=do)
-            self._due_at = now + LONGEST_PAUSE_S
+            self._postpone(now)
             return
         telemetry.log("process.started", name=self.program.name, pid=self.running.pid)
 

@@ -163,6 +163,24 @@ def test_every_actors_journal_verifies(demo: Run) -> None:
         assert journal.verify_journal() != ZERO_DIGEST, name
 
 
+def test_members_log_what_the_court_made_of_their_seats_to_the_wei(demo: Run) -> None:
+    accounts = {account: name for name, account in demo.report["names"].items()}
+    shown, logged = dict[tuple[str, str], list[int]](), dict[tuple[str, str], list[int]]()
+    for dispute in demo.report["disputes"]:
+        for seat in dispute["members"]:
+            sums = shown.setdefault((accounts[seat["voter"]], dispute["dispute"]), [0, 0])
+            sums[0] += int(seat["paid_wei"])
+            sums[1] += sum(map(int, seat["charged"].values()))
+    for name in VERIFIERS:
+        for line in (demo.folder / f"{name}.log").read_text().splitlines():
+            if '"event":"seats.settled"' in line:
+                found = json.loads(line)
+                sums = logged.setdefault((name, found["dispute"]), [0, 0])
+                sums[0] += found["pay_wei"]
+                sums[1] += found["penalty_wei"]
+    assert logged == shown != {}
+
+
 def test_plaintext_is_only_where_the_design_allows_it(demo: Run) -> None:
     tokenizer = Tokenizer.from_file(str(ROOT / "build/models/lighthouse/tokenizer.json"))
     ids = tokenizer.encode(f" {demo.canary}", add_special_tokens=False).ids

@@ -90,6 +90,14 @@ def test_error_after_the_submission_names_the_transaction_as_sent(anvil: Anvil) 
     assert anvil.client.nonce(FROM.address) == before + 1
 
 
+@pytest.mark.parametrize(("said", "error"), [("already known", TransactionPending), ("underpriced", RpcRefused)])
+def test_first_version_that_a_node_already_has_counts_as_sent(anvil: Anvil, said: str, error: type[Exception]) -> None:
+    with fronts(anvil, 1) as [front]:
+        front.change = refuses("eth_sendRawTransaction", said)
+        with pytest.raises(error, match=said):
+            send_all(sent_to(front), payments(1), 1.0)
+
+
 class SignsOnce(LocalSigner):
     """A signer with a fee ceiling that a later version exceeds."""
 

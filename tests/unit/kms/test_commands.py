@@ -10,10 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from eth_account import Account
 
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.protocol.evidence.appraisal_policy import SignedPolicy
+from bytewise.protocol.evidence.appraisal_policy import SignedPolicy, approval_digest
+from bytewise.protocol.signing import recover
+from bytewise.service.secret import write_secret
 from bytewise.service.settings import DatabaseUrl, child_environment
 from bytewise.storage.__main__ import main as migrate_main
 from bytewise.storage.engine import HEAD, check_revision, open_database
@@ -75,12 +78,18 @@ def test_refused_approval_names_the_wrong_setting(
     assert run(monkeypatch, "approve", "--config", str(config)) == 64
     said = capfd.readouterr().err
     assert "was accepted before" in said and "a policy with a higher serial" in said and "report" not in said
-    (tmp_path / "governor.json").write_text("{}")
-    (tmp_path / "governor.json").chmod(0o600)
+    governor = devnet_signer(31337, 0)
+    write_secret(tmp_path / "governor.json", json.dumps(Account.encrypt(governor.secret, "sesame", iterations=1024)).encode())
+    write_secret(tmp_path / "governor.password", b"sesame")
     config.write_text(text.replace("governor.key", "governor.json"))
     assert run(monkeypatch, "approve", "--config", str(config)) == 64
-    assert "key_file: must be 0x and hex digits; a keystore is not read here" in capfd.readouterr().err
+    assert "is a keystore: name its password file too" in capfd.readouterr().err
     assert not (tmp_path / "signed.json").exists()
+    config.write_text(text.replace("governor.key", "governor.json") + 'password_file = "governor.password"\n')
+    assert run(monkeypatch, "approve", "--config", str(config)) == 0
+    signed = decode(SignedPolicy, (tmp_path / "signed.json").read_bytes())
+    (signature,) = signed.signatures
+    assert recover(approval_digest(signed.policy), signature) == governor.address
 
 
 def interruptible() -> None:
