@@ -1,10 +1,8 @@
 """Interfaces of what is outside an actor. Adapters implement them. Only `__main__` modules and `cli` choose the adapters."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from bytewise.crypto.bls import PublicKey
-from bytewise.crypto.certificates import BlsCertificate
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.decisions.audits import AuditStage, PostedAudit
 from bytewise.protocol.decisions.demands import DemandRecord
@@ -16,6 +14,10 @@ from bytewise.protocol.records.receipt import BatchHeader, Receipt, SignedLeaf, 
 from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.records.statements import AuditResult, Finding, Vote
 from bytewise.protocol.units import Address, Blob, Digest
+
+if TYPE_CHECKING:  # The process of an enclave's job needs no pairings.
+    from bytewise.crypto.bls import PublicKey
+    from bytewise.crypto.certificates import BlsCertificate
 
 
 class Clock(Protocol):
@@ -354,7 +356,7 @@ class CertificateSender(Protocol):
         """Posts a root of commitments. It states that these commitments existed before the first reveal."""
         ...
 
-    def certify(self, finding: Finding, commit_root: Digest, certificate: BlsCertificate, settles: bool = False) -> None:
+    def certify(self, finding: Finding, commit_root: Digest, certificate: "BlsCertificate", settles: bool = False) -> None:
         """Sends one signature of members whose seats make a quorum. With `settles`, the same transaction also counts the votes of
         the round."""
         ...
@@ -375,7 +377,7 @@ class CertificateView(Protocol):
         """Returns the address of the stake tree of the pool that judges a dispute."""
         ...
 
-    def keys_at(self, tree: Address, block: int, to_block: int) -> Mapping[Address, PublicKey]:
+    def keys_at(self, tree: Address, block: int, to_block: int) -> "Mapping[Address, PublicKey]":
         """Returns for each account the last certificate key that it had registered at the end of `block`.
 
         An account is left out unless the place of its key in this stake tree is noted by the end of `to_block`.

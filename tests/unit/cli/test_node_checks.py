@@ -457,7 +457,7 @@ LEAST_WEI = DEVNET.money.min_verifier_stake
 @pytest.mark.parametrize(
     ("stake_wei", "is_allowed", "units", "advice"),
     [
-        (LEAST_WEI, True, 1, None), (LEAST_WEI - 1, True, 0, None), (LEAST_WEI, False, 1, "register --measurement"),
+        (LEAST_WEI, True, 1, None), (LEAST_WEI - 1, True, 0, None), (LEAST_WEI, False, 1, "register --stake WEI --measurement"),
         (LEAST_WEI, True, 0, f"Registry refresh {OTHER}"),
     ],
 )  # fmt: skip
