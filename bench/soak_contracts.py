@@ -95,6 +95,7 @@ def campaign(options: argparse.Namespace, result: dict[str, Any]) -> None:
         done |= {"passed": not failure, "seconds": round(time.monotonic() - start), "failure": failure}
         result["campaign"] = done | {what: dict(sums[what].most_common()) for what in COUNTERS}
         options.out.write_text(json.dumps(result, indent=1) + "\n")
+        print(f"{done['calls']:,} of {options.calls:,} calls, {done['seconds']} s", flush=True)
 
 
 def faults() -> list[dict[str, Any]]:

@@ -7,13 +7,14 @@ import enum
 from collections import Counter
 from typing import NamedTuple
 
+from bytewise.protocol.digests import keccak256_abi
 from bytewise.protocol.units import Address
 from chain.client.rpc import reading_answer
 from chain.reads.history import CourtHistory
 
 
 class TakenFrom(enum.IntEnum):
-    """Reasons why an account paid into a pot, with the numbers of `ILedger.Source`. Penalties of seats come as SLASH."""
+    """Reasons why an account paid into a pot, with the numbers of `ILedger.Source`. A seat's penalty has SLASH, too."""
 
     NONE = 0
     BOND = 1
@@ -44,7 +45,7 @@ class Earnings(NamedTuple):
     credited: dict[str, int]
     """Amounts that the ledger credited, withdrawn or not."""
     paid: dict[str, int]
-    """Amounts that the account paid: bonds, fees, slashes and penalties."""
+    """Amounts that the account paid: bonds, fees, slashes, and `seat_penalty` for seats that voted wrong or not at all."""
 
     @property
     def net_wei(self) -> int:
@@ -56,18 +57,26 @@ def earnings(history: CourtHistory, account: Address, from_block: int, to_block:
     """Sums up the credits and payments of an account over a closed range of blocks. The fee of a batch counts as paid by its
     operator."""
     operators = list(reversed(history.batch_operators(from_block, to_block)))
+    movements = history.movements(from_block, to_block)
+    penalty_pots = {_penalty_pot(each.values["ref"]) for each in movements if each.values.get("source") == TakenFrom.BOND}
     credited: Counter[str] = Counter()
     paid: Counter[str] = Counter()
-    for each in history.movements(from_block, to_block):
+    for each in movements:
         values = each.values
         with reading_answer(each.event):
             if each.event == "Taken":
                 payer = operators.pop() if values["from"] == history.fee_market else values["from"]
                 if payer == account:
-                    paid[TakenFrom(values["source"]).name.lower()] += values["amount"]
+                    reason = "seat_penalty" if values["ref"] in penalty_pots else TakenFrom(values["source"]).name.lower()
+                    paid[reason] += values["amount"]
             elif each.event == "Credited" and values["account"] == account:
                 credited[CreditReason(values["reason"]).name.lower()] += values["amount"]
             elif each.event == "CreditedEach" and account in values["accounts"]:
                 times = list(values["accounts"]).count(account)
                 credited[CreditReason(values["reason"]).name.lower()] += times * values["amount"]
     return Earnings(dict(credited), dict(paid))
+
+
+def _penalty_pot(dispute: bytes) -> bytes:
+    """Returns the pot of the penalties of a dispute's seats, as `ISettlement.penaltyPot` computes it."""
+    return keccak256_abi(("string", "bytes32"), ("penalties", dispute))

@@ -3,7 +3,6 @@
 import getpass
 import secrets
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +17,17 @@ from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOptio
 
 PASSWORD = "account.password"
 _NOT_OF_A_SHARD = f"a key shard has none: set it in FOLDER/{SETTINGS}, or see `bytewise shard init --help`"
+_SHARD, _OPERATOR, _JUDGES = frozenset({NodeRole.SHARD}), frozenset({NodeRole.OPERATOR}), frozenset(JUDGES)
+_NODES, _WITH_ACCOUNT = frozenset(NodeRole) - _SHARD, frozenset(NodeRole) - _SHARD - {NodeRole.MONITOR}
+_USERS = {
+    **dict.fromkeys(("--database-url-file", "--metrics-port"), _NODES),
+    **dict.fromkeys(("--da", "--key", "--password-file", "--prompt"), _WITH_ACCOUNT),
+    **dict.fromkeys(("--signer-url", "--account", "--signer-ca", "--signer-cert", "--signer-key"), _WITH_ACCOUNT),
+    "--artifact": _OPERATOR | _JUDGES, "--evidence": _JUDGES, "--platform-file": _JUDGES,
+    **dict.fromkeys(("--environment", "--model-name", "--host", "--port"), _OPERATOR),
+    **dict.fromkeys(("--url", "--channel", "--coordinator", "--governor", "--simulated"), _SHARD),
+}  # fmt: skip
+"""Roles that use an option, for each option that not every role uses."""
 _EVIDENCE, _HOST, _PORT, _METRICS_PORT = "tdx", "127.0.0.1", 8443, 9464
 
 FolderArgument = Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="A new folder; by default bytewise-ROLE.")]
@@ -62,7 +72,7 @@ SimulatedOption = Annotated[bool, typer.Option("--simulated", help="A shard of a
 
 
 def init(
-    role: Annotated[NodeRole, typer.Option("--role", help="What the node does.")],
+    context: typer.Context, role: Annotated[NodeRole, typer.Option("--role", help="What the node does.")],
     folder: FolderArgument = None, network: NetworkOption = NETWORK_FILE, rpc: RpcOption = RPC_URLS, da: DaOption = DA_URLS,
     key: KeyOption = None, password: PasswordOption = None, prompt: PromptOption = False, signer_url: SignerUrlOption = "",
     account: AccountOption = "", signer_ca: SignerCaOption = None, signer_cert: SignerCertOption = None,
@@ -86,14 +96,10 @@ def init(
 
     where = (folder or Path(f"bytewise-{role}")).absolute()
     keys = KeyOptions(key, password, prompt, signer_url, account, signer_ca, signer_cert, signer_key)
+    _refuse_unused(role, context)
     if role is NodeRole.SHARD:
-        _refuse(_key_options(keys) | {
-            "--database-url-file": database, "--evidence": evidence != _EVIDENCE, "--platform-file": platform,
-            "--host": host != _HOST, "--port": port != _PORT, "--metrics-port": metrics_port != _METRICS_PORT,
-        }, _NOT_OF_A_SHARD)  # fmt: skip
         made = make_shard_folder(where, network, rpc, ShardChoices(url, channel, coordinator, governor or [], simulated))
     elif role is NodeRole.MONITOR:
-        _refuse(_key_options(keys), "a monitor has no account and no key")
         made = make_monitor_folder(where, network, rpc, database, metrics_port)
     else:
         made = make_node_folder(where, NodeChoices(
@@ -109,18 +115,13 @@ def _print_made(role: NodeRole, made: str, folder: Path) -> None:
         print(f"{number}. {line}")
 
 
-def _key_options(of: KeyOptions) -> dict[str, object]:
-    return {
-        "--key": of.key, "--password-file": of.password_file, "--prompt": of.prompt, "--signer-url": of.signer_url,
-        "--account": of.account, "--signer-ca": of.signer_ca, "--signer-cert": of.signer_cert, "--signer-key": of.signer_key,
-    }  # fmt: skip
-
-
-def _refuse(options: Mapping[str, object], why: str) -> None:
-    """Raises `ConfigurationError` for the first option that was given."""
-    for option, given in options.items():
-        if given:
-            raise ConfigurationError(option, why)
+def _refuse_unused(role: NodeRole, context: typer.Context) -> None:
+    """Raises `ConfigurationError` for the first option on the command line that a node of this role does not use."""
+    for parameter in context.command.params:
+        option, source = parameter.opts[0], context.get_parameter_source(parameter.name or "")
+        is_given = source is not None and source.name == "COMMANDLINE"
+        if is_given and role not in _USERS.get(option, frozenset(NodeRole)):
+            raise ConfigurationError(option, _NOT_OF_A_SHARD if role is NodeRole.SHARD else f"role {role} does not use it")
 
 
 def _account(of: KeyOptions) -> LocalKey | RemoteKey:

@@ -2,7 +2,8 @@
 
 Each fault replaces one place of one contract in a copy of `chain/contracts`. The campaign of the faulty copy must fail by the
 check that exists for this fault. A fault that survives shows a rule without a check. A fault that another check finds shows
-nothing about its own check. The program prints a line for each fault and ends with 1 if one was not found by its check.
+nothing about its own check. Campaigns are random, so a fault that its check did not find gets two more, with 4 and 16 times
+as many runs. The program prints a line for each fault and ends with 1 if one was not found by its check.
 """
 
 import argparse
@@ -19,6 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from planting import Compiled, Planting, unfinished
+
+TIMES_AS_MANY_RUNS = (1, 4, 16)
+"""Of each campaign that a fault gets until its check finds it."""
 
 CONTRACTS = Path(__file__).resolve().parent.parent
 FORGE = "node_modules/@foundry-rs/forge-linux-amd64/bin/forge"
@@ -108,11 +112,15 @@ def line(result: dict[str, Any]) -> str:
 
 
 def tried(planting: Planting, fault: PlantedFault, runs: int, depth: int) -> dict[str, Any]:
-    """Plants one fault, runs the campaign, and removes the fault."""
+    """Plants one fault, runs campaigns until its check finds it or none is left, and removes the fault."""
     text = faulty((planting.root / fault.file).read_text(), fault)
-    start = time.monotonic()
+    start, reason, most = time.monotonic(), "", 0
     with planting.planted(fault.file, text):
-        reason = campaign(planting.root, runs * fault.longer, depth)
+        for times in TIMES_AS_MANY_RUNS:
+            most = runs * fault.longer * times
+            reason = campaign(planting.root, most, depth) or reason
+            if seen_by(fault.expect, reason):
+                break
     return {
         "fault": fault.name,
         "rules": fault.rules,
@@ -120,6 +128,7 @@ def tried(planting: Planting, fault: PlantedFault, runs: int, depth: int) -> dic
         "expect": fault.expect,
         "found": seen_by(fault.expect, reason),
         "by": reason,
+        "runs": most,
         "seconds": round(time.monotonic() - start),
     }
 

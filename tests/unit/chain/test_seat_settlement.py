@@ -62,7 +62,7 @@ def test_fee_of_a_batch_is_paid_by_its_operator() -> None:
     market, (one, other) = PEOPLE[4], PEOPLE[1:3]
     names = dict.fromkeys(("receipt_anchor", "ledger"), ZERO_ADDRESS) | {"fee_market": market}
     taken = [(market, 5, TakenFrom.FEE), (one, 9, TakenFrom.FEE), (market, 70, TakenFrom.FEE), (market, 600, TakenFrom.FEE)]
-    payments = [{"from": payer, "amount": amount, "source": source} for payer, amount, source in taken]
+    payments = [{"ref": word("pot"), "from": payer, "amount": amount, "source": source} for payer, amount, source in taken]
     values: dict[str, Any] = {"BatchAnchored": [{"operator": who} for who in (one, other, one)], "Taken": payments}
 
     def logs(_contract: str, _at: Address, events: tuple[str, ...], *_blocks: int) -> list[Log]:

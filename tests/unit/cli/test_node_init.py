@@ -28,7 +28,8 @@ KEY = bytes(range(1, 33))
 DUTY_ROLES = (NodeRole.VERIFIER, NodeRole.MEMBER, NodeRole.WATCHTOWER)
 NOT_OF_A_SHARD = (
     "--key=k", "--password-file=p", "--prompt", "--signer-url=https://signer:9000", "--database-url-file=url",
-    "--metrics-port=9465", "--evidence=snp", "--host=192.0.2.1", "--port=8444",
+    "--metrics-port=9465", "--evidence=snp", "--host=192.0.2.1", "--port=8444", "--da=http://127.0.0.1:2", "--artifact=model",
+    "--environment=environment.json", "--model-name=tiny",
 )  # fmt: skip
 
 
@@ -112,8 +113,13 @@ def test_existing_account_keeps_its_key_and_the_password_stays_where_it_is(place
         (NodeRole.WATCHTOWER, ["--key", "nothing.key"], "nothing.key"),
         (NodeRole.WATCHTOWER, ["--password-file", "nothing"], "nothing"),
         (NodeRole.WATCHTOWER, ["--prompt"], "terminal"),
-        (NodeRole.MONITOR, ["--key", "account.key"], "--key"),
+        (NodeRole.MONITOR, ["--key", "account.key"], "--key: role monitor does not use it"),
         (NodeRole.MONITOR, ["--signer-url", "https://signer:9000"], "--signer-url"),
+        (NodeRole.MONITOR, ["--da", "http://127.0.0.1:2"], "--da: role monitor"),
+        (NodeRole.WATCHTOWER, ["--artifact", "model"], "--artifact: role watchtower"),
+        (NodeRole.OPERATOR, ["--evidence", "snp"], "--evidence: role operator"),
+        (NodeRole.VERIFIER, ["--port", "8444"], "--port: role verifier"),
+        (NodeRole.MEMBER, ["--simulated"], "--simulated: role member"),
         (NodeRole.MONITOR, ["--network", "nothing.json"], "nothing.json"),
         (NodeRole.WATCHTOWER, ["--rpc", "http://127.0.0.1:1"], "twice"),
         (NodeRole.WATCHTOWER, ["--database-url-file", "nothing"], "nothing"),

@@ -12,6 +12,7 @@ from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import Address
 from chain.deployment.params import DEVNET
+from chain.reads.earnings import earnings
 from chain.reads.history import CourtHistory
 from committee.seat_results import SeatResults
 from tests.fixtures.chain.anvil import Anvil
@@ -77,6 +78,9 @@ def test_charged_and_paid_seats_are_counted_once(
     wrong, right = lines(capsys)
     assert (wrong["outcome"], wrong["seats"], wrong["penalty_wei"]) == ("wrong", charged, charged * DEVNET.money.wrong_penalty)
     assert (right["outcome"], right["pay_wei"], right["penalty_wei"]) == ("right", paid * DEVNET.money.fee_per_seat, 0)
+    losses = earnings(CourtHistory(court.reader), liar.voter, 0, court.reader.head()).paid
+    assert losses == {"seat_penalty": wrong["penalty_wei"]}, "`bytewise status` calls it no slash"
+    court.everything_is_accounted_for()
 
 
 class Forked:
