@@ -86,7 +86,11 @@ def environment(
     """
     from bytewise.inference.artifact.artifact import load
     from bytewise.inference.determinism import environment as environment_of
+    from bytewise.inference.profiles import profile_of
+    from bytewise.protocol.records.environment import PROFILE_PINNED_1
 
+    if profile_of(artifact) == PROFILE_PINNED_1:
+        raise ConfigurationError("ARTIFACT", "is of profile pinned-1: `bytewise model fingerprint --out` writes its environment")
     with progress_of("hashing") as tell:
         loaded = load(artifact, tell)
     found = environment_of(loaded, max_new_tokens=max_new_tokens, max_context=max_context)

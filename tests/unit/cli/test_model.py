@@ -71,6 +71,8 @@ def test_artifacts_of_a_folder_are_listed_and_a_damaged_one_is_named(
     assert {"profile: pinned-1", f"model id: {ids[2]}"} <= set(capsys.readouterr().out.splitlines())
     assert main(["model", "show", pinned, "--output", "json"]) == Exit.OK
     assert json.loads(capsys.readouterr().out)["model_id"] == ids[2]
+    assert main(["model", "environment", pinned, str(folder / "environment.json")]) == Exit.USAGE
+    assert "bytewise model fingerprint" in capsys.readouterr().err and not (folder / "environment.json").exists()
     (folder / "other" / "manifest.json").write_text("{}")
     assert main(["model", "list", str(folder)]) == Exit.MISMATCH
     listed = capsys.readouterr()
