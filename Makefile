@@ -267,7 +267,7 @@ $(PROVERS_READY): $(CONTRACTS)/tools/provers.txt
 prove: install $(PROVERS_READY) $(ANALYSERS_READY) ## prove the sums of the ledger, that a planted defect is found, the stake tree, the masks of seats and the verdict rule
 	@PATH="$(NODE_BIN):$$PATH" Z3="$(CURDIR)/$(PROVERS)/bin/z3" node $(CONTRACTS)/tools/prove.js
 	@cd $(CONTRACTS) && PATH="$(CURDIR)/$(ANALYSERS)/bin:$(NODE_BIN):$(FORGE_BIN):$$PATH" FOUNDRY_PROFILE=proofs \
-		timeout 15m halmos --forge-build-out out-proofs --solver yices --loop 60 --solver-timeout-assertion 120s
+		timeout --foreground --kill-after=10s 15m halmos --forge-build-out out-proofs --solver yices --loop 60 --solver-timeout-assertion 120s
 
 $(GOSSIP_READY): gossip/requirements.txt
 	$(call environment,$(GOSSIP))

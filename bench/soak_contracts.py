@@ -152,6 +152,7 @@ def main() -> int:
     if options.calls:
         campaign(options, result)
     if not options.no_faults:
+        result.pop("faults_note", None)
         result["faults"] = faults()
         result["untried"] = untried(result["faults"])
     if options.walks:

@@ -86,7 +86,7 @@ def environment(
     """
     from bytewise.inference.artifact.artifact import load
     from bytewise.inference.determinism import environment as environment_of
-    from bytewise.inference.profiles import profile_of
+    from bytewise.inference.manifest import profile_of
     from bytewise.protocol.records.environment import PROFILE_PINNED_1
 
     if profile_of(artifact) == PROFILE_PINNED_1:
@@ -276,8 +276,8 @@ def list_models(
 
 def _manifest(folder: Path) -> "Manifest | PinnedManifest":
     from bytewise.inference.artifact.artifact import read_manifest
+    from bytewise.inference.manifest import profile_of
     from bytewise.inference.pinned.checkpoint import read_manifest as read_pinned
-    from bytewise.inference.profiles import profile_of
     from bytewise.protocol.records.environment import PROFILE_PINNED_1
 
     return read_pinned(folder) if profile_of(folder) == PROFILE_PINNED_1 else read_manifest(folder)

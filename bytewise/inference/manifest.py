@@ -1,10 +1,12 @@
 """The artifact manifest: canonical JSON whose labelled digest is the model id (design section 6)."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.encoding import encode
+from bytewise.protocol.encoding import encode, parse
+from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.request import MAX_STOP_TOKENS
 from bytewise.protocol.units import Decimal, Digest
@@ -226,3 +228,13 @@ class Manifest(ModelDescription):
         ModelDescription.__post_init__(self)
         if not 64 <= self.bound <= MAX_BOUND:
             raise MalformedValue("bound of activations", str(self.bound))
+
+
+def profile_of(path: Path) -> str:
+    """Returns the profile that the manifest of an artifact folder names. Returns an empty string if there is no readable
+    manifest."""
+    try:
+        value = parse((path / MANIFEST_FILE).read_bytes())
+    except (OSError, Fault):
+        return ""
+    return str(value.get("profile", "")) if isinstance(value, dict) else ""

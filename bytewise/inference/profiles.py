@@ -8,29 +8,17 @@ from pathlib import Path
 from bytewise.inference.artifact import artifact as artifacts
 from bytewise.inference.artifact.artifact import Progress
 from bytewise.inference.engine import ExactEngine
-from bytewise.inference.manifest import MANIFEST_FILE
+from bytewise.inference.manifest import profile_of
 from bytewise.inference.native.library import kernels, unavailable_reason
 from bytewise.inference.pinned import checkpoint
 from bytewise.inference.pinned.engine import PinnedEngine
-from bytewise.protocol.encoding import parse
 from bytewise.protocol.errors.actors import CannotExecute, ConfigurationError
-from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.records.environment import PROFILE_PINNED_1, Environment
 from bytewise.protocol.units import Digest
 
 DEVICES = ("cpu", "cuda")
 
 AnyEngine = ExactEngine | PinnedEngine
-
-
-def profile_of(path: Path) -> str:
-    """Returns the profile that the manifest of an artifact folder names. Returns an empty string if there is no readable
-    manifest."""
-    try:
-        value = parse((path / MANIFEST_FILE).read_bytes())
-    except (OSError, Fault):
-        return ""
-    return str(value.get("profile", "")) if isinstance(value, dict) else ""
 
 
 def model_id_of(path: Path) -> Digest:

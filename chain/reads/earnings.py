@@ -54,8 +54,11 @@ class Earnings(NamedTuple):
 
 
 def earnings(history: CourtHistory, account: Address, from_block: int, to_block: int) -> Earnings:
-    """Sums up the credits and payments of an account over a closed range of blocks. The fee of a batch counts as paid by its
-    operator."""
+    """Sums up the credits and payments of an account over a closed range of blocks, which begins with the network.
+
+    The fee of a batch counts as paid by its operator. A seat's penalty that EigenLayer refused at first and paid later counts as
+    a slash, because it comes without the dispute.
+    """
     operators = list(reversed(history.batch_operators(from_block, to_block)))
     movements = history.movements(from_block, to_block)
     penalty_pots = {_penalty_pot(each.values["ref"]) for each in movements if each.values.get("source") == TakenFrom.BOND}

@@ -13,13 +13,13 @@ from typing import Any, cast
 
 from eth_account import Account
 
-from bytewise.inference.manifest import MANIFEST_FILE
+from bytewise.inference.manifest import MANIFEST_FILE, profile_of
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType
-from bytewise.protocol.records.environment import Environment
+from bytewise.protocol.records.environment import PROFILE_PINNED_1, Environment
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import Address
 from bytewise.service.certificates import make_certificate
@@ -166,9 +166,23 @@ def _verify_choices(choices: NodeChoices) -> None:
         _verify_environment(choices.environment_file)
     if choices.platform_file is not None:
         Platform(choices.platform_file)  # raises an error if the file is no platform file
+    if role in JUDGES:
+        _verify_enclave(choices)
+
+
+def _verify_enclave(choices: NodeChoices) -> None:
+    """Raises `ConfigurationError` for an unknown kind of evidence, and for a file that this kind or the model needs and lacks, or
+    does not use."""
     kinds = [each.value for each in EvidenceType]
     if choices.evidence not in kinds:
         raise ConfigurationError("--evidence", f"{choices.evidence[:40]} is none of {', '.join(kinds)}")
+    is_pinned = choices.artifact is not None and profile_of(choices.artifact) == PROFILE_PINNED_1
+    if is_pinned and choices.environment_file is None:
+        raise ConfigurationError("--environment", "missing: an artifact of profile pinned-1 needs it")
+    if choices.environment_file is not None and not is_pinned:
+        raise ConfigurationError("--environment", f"role {choices.role} uses it only with an artifact of profile pinned-1")
+    if choices.platform_file is not None and choices.evidence != EvidenceType.SIMULATED.value:
+        raise ConfigurationError("--platform-file", "belongs to --evidence simulated")
 
 
 def _verify_environment(file: Path) -> None:
@@ -225,7 +239,8 @@ def _enclave(choices: NodeChoices, chain_id: int) -> dict[str, Any]:
     simulated = choices.evidence == EvidenceType.SIMULATED.value
     return {
         "artifact": _absolute(choices.artifact), "socket": SOCKET, "chain_id": chain_id, "evidence": choices.evidence,
-        "platform_file": _absolute(choices.platform_file), "insecure_accept_simulated": True if simulated else None,
+        "platform_file": _absolute(choices.platform_file), "environment_file": _absolute(choices.environment_file),
+        "insecure_accept_simulated": True if simulated else None,
         "endorsements": None if simulated else "endorsements",
     }  # fmt: skip
 

@@ -16,15 +16,16 @@ from cli.node.roles import JUDGES, NodeRole
 from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, NetworkOption, RpcOption
 
 PASSWORD = "account.password"
-_NOT_OF_A_SHARD = f"a key shard has none: set it in FOLDER/{SETTINGS}, or see `bytewise shard init --help`"
+_SETTINGS_OF_A_SHARD = frozenset({"--database-url-file", "--metrics-port", "--evidence", "--platform-file", "--host", "--port"})
 _SHARD, _OPERATOR, _JUDGES = frozenset({NodeRole.SHARD}), frozenset({NodeRole.OPERATOR}), frozenset(JUDGES)
 _NODES, _WITH_ACCOUNT = frozenset(NodeRole) - _SHARD, frozenset(NodeRole) - _SHARD - {NodeRole.MONITOR}
 _USERS = {
     **dict.fromkeys(("--database-url-file", "--metrics-port"), _NODES),
     **dict.fromkeys(("--da", "--key", "--password-file", "--prompt"), _WITH_ACCOUNT),
     **dict.fromkeys(("--signer-url", "--account", "--signer-ca", "--signer-cert", "--signer-key"), _WITH_ACCOUNT),
-    "--artifact": _OPERATOR | _JUDGES, "--evidence": _JUDGES, "--platform-file": _JUDGES,
-    **dict.fromkeys(("--environment", "--model-name", "--host", "--port"), _OPERATOR),
+    **dict.fromkeys(("--artifact", "--environment"), _OPERATOR | _JUDGES),
+    **dict.fromkeys(("--evidence", "--platform-file"), _JUDGES),
+    **dict.fromkeys(("--model-name", "--host", "--port"), _OPERATOR),
     **dict.fromkeys(("--url", "--channel", "--coordinator", "--governor", "--simulated"), _SHARD),
 }  # fmt: skip
 """Roles that use an option, for each option that not every role uses."""
@@ -43,7 +44,9 @@ DatabaseOption = Annotated[
 ArtifactOption = Annotated[
     Path | None, typer.Option("--artifact", help="Converted model that the node runs (operator, verifier, member).")
 ]
-EnvironmentOption = Annotated[Path | None, typer.Option("--environment", help="Registered environment, JSON (operator).")]
+EnvironmentOption = Annotated[
+    Path | None, typer.Option("--environment", help="Registered environment, JSON (operator; a judge with pinned-1).")
+]
 ModelNameOption = Annotated[str, typer.Option("--model-name", help="Name under which an operator serves the model.")]
 EvidenceOption = Annotated[str, typer.Option("--evidence", help="How the enclave is attested: tdx, snp, simulated.")]
 PlatformOption = Annotated[
@@ -121,7 +124,8 @@ def _refuse_unused(role: NodeRole, context: typer.Context) -> None:
         option, source = parameter.opts[0], context.get_parameter_source(parameter.name or "")
         is_given = source is not None and source.name == "COMMANDLINE"
         if is_given and role not in _USERS.get(option, frozenset(NodeRole)):
-            raise ConfigurationError(option, _NOT_OF_A_SHARD if role is NodeRole.SHARD else f"role {role} does not use it")
+            hint = f" here: set it in FOLDER/{SETTINGS}" if role is NodeRole.SHARD and option in _SETTINGS_OF_A_SHARD else ""
+            raise ConfigurationError(option, f"role {role} does not use it{hint}")
 
 
 def _account(of: KeyOptions) -> LocalKey | RemoteKey:

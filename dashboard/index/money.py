@@ -13,7 +13,7 @@ POTS, CREDITS, TREASURY, BURNED, FUNDED = "pots", "credits", "treasury", "burned
 """Names of the facts that hold sums of the ledger, in wei. `funded` is all that was ever given to the treasury."""
 
 SOURCES = ("none", "bond", "appeal bond", "demand bond", "slash", "penalty", "advance", "fee")
-"""Words for the codes of `ILedger.Source`: why money entered a pot."""
+"""Words for the codes of `ILedger.Source`: why money entered a pot. A seat's penalty comes as a slash."""
 REASONS = ("none", "bond back", "challenger's share", "seat pay", "operator's share", "report", "demand answered", "bounty")
 """Words for the codes of `ILedger.Reason`: why an account was credited."""
 BURN_REASONS = ("none", "remainder", "penalty", "report")

@@ -4,7 +4,9 @@ import importlib
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -137,6 +139,33 @@ def test_fault_shown_by_several_moves_names_the_check_only(tools: Any) -> None:
     assert not tools.seen_by('When(9, "reveals are open"', 'When(11, "reveals are open")')
     assert not tools.seen_by('When("reveals are open"', 'When(9, "commit time")')
     assert not tools.seen_by('When("reveals are open"', "")
+
+
+def test_fault_gets_other_campaigns_until_its_check_finds_it(tools: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.sol").write_text("right")
+    asked: list[object] = []
+
+    def planted(_file: str, text: str) -> AbstractContextManager[None]:
+        asked.append(text)
+        return nullcontext()
+
+    fault = tools.PlantedFault("f", ["I1"], 'Failed("a"', "a.sol", "right", "wrong", longer=2)
+    for reasons, found, runs in (
+        (['Failed("a")'], True, 20), (["", 'Failed("a")'], True, 80), (['Failed("b")', "", 'Failed("a")'], True, 320),
+        (['Failed("b")', "", ""], False, 320),
+    ):  # fmt: skip
+        asked.clear()
+        left = iter(reasons)
+
+        def campaign(_root: Path, *given: int, left: Iterator[str] = left) -> str:
+            asked.append(given)
+            return next(left)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(tools, "campaign", campaign)
+            result = tools.tried(SimpleNamespace(root=tmp_path, planted=planted), fault, 10, 250)
+        assert (result["found"], result["runs"], result["by"]) == (found, runs, next(filter(None, reversed(reasons))))
+        assert asked == ["wrong", (20, 250, 1), (80, 250, 2), (320, 250, 3)][: len(reasons) + 1]
 
 
 def test_fault_compiler_is_found_from_the_name_of_the_copy(tools: Any, tmp_path: Path) -> None:

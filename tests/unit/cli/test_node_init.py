@@ -15,6 +15,7 @@ from bytewise.service.settings import load_settings
 from bytewise.storage.engine import check_revision, open_database
 from chain.sending.keys import open_signer
 from cli.__main__ import main
+from cli.new_folder import SETTINGS
 from cli.node.roles import NodeRole, role_of
 from dashboard.monitor.settings import MonitorSettings
 from enclave.settings import EnclaveSettings
@@ -130,7 +131,10 @@ def test_existing_account_keeps_its_key_and_the_password_stays_where_it_is(place
         (NodeRole.OPERATOR, ["--model-name", ""], "--model-name"),
         (NodeRole.SHARD, ["--coordinator", ""], "--coordinator"),
         (NodeRole.SHARD, ["--url", "somewhere"], "somewhere"),
-        *((NodeRole.SHARD, [each], f"{each.partition('=')[0]}: a key shard has none") for each in NOT_OF_A_SHARD),
+        (NodeRole.MEMBER, ["--evidence", "tdx"], "--platform-file: belongs to --evidence simulated"),
+        (NodeRole.MEMBER, ["--environment", "nothing.json"], "nothing.json: No such file"),
+        (NodeRole.SHARD, ["--port", "8444"], f"does not use it here: set it in FOLDER/{SETTINGS}"),
+        *((NodeRole.SHARD, [each], f"{each.partition('=')[0]}: role shard does not use it") for each in NOT_OF_A_SHARD),
     ],
 )
 def test_wrong_choice_is_named_and_nothing_is_made(
@@ -139,6 +143,19 @@ def test_wrong_choice_is_named_and_nothing_is_made(
     assert init(place, role, *wrong) == Exit.USAGE
     assert named in capsys.readouterr().err
     assert not (place / "node").exists() and not list(place.glob(".node*"))
+
+
+def test_judge_needs_an_environment_for_a_pinned_model_only(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    named = ["--environment", str(place / "environment.json")]
+    assert init(place, NodeRole.VERIFIER, *named) == Exit.USAGE
+    assert "only with an artifact of profile pinned-1" in capsys.readouterr().err
+    manifest = place / "model" / "artifact" / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes().replace(b"exact-1", b"pinned-1"))
+    assert init(place, NodeRole.VERIFIER) == Exit.USAGE
+    assert "--environment: missing" in capsys.readouterr().err
+    assert init(place, NodeRole.VERIFIER, *named) == Exit.OK
+    enclave = load_settings(EnclaveSettings, place / "node" / SETTINGS, "enclave")
+    assert enclave.environment_file == place / "environment.json"
 
 
 def test_keys_of_an_existing_folder_are_never_overwritten(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
