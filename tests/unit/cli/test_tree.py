@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import bench.cli
@@ -110,7 +111,7 @@ def _arguments(words: tuple[str, ...]) -> list[str]:
     hints = get_type_hints(function, include_extras=True)
     found = ["--network", "nowhere/network.json"] if "network" in hints else []
     for parameter in inspect.signature(function).parameters.values():
-        if parameter.default is not inspect.Parameter.empty:
+        if parameter.default is not inspect.Parameter.empty or hints[parameter.name] is typer.Context:
             continue
         kind, about = get_args(hints[parameter.name])
         missing = MISSING.get(parameter.name, "nowhere/file" if kind in (Path, list[Path]) else "0x" + "ab" * 32)
