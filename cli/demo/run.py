@@ -271,9 +271,8 @@ class Demo:
         self.book: Book | None = None
         self.accounts: dict[str, Address] = {}
         self.fates = Fates()
-        self._victim = ""
-        """Id of the honest receipt that the challenger will dispute. Empty before the receipt exists, and after the challenger
-        has started."""
+        self._has_challenger = False
+        """Whether the challenger of one honest receipt has started."""
         self._lock = threading.Lock()
 
     def run(self) -> facts.Report:
@@ -338,20 +337,21 @@ class Demo:
             self.screen.say(
                 f"the {operator} operator answered {answer.completion_tokens} tokens, receipt {answer.receipt_id[:10]}: “{said}”"
             )
-            if number == 1 and operator == "honest":
-                self._victim = answer.receipt_id
-                self.screen.say(f"somebody will dispute the honest receipt {answer.receipt_id[:10]} out of spite")
         client.close()
 
     def _spite(self, reader: SnapshotReader, block: int) -> None:
-        """Starts the challenger of the honest receipt when an audit of that receipt is posted. Earlier is too early, because the
+        """Starts the challenger of the first honest receipt of which an audit is posted. Without one it is too early, because the
         contract accepts no audit of a disputed receipt."""
-        if not self._victim:
+        if self._has_challenger:
             return
+        with self._lock:
+            honest = [answer.receipt_id for answer in self.answers if answer.operator == "honest"]
         posted = {hex0x(each.result.receipt_id) for each in reader.audits(int(reader.network.deploy_block), block)}
-        if self._victim in posted or not self.options.audits:
-            actors.start_challenger(self.site, self.network, self._victim)
-            self._victim = ""
+        victim = next((each for each in honest if each in posted or not self.options.audits), None)
+        if victim is not None:
+            self.screen.say(f"somebody will dispute the honest receipt {victim[:10]} out of spite")
+            actors.start_challenger(self.site, self.network, victim)
+            self._has_challenger = True
 
     def _watch(self, reader: SnapshotReader, director: Director, built: Built, asking: list[Any]) -> None:
         names = {account: name for name, account in built.accounts.items()}
@@ -371,7 +371,7 @@ class Demo:
                 self.screen.say(happened)
             self._tell(snapshot, names, seen)
             self.screen.show(snapshot, names, left_s)
-            final = not self._victim and all(map(is_over, snapshot.disputes))
+            final = self._has_challenger and all(map(is_over, snapshot.disputes))
             asked = all(each.done() for each in asking) and anchored >= len(self.answers)
             return (asked and final and left_s < 0) or self.screen.elapsed_s > end
 
