@@ -45,7 +45,7 @@ ArtifactOption = Annotated[
     Path | None, typer.Option("--artifact", help="Converted model that the node runs (operator, verifier, member).")
 ]
 EnvironmentOption = Annotated[
-    Path | None, typer.Option("--environment", help="Registered environment, JSON (operator; a judge with pinned-1).")
+    Path | None, typer.Option("--environment", help="Registered environment, JSON (operator; with pinned-1 verifier, member).")
 ]
 ModelNameOption = Annotated[str, typer.Option("--model-name", help="Name under which an operator serves the model.")]
 EvidenceOption = Annotated[str, typer.Option("--evidence", help="How the enclave is attested: tdx, snp, simulated.")]

@@ -22,7 +22,7 @@ from typing import Any
 from planting import Compiled, Planting, unfinished
 
 TIMES_AS_MANY_RUNS = (1, 4, 16)
-"""Of each campaign that a fault gets until its check finds it."""
+"""How many times as many runs each campaign of one fault has. The next campaign runs only if the check has not found the fault."""
 
 CONTRACTS = Path(__file__).resolve().parent.parent
 FORGE = "node_modules/@foundry-rs/forge-linux-amd64/bin/forge"
