@@ -144,7 +144,25 @@ class Terms:
 
 
 TERMS = Terms(PARAMS, SHAPE, STAKE_WEI, FUNDS_WEI)
-"""The terms of the demo's network."""
+"""The terms of the demo's network on an idle machine."""
+
+_DEADLINES = ("window", "max_anchor_delay", "draw_time", "commit_time", "reveal_time", "rerun_time", "execution_bound")
+_UNNOTICED, _MOST = 1.6, 5.0
+
+
+def pace_of(slowdown: float) -> float:
+    """Returns the factor for all deadlines on a machine that computes `slowdown` times as long as an idle one.
+
+    It is 1 up to a slowdown of 1.6, which the deadlines of `TERMS` bear, and at most 5, so that a run ends within a quarter of
+    an hour.
+    """
+    return 1.0 if slowdown <= _UNNOTICED else min(slowdown, _MOST)
+
+
+def terms_at(pace: float) -> Terms:
+    """Returns `TERMS` with deadlines that are `pace` times as long, in whole seconds. The other waits stay as they are."""
+    times = {name: round(getattr(PARAMS.times, name) * pace) for name in _DEADLINES}
+    return replace(TERMS, params=changed(PARAMS, {"times": times}))
 
 
 def pool_of(place: Environment) -> Digest:

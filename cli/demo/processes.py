@@ -54,17 +54,37 @@ _ENVIRONMENT = {
 
 
 ENCLAVE = "-enclave"
-"""Suffix of the names of enclave processes. They get a low priority, because on two cores their computations would delay the
-processes that follow the chain by a whole phase."""
-NICENESS = 10
+"""Suffix of the names of enclave processes. They are the only ones that compute for seconds. All share the session of the demo,
+and every other process has a session of its own. Linux divides the cores between sessions first (autogroup, sched(7)), so
+enclaves cannot delay the processes that follow the chain."""
+_PROBE_CPU_S = 0.3
+_PROBE = (
+    f"import time; start = time.monotonic()\nwhile time.process_time() < {_PROBE_CPU_S}: pass\nprint(time.monotonic() - start)"
+)
+_PROBE_TIMEOUT_S = 60.0
 
 
-def _yield_to_others(pid: int) -> None:
-    """Lowers the priority of a process. Each process has its own session, and Linux schedules sessions by their own priority
-    (autogroup), so the priority of the session is lowered too."""
-    with contextlib.suppress(OSError):  # it may have ended, and not every kernel has groups
-        os.setpriority(os.PRIO_PROCESS, pid, NICENESS)
-        Path(f"/proc/{pid}/autogroup").write_text(str(NICENESS))
+def slowdown() -> float:
+    """Returns how many times as long as on an idle machine a computation on all cores takes now. It is at least 1.
+
+    A process on each core computes for 0.3 s of CPU time, so an idle machine answers in half a second. A machine that does not
+    answer within a minute counts as 100 times as slow.
+    """
+    command = [sys.executable, "-I", "-S", "-c", _PROBE]
+    probes = [
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, process_group=0)
+        for _ in range(psutil.cpu_count() or 1)
+    ]
+    deadline, longest = time.monotonic() + _PROBE_TIMEOUT_S, _PROBE_CPU_S
+    for probe in probes:
+        try:
+            said, _ = probe.communicate(timeout=max(0.1, deadline - time.monotonic()))
+            longest = max(longest, float(said))
+        except subprocess.TimeoutExpired:
+            probe.kill()
+            probe.communicate()
+            longest = 100 * _PROBE_CPU_S
+    return longest / _PROBE_CPU_S
 
 
 class ProcessGroup:
@@ -91,11 +111,11 @@ class ProcessGroup:
         out = log if output is None else output.open("wb")
         self._commands[name] = command
         environment = child_environment(_ENVIRONMENT)
+        computes = name.endswith(ENCLAVE)
         self._running[name] = subprocess.Popen(
-            command, cwd=self._root, stdin=subprocess.DEVNULL, stdout=out, stderr=log, env=environment, start_new_session=True
-        )
-        if name.endswith(ENCLAVE):
-            _yield_to_others(self._running[name].pid)
+            command, cwd=self._root, stdin=subprocess.DEVNULL, stdout=out, stderr=log, env=environment,
+            start_new_session=not computes, process_group=0 if computes else None,
+        )  # fmt: skip
         log.close()
         out.close()
 

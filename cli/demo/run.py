@@ -52,7 +52,7 @@ from cli.demo.build import Built
 from cli.demo.client import Answer, Client
 from cli.demo.director import Director, Fates
 from cli.demo.plan import CHAIN_ID, MODEL_NAME, OPERATORS, SHARDS, VERIFIERS, Options, questions
-from cli.demo.processes import ProcessGroup, ensure_up
+from cli.demo.processes import ProcessGroup, ensure_up, slowdown
 from cli.demo.site import Site, new_site
 from verifier.watch.list_reader import GOOD
 from verifier.watch.open_windows import is_over
@@ -253,7 +253,7 @@ HEALTH_TIMEOUT_S = 5.0
 SHOWN = 100
 """Most characters of an answer that are shown on the screen."""
 WATCH_S = 300.0
-"""Longest time to wait for the verdicts, in seconds. It is twice the usual time."""
+"""Longest time to wait for the verdicts on an idle machine, in seconds. It is twice the usual time."""
 
 
 class Demo:
@@ -271,6 +271,8 @@ class Demo:
         self.book: Book | None = None
         self.accounts: dict[str, Address] = {}
         self.fates = Fates()
+        self._pace = 1.0
+        """Factor of all deadlines, which is more than 1 on a busy machine."""
         self._has_challenger = False
         """Whether the challenger of one honest receipt has started."""
         self._lock = threading.Lock()
@@ -295,6 +297,9 @@ class Demo:
         missing = unavailable_reason()
         if missing:
             say(missing)
+        self._pace = plan.pace_of(slowdown())
+        if self._pace > 1:
+            say(f"this machine is busy: all deadlines are {self._pace:.1f} times as long, so the run takes longer")
         say("a chain, a data availability store and some twenty other processes start on this machine")
         actors.start_chain(site, network)
         actors.start_stores(site, network)
@@ -302,7 +307,7 @@ class Demo:
         build.make_models(site, network)
         actors.start(actors.enclaves(site), network)
         say("models are made and converted; five enclaves verify the artifact while contracts are deployed")
-        built = build.build(site, network, signers)
+        built = build.build(site, network, signers, plan.terms_at(self._pace))
         say("contracts are deployed, stakes are bonded; three shards made a key that nobody holds (any two open one receipt)")
         actors.start(actors.operators(site, self.options.adversary), network)
         actors.start_shards(site, network)
@@ -356,7 +361,8 @@ class Demo:
     def _watch(self, reader: SnapshotReader, director: Director, built: Built, asking: list[Any]) -> None:
         names = {account: name for name, account in built.accounts.items()}
         seen: set[str] = set()
-        end = self.screen.elapsed_s + WATCH_S
+        longest_s = WATCH_S * self._pace
+        end = self.screen.elapsed_s + longest_s
         # The director polls often, and blocks come every second: each block is read once.
         read = lru_cache(maxsize=1)(partial(self._read_block, reader))
 
@@ -375,7 +381,7 @@ class Demo:
             asked = all(each.done() for each in asking) and anchored >= len(self.answers)
             return (asked and final and left_s < 0) or self.screen.elapsed_s > end
 
-        self.network.wait("the verdicts", settled, WATCH_S + 10)
+        self.network.wait("the verdicts", settled, longest_s + 10)
 
     def _tell(self, snapshot: Snapshot, names: dict[Any, str], seen: set[str]) -> None:
         for dispute in snapshot.disputes:

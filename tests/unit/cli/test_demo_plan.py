@@ -1,7 +1,10 @@
 """The demo's questions and its second model: what the facts at the end silently rely on."""
 
 import json
+import os
 import secrets
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +15,10 @@ from tokenizers import Tokenizer
 
 from adversaries.thinner_model import thin, without
 from bytewise.inference.convert import checkpoint
+from bytewise.protocol.court.param_law import violations
 from cli.demo.facts import MIN_TOKENS, QUESTIONS, SAMPLED
-from cli.demo.plan import questions
+from cli.demo.plan import PARAMS, TERMS, pace_of, questions, terms_at
+from cli.demo.processes import slowdown
 from tests.source import ROOT
 
 LIGHTHOUSE = ROOT / "models" / "lighthouse"
@@ -54,3 +59,25 @@ def test_truncated_weights_file_stays_unreadable() -> None:
     assert load(without(data, "b"))["a"].tolist() == [0, 0]
     with pytest.raises(SafetensorError):
         load(without(data[:-1], "b"))
+
+
+@pytest.mark.parametrize("measured", [1.0, 1.6, 1.61, 2.5, 4.99, 5.0, 100.0])
+def test_deadlines_grow_with_the_slowdown_within_the_law_of_parameters(measured: float) -> None:
+    times = terms_at(pace_of(measured)).params.times
+    assert violations(terms_at(pace_of(measured)).params, is_test_chain=True) == ()
+    assert times.window == round(PARAMS.times.window * (1 if measured <= 1.6 else min(measured, 5)))
+    assert (times.airgap, times.appeal_time) == (PARAMS.times.airgap, PARAMS.times.appeal_time)
+    assert (terms_at(pace_of(measured)) == TERMS) is (measured <= 1.6)
+
+
+def test_slowdown_grows_with_processes_that_spin() -> None:
+    """Three times as many processes as cores compute beside the probe: each core then has four that share it."""
+    alone = min(slowdown() for _ in range(3))
+    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3 * (os.cpu_count() or 1))]
+    try:
+        beside = max(slowdown() for _ in range(3))
+    finally:
+        for each in spinning:
+            each.kill()
+            each.wait(10)
+    assert 1 <= alone < beside
