@@ -1,25 +1,32 @@
-"""Reads the chain of one network over JSON-RPC. The classes implement the interfaces of `dashboard.index.source`."""
+"""Reads the chain of one network over JSON-RPC: blocks, events, and views of the contracts at one block.
+
+The classes implement the interfaces that the indexer and the self-check define (`EventSource`, `StateSource`). This module also
+checks that a node returns all logs of a block.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from bytewise.protocol.address_book import Network, StakeSource
-from bytewise.protocol.errors.actors import RpcRefused
-from bytewise.protocol.units import Address, digest
+from bytewise.protocol.digests import keccak256
+from bytewise.protocol.errors.actors import RpcRefused, TryAgain
+from bytewise.protocol.units import Address, digest, unhex
 from bytewise.service import telemetry
+from chain.capsule.trie import trie_of_list
 from chain.client.access import Chain
 from chain.client.address_book import address_of
 from chain.client.artifacts import CONTRACTS, View, legible
+from chain.client.blocks import encode_header, encode_receipt
 from chain.client.rpc import Block, at_hash, hex_bytes, quantity, reading_answer
-from dashboard.block_logs import LogPlace, verify_block_logs
-from dashboard.index.source import ChainEvent, ChainHeader
+from dashboard.index.fold import ChainEvent
+from dashboard.index.indexer import ChainHeader
 
 _TIMELOCKS = ("short_timelock", "long_timelock")
 _KEPT_RAW = 256
 
 
 class ChainEvents:
-    """Reader of the events and blocks of one network; implements `dashboard.index.source.EventSource`."""
+    """Reader of the events and blocks of one network; implements `dashboard.index.indexer.EventSource`."""
 
     def __init__(self, client: Chain, network: Network) -> None:
         self._client = client
@@ -73,7 +80,7 @@ class ChainEvents:
 
 
 class ChainState:
-    """Reader of the contracts' views at one block; implements `dashboard.index.source.StateSource`."""
+    """Reader of the contracts' views at one block; implements `dashboard.index.self_check.StateSource`."""
 
     def __init__(self, client: Chain, network: Network, block_hash: bytes) -> None:
         self._client = client
@@ -121,3 +128,63 @@ def _legible(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _legible(each) for name, each in value.items()}
     return tuple(map(_legible, value)) if isinstance(value, tuple) else value
+
+
+# --- logs of a block ---
+
+# `eth_getLogs` proves nothing: a node may leave logs out, invent some or return them twice. The hash of a header covers
+# `logsBloom` and `receiptsRoot`. A log is invented if the bloom filter excludes its address. Where the filter admits an address,
+# the block's receipts must hash to the root, and they give the exact list of logs. Source: Ethereum yellow paper, sections 4.3.1
+# and 4.3.2 and appendix D.
+
+_BLOOM_BITS = 2048
+
+
+class LogPlace(NamedTuple):
+    """Position and address of a log, as a node reports them."""
+
+    place: int
+    """Position of the log in its block."""
+    address: Address
+
+
+def verify_block_logs(client: Chain, raw: Mapping[str, Any], watched: Collection[Address], given: Sequence[LogPlace]) -> None:
+    """Checks that `given` are exactly the logs of the `watched` addresses in a block. Raises `TryAgain` with the difference if
+    not.
+
+    `raw` is the block as JSON-RPC returns it. The caller must know that the hash of this block is right.
+    """
+    number = quantity(raw["number"])
+    with reading_answer(f"header of block {number}"):
+        encode_header(raw)
+        bloom = int.from_bytes(hex_bytes(raw["logsBloom"]), "big")
+    possible = {each for each in watched if _admits(bloom, unhex(each))}
+    invented = {each.address for each in given} - possible
+    if invented:
+        raise _other_logs(number, f"the node gave a log of {min(invented)}, which the block's bloom filter excludes")
+    if not possible:
+        return
+    have = _logs_of(client, raw, watched)
+    if have != sorted(given):
+        raise _other_logs(number, f"the node gave {len(given)} logs of this network, and the block's receipts have {len(have)}")
+
+
+def _logs_of(client: Chain, raw: Mapping[str, Any], watched: Collection[Address]) -> list[LogPlace]:
+    number = quantity(raw["number"])
+    receipts = client.raw_receipts(number)
+    with reading_answer(f"receipts of block {number}"):
+        root, _ = trie_of_list([encode_receipt(each) for each in receipts])
+        if root != hex_bytes(raw["receiptsRoot"]):
+            raise _other_logs(number, "the node's receipts do not hash to the root in the block's header")
+        addresses = [Address(log["address"].lower()) for each in receipts for log in each["logs"]]
+    return [LogPlace(place, address) for place, address in enumerate(addresses) if address in watched]
+
+
+def _other_logs(number: int, what: str) -> TryAgain:
+    return TryAgain("chain", f"logs of block {number} are wrong: {what}; if it stays so, name another node")
+
+
+def _admits(bloom: int, value: bytes) -> bool:
+    digest = keccak256(value)
+    bits = (int.from_bytes(digest[place : place + 2], "big") % _BLOOM_BITS for place in (0, 2, 4))
+    return all(bloom >> bit & 1 for bit in bits)

@@ -17,8 +17,8 @@ from bytewise.storage.index.tables import (
     SettingFact,
     VoteFact,
 )
-from dashboard.index.clock import clock_at
 from dashboard.index.fold import HANDLERS, Moment, some, somebody
+from dashboard.index.registry import clock_at
 
 NOBODY = 2**16 - 1
 """Number that a contract writes in the place of a stake tree position for a seat without a holder (`IStakeTree.NOBODY`)."""

@@ -1,4 +1,5 @@
-"""Computes facts from events: one handler for each kind of event, in chain order. A handler changes nothing but facts.
+"""Events of the chain, and the handlers that compute facts from them. Each kind of event has one handler. The handlers run in
+chain order, and a handler changes nothing but facts.
 
 An event about a dispute, batch or account that the index does not know changes nothing. The self-check then finds the
 difference.
@@ -7,15 +8,30 @@ difference.
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, hex0x
+from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, hex0x
 from bytewise.storage.index.store import FactWriter
-from dashboard.index.source import ChainEvent
 
 RULES = 6
 """Version of these rules and of the tables. An index of another version is refused, because its facts may differ.
 
 Raise this number with every change of the rules or the tables.
 """
+
+
+class ChainEvent(NamedTuple):
+    """One decoded event. Its texts contain only characters that a database accepts."""
+
+    contract: str
+    """Name of the contract, as in the contract artifacts. The stake contract at EigenLayer is `EigenLayerStake`."""
+    address: Address
+    name: str
+    values: Mapping[str, Any]
+    """Arguments by name: integers, bools, bytes, text, and lists and mappings of these."""
+    block: int
+    block_hash: Digest
+    place: int
+    """Position of the event in its block."""
+    transaction: Digest
 
 
 class Moment(NamedTuple):

@@ -4,7 +4,7 @@ One `step` does a bounded amount of work in one transaction. So a process may be
 """
 
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from bytewise.ports import Clock
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
@@ -14,8 +14,7 @@ from bytewise.protocol.units import Digest
 from bytewise.service import metrics, telemetry
 from bytewise.storage.index.store import Finality, IndexedBlock, IndexedEvent, IndexWriter
 from dashboard.index import court, money, receipts, registry
-from dashboard.index.fold import HANDLERS, Moment, plain, subject_of
-from dashboard.index.source import ChainEvent, ChainHeader, EventSource
+from dashboard.index.fold import HANDLERS, ChainEvent, Moment, plain, subject_of
 
 BLOCKS_PER_STEP = 2_000
 """Most blocks that one transaction adds up to the finalized block. `eth_getLogs` of public nodes accepts no larger range."""
@@ -25,6 +24,37 @@ HEADERS_PER_READ = 64
 
 PARTS = (court, money, receipts, registry)
 """Modules with handlers. They are imported here, so that their handlers are registered."""
+
+
+class ChainHeader(NamedTuple):
+    """Header of a block, with the fields that the indexer needs."""
+
+    number: int
+    hash: Digest
+    parent: Digest
+    timestamp: int
+
+
+class EventSource(Protocol):
+    """Interface to the blocks and events of one network's chain."""
+
+    def head(self, tag: str) -> ChainHeader:
+        """Returns the newest block with a tag: latest, safe or finalized. Raises `Unavailable` if the node has no such block."""
+        ...
+
+    def headers(self, numbers: Sequence[int]) -> list[ChainHeader | None]:
+        """Returns the canonical blocks with these numbers, in the same order. An entry is None where the chain is shorter."""
+        ...
+
+    def events(self, first: int, last: int, trees: Collection[str]) -> list[ChainEvent]:
+        """Returns the events of the network's contracts and of the stake trees `trees`, from block `first` to block `last`
+        inclusive, in chain order."""
+        ...
+
+    def check_logs(self, blocks: Sequence[ChainHeader], events: Sequence[ChainEvent], trees: Collection[str]) -> None:
+        """Compares the events of whole blocks with the bloom filters and receipts roots of the blocks. Raises `Unavailable` with
+        the block if one has other logs."""
+        ...
 
 
 class Progress(NamedTuple):

@@ -9,8 +9,8 @@ from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U256, Address
 from bytewise.storage.index.reader import IndexSnapshot, Row
 from bytewise.storage.index.tables import AuditFact, BatchFact, DemandFact, ItemFact, PoolFact, ReportFact, SettingFact
-from dashboard.index.clock import clock_at
 from dashboard.index.fold import HANDLERS, Moment
+from dashboard.index.registry import clock_at
 
 LIST, ENVELOPE, ANCHOR = 1, 2, 3
 """Kinds of demands (`IDemands.Kind`)."""

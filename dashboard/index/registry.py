@@ -1,7 +1,7 @@
-"""Handlers that compute the facts of operators, verifiers, pools, environments, models, key epochs and network rules from
-events."""
+"""Handlers that compute the facts of operators, verifiers, pools, environments, models, key epochs, network rules and pauses
+from events; and the protocol clock, which follows from the pauses."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bytewise.storage.index.tables import (
@@ -180,26 +180,6 @@ def price_moved(at: Moment, v: Mapping[str, Any]) -> None:
     at.facts.put(SettingFact, "fee_price", version=v["epoch"], content={"price": str(v["price"])})
 
 
-@HANDLERS.on("Guardian", "Paused")
-def paused(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records that the guardian paused the protocol clock: when the pause began, when it ends, and the seconds of all earlier
-    pauses."""
-    before = at.facts.find(SettingFact, "clock")
-    last = before["content"] if before else {"from": 0, "until": 0, "stopped_before": 0}
-    stopped = last["stopped_before"] + last["until"] - last["from"]
-    at.facts.put(
-        SettingFact, "clock", version=at.block, content={"from": at.timestamp, "until": v["until"], "stopped_before": stopped}
-    )
-
-
-@HANDLERS.on("Guardian", "Unpaused")
-def unpaused(at: Moment, v: Mapping[str, Any]) -> None:
-    """Ends the recorded pause now, because the guardian ended it early and the protocol clock runs again."""
-    before = at.facts.find(SettingFact, "clock")
-    if before is not None:
-        at.facts.put(SettingFact, "clock", content={**before["content"], "until": at.timestamp})
-
-
 @HANDLERS.on("BytewiseGovernor", "ProposalCreated")
 def proposal_created(at: Moment, v: Mapping[str, Any]) -> None:
     """Adds a governance proposal: the calls on which token holders vote, and the first and last block of the vote."""
@@ -247,3 +227,54 @@ def call_ended(at: Moment, v: Mapping[str, Any]) -> None:
     """Records that a delayed operation of a timelock was executed or cancelled."""
     state = "executed" if at.event.name == "CallExecuted" else "cancelled"
     at.facts.amend(ProposalFact, at.event.address, plain(v["id"]), state=state)
+
+
+# --- the protocol clock: the time of the chain without the pauses of the guardian (`Guardian.clock`) ---
+
+
+@HANDLERS.on("Guardian", "Paused")
+def paused(at: Moment, v: Mapping[str, Any]) -> None:
+    """Records that the guardian paused the protocol clock: when the pause began, when it ends, and the seconds of all earlier
+    pauses."""
+    before = at.facts.find(SettingFact, "clock")
+    last = before["content"] if before else {"from": 0, "until": 0, "stopped_before": 0}
+    stopped = last["stopped_before"] + last["until"] - last["from"]
+    at.facts.put(
+        SettingFact, "clock", version=at.block, content={"from": at.timestamp, "until": v["until"], "stopped_before": stopped}
+    )
+
+
+@HANDLERS.on("Guardian", "Unpaused")
+def unpaused(at: Moment, v: Mapping[str, Any]) -> None:
+    """Ends the recorded pause now, because the guardian ended it early and the protocol clock runs again."""
+    before = at.facts.find(SettingFact, "clock")
+    if before is not None:
+        at.facts.put(SettingFact, "clock", content={**before["content"], "until": at.timestamp})
+
+
+def clock_at(pause: Mapping[str, Any] | None, timestamp: int) -> int:
+    """Returns the protocol clock at a block's `timestamp`, in seconds. `pause` is the newest version of the setting `clock`,
+    which describes the last pause. It is None if the network was never paused."""
+    if pause is None:
+        return timestamp
+    last = pause["content"]
+    if timestamp < last["until"]:
+        return int(last["from"] - last["stopped_before"])
+    return int(timestamp - last["stopped_before"] - (last["until"] - last["from"]))
+
+
+def wall_time(pauses: Iterable[Mapping[str, Any]], protocol_time: int) -> int:
+    """Returns the wall time, in Unix seconds, at which the clock passes `protocol_time` if no further pause comes. `pauses` are
+    all versions of the setting `clock`, oldest first. A pause does not delay a time that the clock had reached when the pause
+    began."""
+    passed = protocol_time
+    # A pause that ended early has two versions with one beginning. The later version has the real end.
+    for last in {each["content"]["from"]: each["content"] for each in pauses}.values():
+        if last["from"] - last["stopped_before"] < protocol_time:
+            passed = protocol_time + last["stopped_before"] + last["until"] - last["from"]
+    return passed
+
+
+def is_paused(pause: Mapping[str, Any] | None, timestamp: int) -> bool:
+    """Returns whether the protocol clock stands still at a block's `timestamp`. `pause` is as in `clock_at`."""
+    return pause is not None and timestamp < pause["content"]["until"]

@@ -5,7 +5,7 @@ certificate keys or demands for envelopes. Of these, the comparison covers only 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from bytewise.protocol.court.phases import Phase
 from bytewise.storage.index.reader import IndexSnapshot, Row
@@ -29,12 +29,10 @@ from bytewise.storage.index.tables import (
     VerifierFact,
     VoteFact,
 )
-from dashboard.index.clock import clock_at
 from dashboard.index.fold import plain
 from dashboard.index.money import BURNED, CREDITS, POTS, TREASURY, is_lapsed
 from dashboard.index.receipts import BatchWindows
-from dashboard.index.registry import NO_END
-from dashboard.index.source import StateSource
+from dashboard.index.registry import NO_END, clock_at
 
 PER_CALL = 25
 """Most disputes, batches or accounts for which one view call asks."""
@@ -44,6 +42,24 @@ _OF_DISPUTES = (
     ("Rounds", "Committed"), ("Rounds", "Revealed"), ("Settlement", "Ended"), ("Settlement", "Paid"),
 )  # fmt: skip
 """Events whose first argument is the id of a dispute."""
+
+
+class StateSource(Protocol):
+    """Interface to the contracts' views at one block, which the self-check reads. A struct is a mapping with the contract's own
+    names."""
+
+    def view(self, contract: str, function: str, *arguments: Any) -> Any:
+        """Returns the result of a contract's view function."""
+        ...
+
+    def view_at(self, address: str, contract: str, function: str, *arguments: Any) -> Any:
+        """Returns the result of a view function of the contract at `address`. It is for stake trees, because a network has
+        several of them."""
+        ...
+
+    def views(self, calls: Sequence[tuple[str, str, tuple[Any, ...]]]) -> list[Any]:
+        """Returns the results of several view calls, each as (contract, function, arguments), in one round trip."""
+        ...
 
 
 def differences(state: StateSource, index: IndexSnapshot) -> list[str]:

@@ -1,4 +1,4 @@
-"""Checks of the invariants about disputes, audits, batches, demands and release logs. The invariant of money is in `money`."""
+"""Checks of the invariants about disputes, audits, money, batches, demands and release logs."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -13,18 +13,21 @@ from bytewise.storage.index.reader import Row
 from bytewise.storage.index.tables import (
     AuditFact,
     BatchFact,
+    CreditFact,
     DemandFact,
     DisputeFact,
     ItemFact,
+    LedgerFact,
     OperatorFact,
     PoolFact,
     RoundFact,
     StakeFact,
     VoteFact,
 )
+from dashboard.index.money import CREDITS
 from dashboard.index.receipts import OPEN
 from dashboard.monitor.findings import CheckReport
-from dashboard.monitor.observation import EpochLogs, Observation, ShardLog
+from dashboard.monitor.observation import EpochLogs, MoneySource, Observation, ShardLog
 from dashboard.views.disputes import detail, open_disputes, phase_of
 from dashboard.views.parties import known_batch
 from dashboard.views.records import MemberVote
@@ -192,6 +195,36 @@ def longest_dispute_s(params: Mapping[str, Any], may_be_held: bool) -> int:
     one = sum(times[name] for name in ("seedTime", "drawTime", "commitTime", "revealTime", "appealTime"))
     rest = sum(times[name] for name in ("rerunTime", "airgap", "maxPause"))
     return int(rounds * one + rest + (times["breakerTime"] if may_be_held else 0))
+
+
+# --- money ---
+
+
+def money_sums(seen: Observation, report: CheckReport) -> None:
+    """Reports each contract that provably holds less than it owes. Adds a doubt if money seems to be missing without proof, if
+    the credits of all accounts do not add up to their total, or if the node's views contradict its proofs."""
+    for part in seen.money.proven:
+        if part.drift < 0:
+            text = f"holds {part.balance} wei and owes {part.parts}: {-part.drift} wei are missing"
+            report.note(part.contract, text)
+    if seen.money.failure:
+        report.doubts.append(f"money seems to be missing, and the node does not prove it: {seen.money.failure}")
+    report.doubts.extend(_contradictions(seen.money))
+    index = seen.scene.index
+    ledger = {row["name"]: row["amount"] for row in index.all(LedgerFact)}
+    owed = sum(row["owed"] for row in index.all(CreditFact))
+    if owed != ledger.get(CREDITS, 0):
+        report.doubts.append(f"credits of all accounts in the index are {owed} wei, and in all {ledger.get(CREDITS, 0)}")
+
+
+def _contradictions(money: MoneySource) -> list[str]:
+    """Returns one line for each contract for which a node's views differ from its own proofs."""
+    proven = {each.contract: each for each in money.proven}
+    return [
+        f"the node says that {each.contract} has a drift of {each.drift} wei, and proves {proven[each.contract].drift}"
+        for each in money.viewed
+        if each.contract in proven and proven[each.contract] != each
+    ]
 
 
 # --- batches and demands ---

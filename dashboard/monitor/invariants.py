@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from bytewise.protocol.errors.branches import Fault, Unavailable
-from dashboard.monitor import checks, money
+from dashboard.monitor import checks
 from dashboard.monitor.findings import CheckReport, InvariantResult, InvariantState, Severity, conclude
 from dashboard.monitor.observation import Observation
 
@@ -63,7 +63,7 @@ INVARIANTS = (
     Invariant(
         "money-sums", Severity.CRITICAL,
         "The contracts hold at least what they owe, so that every account can be paid to the wei.",
-        money.money_sums,
+        checks.money_sums,
     ),
     Invariant(
         "batches-follow", Severity.WARNING,

@@ -7,8 +7,7 @@ from bytewise.protocol.keys.epochs import SignedRelease
 from bytewise.protocol.units import Address
 from bytewise.storage.index.reader import Row
 from bytewise.storage.index.tables import DisputeFact, Fact
-from dashboard.index.self_check import differences_of
-from dashboard.index.source import StateSource
+from dashboard.index.self_check import StateSource, differences_of
 from dashboard.monitor.findings import InvariantFinding
 from dashboard.monitor.settings import InvariantSettings
 from dashboard.views.scene import Scene

@@ -28,10 +28,9 @@ from dashboard.index.indexer import Indexer
 from dashboard.index.self_check import differences, record_life
 from dashboard.monitor.findings import InvariantResult, InvariantState
 from dashboard.monitor.invariants import INVARIANTS, all_unknown, evaluate
-from dashboard.monitor.money import read_money
 from dashboard.monitor.observation import EpochLogs, Observation
-from dashboard.monitor.release_logs import ReleaseLogReader
 from dashboard.monitor.settings import MonitorSettings
+from dashboard.monitor.sources import ReleaseLogReader, read_money
 from dashboard.views.scene import Scene
 from dashboard.wiring import book_digest
 from kms.release_log.entitlement import AuditBlock

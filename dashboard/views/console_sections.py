@@ -17,8 +17,16 @@ from bytewise.protocol.economics.scenario import (
 )
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS
-from dashboard.views.console import ConsoleQuestion, form_fields, parameter_values
-from dashboard.views.console_records import Chart, ConsoleFigure, ConsolePage, ConsoleTable, Series
+from dashboard.views.console import (
+    Chart,
+    ConsoleFigure,
+    ConsolePage,
+    ConsoleQuestion,
+    ConsoleTable,
+    Series,
+    form_fields,
+    parameter_values,
+)
 from dashboard.views.replay import NAMES
 from dashboard.views.scene import WEI_PER_ETHER, Scene
 

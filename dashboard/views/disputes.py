@@ -11,11 +11,34 @@ from bytewise.protocol.records.statements import Outcome, Verdict
 from bytewise.protocol.units import ZERO_DIGEST, Digest, hex0x
 from bytewise.storage.index.reader import Row
 from bytewise.storage.index.tables import DisputeFact, RoundFact, SeatFact, VoteFact
-from dashboard.views.network_records import MemberSeat
 from dashboard.views.next_acts import SHARED, next_acts
-from dashboard.views.records import DisputeDetail, DisputeStep, DisputeSummary, MemberVote, MoneyLine, RoundDetail, TallyLine
+from dashboard.views.records import (
+    Amount,
+    DisputeDetail,
+    DisputeStep,
+    DisputeSummary,
+    FinalityState,
+    MemberVote,
+    MoneyLine,
+    Party,
+    Record,
+    RoundDetail,
+    TallyLine,
+)
 from dashboard.views.scene import Scene, amount, hex_or_none, newest, time_of
 from dashboard.views.words import PHASES, SEATS, VERDICTS, code_words
+
+
+class MemberSeat(Record):
+    """Seats of one member in one round of one dispute."""
+
+    dispute: str
+    round: int
+    voter: Party
+    seats: int
+    outcome: str
+    pay: Amount
+    finality: FinalityState
 
 
 def phase_of(scene: Scene, dispute: Row, round_: Row | None) -> Phase:

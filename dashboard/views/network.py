@@ -32,19 +32,161 @@ from bytewise.storage.index.tables import (
 )
 from dashboard.index.money import BURNED, CREDITS, FUNDED, POTS, TREASURY
 from dashboard.views.disputes import open_disputes, summaries
-from dashboard.views.network_records import (
-    ItemSummary,
-    KeyEpochSummary,
-    MoneyFlow,
-    MoneyReport,
-    ParameterLine,
-    Parameters,
-    ParameterVersion,
-    ProposalSummary,
-    Statistics,
+from dashboard.views.records import (
+    Amount,
+    FinalityState,
+    Party,
+    Record,
+    Time,
 )
 from dashboard.views.scene import Scene, amount, hex_or_none, newest, time_of
 from dashboard.views.words import ASSURANCES, AUDIT_RESULTS, EPOCH_STATES, ITEM_STATES
+
+# --- records ---
+
+
+class ItemSummary(Record):
+    """An environment or a model."""
+
+    digest: str
+    kind: str
+    """Kind of item: `environment` or `model`."""
+    status: str
+    pool: str | None
+    certified_units: int
+    vectors: str | None
+    held: bool
+    """Whether the breaker holds convictions in this environment."""
+    tripped: int
+    batches: int
+    title: str
+    """A few words from the document of the item. They are not checked against the digest."""
+    finality: FinalityState
+
+
+class KeyEpochSummary(Record):
+    """A key epoch."""
+
+    epoch: int
+    state: str
+    assurance: str
+    threshold: int
+    shards: tuple[Party, ...]
+    version: int
+    """Version of the shares. It rises each time that new shares of the key are dealt."""
+    confirmed: bool
+    policy_digest: str
+    public_key: str
+    opened_block: int
+    batches: int
+    finality: FinalityState
+
+
+class ParameterLine(Record):
+    """One parameter in force."""
+
+    group: str
+    name: str
+    value: str
+    unit: str
+    previous: str | None
+    """Value before the last change of this parameter; None if it never changed."""
+    since_block: int
+    meaning: str
+
+
+class ParameterVersion(Record):
+    """A version of all parameters, and the blocks in which it is or was in force."""
+
+    version: int
+    valid_from: int
+    valid_to: int | None
+    finality: FinalityState
+
+
+class ProposalSummary(Record):
+    """A governance proposal, or an operation that a timelock delays."""
+
+    kind: str
+    id: str
+    state: str
+    """`voting`, `defeated`, `queued`, `scheduled`, `executed`, `cancelled`; or `ended: …` if a vote ended with a majority and
+    nobody queued the proposal."""
+    text: str
+    proposed_block: int
+    ready_at: Time | None
+    calls: int
+    votes_for: str
+    votes_against: str
+    finality: FinalityState
+
+
+class Parameters(Record):
+    """The rules of the network."""
+
+    version: int
+    in_force: tuple[ParameterLine, ...]
+    versions: tuple[ParameterVersion, ...]
+    fee_price: Amount | None
+    policy_serial: int
+    policy_digest: str | None
+    paused_until: Time | None
+    proposals: tuple[ProposalSummary, ...]
+
+
+class MoneyFlow(Record):
+    """Sum of all money that moved for one reason."""
+
+    label: str
+    amount: Amount
+
+
+class MoneyReport(Record):
+    """All money of the network, by the place where it is."""
+
+    stake: Amount
+    pots: Amount
+    credits: Amount
+    treasury: Amount
+    burned: Amount
+    taken: tuple[MoneyFlow, ...]
+    credited: tuple[MoneyFlow, ...]
+    burned_by_reason: tuple[MoneyFlow, ...]
+    sums: bool
+    """Whether all money that came into the ledger equals the money in it and the money that left it."""
+
+
+class Statistics(Record):
+    """Counts of everything in the index."""
+
+    disputes: int
+    open_disputes: int
+    verdicts: dict[str, int]
+    phases: dict[str, int]
+    batches: int
+    receipts: int
+    last_batch: Time | None
+    demands_open: int
+    demands_expired: int
+    audits: int
+    audit_results: dict[str, int]
+    operators: int
+    suspended_operators: int
+    verifiers: int
+    environments_active: int
+    models_active: int
+    held_environments: int
+    stopped_pools: int
+    key_epochs_active: int
+    convictions_24h: int
+    convictions_30d: int
+    demands_24h: int
+    audits_24h: int
+    slashed: Amount
+    burned: Amount
+
+
+# --- statistics ---
 
 DAY_S = 86_400
 TITLE_CHARACTERS = 80

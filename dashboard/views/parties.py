@@ -23,10 +23,81 @@ from bytewise.storage.index.tables import (
 )
 from dashboard.index.receipts import ANSWERED, EXPIRED, OPEN, BatchWindows
 from dashboard.views.disputes import phase_of
-from dashboard.views.network_records import OperatorSummary, VerifierSummary
-from dashboard.views.records import AuditSummary, BatchSummary, DemandSummary, ReceiptDetail
+from dashboard.views.records import (
+    Amount,
+    AuditSummary,
+    BatchSummary,
+    DemandSummary,
+    FinalityState,
+    Party,
+    ReceiptDetail,
+    Record,
+    Time,
+)
 from dashboard.views.scene import Scene, amount, hex_or_none, newest, time_of
 from dashboard.views.words import AUDIT_RESULTS, DEMAND_KINDS, DEMAND_STATES, VERDICTS
+
+# --- records of operators and verifiers ---
+
+
+class OperatorSummary(Record):
+    """An operator."""
+
+    operator: Party
+    endpoint: str
+    registered_block: int
+    suspended_until: Time | None
+    stake: Amount
+    stake_lapsed: bool
+    """Whether the account's stake at EigenLayer does not count, because its record is too old or because a dispute may last
+    longer than the stake is slashable."""
+    locked: Amount
+    collateral: Amount
+    batches: int
+    receipts: int
+    convictions: int
+    upheld: int
+    open_disputes: int
+    demands_lost: int
+    demands_answered: int
+    equivocations: int
+    skipped: int
+    slashed: Amount
+    credit: Amount
+    finality: FinalityState
+
+
+class VerifierSummary(Record):
+    """A verifier."""
+
+    verifier: Party
+    pool: str | None
+    """Digest of the verifier's pool; None if it left its pool."""
+    platform_id: str | None
+    measurement: str | None
+    joined_block: int
+    stake: Amount
+    stake_lapsed: bool
+    """Whether the account's stake at EigenLayer does not count, because its record is too old or because a dispute may last
+    longer than the stake is slashable."""
+    units: int
+    share_bps: int
+    """Share of the verifier in all units of its pool, in 1/10,000."""
+    rounds: int
+    seats: int
+    right: int
+    worked: int
+    wrong: int
+    not_revealed: int
+    absent: int
+    unpaid: int
+    """Seats that are not settled yet, and seats that were neither paid nor charged because their outcome is neutral."""
+    audits: int
+    mismatches: int
+    earned: Amount
+    slashed: Amount
+    finality: FinalityState
+
 
 # --- batches, demands, audits ---
 

@@ -1,4 +1,5 @@
-"""Records that the API returns and the pages show. Field docstrings become the descriptions of the OpenAPI document.
+"""Records that several views share. The API returns them and the pages show them. Field docstrings become the descriptions of the
+OpenAPI document.
 
 Ids and hashes are 0x-hex. An amount is wei in decimal text, because it may be beyond 2^53. A time has Unix seconds and RFC 3339.
 """

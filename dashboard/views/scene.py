@@ -7,8 +7,8 @@ from typing import Any
 from bytewise.protocol.units import hex0x
 from bytewise.storage.index.reader import IndexSnapshot, Row, StoredEvent
 from bytewise.storage.index.tables import KeyEpochFact, SettingFact
-from dashboard.index.clock import clock_at, is_paused, wall_time
 from dashboard.index.money import is_lapsed
+from dashboard.index.registry import clock_at, is_paused, wall_time
 from dashboard.views.records import Amount, BlockName, EventLine, FinalityState, IndexMeta, Party, Time
 from dashboard.views.words import ASSURANCES, event_words
 

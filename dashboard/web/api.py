@@ -8,17 +8,10 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from dashboard.views import network, period
-from dashboard.views.network_records import (
-    ItemSummary,
-    KeyEpochSummary,
-    MemberSeat,
-    MoneyReport,
-    OperatorSummary,
-    Parameters,
-    Statistics,
-    VerifierSummary,
-)
-from dashboard.views.period_records import PeriodStatistics
+from dashboard.views.disputes import MemberSeat
+from dashboard.views.network import ItemSummary, KeyEpochSummary, MoneyReport, Parameters, Statistics
+from dashboard.views.parties import OperatorSummary, VerifierSummary
+from dashboard.views.period import PeriodStatistics
 from dashboard.views.records import (
     AuditSummary,
     BatchSummary,
@@ -33,7 +26,7 @@ from dashboard.views.records import (
 from dashboard.views.scene import Scene
 from dashboard.web import lists
 from dashboard.web.answers import DashboardSite, FoundObject, Listing, answer
-from dashboard.web.parameters import (
+from dashboard.web.lists import (
     AccountPath,
     AccountQuery,
     AuditResultName,

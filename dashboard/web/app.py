@@ -12,11 +12,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bytewise.service import telemetry
 from dashboard.settings import ApiSettings
-from dashboard.web.answers import DashboardSite, tag_of
+from dashboard.web.answers import DashboardSite, Refused, problem_of, refused, tag_of, wrong_parameters
 from dashboard.web.api import PREFIX, api_routes
 from dashboard.web.limits import RequestBudget, VisitorLimits
 from dashboard.web.pages import page_routes
-from dashboard.web.problems import Refused, problem_of, refused, wrong_parameters
 from dashboard.web.render import FOLDER, SCRIPT, Renderer
 
 _DESCRIPTION = (

@@ -10,7 +10,7 @@ from typing import Any
 
 from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
-from dashboard.web.problems import Refused, new_request_id, problem_of
+from dashboard.web.answers import Refused, new_request_id, problem_of
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -15,17 +15,37 @@ from bytewise.storage.index.tables import BatchFact, DemandFact, DisputeFact, Op
 from dashboard.capsules import file_name
 from dashboard.release_logs import LogsSeen
 from dashboard.views import disputes, network, parties
-from dashboard.views.console import question
-from dashboard.views.console_records import ConsolePage
+from dashboard.views.console import ConsolePage, question
 from dashboard.views.console_sections import console_page
-from dashboard.views.network_records import DisputePage, ItemsPage, OperatorPage, Overview, VerifierPage
-from dashboard.views.records import EventLine
-from dashboard.views.replay import replay_page
-from dashboard.views.replay_records import ReplayPage
+from dashboard.views.disputes import MemberSeat
+from dashboard.views.network import ItemSummary, Statistics
+from dashboard.views.parties import OperatorSummary, VerifierSummary
+from dashboard.views.records import (
+    AuditSummary,
+    BatchSummary,
+    DemandSummary,
+    DisputeDetail,
+    DisputeSummary,
+    EventLine,
+    IndexMeta,
+    Record,
+)
+from dashboard.views.replay import ReplayPage, replay_page
 from dashboard.views.scene import Scene
 from dashboard.web import lists
-from dashboard.web.answers import DashboardSite, FoundObject, Listing, answer, caching_of, entity_tag, has_tag
-from dashboard.web.parameters import (
+from dashboard.web.answers import (
+    CODES,
+    DashboardSite,
+    FoundObject,
+    Listing,
+    answer,
+    bad_request,
+    caching_of,
+    entity_tag,
+    has_tag,
+    not_found,
+)
+from dashboard.web.lists import (
     AccountPath,
     AccountQuery,
     AuditResultName,
@@ -44,8 +64,56 @@ from dashboard.web.parameters import (
     digest_of,
     span_of,
 )
-from dashboard.web.problems import CODES, bad_request, not_found
 from dashboard.web.render import Renderer
+
+
+class Overview(Record):
+    """Content of the start page: open disputes, overdue demands, recent events and alarms."""
+
+    meta: IndexMeta
+    statistics: Statistics
+    open_disputes: tuple[DisputeSummary, ...]
+    """At most 20 open disputes, newest first."""
+    overdue_demands: tuple[DemandSummary, ...]
+    recent: tuple[EventLine, ...]
+    """Events of disputes, batches and rules, newest first."""
+    alarms: tuple[str, ...]
+    """Sentences about what is wrong now."""
+
+
+class OperatorPage(Record):
+    """An operator with its disputes and batches."""
+
+    meta: IndexMeta
+    operator: OperatorSummary
+    disputes: tuple[DisputeSummary, ...]
+    batches: tuple[BatchSummary, ...]
+
+
+class VerifierPage(Record):
+    """A verifier with its seats and audits."""
+
+    meta: IndexMeta
+    verifier: VerifierSummary
+    seats: tuple[MemberSeat, ...]
+    audits: tuple[AuditSummary, ...]
+
+
+class DisputePage(Record):
+    """A dispute with its events."""
+
+    meta: IndexMeta
+    dispute: DisputeDetail
+    events: tuple[EventLine, ...]
+
+
+class ItemsPage(Record):
+    """Environments and models."""
+
+    meta: IndexMeta
+    environments: tuple[ItemSummary, ...]
+    models: tuple[ItemSummary, ...]
+
 
 EVENTS_OF_DISPUTE = 200
 RECENT = (

@@ -16,12 +16,11 @@ from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.economics.past_disputes import FLOWS
 from bytewise.protocol.records.statements import Verdict
 from chain.deployment.params import DEVNET, ETHER
-from dashboard.views.console import ASSUMED, parameter_values
-from dashboard.views.console_records import Chart, Series
+from dashboard.views.console import ASSUMED, Chart, Series, parameter_values
 from dashboard.views.console_sections import chance, ether, ratio, seconds
 from dashboard.views.replay import NAMES, past_disputes, replay_page
 from dashboard.views.scene import Scene
-from dashboard.web.charts import draw
+from dashboard.web.render import draw
 from tests.fixtures.chain.anvil import running_anvil
 from tests.fixtures.chain.devnet import word
 from tests.fixtures.court.claimed_receipts import claimed

@@ -22,9 +22,9 @@ from chain.deployment.calls import call_of
 from chain.deployment.params import DEVNET
 from chain.sending.transactions import TransactionCall, send_all
 from dashboard.chain_view import ChainEvents, ChainState
+from dashboard.index.fold import ChainEvent
 from dashboard.index.receipts import EXPIRED
 from dashboard.index.self_check import differences, record_life
-from dashboard.index.source import ChainEvent
 from dashboard.views import parties
 from dashboard.views.scene import Scene
 from tests.fixtures.chain.anvil import CHAIN_ID, Anvil

@@ -12,8 +12,7 @@ from sqlalchemy import event as sqlalchemy_event
 from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.storage.index.tables import FACTS
 from bytewise.storage.migrate import migrate
-from dashboard.index.fold import RULES
-from dashboard.index.source import ChainEvent
+from dashboard.index.fold import RULES, ChainEvent
 from tests.fixtures.dashboard.indexed import MEMORY, Indexed
 from tests.fixtures.dashboard.memory_chain import FINAL_DEPTH, MemoryChain
 from tests.fixtures.metric_values import value_of

@@ -16,8 +16,7 @@ import pytest
 from sqlalchemy import text
 
 from bytewise.storage.engine import open_database, write_transaction
-from dashboard.views.network_records import OperatorSummary
-from dashboard.views.parties import _level, known_batch
+from dashboard.views.parties import OperatorSummary, _level, known_batch
 from dashboard.views.records import FinalityState, Party
 from dashboard.views.scene import amount
 from dashboard.web.answers import csv_of

@@ -16,8 +16,7 @@ from bytewise.protocol.signing import Domain, LocalSigner, typed_digest
 from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Address, Digest
 from dashboard.release_logs import ReleaseLogShelf
 from dashboard.views.network import parameters, statistics
-from dashboard.views.period import measures, period_statistics
-from dashboard.views.period_records import PeriodStatistics
+from dashboard.views.period import PeriodStatistics, measures, period_statistics
 from dashboard.views.scene import Scene
 from tests.fixtures.chain.devnet import SHARDS, VERIFIERS
 from tests.fixtures.dashboard.indexed import Indexed, memory_index

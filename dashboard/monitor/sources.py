@@ -1,14 +1,14 @@
-"""Checks that the contracts hold the money that they owe. Money counts as missing only if the block's state root proves it."""
+"""Reads what the checks of the monitor need from the contracts and from the shards: money with proofs, and release logs."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from bytewise.protocol.address_book import Network, StakeSource
+from bytewise.protocol.address_book import Network, ShareHolder, StakeSource
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.errors.actors import TryAgain
 from bytewise.protocol.errors.branches import Fault, Unavailable
+from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Address, Digest
-from bytewise.storage.index.tables import CreditFact, LedgerFact
 from chain.capsule.header import ProvenHeader, header_of
 from chain.capsule.trie import BrokenProof, ProofNodes, decode_list, decode_rlp, to_integer
 from chain.client.access import Chain
@@ -17,10 +17,14 @@ from chain.client.blocks import header_rlp
 from chain.client.layout import layout
 from chain.client.rpc import at_hash, reading_answer
 from chain.client.structs import from_struct
+from chain.reads.reader import SnapshotReader
 from chain.reads.records import MoneyTotals
-from dashboard.index.money import CREDITS
-from dashboard.monitor.findings import CheckReport
-from dashboard.monitor.observation import MoneyParts, MoneySource, Observation
+from chain.reads.share_history import share_history
+from dashboard.monitor.observation import EpochLogs, MoneyParts, MoneySource, ShardLog
+from dashboard.monitor.settings import ReleaseLogSettings
+from kms.release_log.copies import LogReading, ReleaseLogCopy, read_log
+from kms.release_log.entitlement import RETRYABLE, AuditBlock, judge_log
+from kms.release_log.opening_report import SharesHistory, releases_out_of_force
 
 LEDGER, VAULT = "Ledger", "StakeVault"
 _PARTS: Mapping[str, tuple[str, ...]] = {
@@ -29,31 +33,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
 """Storage variables of each contract, whose sum is the money that it must hold (`chain/abi/layout`)."""
 
 
-def money_sums(seen: Observation, report: CheckReport) -> None:
-    """Reports each contract that provably holds less than it owes. Adds a doubt if money seems to be missing without proof, if
-    the credits of all accounts do not add up to their total, or if the node's views contradict its proofs."""
-    for part in seen.money.proven:
-        if part.drift < 0:
-            text = f"holds {part.balance} wei and owes {part.parts}: {-part.drift} wei are missing"
-            report.note(part.contract, text)
-    if seen.money.failure:
-        report.doubts.append(f"money seems to be missing, and the node does not prove it: {seen.money.failure}")
-    report.doubts.extend(_contradictions(seen.money))
-    index = seen.scene.index
-    ledger = {row["name"]: row["amount"] for row in index.all(LedgerFact)}
-    owed = sum(row["owed"] for row in index.all(CreditFact))
-    if owed != ledger.get(CREDITS, 0):
-        report.doubts.append(f"credits of all accounts in the index are {owed} wei, and in all {ledger.get(CREDITS, 0)}")
-
-
-def _contradictions(money: MoneySource) -> list[str]:
-    """Returns one line for each contract for which a node's views differ from its own proofs."""
-    proven = {each.contract: each for each in money.proven}
-    return [
-        f"the node says that {each.contract} has a drift of {each.drift} wei, and proves {proven[each.contract].drift}"
-        for each in money.viewed
-        if each.contract in proven and proven[each.contract] != each
-    ]
+# --- money ---
 
 
 def read_money(chain: Chain, network: Network, raw: Mapping[str, Any], block: int, hash_: Digest) -> MoneySource:
@@ -106,3 +86,47 @@ def _proven(chain: Chain, header: ProvenHeader, at: Address, contract: str) -> M
         except BrokenProof as error:
             raise TryAgain("chain", f"the node's proof of {contract}.{name} is wrong: {error}") from None
     return MoneyParts(contract, balance, total)
+
+
+# --- release logs ---
+
+
+class ReleaseLogReader:
+    """Reader of the release logs of one network's shards."""
+
+    def __init__(self, client: Chain, network: Network, settings: ReleaseLogSettings) -> None:
+        self._client, self._network, self._settings = client, network, settings
+        self._reader = SnapshotReader(client, network)
+        self._judged: dict[tuple[int, Address], int] = {}
+        self._wrong: dict[tuple[int, Address], tuple[str, ...]] = {}
+
+    def read(self, epoch: int, seen: AuditBlock) -> EpochLogs:
+        """Reads the logs of all shards of one key epoch and judges their releases by the chain at the block `seen`."""
+        try:
+            history = SharesHistory(share_history(self._client, self._network, epoch, seen.block))
+        except (Fault, Unavailable) as error:
+            return EpochLogs(epoch, 0, False, (), str(error))
+        if not history.versions:
+            return EpochLogs(epoch, 0, False, (), "the chain has no shares of it")
+        logs = [self._log(history, epoch, place, each, seen) for place, each in enumerate(history.holders().values(), 1)]
+        threshold = min(each.threshold for each in history.versions)
+        return EpochLogs(epoch, threshold, is_rebuilt(epoch), tuple(logs), "")
+
+    def _log(self, history: SharesHistory, epoch: int, place: int, holder: ShareHolder, seen: AuditBlock) -> ShardLog:
+        copy = ReleaseLogCopy(self._settings.folder, epoch, holder.address)
+        read = read_log(holder, copy, self._network.epochs_domain, self._settings.timeout_s)
+        wrong, unjudged = self._judge(epoch, holder.address, read, seen)
+        broken = (*read.broken, *releases_out_of_force(read.entries, history), *wrong)
+        return ShardLog(epoch, place, holder.address, read.entries, broken, read.silent or read.unusable or unjudged)
+
+    def _judge(self, epoch: int, shard: Address, read: LogReading, seen: AuditBlock) -> tuple[tuple[str, ...], str]:
+        """Judges the records that were not judged before. Returns all faults of the whole log, and the reason why some records
+        are not judged yet; empty if all are judged."""
+        key = (epoch, shard)
+        done = self._judged.get(key, 0)
+        found = judge_log(read.entries[done:], self._reader, seen)
+        self._wrong[key] = (*self._wrong.get(key, ()), *(each for each in found.wrong if each not in self._wrong.get(key, ())))
+        if waiting := sum(found.unjudged[reason] for reason in RETRYABLE):
+            return self._wrong[key], f"{waiting} releases are not judged yet {found.failure}".rstrip()
+        self._judged[key] = len(read.entries)
+        return self._wrong[key], ""
