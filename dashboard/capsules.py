@@ -1,5 +1,5 @@
-"""Reads evidence capsules that a node keeps (its settings `[capsules]`), so that pages show them beside the disputes they
-prove."""
+"""Reads the evidence capsules in a folder in which a node keeps them (the node's settings `[capsules]`). Pages show each capsule
+beside the dispute that it proves."""
 
 import os
 import threading
@@ -15,7 +15,7 @@ from chain.capsule.verification import Trust, verify_capsule
 from dashboard.views.records import CapsuleNote, PreflightLine
 
 REMEMBERED = 256
-"""Most verification results in memory. They are kept so that a capsule is verified once and not for each visitor."""
+"""Most verification results that stay in memory. With them each capsule is verified once, not once for each visitor."""
 
 
 class CapsuleShelf:
@@ -26,7 +26,7 @@ class CapsuleShelf:
     """Media type of a capsule file."""
 
     def __init__(self, folder: Path | None = None, trust: Trust | None = None) -> None:
-        """Without `folder`, no dispute has a capsule. `trust` names what verification may rely on, such as accepted
+        """Without `folder`, no dispute has a capsule. `trust` names what a verification takes as given, for example the accepted
         deployments."""
         self._folder = folder
         self._trust = trust or Trust()
@@ -34,7 +34,7 @@ class CapsuleShelf:
         self._notes: OrderedDict[tuple[object, ...], CapsuleNote] = OrderedDict()
 
     def state(self) -> str:
-        """Returns a text that identifies the present content of the folder. It differs after each file that is added, removed or
+        """Returns a text that identifies the present content of the folder. The text changes when a file is added, removed or
         changed."""
         if self._folder is None:
             return ""
@@ -46,8 +46,8 @@ class CapsuleShelf:
         return sha256(repr(found).encode()).hex()
 
     def read(self, dispute: bytes) -> bytes | None:
-        """Returns the bytes of a dispute's capsule. Returns None if there is no capsule, or if it cannot be read or is larger
-        than a verification accepts."""
+        """Returns the bytes of a dispute's capsule. Returns None if the dispute has no capsule, if the file cannot be read, or if
+        it is larger than a verification accepts."""
         file = self._file(dispute)
         if file is None:
             return None
@@ -59,7 +59,8 @@ class CapsuleShelf:
         return data if len(data) <= MAX_BYTES else None
 
     def note(self, dispute: bytes) -> CapsuleNote | None:
-        """Returns what a verification says about a dispute's capsule. Returns None if there is no capsule."""
+        """Verifies a dispute's capsule, or takes the result of an earlier verification, and returns the result for the page.
+        Returns None if the dispute has no capsule."""
         file = self._file(dispute)
         try:
             found = file.stat() if file is not None else None

@@ -61,8 +61,8 @@ class ChainEvents:
         ]  # fmt: skip
 
     def check_logs(self, blocks: Sequence[ChainHeader], events: Sequence[ChainEvent], trees: Collection[str]) -> None:
-        """Compares events with the bloom filters and receipts roots of their blocks. If a node returns no block receipts, its
-        events are accepted unchecked, and this is logged once."""
+        """Compares events with the bloom filters and receipts roots of their blocks. Raises `TryAgain` if a block has other logs.
+        If the node returns no block receipts, this method accepts the events unchecked and logs that once."""
         watched = frozenset(self._watched(trees))
         for block in blocks:
             raw = self._raw.get(block.hash)
@@ -149,8 +149,8 @@ class LogPlace(NamedTuple):
 
 
 def verify_block_logs(client: Chain, raw: Mapping[str, Any], watched: Collection[Address], given: Sequence[LogPlace]) -> None:
-    """Checks that `given` are exactly the logs of the `watched` addresses in a block. Raises `TryAgain` with the difference if
-    not.
+    """Checks that `given` are exactly the logs that the `watched` addresses have in one block. Raises `TryAgain` with the
+    difference if they are not.
 
     `raw` is the block as JSON-RPC returns it. The caller must know that the hash of this block is right.
     """

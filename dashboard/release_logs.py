@@ -31,7 +31,8 @@ class LoggedDecision(NamedTuple):
     at: int
     """Time of the decision by the shard's clock, in Unix seconds."""
     cause: str
-    """The ticket of the request, in the words of the statistics: `light audit`, `vote in round N` or `without a ticket`."""
+    """Reason of the request, from its ticket: `light audit`, `vote in round N` or `without a ticket`. The statistics use the same
+    words."""
     receipt_id: Digest
     voter: str
     is_release: bool
@@ -46,12 +47,13 @@ class LogsSeen(NamedTuple):
     unreadable: tuple[str, ...]
     """Names of files that were altered or cannot be read."""
     read_at: int
-    """Unix second up to which every log is known: the earliest of the times at which a log was last read to its end from its
-    shard. 0 if there is no log, or if one was never read to its end."""
+    """Unix second up to which this machine knows every log. For one log it is the time at which the log was last read to its end
+    from its shard; this field is the earliest of these times. It is 0 if there is no log, or if one log was never read to its
+    end."""
 
     @property
     def version(self) -> tuple[object, ...]:
-        """A value that is different after each change of the copies. It contains numbers of decisions and logs, not their
+        """A value that differs after each change of the copies. It is made of the numbers of decisions and logs and not of their
         content, because logs only grow."""
         return len(self.decisions), self.logs, self.unreadable, self.read_at
 
@@ -76,8 +78,8 @@ class ReleaseLogShelf:
         return self._seen
 
     def refresh(self) -> None:
-        """Reads the copies that changed since the last reading. A copy counts only if each record is signed and continues the
-        hash chain of the log."""
+        """Reads the copies that changed since the last reading. A copy counts only if its shard signed each record and if each
+        record continues the hash chain of the log."""
         decisions, unreadable, times = list[LoggedDecision](), list[str](), list[int]()
         with self._lock:
             for copy in self._copies():

@@ -13,7 +13,8 @@ from bytewise.service.settings import DatabaseUrl
 
 @dataclass(frozen=True, slots=True)
 class IndexSettings:
-    """Section `[db]`: the index. It is made from the chain, so it can be deleted and made again at any time."""
+    """Section `[db]`: the database of the index. The index is made from the chain, so its owner can delete it at any time and
+    make it again."""
 
     url: DatabaseUrl | None = None
     """Database of the index: `sqlite:///FILE` or `postgresql+psycopg://…`. No other actor may use this database. Set either
@@ -21,11 +22,11 @@ class IndexSettings:
     url_file: Path | None = None
     """File that contains the URL, for a URL with a password. The file must be readable by its owner only."""
     check_history: bool = False
-    """Whether to check the logs of final blocks as well against the headers and receipts of these blocks. This reads every
-    header since the deployment, and the receipts of many blocks."""
+    """Whether to compare the logs of final blocks, too, with the headers and receipts of these blocks. This reads every header
+    since the deployment, and the receipts of many blocks."""
     check_s: int = 3600
     """Seconds between two comparisons of the index with the contracts' views. In a dashboard each reorganisation also starts a
-    comparison. A monitor with `follow = false` makes none."""
+    comparison. A monitor with `follow = false` makes no comparison."""
 
     def __post_init__(self) -> None:
         if (self.url is None) == (self.url_file is None):
@@ -46,18 +47,18 @@ class ApiSettings:
     """Section `[api]`, optional: the pages and the read API."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. Everything that is served is public. A reverse proxy provides TLS."""
+    """Address to listen on. All pages and answers are public. TLS is the task of a reverse proxy in front of the dashboard."""
     port: int = 8600
     """TCP port of pages and API."""
     requests_per_minute: int = 300
-    """Requests per minute that one address may send on average, and the largest burst. The answer to a request beyond that is
-    429."""
+    """Requests per minute that one address may send on average. The same number is the largest burst. A request beyond the limit
+    gets status 429."""
     streams: int = 64
-    """Most event streams at the same time. One address can have at most 4 of them."""
+    """Most event streams that may be open at the same time. One address can have at most 4 of them."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses of reverse proxies whose `X-Forwarded-For` names the visitor."""
     stale_s: int = 60
-    """Age of the newest block in seconds above which pages say that they are behind."""
+    """Age of the newest block in seconds above which pages say that the index is behind."""
 
     def __post_init__(self) -> None:
         if self.requests_per_minute < 1 or self.streams < 0:
@@ -76,14 +77,14 @@ class DashboardSettings:
     metrics: MetricsSettings | None = None
     """Where metrics and probes are served. Without this section they are not served."""
     names: tuple[str, ...] = ()
-    """Names that pages show beside accounts, each as `ADDRESS NAME`. The dashboard's owner chooses them; nobody else confirms
-    them."""
+    """Names that pages show beside accounts, each as `ADDRESS NAME`. The dashboard's owner chooses the names, and nobody else
+    confirms them."""
     capsules: Path | None = None
-    """Folder in which a node keeps evidence capsules (its section `[capsules]`). Pages of disputes offer them and say what they
-    show."""
+    """Folder in which a node keeps evidence capsules (the node's section `[capsules]`). The page of a dispute offers the
+    dispute's capsule and says what the capsule shows."""
     release_logs: Path | None = None
-    """Folder with copies of the shards' release logs, which a monitor or `bytewise key log verify` keeps. Statistics count their
-    records."""
+    """Folder with copies of the shards' release logs. A monitor or `bytewise key log verify` keeps these copies. The statistics
+    count the records in them."""
     role: str = "dashboard"
     """Kind of process that this file configures."""
     schema_version: int = SCHEMA_VERSION

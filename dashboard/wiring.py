@@ -39,7 +39,8 @@ from dashboard.web.app import build_app
 from dashboard.web.limits import REQUEST_S
 
 DRAIN_S = 5
-"""Longest wait in seconds for open requests at shutdown. Requests that still run then, such as event streams, are ended."""
+"""Longest wait in seconds for open requests at shutdown. Then the server ends the requests that still run, such as event
+streams."""
 STEPS_PER_TICK = 50
 
 
@@ -92,7 +93,7 @@ class DashboardProcess:
             return run_ticks(self.tick, self._settings.chain.poll_s, self._stop, name="index", jobs=jobs)
 
     def tick(self) -> None:
-        """Indexes new blocks up to the head of the chain, in at most `STEPS_PER_TICK` steps. If blocks were rolled back, it also
+        """Indexes new blocks up to the head of the chain, in at most `STEPS_PER_TICK` steps. After a reorganisation it also
         compares the index with the contracts."""
         rolled_back = 0
         for _ in range(STEPS_PER_TICK):
@@ -110,8 +111,8 @@ class DashboardProcess:
             self.check()
 
     def check(self) -> None:
-        """Compares the index with the contracts at the newest indexed block. Records the differences in the index, the metrics,
-        the log and the readiness report."""
+        """Compares the index with the contracts at the newest indexed block. Records the differences in four places: the index,
+        the metrics, the log and the readiness report."""
         with self._reader.snapshot() as index:
             at = index.state()
             if at.number < 0:
@@ -170,12 +171,13 @@ class HttpThread:
 
 
 def book_digest(book: Network) -> str:
-    """Returns a digest of a network's contract addresses and its first block. It does not cover fields that an address book may
-    gain later."""
+    """Returns a digest of a network's contract addresses and its first block. The digest does not cover other fields, so that an
+    address book may gain fields later."""
     return hex0x(sha256(encode(book.addresses) + book.deploy_block.to_bytes(8, "big")))
 
 
 def contract_titles(network: Network) -> dict[str, str]:
-    """Returns the addresses of the contracts by name. Names are in the form of the contracts, for example `StakeVault`."""
+    """Returns the address of each contract by the contract's name. The names are written as in the contracts, for example
+    `StakeVault`."""
     addresses = asdict(network.addresses).items()
     return {"".join(word.capitalize() for word in name.split("_")): str(at) for name, at in addresses}

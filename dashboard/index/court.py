@@ -21,14 +21,14 @@ from dashboard.index.fold import HANDLERS, Moment, some, somebody
 from dashboard.index.registry import clock_at
 
 NOBODY = 2**16 - 1
-"""Number that a contract writes in the place of a stake tree position for a seat without a holder (`IStakeTree.NOBODY`)."""
+"""Position in a stake tree that a contract writes for a seat without a holder (`IStakeTree.NOBODY`)."""
 
 _AMOUNTS = {
     "bond": "bond", "appeal_bond": "appealBond", "advanced": "advanced", "slashed": "slashed", "penalties": "penalties",
     "per_seat": "perSeat", "to_challenger": "toChallenger", "to_appellant": "toAppellant", "to_operator": "toOperator",
     "to_verifiers": "toVerifiers", "repaid": "repaid", "burned": "burned",
 }  # fmt: skip
-"""Maps each amount column of a dispute to its member of `ISettlement.Account`."""
+"""The columns of a dispute that hold amounts, each with its member of `ISettlement.Account`."""
 
 
 @HANDLERS.on("Disputes", "DisputeOpened")
@@ -46,8 +46,8 @@ def opened(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Disputes", "SeedNamed")
 def seed_named(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records that a round begins, and the block from whose hash the contract will draw the round's seats. The contract may name
-    another block later in the same round. Then the draw begins again, so this clears the seats that were drawn before."""
+    """Records that a round begins, and the block whose hash will draw the round's seats. The contract may name another block
+    later in the same round. Then the draw begins again, so this clears the seats that were drawn before."""
     if not at.facts.amend(DisputeFact, v["id"], phase=int(Phase.SEED), level=v["level"], round=v["round"]):
         return
     before = at.facts.find(RoundFact, v["id"], v["round"])
@@ -87,8 +87,8 @@ def commit_opened(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Rounds", "Committed")
 def committed(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records a member's commitment. If every seat has committed now, the commit phase ends at once and the reveal phase keeps
-    its length."""
+    """Records a member's commitment. If this commitment is the last that was missing, the commit phase ends at once, and the
+    reveal phase keeps its length."""
     round_ = at.facts.find(RoundFact, v["id"], v["round"])
     if round_ is None:
         return
@@ -106,13 +106,14 @@ def committed(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Rounds", "CommitRootPosted")
 def commit_root_posted(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records that a commit root was posted. Members committed off the chain, and the root does not show which members."""
+    """Records that somebody posted a commit root. The members committed off the chain, and the root does not show which members
+    committed."""
     at.facts.amend(RoundFact, v["id"], v["round"], rooted=True)
 
 
 @HANDLERS.on("Rounds", "Revealed")
 def revealed(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records a vote that a member revealed. The index keeps only hash and size of the quote that comes with the event."""
+    """Records a vote that a member revealed. Of the quote in the event the index keeps only hash and size."""
     vote = v["vote"]
     at.facts.put(
         VoteFact, v["id"], v["round"], v["voter"], seat_mask=vote["seatMask"], revealed_block=at.block, said=vote["outcome"],
@@ -124,8 +125,8 @@ def revealed(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Rounds", "Certified")
 def certified(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records one vote for each member whose seats signed a certificate, because one BLS signature replaces their single
-    votes."""
+    """Records one vote for each member whose seats signed a certificate. The certificate's BLS signature replaces the single
+    votes of these members."""
     finding, mask = v["finding"], v["signers"]
     round_ = at.facts.find(RoundFact, v["id"], v["round"])
     masks: dict[str, int] = {}
@@ -144,8 +145,8 @@ def certified(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Disputes", "Settled")
 def settled(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records the tally of a round. If the round has a verdict, also records the round as the deciding round of its dispute, and
-    that the challenger has not yet opened its commitment to the winning answer."""
+    """Records the count of a round's votes. A round with a verdict also becomes the deciding round of its dispute. The challenger
+    may open its commitment to the winning answer afterwards, so this records that it has not done so yet."""
     tally = v["tally"]
     at.facts.amend(
         RoundFact, v["id"], v["round"], settled=True, verdict=v["verdict"], equal=tally["equal"], lead=tally["lead"],
@@ -159,8 +160,8 @@ def settled(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Disputes", "Decided")
 def decided(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records the verdict that is in force now, and the ends of appeal time and airgap. Without appeal time the airgap begins at
-    once."""
+    """Records the verdict that is in force now, and when the appeal time and the airgap end. If the dispute has no appeal time,
+    the airgap begins at once."""
     phase = Phase.APPEAL if v["appealEnd"] else Phase.AIRGAP
     at.facts.amend(
         DisputeFact, v["id"], verdict=v["verdict"], appeal_end=v["appealEnd"], airgap_end=v["airgapEnd"], phase=int(phase)
@@ -169,7 +170,7 @@ def decided(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Disputes", "Appealed")
 def appealed(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records an appeal: its sender, its bond, and the verdict on which a larger committee now votes again."""
+    """Records an appeal: its sender, its bond, and the verdict that it appeals. A larger committee now votes again."""
     dispute = at.facts.find(DisputeFact, v["id"])
     if dispute is not None:
         at.facts.put(
@@ -187,7 +188,7 @@ def alternative_opened(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Disputes", "Finalized")
 def finalized(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records the final verdict of a dispute, and the `out_hash` that replaces the receipt's, if there is one."""
+    """Records the final verdict of a dispute. If the event names an `out_hash` that replaces the receipt's, records that, too."""
     at.facts.amend(DisputeFact, v["id"], phase=int(Phase.FINAL), verdict=v["verdict"], replacement=some(v["replacement"]))
 
 
@@ -200,7 +201,8 @@ def advanced(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Settlement", "Ended")
 def ended(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records how the money of an ended dispute is split, in wei. Penalties of seats are added by `seats_settled`."""
+    """Records how the money of an ended dispute is split, in wei. It leaves out the penalties of seats, because `seats_settled`
+    adds these."""
     amounts = {column: v["account"][name] for column, name in _AMOUNTS.items() if column != "penalties"}
     at.facts.amend(DisputeFact, v["id"], ended=True, appellant=somebody(v["account"]["appellant"]), **amounts)
 
@@ -213,7 +215,8 @@ def paid(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Settlement", "SeatsSettled")
 def seats_settled(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records outcome and pay of each seat that was settled, and the penalty of each member that was charged, in wei."""
+    """Records how each settled seat ended and what it was paid. Also records the penalty of each member that was charged. Amounts
+    are in wei."""
     id_, round_ = v["id"], v["round"]
     if at.facts.find(DisputeFact, id_) is None:
         return

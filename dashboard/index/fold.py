@@ -12,7 +12,7 @@ from bytewise.protocol.units import ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, 
 from bytewise.storage.index.store import FactWriter
 
 RULES = 6
-"""Version of these rules and of the tables. An index of another version is refused, because its facts may differ.
+"""Version of these rules and of the tables. The program refuses an index of another version, because its facts may differ.
 
 Raise this number with every change of the rules or the tables.
 """
@@ -26,7 +26,7 @@ class ChainEvent(NamedTuple):
     address: Address
     name: str
     values: Mapping[str, Any]
-    """Arguments by name: integers, bools, bytes, text, and lists and mappings of these."""
+    """Arguments by name. A value is an integer, a bool, bytes or text, or a list or mapping of such values."""
     block: int
     block_hash: Digest
     place: int
@@ -35,7 +35,8 @@ class ChainEvent(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """Context of one event for its handler: the facts that the handler may change, the event, and the time of its block."""
+    """What the handler of one event needs: the facts that the handler may change, the event, and the time of the event's
+    block."""
 
     facts: FactWriter
     event: ChainEvent
@@ -69,14 +70,14 @@ class EventHandlers:
         return register
 
     def apply(self, moment: Moment) -> None:
-        """Runs the handler of one event. An event without a handler stays in the index and changes no fact."""
+        """Runs the handler of one event. If an event has no handler, the index keeps the event, and no fact changes."""
         handler = self._handlers.get((moment.event.contract, moment.event.name))
         if handler is not None:
             handler(moment, moment.event.values)
 
 
 HANDLERS = EventHandlers()
-"""All handlers. Each module of this package registers its handlers when it is imported."""
+"""All handlers. A module of this package registers its handlers when it is imported."""
 
 
 def some(value: bytes | None) -> bytes | None:
@@ -90,7 +91,8 @@ def somebody(account: str) -> str | None:
 
 
 def plain(value: Any) -> Any:
-    """Returns a value in a form that JSON carries exactly: bytes as 0x-hex, integers of 2^53 and more as decimal text."""
+    """Converts a value to a form that JSON carries exactly. Bytes become 0x-hex. Integers of 2^53 and more become decimal
+    text."""
     if isinstance(value, bytes):
         return hex0x(value)
     if isinstance(value, Mapping):
@@ -103,7 +105,7 @@ def plain(value: Any) -> Any:
 
 
 def subject_of(event: ChainEvent) -> str:
-    """Returns the text by which an event can be found, usually the id of a dispute, batch or account. It is the event's first
-    argument, cut to 80 characters. Returns empty text if that argument is a struct or a list."""
+    """Returns the text under which a search finds an event: the event's first argument, cut to 80 characters. Usually it is the
+    id of a dispute, batch or account. Returns empty text if the first argument is a struct or a list."""
     first = next(iter(event.values.values()), "")
     return str(plain(first) if not isinstance(first, Mapping | list | tuple) else "")[:80]

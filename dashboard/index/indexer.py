@@ -1,6 +1,8 @@
-"""Copies the chain into the index: adds blocks, rolls back on a reorganisation, and stops if a finalized block is replaced.
+"""Copies the chain into the index: adds blocks, removes blocks that a reorganisation replaced, and stops if a final block was
+replaced.
 
-One `step` does a bounded amount of work in one transaction. So a process may be killed at any point, and the next one goes on.
+One `step` does a bounded amount of work in one transaction. So a process may be killed at any point, and the next process
+continues there.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,13 +19,13 @@ from dashboard.index import court, money, receipts, registry
 from dashboard.index.fold import HANDLERS, ChainEvent, Moment, plain, subject_of
 
 BLOCKS_PER_STEP = 2_000
-"""Most blocks that one transaction adds up to the finalized block. `eth_getLogs` of public nodes accepts no larger range."""
+"""Most blocks that one transaction adds up to the finalized block. Public nodes accept no larger range in `eth_getLogs`."""
 NEW_BLOCKS_PER_STEP = 64
-"""Most blocks that one transaction adds above the finalized block, where the indexer reads every header."""
+"""Most blocks that one transaction adds above the finalized block. There the indexer reads every header."""
 HEADERS_PER_READ = 64
 
 PARTS = (court, money, receipts, registry)
-"""Modules with handlers. They are imported here, so that their handlers are registered."""
+"""Modules with handlers. This module imports them so that they register their handlers."""
 
 
 class ChainHeader(NamedTuple):
@@ -53,7 +55,7 @@ class EventSource(Protocol):
 
     def check_logs(self, blocks: Sequence[ChainHeader], events: Sequence[ChainEvent], trees: Collection[str]) -> None:
         """Compares the events of whole blocks with the bloom filters and receipts roots of the blocks. Raises `Unavailable` with
-        the block if one has other logs."""
+        the block's number if a block has other logs."""
         ...
 
 
@@ -67,7 +69,7 @@ class Progress(NamedTuple):
     events: int
     """Number of events that were added."""
     rolled_back: int
-    """Indexed blocks that were removed because the chain replaced them; 0 without a reorganisation."""
+    """Number of indexed blocks that were removed because the chain replaced them; 0 without a reorganisation."""
 
     @property
     def is_done(self) -> bool:
@@ -76,14 +78,14 @@ class Progress(NamedTuple):
 
 
 class Indexer:
-    """Writer that keeps the index of one network equal to its chain, by one bounded step at a time."""
+    """Writer of one network's index. Each step of it is bounded and brings the index closer to the chain."""
 
     def __init__(
         self, source: EventSource, store: IndexWriter, deploy_block: int, clock: Clock, trees: Collection[str],
         checks_history: bool = False,
     ) -> None:  # fmt: skip
-        """`trees` are the stake trees that the address book names. With `checks_history`, the logs of final blocks are also
-        compared with the bloom filters and receipts roots of these blocks, which reads every header since the deployment."""
+        """`trees` are the stake trees that the address book names. With `checks_history`, the indexer compares the logs of final
+        blocks, too, with the bloom filters and receipts roots of these blocks. This reads every header since the deployment."""
         self._source = source
         self._store = store
         self._first = deploy_block

@@ -10,7 +10,8 @@ from bytewise.storage.index.tables import BatchFact, CreditFact, DisputeFact, Le
 from dashboard.index.fold import HANDLERS, Handler, Moment
 
 POTS, CREDITS, TREASURY, BURNED, FUNDED = "pots", "credits", "treasury", "burned", "funded"
-"""Names of the facts that hold sums of the ledger, in wei. `funded` is all that was ever given to the treasury."""
+"""Names of the facts that hold sums of the ledger, in wei. `funded` is the sum of all money that was ever given to the
+treasury."""
 
 SOURCES = ("none", "bond", "appeal bond", "demand bond", "slash", "penalty", "advance", "fee")
 """Words for the codes of `ILedger.Source`: why money entered a pot. A seat's penalty comes as a slash."""
@@ -37,8 +38,8 @@ def credited(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Ledger", "CreditedEach")
 def credited_each(at: Moment, v: Mapping[str, Any]) -> None:
-    """Moves one amount from a pot to the credit of each account in the event, once for each time that the event names the
-    account."""
+    """Moves one amount from a pot to the credit of each account in the event. An account that the event names twice gets the
+    amount twice."""
     total = v["amount"] * len(v["accounts"])
     _move(at, total, CREDITS, POTS)
     _note(at, "credited", REASONS, v["reason"], total)
@@ -55,7 +56,7 @@ def burned(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Ledger", "Advanced")
 def advanced(at: Moment, v: Mapping[str, Any]) -> None:
-    """Moves money from the treasury to a pot, because the treasury advances fees of later rounds."""
+    """Moves money from the treasury to a pot. The treasury advances the fees of later rounds."""
     _move(at, v["amount"], POTS, TREASURY)
 
 
@@ -104,32 +105,32 @@ def _on_stake(*events: str) -> Callable[[Handler], Handler]:
 
 @_on_stake("Deposited", "Synced")
 def stake_set(at: Moment, v: Mapping[str, Any]) -> None:
-    """Sets the stake of an account to the amount that the event states. The event `Synced` is a new record of stake at
-    EigenLayer. Such a record counts for a limited number of blocks, so its block is stored, too."""
+    """Sets the stake of an account to the amount that the event states. The event `Synced` states stake at EigenLayer. Such a
+    record of stake counts for a limited number of blocks, so the fact also has the block of the event."""
     synced = at.block if at.event.name == "Synced" else None
     at.facts.put(StakeFact, v["account"], active=v["stake"], synced_block=synced)
 
 
 def is_lapsed(stake: Mapping[str, Any], life: int | None, block: int) -> bool:
     """Returns whether an account's record of stake at EigenLayer is too old to count at a block. `life` is the number of blocks
-    for which a record counts. If it is -1, every record is too old. If it is None, the number is not known, and no record is too
-    old."""
+    for which a record counts; -1 means that no record counts. `life` is None if nobody knows that number. Then every record
+    counts."""
     synced = stake["synced_block"]
     return life is not None and synced is not None and block - synced > life
 
 
 @_on_stake("UnbondRequested")
 def unbond_requested(at: Moment, v: Mapping[str, Any]) -> None:
-    """Subtracts stake that an account begins to withdraw, because such stake no longer counts. Does nothing for stake at
-    EigenLayer, because the next `Synced` event states the remaining stake."""
+    """Subtracts stake that an account begins to withdraw, because such stake no longer counts. For stake at EigenLayer it does
+    nothing, because the next `Synced` event states the stake that is left."""
     if at.event.contract == "StakeVault":
         at.facts.add(StakeFact, v["account"], active=-v["amount"])
 
 
 @_on_stake("Slashed")
 def slashed(at: Moment, v: Mapping[str, Any]) -> None:
-    """Subtracts slashed stake, and ends the lock of this dispute on the operator's stake. At EigenLayer the next `Synced` event
-    states the remaining stake."""
+    """Subtracts slashed stake, and ends the lock that this dispute put on the operator's stake. For stake at EigenLayer it
+    subtracts nothing, because the next `Synced` event states the stake that is left."""
     if at.event.contract == "StakeVault":
         at.facts.add(StakeFact, v["account"], active=-v["taken"])
     dispute = at.facts.find(DisputeFact, v["ref"])
@@ -139,7 +140,7 @@ def slashed(at: Moment, v: Mapping[str, Any]) -> None:
 
 @_on_stake("Locked")
 def locked(at: Moment, v: Mapping[str, Any]) -> None:
-    """Adds stake of an account that an open dispute locks, and records the amount with the dispute."""
+    """Adds stake of an account to the stake that open disputes lock. Records the amount with the dispute, too."""
     at.facts.add(StakeFact, v["account"], locked=v["amount"])
     at.facts.amend(DisputeFact, v["ref"], operator_locked=v["amount"])
 
@@ -152,7 +153,7 @@ def unlocked(at: Moment, v: Mapping[str, Any]) -> None:
 
 @_on_stake("Reserved")
 def reserved(at: Moment, v: Mapping[str, Any]) -> None:
-    """Adds stake that the open receipts of a batch bind as collateral."""
+    """Adds stake that is bound as collateral for the open receipts of a batch."""
     at.facts.add(StakeFact, v["account"], collateral=v["amount"])
 
 

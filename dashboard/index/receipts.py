@@ -1,5 +1,5 @@
-"""Handlers that compute the facts of batches, demands, reports and light audits from events; and the ends of challenge
-windows."""
+"""Handlers that compute the facts of batches, demands, reports and light audits from events. This module also computes the ends
+of challenge windows."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -55,8 +55,8 @@ def answered(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Demands", "Expired")
 def expired(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records that nobody answered a demand in time, and adds the penalty in wei. A penalty that could not be taken at once
-    comes with a second `Expired` event."""
+    """Records that nobody answered a demand in time, and adds the penalty in wei. If a part of the penalty could not be taken at
+    once, a second `Expired` event brings it later."""
     known = at.facts.find(DemandFact, v["subject"])
     if known is not None:
         at.facts.put(DemandFact, v["subject"], state=EXPIRED, closed_at=known["deadline"])
@@ -74,8 +74,8 @@ def reported(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Audits", "AuditPosted")
 def audit_posted(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records the result of a light audit that a verifier posted. The contract checked that the verifier was drawn for the batch
-    that the post names."""
+    """Records the result of a light audit that a verifier posted. The contract has checked that the verifier was drawn for the
+    batch that the verifier names."""
     at.facts.put(
         AuditFact, v["receiptId"], v["verifier"], batch_id=v["batchId"], result=v["result"], posted_block=at.block,
         audited_at=v["auditedAt"],
@@ -84,7 +84,7 @@ def audit_posted(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Audits", "AuditOpened")
 def audit_opened(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records the `out_hash` to which a verifier had committed with its audit result."""
+    """Records the `out_hash` that a verifier opened. The verifier had committed to it when it posted its audit result."""
     at.facts.amend(AuditFact, v["receiptId"], v["verifier"], out_hash=bytes(v["outHash"]))
 
 
@@ -103,8 +103,8 @@ def _clock(at: Moment) -> int:
 
 
 class BatchWindows:
-    """Calculator of the ends of challenge windows by the protocol clock. It gives the same results as `ReceiptAnchor.windowEnd`
-    at the same block."""
+    """Calculator of the ends of challenge windows, by the protocol clock. At the same block it gives the same results as
+    `ReceiptAnchor.windowEnd`."""
 
     def __init__(self, index: IndexSnapshot) -> None:
         state = index.state()
@@ -117,8 +117,8 @@ class BatchWindows:
         self._stopped: dict[bytes, int] = {}
 
     def end(self, batch: Row) -> int:
-        """Returns the last second in which receipts of a batch can be disputed. A demand for an envelope extends the window of
-        its receipt alone, so it is not counted here."""
+        """Returns the last second in which receipts of a batch can be disputed. It does not count demands for envelopes, because
+        such a demand extends the window of one receipt only."""
         stopped = self._stopped_seconds(batch["environment"]) - batch["stopped_at_start"]
         lasts = self._window(batch["params_version"]) + self._demanded_seconds(self.list_demand(batch)) + stopped
         return int(batch["started_at"] + lasts)

@@ -1,5 +1,6 @@
-"""Handlers that compute the facts of operators, verifiers, pools, environments, models, key epochs, network rules and pauses
-from events; and the protocol clock, which follows from the pauses."""
+"""Handlers that compute the facts of the network's members and rules from events: operators, verifiers, pools, environments,
+models, key epochs, parameters, proposals and pauses. The protocol clock follows from the pauses, so this module also computes
+it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -52,8 +53,8 @@ def verifier_left(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("StakeTree", "UnitsSet")
 def units_set(at: Moment, v: Mapping[str, Any]) -> None:
-    """Sets the weight of an account in a pool's stake tree: its stake in units. The weight counts from a stake epoch on, a period
-    of a fixed number of blocks. An account keeps its place in the tree for ever."""
+    """Sets the weight of an account in a pool's stake tree. The weight is the account's stake in whole units. It counts
+    from the stake epoch that the event names. An account keeps its place in the tree for ever."""
     at.facts.put(PlaceFact, at.event.address, v["place"], account=v["account"], units=v["units"], epoch=v["epoch"])
 
 
@@ -65,20 +66,20 @@ def pool_added(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Registry", "PoolStopped")
 def pool_stopped(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records that a pool became too small to judge. Open challenge windows of its environments stand still from then on."""
+    """Records that a pool became too small to judge. From then on, the open challenge windows of its environments stand still."""
     at.facts.amend(PoolFact, v["pool"], stopped_since=v["since"])
 
 
 @HANDLERS.on("Registry", "PoolResumed")
 def pool_resumed(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records that a pool is large enough again, so windows run again. `stopped` in the event is the sum of all stops, in
-    seconds."""
+    """Records that a pool is large enough again, so that challenge windows run again. The event's `stopped` is the length of all
+    stops together, in seconds."""
     at.facts.amend(PoolFact, v["pool"], stopped_since=None, stopped_s=v["stopped"])
 
 
 @HANDLERS.on("Registry", "ItemProposed")
 def item_proposed(at: Moment, v: Mapping[str, Any]) -> None:
-    """Adds a proposed environment, or a proposed model if the event names no pool. Sets its certified weight to zero, because any
+    """Adds a proposed environment, or a proposed model if the event names no pool. Sets the certified weight to zero, because
     earlier certificates were for an earlier proposal."""
     at.facts.put(
         ItemFact, v["digest"], pool=some(v["pool"]), vectors=some(v["vectors"]), certified=0, document=bytes(v["document"])
@@ -100,8 +101,8 @@ def item_certified(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Breaker", "BreakerTripped")
 def breaker_tripped(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records that the breaker tripped in an environment. After too many convictions it holds all convictions there. After too
-    many DRAWs the environment is closed instead."""
+    """Records that the breaker tripped in an environment. After too many convictions the breaker holds all convictions there.
+    After too many DRAWs the environment is closed instead."""
     if not v["closed"]:
         at.facts.put(ItemFact, v["environment"], held=True)
     at.facts.add(ItemFact, v["environment"], tripped=1)
@@ -109,13 +110,14 @@ def breaker_tripped(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Breaker", "BreakerReset")
 def breaker_reset(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records that the breaker no longer holds convictions in an environment, by decision of governance."""
+    """Records that governance reset the breaker in an environment. The breaker no longer holds convictions there."""
     at.facts.put(ItemFact, v["environment"], held=False)
 
 
 @HANDLERS.on("Registry", "MeasurementSet")
 def measurement_set(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records whether verifiers may run the program with this measurement: version 1 if they may, 0 if they may not."""
+    """Records whether verifiers may run the program with this measurement. Version 1 means that they may, and 0 that they may
+    not."""
     at.facts.put(SettingFact, f"measurement {plain(v['measurement'])}", version=int(v["allowed"]), content={})
 
 
@@ -161,8 +163,8 @@ def epoch_moved(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Params", "ParamsSet")
 def params_set(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records a version of the parameters twice: as `params`, which are the parameters in force, and as `params N`, which never
-    changes."""
+    """Records a version of the parameters under two names. `params` has the parameters in force. `params N` has version N and
+    never changes."""
     content = plain(v["params"])
     at.facts.put(SettingFact, "params", version=v["version"], content=content)
     at.facts.put(SettingFact, f"params {v['version']}", version=v["version"], content=content)
@@ -200,7 +202,7 @@ def vote_cast(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("BytewiseGovernor", "ProposalQueued")
 def proposal_queued(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records that an accepted proposal waits in the short timelock, and from when it may be executed."""
+    """Records that an accepted proposal waits in the short timelock. Also records the time from which it may be executed."""
     at.facts.amend(ProposalFact, "vote", str(v["proposalId"]), state="queued", ready_at=v["etaSeconds"])
 
 
@@ -234,8 +236,8 @@ def call_ended(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Guardian", "Paused")
 def paused(at: Moment, v: Mapping[str, Any]) -> None:
-    """Records that the guardian paused the protocol clock: when the pause began, when it ends, and the seconds of all earlier
-    pauses."""
+    """Records that the guardian paused the protocol clock. The fact has the beginning and the end of the pause, and the length of
+    all earlier pauses in seconds."""
     before = at.facts.find(SettingFact, "clock")
     last = before["content"] if before else {"from": 0, "until": 0, "stopped_before": 0}
     stopped = last["stopped_before"] + last["until"] - last["from"]
@@ -246,7 +248,8 @@ def paused(at: Moment, v: Mapping[str, Any]) -> None:
 
 @HANDLERS.on("Guardian", "Unpaused")
 def unpaused(at: Moment, v: Mapping[str, Any]) -> None:
-    """Ends the recorded pause now, because the guardian ended it early and the protocol clock runs again."""
+    """Sets the end of the recorded pause to the time of this event, because the guardian ended the pause early. The protocol
+    clock runs again."""
     before = at.facts.find(SettingFact, "clock")
     if before is not None:
         at.facts.put(SettingFact, "clock", content={**before["content"], "until": at.timestamp})
@@ -254,7 +257,7 @@ def unpaused(at: Moment, v: Mapping[str, Any]) -> None:
 
 def clock_at(pause: Mapping[str, Any] | None, timestamp: int) -> int:
     """Returns the protocol clock at a block's `timestamp`, in seconds. `pause` is the newest version of the setting `clock`,
-    which describes the last pause. It is None if the network was never paused."""
+    which describes the last pause. `pause` is None if the network was never paused."""
     if pause is None:
         return timestamp
     last = pause["content"]
@@ -264,9 +267,9 @@ def clock_at(pause: Mapping[str, Any] | None, timestamp: int) -> int:
 
 
 def wall_time(pauses: Iterable[Mapping[str, Any]], protocol_time: int) -> int:
-    """Returns the wall time, in Unix seconds, at which the clock passes `protocol_time` if no further pause comes. `pauses` are
-    all versions of the setting `clock`, oldest first. A pause does not delay a time that the clock had reached when the pause
-    began."""
+    """Returns the wall time, in Unix seconds, at which the protocol clock passes `protocol_time`. It assumes that no further
+    pause comes. `pauses` are all versions of the setting `clock`, oldest first. A pause delays only times that the clock had not
+    reached when the pause began."""
     passed = protocol_time
     # A pause that ended early has two versions with one beginning. The later version has the real end.
     for last in {each["content"]["from"]: each["content"] for each in pauses}.values():

@@ -1,7 +1,9 @@
-"""Compares the index with the contracts' own views at the same block. A difference names the row.
+"""The self-check: compares the index with the contracts' own views at the same block. Each difference names the row of the
+index.
 
-The comparison finds a missing, repeated or wrong event only if a view shows the event's effect. No view lists all light audits,
-certificate keys or demands for envelopes. Of these, the comparison covers only those that the index knows (ADR-053).
+If an event is missing, repeated or wrong, the comparison finds that only through a view that shows the effect of the event. No
+view lists all light audits, all certificate keys or all demands for envelopes. So the comparison covers only those of them that
+the index knows (ADR-053).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,8 +47,8 @@ _OF_DISPUTES = (
 
 
 class StateSource(Protocol):
-    """Interface to the contracts' views at one block, which the self-check reads. A struct is a mapping with the contract's own
-    names."""
+    """Interface to the contracts' views at one block. The self-check reads them. A struct is a mapping with the names of the
+    contract."""
 
     def view(self, contract: str, function: str, *arguments: Any) -> Any:
         """Returns the result of a contract's view function."""
@@ -63,8 +65,8 @@ class StateSource(Protocol):
 
 
 def differences(state: StateSource, index: IndexSnapshot) -> list[str]:
-    """Returns one line for each difference between index and contracts, at most `MOST_DIFFERENCES`. Both sources must be at one
-    block."""
+    """Returns one line for each difference between index and contracts, but at most `MOST_DIFFERENCES` lines. `state` and `index`
+    must be at one block."""
     found: list[str] = []
     for check in (_totals, _disputes, _batches, _demands, _accounts, _verifiers, _items, _epochs, _audits):
         for line in check(state, index):
@@ -75,8 +77,8 @@ def differences(state: StateSource, index: IndexSnapshot) -> list[str]:
 
 
 def differences_of(state: StateSource, index: IndexSnapshot, table: type[Fact], keys: Sequence[tuple[Any, ...]]) -> list[str]:
-    """Returns one line for each difference in the rows of `table` with these keys. `table` is that of disputes, batches, demands
-    or audits. Both sources must be at one block."""
+    """Compares rows of one table with the contracts, and returns one line for each difference. `table` holds disputes, batches,
+    demands or audits, and `keys` name the rows. `state` and `index` must be at one block."""
     compare = {DisputeFact: _disputes_of, BatchFact: _batches_of, DemandFact: _demands_of, AuditFact: _audits_of}[table]
     found = [(key, index.find(table, *key)) for key in keys]
     missing = [f"{table.__tablename__} {plain(list(key))}: is not in the index" for key, row in found if row is None]
@@ -231,8 +233,8 @@ def _demands_of(state: StateSource, index: IndexSnapshot, rows: Sequence[Row]) -
 
 def record_life(state: StateSource, index: IndexSnapshot) -> int | None:
     """Returns the number of blocks for which a record of stake at EigenLayer counts (`EigenLayerStake.stakeOf`). Returns None if
-    the index has no such record. Returns -1 if no record counts at all, because under the present parameters a dispute may last
-    longer than the stake stays slashable."""
+    the index has no such record. Returns -1 if no record counts. This is so when, under the present parameters, a dispute may
+    last longer than the stake stays slashable."""
     if not any(row["synced_block"] is not None for row in index.all(StakeFact)):
         return None
     if state.view("Params", "longestLive") > state.view("EigenLayerStake", "LONGEST"):

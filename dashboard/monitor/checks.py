@@ -49,8 +49,8 @@ def votes_agree(seen: Observation, report: CheckReport) -> None:
 
 
 def members_present(seen: Observation, report: CheckReport) -> None:
-    """Reports each member that did not commit, or that committed and did not reveal. It checks only rounds that were tallied. A
-    commitment under a commit root counts, too."""
+    """Reports each member that did not commit, and each member that committed and did not reveal. The check covers only rounds
+    whose votes were counted. A commitment under a commit root counts as a commitment."""
     for row, number, member in _members(seen):
         if member.did in ABSENT:
             text = f"round {number}: {member.voter.account} ({_seats(member)}) {_absence(member)}"
@@ -76,8 +76,9 @@ def _seats(member: MemberVote) -> str:
 
 
 def audits_agree(seen: Observation, report: CheckReport) -> None:
-    """Reports each receipt whose audits contradict each other, and each receipt with a mismatch that nobody disputes. It covers
-    only receipts whose batch is known from a dispute or a paid bounty, and ignores their audits for any other batch."""
+    """Reports each receipt whose audits contradict each other, and each receipt with a mismatch that nobody disputes. The check
+    covers only receipts whose batch is known from a dispute or a paid bounty. It ignores audits of such a receipt that name
+    another batch."""
     for receipt, rows, disputed in _audits_by_batch(seen, are_proven=True):
         _compare_audits(seen, report, receipt, rows, is_disputed=disputed)
 
@@ -123,8 +124,8 @@ def _compare_audits(seen: Observation, report: CheckReport, receipt: bytes, rows
 
 
 def disputes_advance(seen: Observation, report: CheckReport) -> None:
-    """Reports disputes in which a move is overdue: a phase has ended and nobody made the next move, or an ended dispute is not
-    paid."""
+    """Reports disputes in which a move is overdue. A move is overdue if a phase has ended and nobody made the next move, or if a
+    dispute has ended and nobody paid out its money."""
     if seen.is_paused:
         return
     for row in open_disputes(seen.scene):
@@ -161,7 +162,8 @@ def _waits_for_breaker(seen: Observation, row: Row) -> bool:
 
 
 def disputes_end(seen: Observation, report: CheckReport) -> None:
-    """Reports disputes that are open for longer than their parameters allow, and disputes that wait for a stopped pool."""
+    """Reports two kinds of disputes: those that are open for longer than their parameters allow, and those whose pool is too
+    small to judge."""
     for row in open_disputes(seen.scene):
         params = seen.scene.params(row["params_version"])
         if not params:
@@ -186,10 +188,10 @@ def _stopped_since(seen: Observation, row: Row, item: Row | None) -> int | None:
 
 
 def longest_dispute_s(params: Mapping[str, Any], may_be_held: bool) -> int:
-    """Returns the longest time from the opening of a dispute to its end, in seconds of wall time: all rounds, a rerun, a pause,
-    the airgap.
+    """Returns the longest time from the opening of a dispute to its end, in seconds of wall time. The time contains all rounds,
+    one rerun, one pause and the airgap.
 
-    With `may_be_held` it adds `breakerTime`, because a breaker that tripped may hold a conviction for that long.
+    With `may_be_held` it also contains `breakerTime`, because a breaker that tripped may hold a conviction for that long.
     """
     times, rounds = params["times"], params["committee"]["rounds"]
     one = sum(times[name] for name in ("seedTime", "drawTime", "commitTime", "revealTime", "appealTime"))
@@ -201,8 +203,8 @@ def longest_dispute_s(params: Mapping[str, Any], may_be_held: bool) -> int:
 
 
 def money_sums(seen: Observation, report: CheckReport) -> None:
-    """Reports each contract that provably holds less than it owes. Adds a doubt if money seems to be missing without proof, if
-    the credits of all accounts do not add up to their total, or if the node's views contradict its proofs."""
+    """Reports each contract that provably holds less than it owes. Adds a doubt in three cases: money seems to be missing without
+    proof, the credits of all accounts do not add up to their total, or the node's views contradict the node's proofs."""
     for part in seen.money.proven:
         if part.drift < 0:
             text = f"holds {part.balance} wei and owes {part.parts}: {-part.drift} wei are missing"
@@ -230,14 +232,15 @@ def _contradictions(money: MoneySource) -> list[str]:
 # --- batches and demands ---
 
 LEAST_BATCHES, LAST_BATCHES = 3, 20
-"""Fewest batches from which an operator's usual gap is known, and most of its newest batches that are looked at."""
+"""The first number is the fewest batches that show an operator's usual gap. The second number is how many of its newest batches
+the check reads at most."""
 UNUSUAL = 5
-"""A silence is unusual if it is longer than this many times the longest recent gap between batches."""
+"""A silence is unusual if it lasts more than this many times as long as the longest recent gap between batches."""
 
 
 def batches_follow(seen: Observation, report: CheckReport) -> None:
-    """Reports gaps between the receipt numbers of an operator's recent batches, and operators that anchored regularly and
-    stopped."""
+    """Reports gaps between the receipt numbers of an operator's recent batches. Also reports each operator that anchored
+    regularly and has stopped."""
     by_operator: dict[str, list[Row]] = {}
     for row in seen.scene.index.between(BatchFact, "block", seen.recent_blocks()):
         by_operator.setdefault(row["operator"], []).append(row)
@@ -271,7 +274,8 @@ def _silence(seen: Observation, operator: str) -> tuple[str, tuple[type[BatchFac
 
 
 def demands_end(seen: Observation, report: CheckReport) -> None:
-    """Reports open demands whose deadline passed more than the grace time ago, because nobody made them expire."""
+    """Reports demands that are open although their deadline passed more than the grace time ago. Somebody has to send a
+    transaction that makes such a demand expire."""
     if seen.is_paused:
         return
     for row in seen.scene.index.all(DemandFact, state=OPEN):
@@ -286,8 +290,8 @@ def demands_end(seen: Observation, report: CheckReport) -> None:
 
 
 def logs_extend(seen: Observation, report: CheckReport) -> None:
-    """Reports each shard whose release log does not continue what the shard showed before, or contains a release to a voter that
-    had no right to it."""
+    """Reports each shard whose release log does not continue the log that the shard showed before. Also reports each shard whose
+    log has a release to a voter without a right to it."""
     for epoch in seen.logs:
         _note_unread(epoch, report)
         for log in epoch.logs:
@@ -296,8 +300,8 @@ def logs_extend(seen: Observation, report: CheckReport) -> None:
 
 
 def logs_cover(seen: Observation, report: CheckReport) -> None:
-    """Reports each vote whose enclave executed the request although too few logs show releases to it. Shards then released
-    without a record in the log that they show."""
+    """Reports each vote whose enclave executed the request although too few logs show a release to the voter. In such a case
+    shards released partials without a record in the logs that they show."""
     epochs = {each.epoch: each for each in seen.logs}
     for each in seen.logs:
         _note_unread(each, report)

@@ -16,7 +16,7 @@ class InvariantState(enum.StrEnum):
     HOLDS = "holds"
     BROKEN = "broken"
     UNKNOWN = "unknown"
-    """A node, the index or a shard did not say enough, or contradicted itself. This state accuses nobody."""
+    """The node, the index or a shard did not answer, did not say enough, or contradicted itself. This state accuses nobody."""
 
 
 class Severity(enum.StrEnum):
@@ -34,8 +34,8 @@ class InvariantFinding(NamedTuple):
     text: str
     """Description of the fault, in one sentence."""
     row: tuple[type[Fact], tuple[Any, ...]] | None = None
-    """Table and key of the index row that shows the fault. The contracts must confirm this row. None if the contracts or a
-    signature showed the fault."""
+    """Table and key of the index row that shows the fault. The finding counts only if the contracts confirm this row. None if the
+    contracts or a signature showed the fault."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class CheckReport:
     findings: list[InvariantFinding] = field(default_factory=list)
     """Places where the invariant is broken."""
     doubts: list[str] = field(default_factory=list)
-    """Descriptions of what could not be checked. If there is no finding, one doubt makes the invariant unknown."""
+    """Descriptions of what the check could not decide. One doubt makes the invariant unknown if the check has no finding."""
 
     def note(self, subject: bytes | str, text: str, row: tuple[type[Fact], tuple[Any, ...]] | None = None) -> None:
         """Adds a finding. A `subject` in bytes is shown as 0x-hex."""
@@ -59,7 +59,8 @@ class InvariantResult(NamedTuple):
     state: InvariantState
     findings: Sequence[InvariantFinding]
     reason: str
-    """Reason why the state is unknown, or what could not be checked of a broken invariant; empty otherwise."""
+    """For an unknown invariant: the reason why it is unknown. For a broken invariant: what the check could not decide. Empty
+    otherwise."""
 
     def document(self) -> dict[str, Any]:
         """Returns the result as a JSON object."""
@@ -68,12 +69,13 @@ class InvariantResult(NamedTuple):
 
 
 Confirm = Callable[[Sequence[InvariantFinding]], list[str]]
-"""A function that compares the rows that findings name with the contracts at the same block, and returns the differences."""
+"""A function that reads from the contracts, at the same block, the index rows that findings name. It returns the differences."""
 
 
 def conclude(name: str, report: CheckReport, confirm: Confirm) -> InvariantResult:
-    """Returns the result of a check. With findings, the invariant is broken if the contracts confirm the index rows that show the
-    findings, and unknown if they do not. Without findings, it holds, or is unknown if the check has a doubt."""
+    """Returns the result of a check. A check with findings makes the invariant broken if the contracts confirm the index rows of
+    the findings, and unknown if they do not. A check without findings makes the invariant unknown if it has a doubt; otherwise
+    the invariant holds."""
     doubts = "; ".join(report.doubts)
     if not report.findings:
         state = InvariantState.UNKNOWN if doubts else InvariantState.HOLDS
@@ -85,8 +87,8 @@ def conclude(name: str, report: CheckReport, confirm: Confirm) -> InvariantResul
 
 
 def exit_of_results(results: Sequence[InvariantResult]) -> Exit:
-    """Returns the exit code of a pass: `MISMATCH` if an invariant is broken, otherwise `INCONCLUSIVE` if one is unknown,
-    otherwise `OK`."""
+    """Returns the exit code of a pass. It is `MISMATCH` if an invariant is broken, otherwise `INCONCLUSIVE` if an invariant is
+    unknown, otherwise `OK`."""
     states = {each.state for each in results}
     if InvariantState.BROKEN in states:
         return Exit.MISMATCH

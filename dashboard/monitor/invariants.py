@@ -92,7 +92,8 @@ NAMES = tuple(each.name for each in INVARIANTS)
 
 
 def evaluate(invariant: Invariant, seen: Observation) -> InvariantResult:
-    """Checks one invariant and returns the result. The invariant is unknown if a source does not answer or answers nonsense."""
+    """Checks one invariant and returns the result. If a source does not answer, or gives an answer that cannot be right, the
+    invariant is unknown."""
     report = CheckReport()
     try:
         invariant.check(seen, report)
@@ -102,5 +103,5 @@ def evaluate(invariant: Invariant, seen: Observation) -> InvariantResult:
 
 
 def all_unknown(reason: str) -> tuple[InvariantResult, ...]:
-    """Returns every invariant as unknown, all for the same reason."""
+    """Returns a result for every invariant. Each result is unknown, for the same reason."""
     return tuple(InvariantResult(each, InvariantState.UNKNOWN, (), reason) for each in NAMES)

@@ -1,4 +1,5 @@
-"""The data that one pass of the monitor reads: index, contracts and release logs of shards, all at one block."""
+"""The data that one pass of the monitor reads: the index, the contracts and the shards' release logs. All of it is at one
+block."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ class ShardLog(NamedTuple):
     broken: tuple[str, ...]
     """Faults of the shard that signatures or the chain prove."""
     silent: str
-    """Reason why the log is not known to its end; empty if it is known to its end."""
+    """Reason why the monitor does not know the log up to its end; empty if it does."""
 
 
 class EpochLogs(NamedTuple):
@@ -33,7 +34,8 @@ class EpochLogs(NamedTuple):
 
     epoch: int
     threshold: int
-    """Smallest number of shards that can open an envelope, over all versions of the shares."""
+    """Number of shards that can open an envelope together. If versions of the shares have different thresholds, this is the
+    smallest."""
     rebuilt: bool
     """True for a rebuilt epoch, in which a release for one receipt is enough to open every receipt of the epoch."""
     logs: tuple[ShardLog, ...]
@@ -42,7 +44,7 @@ class EpochLogs(NamedTuple):
 
 
 class MoneyParts(NamedTuple):
-    """A contract's balance, and the sum of what it owes, keeps and has burned, in wei."""
+    """A contract's balance, and the sum of the money that the contract should hold."""
 
     contract: str
     balance: int
@@ -51,19 +53,19 @@ class MoneyParts(NamedTuple):
 
     @property
     def drift(self) -> int:
-        """Balance minus `parts`, in wei. If it is negative, money is missing. If it is positive, somebody sent ether that
-        belongs to nobody."""
+        """Balance minus `parts`, in wei. A negative drift means that money is missing. A positive drift means that somebody sent
+        ether that the contract owes to nobody."""
         return self.balance - self.parts
 
 
 class MoneySource(NamedTuple):
-    """Money of the contracts, once as their view reports it and once as the block's state root proves it."""
+    """Money of the contracts, from two sources: the contracts' view reports it, and the block's state root proves it."""
 
     viewed: tuple[MoneyParts, ...]
     proven: tuple[MoneyParts, ...]
-    """Empty if no money seemed to be missing, or if the node gave no valid proof."""
+    """Amounts that the state root proves. Empty if no money seemed to be missing, or if the node gave no valid proof."""
     failure: str
-    """Reason why money that seems to be missing is not proven to be missing; empty otherwise."""
+    """Reason why the node's proof is missing or wrong although money seems to be missing; empty otherwise."""
 
 
 class Observation(NamedTuple):
@@ -96,14 +98,14 @@ class Observation(NamedTuple):
         return self.scene.index.blocks_of(self.timestamp - self.limits.recent_s, None)
 
     def times(self, row: Row) -> Mapping[str, Any]:
-        """Returns the durations that apply to a dispute, in seconds, by the contract's names. Returns an empty mapping if the
-        index does not know the parameters of the dispute."""
+        """Returns the durations that apply to a dispute: seconds by the contract's name of the duration. Returns an empty mapping
+        if the index does not know the parameters of the dispute."""
         times: Mapping[str, Any] = self.scene.params(row["params_version"]).get("times", {})
         return times
 
     def changed_at(self, table: type[Fact], *key: Any, **same: Any) -> int:
-        """Returns the Unix second since which a row of the index has had the values in `same` without interruption. `same` maps
-        columns to values."""
+        """Returns the Unix second since which a row of the index has had certain values without interruption. `same` maps each
+        column to its value."""
         since = 0
         for version in reversed(self.scene.index.history(table, *key)):
             if any(version[name] != value for name, value in same.items()):
@@ -112,7 +114,7 @@ class Observation(NamedTuple):
         return self.scene.index.block_times([since]).get(since, self.timestamp)
 
     def confirm(self, findings: Sequence[InvariantFinding]) -> list[str]:
-        """Compares the index rows that findings name with the contracts. Returns one line for each difference."""
+        """Reads from the contracts the index rows that findings name. Returns one line for each difference."""
         wanted: dict[type[Fact], dict[tuple[Any, ...], None]] = {}
         for each in findings:
             if each.row is not None:
@@ -122,8 +124,8 @@ class Observation(NamedTuple):
         ]
 
     def doubts(self, now: int) -> Iterator[str]:
-        """Yields each reason why nothing can be known at this block: the index is behind or differs from the contracts, or the
-        block is too old or dated ahead."""
+        """Yields each reason why the monitor can decide nothing at this block. The index may be behind the node, or differ from
+        the contracts. The block may be too old, or dated ahead."""
         state, limits = self.scene.state, self.limits
         if state.number < 0:
             yield "the index has no block yet"

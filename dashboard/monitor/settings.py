@@ -13,18 +13,19 @@ DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class InvariantSettings:
-    """Section `[invariants]`, optional: what counts as late, and how far back the monitor looks."""
+    """Section `[invariants]`, optional: after which time something counts as late, and how far back the monitor looks."""
 
     grace_s: int = 900
-    """Seconds after a deadline in which somebody may still make the move that is due."""
+    """Seconds that a move may be late. After a deadline somebody may still make the move that is due within this time."""
     recent_s: int = 7 * DAY_S
     """Age in seconds up to which the monitor looks at disputes, audits and batches."""
     silent_s: int = 6 * 3600
-    """Seconds without a batch after which an operator that anchored before counts as silent, unless longer gaps are usual."""
+    """Seconds without a batch after which an operator that anchored before counts as silent. The limit is longer for an
+    operator with long gaps between its batches."""
     stale_s: int = 120
     """Greatest age of the newest block in seconds. If the block is older, every invariant is unknown."""
     ahead_s: int = 30
-    """Most seconds by which the newest block may be dated ahead of this machine's clock. Beyond that, every invariant is
+    """Most seconds by which the time of the newest block may be ahead of this machine's clock. Beyond that, every invariant is
     unknown."""
 
     def __post_init__(self) -> None:
@@ -38,7 +39,8 @@ class ReleaseLogSettings:
     """Section `[release_logs]`, optional: the monitor's own copies of the shards' release logs."""
 
     folder: Path
-    """Folder of the copies. Keep the copies, because only an earlier copy shows that the end of a log was cut off."""
+    """Folder of the copies. Do not delete the copies, because only an earlier copy can show that a shard cut off the end of its
+    log."""
     timeout_s: float = 10.0
     """Longest wait for one page of a shard's log, in seconds."""
 

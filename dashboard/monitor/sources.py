@@ -30,15 +30,15 @@ LEDGER, VAULT = "Ledger", "StakeVault"
 _PARTS: Mapping[str, tuple[str, ...]] = {
     LEDGER: ("_totalPots", "_totalCredits", "_treasury", "_totalBurned"), VAULT: ("totalStake", "totalUnbonding"),
 }  # fmt: skip
-"""Storage variables of each contract, whose sum is the money that it must hold (`chain/abi/layout`)."""
+"""Storage variables of each contract (`chain/abi/layout`). The contract must hold the sum of these variables."""
 
 
 # --- money ---
 
 
 def read_money(chain: Chain, network: Network, raw: Mapping[str, Any], block: int, hash_: Digest) -> MoneySource:
-    """Reads the money of the contracts at one block. `raw` is the result of `Lens.money` at that block. If by `raw` a contract
-    holds less than it owes, this also reads a proof against the block's state root."""
+    """Reads the money of the contracts at one block. `raw` is the result of `Lens.money` at that block. If `raw` says that a
+    contract holds less than it owes, this also reads a proof against the block's state root."""
     with reading_answer("money"):
         viewed = viewed_parts(from_struct(MoneyTotals, raw), network)
     if all(each.drift >= 0 for each in viewed):
@@ -62,7 +62,7 @@ def viewed_parts(totals: MoneyTotals, network: Network) -> tuple[MoneyParts, ...
 def proven_parts(
     chain: Chain, network: Network, viewed: tuple[MoneyParts, ...], block: int, hash_: Digest
 ) -> tuple[MoneyParts, ...]:
-    """Returns balance and parts of each contract in `viewed`, proven against the block's state root. Raises `TryAgain` if the
+    """Returns balance and parts of each contract in `viewed`, as the block's state root proves them. Raises `TryAgain` if the
     node gives no proof or a wrong one."""
     header = header_of(header_rlp(chain, block))
     if header is None or header.hash != hash_:
@@ -92,7 +92,8 @@ def _proven(chain: Chain, header: ProvenHeader, at: Address, contract: str) -> M
 
 
 class ReleaseLogReader:
-    """Reader of the release logs of one network's shards."""
+    """Reader of the release logs of one network's shards. It keeps a copy of each log, and the copy only grows. It judges each
+    release once."""
 
     def __init__(self, client: Chain, network: Network, settings: ReleaseLogSettings) -> None:
         self._client, self._network, self._settings = client, network, settings
@@ -101,7 +102,8 @@ class ReleaseLogReader:
         self._wrong: dict[tuple[int, Address], tuple[str, ...]] = {}
 
     def read(self, epoch: int, seen: AuditBlock) -> EpochLogs:
-        """Reads the logs of all shards of one key epoch and judges their releases by the chain at the block `seen`."""
+        """Reads the logs of all shards of one key epoch. Judges the releases in them by the state of the chain at the block
+        `seen`."""
         try:
             history = SharesHistory(share_history(self._client, self._network, epoch, seen.block))
         except (Fault, Unavailable) as error:

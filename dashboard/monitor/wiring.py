@@ -1,4 +1,4 @@
-"""Connects the parts of a monitor. It follows the chain, fixes one block, and checks every invariant at that block."""
+"""Connects the parts of a monitor. The monitor follows the chain, chooses one block, and checks every invariant at that block."""
 
 import threading
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ from kms.release_log.entitlement import AuditBlock
 STEPS = 200
 """Most steps of the indexer in one pass."""
 IN_USE = (2, 3)
-"""The states ACTIVE and DRAINING of key epochs, in which receipts can still be opened."""
+"""The states ACTIVE and DRAINING of a key epoch. In these states receipts of the epoch can still be opened."""
 
 
 class MonitorReport(NamedTuple):
@@ -88,8 +88,8 @@ class Monitor:
             return run_ticks(lambda: self.note(self.look()), float(self._settings.check_s), stop, name="monitor")
 
     def look(self) -> MonitorReport:
-        """Makes one pass: checks every invariant at one block and returns the report. A source that does not answer makes
-        invariants unknown."""
+        """Makes one pass: checks every invariant at one block and returns the report. If a source does not answer, the invariants
+        that need it are unknown."""
         try:
             self._follow()
             with self.observed() as seen:
@@ -101,7 +101,8 @@ class Monitor:
             return MonitorReport(-1, "", all_unknown(str(error)))
 
     def note(self, report: MonitorReport) -> None:
-        """Sets metrics, logs broken invariants and records readiness. The process is not ready while an invariant is unknown."""
+        """Publishes a report: sets metrics, logs broken invariants and records readiness. The process is not ready while an
+        invariant is unknown."""
         for each in report.results:
             for state in InvariantState:
                 metrics.INVARIANT_STATE.labels(invariant=each.name, state=state.value).set(each.state is state)

@@ -34,7 +34,7 @@ class ConsoleField(Record):
     in_force: str
     """Value of the parameter in force, or the default of an assumption."""
     chosen: str
-    """Text that the reader entered; empty if the reader entered nothing, so that the value in force applies."""
+    """Text that the reader entered. It is empty if the reader entered nothing; then the value in force applies."""
     meaning: str
 
 
@@ -81,7 +81,7 @@ class ConsoleFigure(Record):
 
 
 class ConsolePage(Record):
-    """Content of the console: parameters, assumptions, and what follows from both."""
+    """Content of the console: parameters, assumptions, and the results that follow from both."""
 
     meta: IndexMeta
     params_version: int
@@ -113,8 +113,8 @@ _MAX_TEXT = 4_000
 
 
 class Assumed(NamedTuple):
-    """Description of one assumption. `default` is its default text, `most` its largest value, and `factor` converts it to the
-    unit of computation."""
+    """Description of one assumption. `default` is the text that applies if the reader enters nothing. `most` is the largest
+    value. `factor` converts the value to the unit of the computation."""
 
     label: str
     unit: str
@@ -171,7 +171,7 @@ def read_params(scene: Scene) -> tuple[int, ParamSet] | None:
 
 
 def params_of(content: Mapping[str, Any]) -> ParamSet:
-    """Converts a version of the parameters from the form in which the index stores it."""
+    """Converts parameters from the form in which the index stores them. `content` is one version of all parameters."""
     parts = {
         name: cls(**{each: _stored(content[name][camel(each)]) for each in cls.__dataclass_fields__}) for name, cls in GROUPS
     }
@@ -183,7 +183,8 @@ def _stored(value: Any) -> Any:
 
 
 def question(scene: Scene, query: Mapping[str, str]) -> ConsoleQuestion | None:
-    """Returns the parameters in force, the same parameters with the changes of a query, and the assumptions of the query.
+    """Reads a query of the console. Returns the parameters in force, the same parameters with the changes of the query, and the
+    assumptions of the query.
 
     Returns None if no parameters are in force. Raises `MalformedValue` for an unknown name, for text that is not a number within
     its bounds, and for a number that the contract's type cannot hold.
@@ -311,8 +312,8 @@ def _parameter_fields(asked: ConsoleQuestion, group: str, cls: type) -> Iterator
 
 
 def parameter_values(p: ParamSet, group: str = "") -> Iterator[tuple[str, int]]:
-    """Yields the name and value of each parameter of a group, or of all groups if `group` is empty. Values are in the contracts'
-    units. The seats of each committee level have a name of their own."""
+    """Yields the name and the value of each parameter. It yields one group, or all groups if `group` is empty. Values are in the
+    contracts' units. The numbers of seats of the three committee levels are three parameters here."""
     for each in fields(p):
         part = getattr(p, each.name)
         if not is_dataclass(part) or group not in ("", each.name):

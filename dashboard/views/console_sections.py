@@ -1,4 +1,4 @@
-"""Builds the sections of the economics console. Each has a sentence, a chart and a table of the same numbers."""
+"""Builds the sections of the economics console. A section has a sentence, a chart and a table, all from the same numbers."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -36,8 +36,8 @@ SHOWN_BELOW = 1e-20
 
 
 def console_page(scene: Scene, asked: ConsoleQuestion | None) -> ConsolePage:
-    """Returns the console page, which has no sections if no parameters are in force. Raises `MalformedValue` for parameters with
-    which nothing can be computed."""
+    """Returns the console page. The page has no sections if no parameters are in force. Raises `MalformedValue` for parameters
+    with which nothing can be computed."""
     if asked is None:
         return ConsolePage(
             meta=scene.meta(),
@@ -335,8 +335,8 @@ def ether(wei: float) -> str:
 
 
 def chance(value: float) -> str:
-    """Returns a probability as text: in percent, in scientific form between zero and a hundredth of a percent, or as `almost
-    100 %` if less than a hundredth of a percent is missing."""
+    """Returns a probability as text in percent. Between zero and a hundredth of a percent the text is in scientific form. If less
+    than a hundredth of a percent is missing to 100 %, it is `almost 100 %`."""
     if value in (0.0, 1.0) or 1e-4 <= value <= 1 - 1e-4:
         return f"{value * 100:.4g} %"
     return f"{value:.2g}" if value < 0.5 else "almost 100 %"

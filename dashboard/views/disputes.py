@@ -1,4 +1,5 @@
-"""Builds the records of disputes: summaries, and one dispute with its steps, votes, reasons, money and next actions."""
+"""Builds the records of disputes. A summary is one line of a list. The full record of one dispute has its steps, votes, reasons,
+money and next actions."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -42,8 +43,8 @@ class MemberSeat(Record):
 
 
 def phase_of(scene: Scene, dispute: Row, round_: Row | None) -> Phase:
-    """Returns the phase of a dispute by the protocol clock. The chain stores COMMIT and APPEAL until somebody acts, even after
-    their end."""
+    """Returns the phase of a dispute by the protocol clock. The chain stores COMMIT or APPEAL until somebody sends the next
+    transaction, so the stored phase may be over already."""
     phase, clock = Phase(dispute["phase"]), scene.clock
     if phase is Phase.COMMIT and round_ is not None and clock > round_["commit_end"]:
         return Phase.REVEAL
@@ -78,8 +79,8 @@ def _end_of(phase: Phase, row: Row, round_: Row | None) -> int:
 
 
 def detail(scene: Scene, row: Row, addresses: Mapping[str, str]) -> DisputeDetail:
-    """Returns the full record of one dispute. `addresses` maps the name of each contract to its address, which the calls of the
-    next actions contain."""
+    """Returns the full record of one dispute. `addresses` maps the name of each contract to its address. The calls of the next
+    actions contain these addresses."""
     rounds = scene.index.all(RoundFact, dispute=row["id"])
     current = next((each for each in rounds if each["round"] == row["round"]), None)
     assurance = scene.assurance(row["key_epoch"])
@@ -222,7 +223,7 @@ def _did(scene: Scene, round_: Row, vote: Row | None) -> str:
 
 
 VoteGroup = tuple[int, int, bytes | None, bytes | None, bytes | None]
-"""Content of a vote. Seats count together only if the whole content is the same."""
+"""Content of a vote. Seats count together only if their whole content is the same."""
 
 
 def _group(vote: Row) -> VoteGroup:

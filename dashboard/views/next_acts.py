@@ -1,5 +1,5 @@
-"""Lists the actions that are possible next in a dispute, with the call for each. The contract decides whether it accepts a
-call."""
+"""Lists the actions that are possible next in a dispute, each with its call. The list is a forecast, because only the contract
+decides whether it accepts a call."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -15,7 +15,7 @@ from dashboard.views.scene import Scene, amount
 
 SEATS_PER_CALL = 16
 SHARED = frozenset({Verdict.OVERTURNED, Verdict.INVALID})
-"""Verdicts after which a challenger that knew the answer gets a share of the slash (`SplitLib`)."""
+"""Verdicts after which the challenger may get a share of the slash (`SplitLib`). It gets the share if it knew the answer."""
 
 
 class _Case:
@@ -31,8 +31,8 @@ class _Case:
         self, title: str, who: str, contract: str, function: str, words: str, allowed: bool, event: Event | None,
         kinds: str = "bytes32", arguments: Sequence[int] = (), value: int = 0, complete: bool = True,
     ) -> NextAct:  # fmt: skip
-        """Returns one action. The call's first argument is the dispute; `arguments` are further whole numbers. `event` is None
-        for a payment, which a pause does not stop."""
+        """Returns one action. The first argument of its call is the dispute; `arguments` are the further arguments, as whole
+        numbers. `event` is None for a payment, because a pause does not stop payments."""
         allowed = allowed and (self.running or event is None or event in AT_ANY_TIME)
         where = self.addresses.get(contract, "")
         plain = " ".join(str(each) for each in arguments)

@@ -158,8 +158,8 @@ def audits(scene: Scene, rows: Sequence[Row]) -> list[AuditSummary]:
 
 
 def known_batch(checks: Sequence[Row], dispute: Row | None) -> int | None:
-    """Returns the number of the batch that contains a receipt. The index knows it only from a dispute about the receipt, or from
-    an audit of it that got a bounty. Returns None if it has neither. `checks` are the receipt's audits."""
+    """Returns the number of the batch that contains a receipt, or None if the index does not know it. Only a dispute about the
+    receipt, or an audit that got a bounty, shows the batch. `checks` are the receipt's audits."""
     return dispute["batch_id"] if dispute else next((row["batch_id"] for row in checks if row["bounty"] > 0), None)
 
 
@@ -203,8 +203,9 @@ def _level(
 
 
 _NOT_KNOWN = "The events do not show whether they were drawn for it: `bytewise verify` checks that."
-"""The contract accepts an audit result for a batch that does not contain the receipt, and checks the draw for that batch. It
-pays only for the batch that contains the receipt, and only for a match unless a dispute convicted the receipt."""
+"""Sentence for a receipt whose batch is not known. The contract accepts an audit result for a batch that does not contain the
+receipt, and checks the draw for that batch. It pays a bounty only if the batch contains the receipt. Without a dispute that
+convicted the receipt it pays only for a match."""
 
 
 def _final_level(dispute: Row) -> tuple[str, str]:

@@ -159,7 +159,8 @@ class Measure(Record):
     """One figure of the statistics, as a line of a table."""
 
     topic: str
-    """Topic of the figure: `audits`, `operators`, `demands` or `openings` (by the chain) or `releases` (by the shards' logs)."""
+    """Topic of the figure. `audits`, `operators`, `demands` and `openings` come from the chain, and `releases` from the shards'
+    logs."""
     subject: str
     """Account, kind or cause that the figure is about; empty for the whole network."""
     measure: str
@@ -182,8 +183,8 @@ WHOLE_BPS = 10_000
 
 
 def period_statistics(scene: Scene, since: int | None, until: int | None, logs: LogsSeen | None = None) -> PeriodStatistics:
-    """Returns all statistics from the moment `since` until before `until`, in Unix seconds. None means that there is no such
-    bound."""
+    """Returns all statistics of a period. The period begins at `since` and ends before `until`, both in Unix seconds. None means
+    that the period has no such bound."""
     blocks = scene.index.blocks_of(since, until)
     sums = PeriodSums(scene.index, blocks)
     batches, kinds = sums.batches(), sums.demands("kind")
@@ -201,7 +202,7 @@ def period_statistics(scene: Scene, since: int | None, until: int | None, logs: 
 
 
 def measures(told: PeriodStatistics) -> Iterator[Measure]:
-    """Yields the statistics as lines of one table, one line for each figure."""
+    """Yields the statistics as lines of one table. Each line has one figure."""
     yield from _lines("audits", "", told.audits)
     for operator in told.operators:
         yield from _lines("operators", operator.operator.account, operator)

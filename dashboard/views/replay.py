@@ -64,7 +64,7 @@ class ReplayedDispute(Record):
 
     id: str
     params_version: int
-    """Version of the parameters under which the dispute was decided. The changes are made to that version."""
+    """Version of the parameters under which the dispute was decided. The replay applies the reader's changes to that version."""
     kind: str
     """Kind of the result: `recomputed`, `bounded` or `not answerable`."""
     verdict: str
@@ -144,8 +144,8 @@ class _ReplayCase:
 
 
 def replay_page(scene: Scene, query: Mapping[str, str]) -> ReplayPage:
-    """Returns the replay page. Raises `MalformedValue` for a name that a replay does not take, and for values with which nothing
-    can be computed."""
+    """Returns the replay page. Raises `MalformedValue` if the query has a name that is not a parameter of a replay, or values
+    with which nothing can be computed."""
     strange = query.keys() - set(NAMES)
     if strange:
         raise MalformedValue("replay", f"{sorted(strange)[0][:40]}: no parameter that a replay takes")
@@ -191,8 +191,8 @@ def _fields(asked: ConsoleQuestion) -> dict[str, tuple[ConsoleField, ...]]:
 
 
 def past_disputes(scene: Scene) -> Iterator[tuple[Row, PastDispute]]:
-    """Yields the newest ended disputes, each as a pair: its row in the index, and the `PastDispute` that a replay needs. Skips a
-    dispute if the index does not know the parameters under which it ran."""
+    """Yields the newest ended disputes. Each comes as a pair: its row in the index, and the `PastDispute` that a replay needs.
+    Skips a dispute if the index does not know the parameters under which it ran."""
     rows = scene.index.page(DisputeFact, "opened_block", descending=True, limit=MAX_DISPUTES, ended=True).rows
     ids = tuple(row["id"] for row in rows)
     tables = {table: _by_dispute(scene.index.all(table, dispute=ids)) if ids else {} for table in (RoundFact, SeatFact, VoteFact)}

@@ -1,4 +1,5 @@
-"""One snapshot of the index as views see it: its state, the protocol clock, names of accounts, and small conversions."""
+"""One snapshot of the index for the views of one answer: its state, the protocol clock, names of accounts, and small
+conversions."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ WEI_PER_ETHER = 10**18
 
 
 class Scene:
-    """Snapshot of the index with everything else that the views of one answer share: clock, names and limits."""
+    """Snapshot of the index with the other data that the views of one answer share: clock, names and limits."""
 
     def __init__(self, index: IndexSnapshot, names: Mapping[str, str], now: int, stale_s: int, version: str) -> None:
         """`names` are the chosen names by account. `now` is wall time in Unix seconds. The index is stale if its newest block is
@@ -56,7 +57,8 @@ class Scene:
         )  # fmt: skip
 
     def deadline(self, protocol_time: int) -> Time | None:
-        """Converts a deadline of the protocol clock to wall time, if no further pause comes. Returns None for zero."""
+        """Converts a deadline of the protocol clock to wall time. It assumes that no further pause comes. Returns None for
+        zero."""
         return time_of(wall_time(self._pauses, protocol_time)) if protocol_time else None
 
     def is_lapsed(self, stake: Row | None) -> bool:
@@ -127,5 +129,5 @@ def hex_or_none(value: bytes | None) -> str | None:
 
 
 def newest(*rows: Row | None) -> int:
-    """Returns the number of the block in which one of these facts last changed. Returns 0 if all are None."""
+    """Returns the number of the block in which one of these facts changed last. Returns 0 if all are None."""
     return max((row["valid_from"] for row in rows if row is not None), default=0)

@@ -1,5 +1,5 @@
-"""Builds the answers of API and pages: one snapshot for each, an entity tag, keyset cursors, JSON and CSV; and errors as RFC 9457
-problem details."""
+"""Builds the answers of API and pages. Each answer comes from one snapshot and has an entity tag. It is JSON or CSV, and a list
+has cursors. Errors are RFC 9457 problem details."""
 
 import base64
 import binascii
@@ -34,7 +34,7 @@ class Refused(Exception):
     """Error that the visitor gets as a problem (RFC 9457)."""
 
     def __init__(self, status: HTTPStatus, code: str, detail: str, retryable: bool = False) -> None:
-        """`code` is a fixed word for programs, `detail` says what is wrong and what to do."""
+        """`code` is a fixed word for programs. `detail` says what is wrong and what to do."""
         self.status, self.code, self.detail, self.retryable = status, code, detail, retryable
         super().__init__(f"{code}: {detail}")
 
@@ -54,7 +54,8 @@ def bad_request(detail: str, code: str = "bad_request") -> Refused:
 
 
 def refused(error: BaseException) -> Refused:
-    """Converts any exception to the error that the visitor sees. An unforeseen exception shows nothing but the request id."""
+    """Converts any exception to the error that the visitor sees. For an unforeseen exception the visitor sees only the request
+    id."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, Unavailable):
@@ -67,8 +68,8 @@ def refused(error: BaseException) -> Refused:
 
 
 def wrong_parameters(errors: Sequence[Mapping[str, object]]) -> Refused:
-    """Returns the error for parameters outside their types. `errors` comes from FastAPI's validation, and the wrong values are
-    not repeated."""
+    """Returns the error for parameters outside their types. `errors` comes from FastAPI's validation. The error does not repeat
+    the wrong values."""
     told = []
     for each in errors[:5]:
         place = each.get("loc", ())
@@ -170,8 +171,8 @@ class DashboardSite:
 def answer(
     site: DashboardSite, request: Request, block: int | None, build: Callable[[Scene], BaseModel], csv_items: str | None = None
 ) -> Response:
-    """Returns the record that `build` makes as JSON, or status 304 if the visitor has it already. With `csv_items`, returns the
-    list in that field of the record as CSV."""
+    """Returns the record that `build` makes, as JSON. Returns status 304 if the visitor has the answer already. With `csv_items`,
+    returns as CSV the list in that field of the record."""
     with site.scene(block) as scene:
         tag = entity_tag(site, scene, request)
         headers = caching_of(scene, request, block, tag)
@@ -192,8 +193,8 @@ def _with_cursor(request: Request, cursor: str) -> str:
 
 
 def entity_tag(site: DashboardSite, scene: Scene, request: Request) -> str:
-    """Returns the entity tag of an answer without making the answer. The tag covers all that the answer depends on: the index's
-    state, the URL, the capsules and the release logs."""
+    """Returns the entity tag of an answer before the answer is made. The tag covers everything on which the answer depends: the
+    state of the index, the URL, the capsules and the release logs."""
     meta = scene.meta()
     parts = (
         request.url.path, request.url.query, meta.block.hash, meta.block.number, meta.head, meta.safe, meta.finalized,
@@ -248,8 +249,8 @@ class ListQuery(NamedTuple):
 
 
 def page_of(scene: Scene, table: type[Fact], query: ListQuery) -> Page:
-    """Returns a page of facts. Raises `Refused` for a cursor of another list, filter or order, and for a cursor that this
-    program never made."""
+    """Returns a page of facts. Raises `Refused` if the cursor belongs to another list, filter or order, or if this program never
+    made it."""
     after = _read_cursor(query) if query.cursor else None
     if after is not None and [type(each) for each in after] != sort_types(table, query.sort):
         raise bad_request("the cursor is not one of this API: begin again without it", _PROBLEM_CODE)
@@ -309,7 +310,8 @@ def _value(told: Any) -> Any:
 
 
 def csv_of(items: Sequence[BaseModel]) -> str:
-    """Returns records as CSV (RFC 4180). An apostrophe protects each cell that a spreadsheet would compute."""
+    """Returns records as CSV (RFC 4180). An apostrophe in front of a cell keeps a spreadsheet from computing the cell as a
+    formula."""
     out = io.StringIO()
     writer = csv.writer(out)
     for place, each in enumerate(items):

@@ -1,4 +1,4 @@
-"""Builds the whole HTTP application: API, pages, style sheet, script, errors, limits."""
+"""Builds the whole HTTP application from API, pages, style sheet, script, errors and limits."""
 
 from collections.abc import Awaitable
 from http import HTTPStatus
@@ -26,8 +26,8 @@ _DESCRIPTION = (
 
 
 class FilledFields:
-    """ASGI middleware that removes empty fields from the query of a page. A form sends each of its fields, and an empty field
-    chooses nothing."""
+    """ASGI middleware that removes empty fields from the query of a page. A browser sends every field of a form, and an empty
+    field makes no choice."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -42,7 +42,8 @@ class FilledFields:
 
 
 def build_app(site: DashboardSite, settings: ApiSettings) -> FastAPI:
-    """Returns the web application. It holds no key, and reads only the index, capsules and copies of release logs."""
+    """Returns the web application. The application has no key. It reads only the index, the capsules and the copies of release
+    logs."""
     app = FastAPI(
         title="Bytewise read API", version="1", description=_DESCRIPTION, openapi_url=f"{PREFIX}/openapi.json", docs_url=None,
         redoc_url=None, redirect_slashes=False,

@@ -1,5 +1,5 @@
-"""Limits each visitor: requests in a minute, open streams, size of a request. It is pure ASGI, so that streams are not
-buffered."""
+"""Limits each visitor: requests per minute, open streams, size of a request. The module is pure ASGI, so that it
+does not buffer streams."""
 
 import asyncio
 import json
@@ -18,9 +18,10 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 MAX_VISITORS = 10_000
-"""Most addresses whose budget is remembered. The address that was silent longest is forgotten first."""
+"""Most addresses whose budget is in memory. The limiter first forgets the address that was silent for the longest time."""
 REQUEST_S = 30.0
-"""Longest time of a request that is not a stream, in seconds. Its query to the index is interrupted then, too."""
+"""Longest time of a request that is not a stream, in seconds. After this time the request's query to the index is interrupted,
+too."""
 STREAMS_PER_VISITOR = 4
 STREAM_PATH = "/api/v1/events"
 
@@ -44,8 +45,8 @@ class RequestBudget:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, visitor: str) -> float:
-        """Takes a token for one request of a visitor. Returns 0 if the visitor may ask now, otherwise the seconds until it
-        may."""
+        """Takes a token for one request of a visitor. Returns 0 if the visitor may send the request now. Otherwise returns the
+        seconds until it may."""
         now = self._now()
         left, at = self._left.pop(visitor, (float(self._per_minute), now))
         left = min(self._per_minute, left + (now - at) * self._per_minute / 60)

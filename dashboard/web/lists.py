@@ -1,6 +1,6 @@
-"""Builds every list and object that API and pages share, with its filters and its order; and the types of request parameters.
+"""Builds every list and object that API and pages share, with filters and order. Also defines the types of request parameters.
 
-The type of a parameter accepts exactly one form, so that no other text of a visitor reaches a query.
+Each type accepts exactly one form, so that no other text of a visitor reaches a query.
 """
 
 import enum
@@ -253,8 +253,7 @@ def verifier(scene: Scene, account: str) -> VerifierSummary:
 def member_list(
     scene: Scene, limit: int, cursor: str | None, dispute: str | None = None, voter: str | None = None
 ) -> Listing[MemberSeat]:
-    """Returns a page of seats, sorted by dispute. `limit` counts seats, and seats of one member in one round are shown
-    together."""
+    """Returns a page of seats, sorted by dispute. `limit` counts seats. One record shows all seats of one member in one round."""
     where = _filters(dispute=dispute and digest_of(dispute), voter=voter and voter.lower())
     query = ListQuery("members", where, "dispute", False, limit, cursor)
     return listing(scene, SeatFact, query, disputes.member_seats)
@@ -282,7 +281,7 @@ def key_epoch_list(scene: Scene) -> Listing[KeyEpochSummary]:
 def event_list(
     scene: Scene, limit: int, after: str | None, subject: str | None = None, newest: bool = False
 ) -> Listing[EventLine]:
-    """Returns a page of events in chain order, or newest first. The page begins after the event with the id `after`."""
+    """Returns a page of events in chain order, or newest first. The page begins behind the event whose id is `after`."""
     place = event_place(after) if after else None
     found = scene.index.events((place[0], place[1]) if place else None, limit + 1, newest, (subject or "").lower())
     shown = tuple(scene.event(each) for each in found[:limit])
@@ -290,7 +289,7 @@ def event_list(
 
 
 def event_place(event_id: str) -> tuple[int, int, str]:
-    """Splits an event id into block, place and the first digits of the block's hash. The type of the request parameter has
-    checked its form."""
+    """Splits an event id into the block, the place in the block, and the first digits of the block's hash. The type of the
+    request parameter has checked the form of the id."""
     block, place, start = event_id.split(".")
     return int(block), int(place), start

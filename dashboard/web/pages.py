@@ -1,5 +1,5 @@
-"""The pages: rendered on the server, and complete without scripts. Each has the same content as `.json`, and lists also as
-`.csv`."""
+"""The pages. The server renders them, and they are complete without scripts. Each page has the same content as `.json`, and a
+list also as `.csv`."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -140,8 +140,8 @@ class _Pages:
         return self._site.logs
 
     def show(self, request: Request, template: str, block: int | None, build: Build, **rest: Any) -> Response:
-        """Returns the content in the form that the ending of the path asks for: JSON, CSV or HTML. `rest` are further values for
-        the template."""
+        """Returns the content as JSON, CSV or HTML. The ending of the path chooses the form. `rest` are further values for the
+        template."""
         if request.url.path.endswith(".json"):
             return answer(self._site, request, block, build)
         if request.url.path.endswith(".csv"):
@@ -156,7 +156,7 @@ class _Pages:
         return HTMLResponse(text, headers=headers)
 
     def get(self, path: str, *forms: str) -> Callable[[Callable[..., Response]], Callable[..., Response]]:
-        """Returns a decorator. The decorated function answers the path, and the path with each ending in `forms`."""
+        """Returns a decorator. The decorated function then answers the path itself, and the path with each ending in `forms`."""
 
         def register(function: Callable[..., Response]) -> Callable[..., Response]:
             for form in (*forms, ""):
@@ -380,7 +380,7 @@ def _add_statistics(pages: _Pages) -> None:
 def _add_console(pages: _Pages) -> None:
     @pages.get("/console", ".json", ".csv")
     def console(request: Request, block: BlockQuery = None) -> Response:
-        """Shows what follows from the parameters under the assumptions of the reader."""
+        """Shows the results that follow from the parameters and from the reader's assumptions."""
         query = {name: text.strip() for name, text in request.query_params.items() if name != "block"}
 
         def build(scene: Scene) -> ConsolePage:

@@ -1,5 +1,5 @@
-"""Renders pages from Jinja2 templates in which everything is escaped, with the few filters that pages need; and draws charts as
-SVG."""
+"""Renders pages from Jinja2 templates. Jinja2 escapes everything that a template shows. The module has the few filters that pages
+need, and draws charts as SVG."""
 
 import base64
 import math
@@ -70,8 +70,8 @@ class Renderer:
         )
 
     def party(self, party: Party | None, kind: str = "") -> Markup:
-        """Returns an account as markup: with its name if it has one, and with a link to its page if `kind` is `operators` or
-        `verifiers`."""
+        """Returns an account as markup, with its name if it has one. If `kind` is `operators` or `verifiers`, the markup links to
+        the account's page."""
         if party is None:
             return Markup('<span class="none">nobody</span>')
         account = short(party.account)
@@ -103,8 +103,8 @@ def exact(amount: Amount) -> Markup:
 
 
 def eth(amount: Amount) -> Markup:
-    """Returns an amount in ether as markup, with at most six decimals. An ellipsis says that there are more, and the tooltip has
-    the amount in wei."""
+    """Returns an amount in ether as markup, with at most six decimals. An ellipsis stands for further decimals, and the tooltip
+    has the amount in wei."""
     whole, dot, part = amount.eth.partition(".")
     shown = part if len(part) <= DECIMALS else f"{part[:DECIMALS]}…"
     return Markup('<span class="amount" title="{} wei">{}{}{} <abbr title="ether">ETH</abbr></span>').format(
@@ -121,8 +121,8 @@ def when(time: Time | None) -> Markup:
 
 
 def seconds(count: int) -> str:
-    """Returns a duration as text, rounded down, in the largest unit of which it has at least two: days, hours or minutes. Below
-    two minutes it is in seconds."""
+    """Returns a duration as text in days, hours, minutes or seconds, rounded down. The unit is the largest of which the duration
+    has at least two."""
     for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if count >= 2 * size:
             return f"{count // size} {unit}s"
@@ -130,7 +130,7 @@ def seconds(count: int) -> str:
 
 
 def percent(bps: int | None) -> str:
-    """Converts a share in 1/10,000 to text in percent, cut to a tenth of a percent. Returns `none` for None."""
+    """Converts a share in 1/10,000 to text in percent, and cuts it after a tenth of a percent. Returns `none` for None."""
     return "none" if bps is None else f"{bps // 100}.{bps % 100 // 10} %"
 
 

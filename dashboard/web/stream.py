@@ -22,7 +22,8 @@ POLL_S = 1.0
 KEEP_ALIVE_S = 15.0
 PER_READ = 100
 REMEMBERED = 256
-"""Most blocks whose hashes a stream remembers. If all of these were replaced, the stream goes back to the finalized block."""
+"""Most blocks whose hashes a stream remembers. If the chain replaced all of these, the stream goes back to the finalized
+block."""
 
 TYPES = {
     "BatchAnchored": "receipt.posted", "AuditPosted": "audit.finished", "DisputeOpened": "dispute.opened",
@@ -30,7 +31,7 @@ TYPES = {
     "Settled": "round.settled", "Decided": "verdict.decided", "Finalized": "verdict.final", "Slashed": "slash.executed",
     "ParamsSet": "params.changed", "Demanded": "demand.opened", "Answered": "demand.answered", "Expired": "demand.expired",
 }  # fmt: skip
-"""Names in the stream for events of contracts. All other events are named `chain.event`."""
+"""Names in the stream for events of the contracts. An event that is not in this mapping is named `chain.event`."""
 
 
 class _StreamBatch(NamedTuple):
@@ -54,7 +55,8 @@ class EventStream:
             self._after, self._marks[block] = (block, place), start
 
     def read(self) -> _StreamBatch:
-        """Returns what is new since the last call. It blocks while it reads the index, so it must run in a thread."""
+        """Returns the events and replaced blocks since the last call. The call reads the index and blocks meanwhile, so it must
+        run in a thread."""
         with self._site.scene() as scene:
             reorg_to = None
             if self._after is None:
@@ -84,7 +86,8 @@ def _start(block_hash: bytes | None) -> str:
 
 
 async def frames(stream: EventStream) -> AsyncIterator[bytes]:
-    """Asynchronous generator of the bytes of a stream. It ends when the client disconnects or has nothing left to wait for."""
+    """Asynchronous generator of the bytes of a stream. It ends when the client disconnects, or when nothing more can happen for
+    which the client waits."""
     silent_s = 0.0
     yield b"retry: 3000\n\n"
     while True:
