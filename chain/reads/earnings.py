@@ -5,12 +5,13 @@ A returned bond is no earning, so it appears beside the bond that was paid.
 
 import enum
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from bytewise.protocol.digests import keccak256_abi
 from bytewise.protocol.units import Address
 from chain.client.rpc import reading_answer
-from chain.reads.history import CourtHistory
+from chain.reads.history import CourtHistory, LedgerEvent
 
 
 class TakenFrom(enum.IntEnum):
@@ -61,7 +62,7 @@ def earnings(history: CourtHistory, account: Address, from_block: int, to_block:
     """
     operators = list(reversed(history.batch_operators(from_block, to_block)))
     movements = history.movements(from_block, to_block)
-    penalty_pots = {_penalty_pot(each.values["ref"]) for each in movements if each.values.get("source") == TakenFrom.BOND}
+    pots = penalty_pots(movements)
     credited: Counter[str] = Counter()
     paid: Counter[str] = Counter()
     for each in movements:
@@ -70,7 +71,7 @@ def earnings(history: CourtHistory, account: Address, from_block: int, to_block:
             if each.event == "Taken":
                 payer = operators.pop() if values["from"] == history.fee_market else values["from"]
                 if payer == account:
-                    reason = "seat_penalty" if values["ref"] in penalty_pots else TakenFrom(values["source"]).name.lower()
+                    reason = "seat_penalty" if values["ref"] in pots else TakenFrom(values["source"]).name.lower()
                     paid[reason] += values["amount"]
             elif each.event == "Credited" and values["account"] == account:
                 credited[CreditReason(values["reason"]).name.lower()] += values["amount"]
@@ -80,6 +81,8 @@ def earnings(history: CourtHistory, account: Address, from_block: int, to_block:
     return Earnings(dict(credited), dict(paid))
 
 
-def _penalty_pot(dispute: bytes) -> bytes:
-    """Returns the pot of the penalties of a dispute's seats, as `ISettlement.penaltyPot` computes it."""
-    return keccak256_abi(("string", "bytes32"), ("penalties", dispute))
+def penalty_pots(movements: Sequence[LedgerEvent]) -> frozenset[bytes]:
+    """Returns the pots of the penalties of seats, for each dispute whose bond is among the movements. `ISettlement.penaltyPot`
+    computes the same pots."""
+    disputes = [each.values["ref"] for each in movements if each.values.get("source") == TakenFrom.BOND]
+    return frozenset(keccak256_abi(("string", "bytes32"), ("penalties", each)) for each in disputes)

@@ -1,6 +1,6 @@
 """Code that all drills use: the report, steps on a fork, amounts before and after, and money that moved."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bytewise.protocol.court.params import ParamSet
@@ -8,10 +8,11 @@ from bytewise.protocol.decisions.snapshot import Holdings
 from bytewise.protocol.units import ZERO_ADDRESS, Address
 from chain.client.rpc import at_number
 from chain.deployment.calls import ContractCall
+from chain.reads.earnings import penalty_pots
 from chain.reads.history import CourtHistory, LedgerEvent
 from chain.reads.reader import SnapshotReader
 from cli.drill.fork import ForkedChain
-from dashboard.index.money import BURN_REASONS, REASONS, SOURCES
+from dashboard.index.money import BURN_REASONS, REASONS, SEAT_PENALTY, SOURCES
 
 Tell = Callable[[str, int, int], None]
 Amounts = Mapping[tuple[str, str], int]
@@ -125,7 +126,8 @@ class DrillPlay:
         changes = tuple(Change(*key, before[key], after[key]) for key in before)
         moved = CourtHistory(self.reader).movements(self.first + 1, self.reader.head())
         later = tuple(LaterAct(title, str(call), self.fork.refusal(self.account, call), note) for title, call, note in choices)
-        flows = tuple(flow for each in moved for flow in flows_of(each))
+        pots = penalty_pots(moved)
+        flows = tuple(flow for each in moved for flow in flows_of(each, pots))
         return DrillReport(self.account, self.first, lost, tuple(self._steps), changes, flows, later)
 
     def stake_choices(self) -> Iterator[tuple[str, ContractCall, str]]:
@@ -154,15 +156,18 @@ class DrillPlay:
         return f"{stake_wei} wei unlock {wait} s later ({delay}); until then they can be slashed"
 
 
-def flows_of(moved: LedgerEvent) -> Sequence[Flow]:
-    """Returns the movements of money that one event of the ledger stands for."""
+def flows_of(moved: LedgerEvent, pots: Collection[bytes]) -> Sequence[Flow]:
+    """Returns the movements of money that one event of the ledger stands for. `pots` are the pots of the penalties of seats. The
+    ledger gives such a penalty the code of a slash, so only the pot shows the difference."""
     values: dict[str, Any] = moved.values
     if moved.event == "Taken":
-        return [Flow("taken", SOURCES[values["source"]], values["from"], values["amount"])]
+        reason = SEAT_PENALTY if values["ref"] in pots else SOURCES[values["source"]]
+        return [Flow("taken", reason, values["from"], values["amount"])]
     if moved.event == "Credited":
         return [Flow("credited", REASONS[values["reason"]], values["account"], values["amount"])]
     if moved.event == "CreditedEach":
         return [Flow("credited", REASONS[values["reason"]], each, values["amount"]) for each in values["accounts"]]
     if moved.event == "Burned":
-        return [Flow("burned", BURN_REASONS[values["reason"]], "", values["amount"])]
+        reason = SEAT_PENALTY if values["ref"] in pots else BURN_REASONS[values["reason"]]
+        return [Flow("burned", reason, "", values["amount"])]
     return [Flow(moved.event.lower(), "", "", values["amount"])]

@@ -14,11 +14,13 @@ POTS, CREDITS, TREASURY, BURNED, FUNDED = "pots", "credits", "treasury", "burned
 treasury."""
 
 SOURCES = ("none", "bond", "appeal bond", "demand bond", "slash", "penalty", "advance", "fee")
-"""Words for the codes of `ILedger.Source`: why money entered a pot. A seat's penalty comes as a slash."""
+"""Words for the codes of `ILedger.Source`: why money entered a pot. A seat's penalty has the code of a slash."""
 REASONS = ("none", "bond back", "challenger's share", "seat pay", "operator's share", "report", "demand answered", "bounty")
 """Words for the codes of `ILedger.Reason`: why an account was credited."""
 BURN_REASONS = ("none", "remainder", "penalty", "report")
-"""Words for the codes of `ILedger.BurnReason`: why money was burned."""
+"""Words for the codes of `ILedger.BurnReason`: why money was burned. Only penalties of seats are burned as `penalty`."""
+SEAT_PENALTY = "seat penalty"
+"""Word for the penalty of a seat, where people see it."""
 
 
 @HANDLERS.on("Ledger", "Taken")

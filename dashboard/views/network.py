@@ -30,7 +30,7 @@ from bytewise.storage.index.tables import (
     StakeFact,
     VerifierFact,
 )
-from dashboard.index.money import BURNED, CREDITS, FUNDED, POTS, TREASURY
+from dashboard.index.money import BURNED, CREDITS, FUNDED, POTS, SEAT_PENALTY, TREASURY
 from dashboard.views.disputes import open_disputes, summaries
 from dashboard.views.records import (
     Amount,
@@ -271,12 +271,28 @@ def money(scene: Scene) -> MoneyReport:
     inside = sum(ledger.get(name, 0) for name in (POTS, CREDITS, TREASURY, BURNED))
     came = sum(value for name, value in ledger.items() if name.startswith("taken: ")) + ledger.get(FUNDED, 0)
     left = sum(row["withdrawn"] for row in scene.index.all(CreditFact))
+    shown = _with_seat_penalties(ledger)
     return MoneyReport(
         stake=amount(sum(row["active"] for row in scene.index.all(StakeFact))), pots=amount(ledger.get(POTS, 0)),
         credits=amount(ledger.get(CREDITS, 0)), treasury=amount(ledger.get(TREASURY, 0)), burned=amount(ledger.get(BURNED, 0)),
-        taken=_flows(ledger, "taken"), credited=_flows(ledger, "credited"), burned_by_reason=_flows(ledger, "burned"),
+        taken=_flows(shown, "taken"), credited=_flows(shown, "credited"), burned_by_reason=_flows(shown, "burned"),
         sums=came == inside + left,
     )  # fmt: skip
+
+
+def _with_seat_penalties(ledger: Mapping[str, int]) -> dict[str, int]:
+    """Returns the sums of the ledger, with a sum of its own for penalties of seats.
+
+    The ledger takes such a penalty with the code of a slash, and burns all of it as `penalty`. If EigenLayer pays a penalty late,
+    the penalty counts as a slash until it is burned.
+    """
+    shown = dict(ledger)
+    penalties = shown.pop("burned: penalty", 0)
+    if not penalties:
+        return shown
+    slashes = shown.pop("taken: slash", 0) - penalties
+    shown |= {f"taken: {SEAT_PENALTY}": penalties, f"burned: {SEAT_PENALTY}": penalties}
+    return shown | ({"taken: slash": slashes} if slashes else {})
 
 
 def _flows(ledger: Mapping[str, int], what: str) -> tuple[MoneyFlow, ...]:

@@ -79,6 +79,7 @@ def test_drill_shows_the_slash_to_the_wei_and_sends_nothing(court: DisputeFixtur
     assert found[tower, "credit"].after == share + bond and found[tower, "balance"].before - found[tower, "balance"].after == bond
     money = {event: sum(each.wei for each in report.flows if each.event == event) for event in ("taken", "credited", "burned")}
     price = sum(each.wei for each in report.flows if each.reason == "fee")
+    assert [each.wei for each in report.flows if each.reason == "slash"] == [slashed]
     assert money["taken"] == slashed + bond + price and money["credited"] + money["burned"] == slashed + bond
     assert found["ledger", "burned"].after - found["ledger", "burned"].before == money["burned"] >= slashed // 5
     assert [step.call for step in report.steps] == ["ReceiptAnchor.post", "Demands.demandList", "", "Demands.expire"]
@@ -219,7 +220,9 @@ def test_verifier_loses_the_penalty_of_each_seat_on_the_fork(court: DisputeFixtu
     assert drawn is not None and report.slashed_wei == int(drawn[1]) * CHARGES[fault]
     stake = next(each for each in report.changes if (each.owner, each.what) == (me, "stake"))
     assert stake.before - stake.after == report.slashed_wei > 0
-    assert sum(flow.wei for flow in report.flows if flow.event == "taken" and flow.account == me) == report.slashed_wei
+    taken = [flow for flow in report.flows if flow.event == "taken" and flow.account == me]
+    assert sum(flow.wei for flow in taken) == report.slashed_wei and {flow.reason for flow in taken} == {"seat penalty"}
+    assert {flow.reason for flow in report.flows if flow.event == "burned"} >= {"seat penalty"}
     assert {each.call for each in report.choices} >= {"StakeVault.requestUnbond", "StakeVault.deposit"}
 
 

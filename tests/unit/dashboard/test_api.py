@@ -83,6 +83,10 @@ def test_dispute_has_votes_reasons_and_money(client: httpx2.Client) -> None:
     assert round_["quorum"] == 10 and sum(line["seats"] for line in round_["tally"]) == round_["seats"] == 15
     assert {each["did"] for each in round_["members"]} == {"revealed", "did not reveal", "did not commit"}
     assert [each for each in data["why"] if "found another answer" in each] and data["replacement"].startswith("0x")
+    money = client.get("/money").json()["data"]
+    taken, burned = ({each["label"]: each["amount"]["wei"] for each in money[name]} for name in ("taken", "burned_by_reason"))
+    slashed = [each["amount"]["wei"] for each in data["money_in"] if each["label"] == "Slashed from the operator"]
+    assert [taken["slash"]] == slashed and taken["seat penalty"] == burned["seat penalty"] == data["penalties"]["wei"] != "0"
     assert meta["chain_id"] == 31337 and meta["differences"] == [] and data["finality"] in ("pending", "safe", "finalized")
 
 
