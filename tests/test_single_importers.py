@@ -25,7 +25,6 @@ BOUNDARIES = {
     "chain.fork_pack.maker": "chain",
     "chain.client.quorum": "JSON-RPC",
     "chain.deployment.draft": "a file",
-    "chain.reads.earnings": "chain",
     "chain.sending.remote_signer": "HTTPS",
     "cli.drill.relay": "HTTP",
     "cli.node.folder": "files",
