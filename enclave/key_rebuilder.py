@@ -24,8 +24,7 @@ from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Blob
 from bytewise.service import frames, telemetry
 from enclave.forked_process import ForkedProcess, ProcessReady
-from enclave.server import MESSAGE_TIMEOUT_S
-from enclave.shard_dialer import ShardDialer
+from enclave.job_socket import MESSAGE_TIMEOUT_S, ShardDialer
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.service import frames, telemetry
 from bytewise.service.clock import monotonic_s
 from bytewise.service.exit_codes import Exit
-from enclave import server
+from enclave import job_socket
 from enclave.forked_process import OPENING_LIMIT_S, ForkedProcess, ProcessReady
+from enclave.job_socket import JobContext
 from enclave.log_continuity import LogContinuity, RecordedRelease
-from enclave.session import JobContext
 
 _POLL_S = 0.5
 
@@ -60,7 +60,7 @@ class Supervisor:
     def _run_one(self) -> int:
         line, theirs = socket.socketpair()
         with line, theirs:
-            line.settimeout(server.MESSAGE_TIMEOUT_S)
+            line.settimeout(job_socket.MESSAGE_TIMEOUT_S)
             process = ForkedProcess(lambda: self._work(theirs))
             theirs.close()
             taken = self._watch(process, line)
@@ -120,5 +120,5 @@ class Supervisor:
             self._listening.close()
             frames.send(line, JobTaken())
 
-        while not server.serve_one(self._listening, context, taken):
+        while not job_socket.serve_one(self._listening, context, taken):
             pass

@@ -53,10 +53,9 @@ from bytewise.protocol.evidence.claims import (
     signed_part,
 )
 from bytewise.protocol.units import Digest
-from bytewise.tee.certificates import UNREADABLE
 from bytewise.tee.claims import Claims, GpuClaims
-from bytewise.tee.collateral import issued_at
 from bytewise.tee.dcap import verify_quote
+from bytewise.tee.documents import UNREADABLE, issued_at
 from bytewise.tee.gpu import verify_gpu
 from bytewise.tee.snp import certificate_time, verify_report
 

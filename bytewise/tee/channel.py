@@ -43,7 +43,7 @@ from bytewise.tee.binding import (
     PeerRequirements,
     Proof,
 )
-from bytewise.tee.certificates import UNREADABLE
+from bytewise.tee.documents import UNREADABLE
 
 # Each end has a fresh key for each channel, in its own certificate, which contains only the key and is valid for ten minutes.
 

@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from bytewise.service import telemetry
+
 # A Linux system-call filter for programs that get every connection from outside: no new socket, no other program, no access to
 # other processes.
 
@@ -211,6 +213,14 @@ def deny_inspection() -> Fence:
         return Fence("unseen", "no prctl: this system is not Linux")
     library.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     return Fence("unseen", "" if library.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0) == 0 else "the process can be dumped")
+
+
+def harden_process() -> None:
+    """Protects this process before it reads a secret, by `deny_inspection` (ADR-041). If the system cannot protect the process,
+    this function logs the reason, and the process continues."""
+    fence = deny_inspection()
+    if fence.missing:
+        telemetry.log("process.hardening_failed", missing=fence.missing)
 
 
 def isolate_network() -> Fence:

@@ -26,9 +26,8 @@ from bytewise.protocol.errors.evidence import (
 from bytewise.protocol.evidence.appraisal_policy import PlatformRule, TcbStatus
 from bytewise.protocol.evidence.claims import Collateral
 from bytewise.protocol.units import Blob, Digest
-from bytewise.tee.certificates import UNREADABLE, read_certificate, read_chain, read_list
 from bytewise.tee.claims import Claims
-from bytewise.tee.strict_json import read_object
+from bytewise.tee.documents import UNREADABLE, read_certificate, read_chain, read_list, read_object
 
 SIMULATED_MARK = b"SIMULATED TEE - NOT INTEL/AMD".ljust(48, b"\0")
 """Value of the register MRCONFIGID in every simulated quote (fence 2)."""

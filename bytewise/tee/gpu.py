@@ -10,7 +10,7 @@ from typing import Any
 from bytewise.protocol.errors.actors import EvidenceRefused
 from bytewise.protocol.errors.evidence import EvidenceExpired, EvidenceMalformed, EvidenceReplayed, EvidenceTooLarge
 from bytewise.tee.claims import GpuClaims
-from bytewise.tee.strict_json import read_object, unix_second
+from bytewise.tee.documents import read_object, unix_second
 
 MAX_GPU_BYTES = 16 * 1024
 """Size in bytes of the largest claims that are parsed. The claims of one H100 have 6 KB."""

@@ -24,10 +24,8 @@ from bytewise.protocol.units import Blob
 from bytewise.service import telemetry
 from bytewise.service.files import replace_file
 from bytewise.tee.appraisal import VENDOR_ROOTS
-from bytewise.tee.certificates import read_chain
-from bytewise.tee.collateral import MAX_COLLATERAL_BYTES, issued_at, parse_collateral
 from bytewise.tee.dcap import verify_quote
-from bytewise.tee.strict_json import read_object
+from bytewise.tee.documents import MAX_COLLATERAL_BYTES, issued_at, parse_collateral, read_chain, read_object
 
 NAME = "collateral.json"
 """Name of the collateral file in the folder of endorsements."""

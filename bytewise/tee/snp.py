@@ -27,8 +27,8 @@ from bytewise.protocol.errors.evidence import (
 from bytewise.protocol.evidence.appraisal_policy import PlatformRule, TcbStatus
 from bytewise.protocol.evidence.claims import SNP_REPORT_BYTES, SNP_SIGNED_BYTES, SnpCertificates
 from bytewise.protocol.units import Blob
-from bytewise.tee.certificates import UNREADABLE, read_certificate, read_list
 from bytewise.tee.claims import Claims
+from bytewise.tee.documents import UNREADABLE, read_certificate, read_list
 
 MAX_CERTIFICATE_BYTES = 4096
 MAX_CRL_BYTES = 8192

@@ -18,10 +18,9 @@ from bytewise.protocol.evidence.appraisal_policy import (
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob, Digest
 from bytewise.service.installation import SOURCE_ROOT
 from bytewise.tee.measurement import COVERS, ENCLAVE_ENTRY, SHARD_ENTRY, measure
-from bytewise.tee_simulated.collateral import EVALUATION
-from bytewise.tee_simulated.root import issue, load_root, make_root
+from bytewise.tee_simulated.authorities import der, issue, load_root, make_root
+from bytewise.tee_simulated.quoter import EVALUATION
 from bytewise.tee_simulated.td_quote import measurement_of
-from bytewise.tee_simulated.x509 import der
 
 MAX_AGE_S = 300
 """Largest age of evidence in seconds: the simulator's lifetime of evidence."""

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from bytewise.protocol import digests
 from bytewise.protocol.units import Blob, Digest
 from bytewise.tee.dcap import SIMULATED_MARK, td_measurement
-from bytewise.tee.mode import refuse_in_production
-from bytewise.tee_simulated.x509 import Authority, certificate, common_name
+from bytewise.tee.quoters import refuse_in_production
+from bytewise.tee_simulated.authorities import Authority, certificate, common_name
 
 refuse_in_production()
 

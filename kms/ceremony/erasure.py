@@ -21,7 +21,7 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, ZERO_DIGEST, Address, Blob, Digest
 from bytewise.storage.ceremonies import Ceremonies
 from kms.ceremony.authority import CeremonyView, is_epoch_over
-from kms.storage import accounts, folder_lock, keyring
+from kms.storage import files, keyring
 from kms.storage.files import replace_whole
 from kms.storage.sealing import IN_FOLDER, Sealer, StorageKeySource, open_sealer
 
@@ -154,12 +154,12 @@ def erase_shares(
     over = is_epoch_over(view, epoch, on_chain)
     # A shard that cannot sign the statement erases nothing.
     sealer = open_sealer(folder, sealing)
-    signer = accounts.open_account(folder, sealer)
+    signer = keyring.open_account(folder, sealer)
     moved = on_chain.version > 0 and signer.address not in on_chain.shards
     kept = ZERO_DIGEST if over or moved else digests.keccak256(on_chain.commitments)
     if kept != ZERO_DIGEST and on_chain.commitments != b"".join(document.commitments):
         raise ConfigurationError(f"key epoch {epoch}", _NOT_MEANT)
-    with folder_lock.lock_for_change(folder) as served:
+    with files.lock_for_change(folder) as served:
         _verify_unserved(folder, kept, served)
         statement = Erasure(contracts.chain_id, contracts.key_epochs, epoch, on_chain.version, kept, 0, U64(clock.now()))
         before = _earlier_statement(folder, statement)

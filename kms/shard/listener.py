@@ -18,8 +18,7 @@ from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, ReleaseReply
 from bytewise.service import metrics, telemetry
 from bytewise.service.peers import AddressSlots
 from bytewise.tee.channel import HANDSHAKE_S, Channel, ChannelEndpoint, accept
-from kms.shard.refusals import refusal
-from kms.shard.release import Shard
+from kms.shard.release import Shard, refusal
 
 MAX_UNATTESTED, MAX_UNATTESTED_PER_ADDRESS = 64, 16
 """Most connections that have not proven themselves yet, in all and from one address. Any further connection is closed before a

@@ -21,7 +21,7 @@ from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import ChainFacts, EpochDocument
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.service import metrics, telemetry
-from kms.storage import folder_lock
+from kms.storage import files
 from kms.storage.keyring import OpenedShare, split_commitments
 
 ShareFinder = Callable[[Sequence[Blob]], OpenedShare]
@@ -81,7 +81,7 @@ class ShareRotation:
         document: EpochDocument,
         share: OpenedShare,
         find: ShareFinder,
-        report: folder_lock.ShareReporter = folder_lock.ignore_share,
+        report: files.ShareReporter = files.ignore_share,
     ) -> None:
         """The object calls `report` now and after each change. The argument is the commitments of the only share in memory, or
         b"" if there are several."""
