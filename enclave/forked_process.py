@@ -26,8 +26,8 @@ OPENING_LIMIT_S = 600.0
 
 
 def report_failure(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Writes one log line about an error. It is also used as `sys.excepthook`, because a traceback would show values, and values
-    here can be plaintext."""
+    """Writes one log line about an error. The enclave also installs it as `sys.excepthook`, because a traceback would show
+    values, and values here can be plaintext."""
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     where = "" if trace is None else f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
@@ -46,7 +46,8 @@ class ProcessReady:
 
 
 class ForkedProcess:
-    """Handle of a forked process in its parent. The parent must have no threads whose locks the task would need."""
+    """Handle of a forked process in its parent. When the process is forked, the parent must have no thread that holds a lock
+    which the task needs."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         """Starts `work` in the new process. If `work` raises an error, the process logs it and ends with exit code

@@ -76,11 +76,14 @@ class JobContext:
         unfenced: tuple[str, ...] = (), instance: Digest | None = None, limit_s: int = JOB_LIMIT_S,
         transport: Callable[[], tuple[bytes, Blob]] | None = None, client_uid: int = -1,
     ) -> None:  # fmt: skip
-        """`shard_dialer` opens streams to shards for `keys`, over the connection of each conversation; it may be None. `unfenced`
-        names the fences that are missing around this process. `instance` is the name of the enclave, which all its processes
-        share; None draws one. `limit_s` is the most seconds of one conversation. `transport` returns secret and public half of a
-        job's transport key. The secret is empty if only `keys` has it. None draws both here. `client_uid` is the user of the duty
-        process, if it is another than this process's."""
+        """`shard_dialer` opens streams to shards for `keys`, over the connection of each conversation; if it is None, a new one
+        is made. `unfenced` names the fences that are missing around this process. `instance` is the name of the enclave, which
+        all its processes share; if it is None, a name is drawn. `limit_s` is the most seconds of one conversation.
+
+        `transport` returns the secret half and the public half of a job's transport key. The secret half is empty if only `keys`
+        has it. If `transport` is None, this process draws both halves. `client_uid` is the user id of the duty process, if that
+        is another user than the user of this process.
+        """
         self.engine = engine
         self.model_id = model_id
         self.keys = keys

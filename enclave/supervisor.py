@@ -1,8 +1,8 @@
 """Runs one process for each job. The supervisor never sees a job, and kills a process that takes too long.
 
-The supervisor keeps the verified weights and the job socket. It forks each process, which opens the engine, has one conversation
-and ends. Without the process of the second backend no seat could convict, so when that process ends, the enclave ends too and
-must be restarted.
+The supervisor keeps the verified weights and the job socket. It forks each process. The process opens the engine, has one
+conversation and ends. No seat can convict without the process of the second backend. When that process ends, the enclave
+therefore ends too and must be restarted.
 """
 
 import select
@@ -28,7 +28,7 @@ _POLL_S = 0.5
 @dataclass(frozen=True, slots=True)
 class JobTaken:
     """Message that a client connected. A job's process sends it to the supervisor, which then starts the time limit of that
-    process. The client may also ask for the status only."""
+    process. The client may bring a job, or ask only for the status."""
 
 
 class Supervisor:

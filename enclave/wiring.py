@@ -39,8 +39,8 @@ JOB_FILES = 256
 """Most open files of one job's process."""
 
 REBUILDER_BYTES = 2**30
-"""Bytes of address space that a key-rebuilding process gets in addition to its size at the fork. Envelope and threads need
-them."""
+"""Bytes of address space that a key-rebuilding process gets in addition to its size at the fork. The envelope and the threads of
+the process need them."""
 
 
 def run(settings: EnclaveSettings, fences: list[Fence]) -> int:

@@ -1,9 +1,10 @@
 """`python -m kms serve | erase | wrap | approve --config FILE`.
 
 `serve` runs a shard. `erase` erases the shares of the epoch that nothing needs any more. `wrap` seals the signing key of a folder
-from before ADR-041. If the settings have a `wrap_command`, it also moves the storage key from `storage.key` into wrapped form.
-It refuses if there is neither. The files that contained these keys in plain are wiped. `approve` adds a governor's signature to
-an appraisal policy, and prints the policy's digest. `bytewise shard init` makes a shard's folder and settings.
+from before ADR-041. If the settings have a `wrap_command`, `wrap` also moves the storage key from `storage.key` into wrapped
+form. `wrap` refuses a folder without such a signing key if the settings have no `wrap_command`. It wipes the files that contained
+these keys in plain. `approve` adds a governor's signature to an appraisal policy, and prints the policy's digest. `bytewise shard
+init` makes a shard's folder and settings.
 
 Exit codes: `bytewise.service.exit_codes`.
 """

@@ -1,8 +1,8 @@
 """Backup of a shard's keys and shares as one sealed file, and its restore.
 
-A restore returns only shares that are in force on the chain, because an older share in an old backup must never be used again. It
-refuses if the shard's release log is older than the backup, because the shard could then sign records that contradict its earlier
-records. The file does not contain the database with the log, which needs a backup of its own.
+A restore returns only shares that are in force on the chain, because an older share in an old backup must never be used again. A
+restore refuses if the shard's release log is older than the backup. With such a log, the shard could sign records that contradict
+its earlier records. The file does not contain the database with the log, which needs a backup of its own.
 """
 
 import re

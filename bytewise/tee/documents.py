@@ -120,8 +120,8 @@ def parse_collateral(document: bytes) -> Collateral:
 
 
 def issued_at(collateral: Collateral) -> int:
-    """Returns the newest issue time, in Unix seconds, that a part of the collateral states. The time is unverified until the
-    collateral is verified for it."""
+    """Returns the newest issue time, in Unix seconds, that a part of the collateral states. The time counts as verified only when
+    the caller has verified the collateral at this time."""
     documents = (("TCB info", collateral.tcb_info), ("QE identity", collateral.qe_identity))
     dates = [unix_second(str(read_object(data, what).get("issueDate"))) for what, data in documents]
     dates += [int(read_list(crl).last_update_utc.timestamp()) for crl in (collateral.root_crl, collateral.pck_crl)]

@@ -1,4 +1,5 @@
-"""Strict judgement of claims about a GPU, the result of NVIDIA's local verifier (claims version 3.0 of its attestation SDK).
+"""Judges claims about a GPU strictly. The claims are the result of NVIDIA's local verifier (claims version 3.0 of its attestation
+SDK).
 
 The claims are unsigned. They prove something only because of three facts. The verifier runs inside the enclave and is measured
 with it. The GPU signed a nonce that names the purpose (`gpu_nonce`). The CPU's quote binds these very bytes

@@ -59,9 +59,9 @@ def refuse_in_production() -> None:
 class ConfigfsQuoter:
     """Quoter for real hardware. It implements `bytewise.ports.Quoter` with its own entry in configfs, which `close` removes.
 
-    The machine's owner keeps the folder `endorsements` current. It has `collateral.json` in the form of Intel's services
-    (`tdx`), or `ask.pem`, `vcek.pem` and `crl.der` (`snp`; the list only if rules require one). The folder is read for each
-    quote. Flaws of its content show when the evidence is appraised.
+    The machine's owner keeps the folder `endorsements` current. For `tdx` the folder has `collateral.json` in the form of Intel's
+    services. For `snp` it has `ask.pem` and `vcek.pem`, and also `crl.der` if rules require a revocation list. The quoter reads
+    the folder for each quote. Flaws of the content show only when the evidence is appraised.
     """
 
     def __init__(self, endorsements: Path, reports: Path = REPORTS, name: str = "bytewise") -> None:

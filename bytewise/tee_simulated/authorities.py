@@ -27,12 +27,12 @@ from bytewise.tee.quoters import refuse_in_production
 refuse_in_production()
 ROOT_CERTIFICATE, ROOT_KEY = "root.pem", "root.key"
 LIFETIME = datetime.timedelta(days=2)
-"""Lifetime of a root: that of a run."""
+"""Lifetime of a root, which is used for one run only."""
 _SLACK = datetime.timedelta(minutes=5)
 
 
 class Authority:
-    """A certificate with its key; never printed."""
+    """A certificate with its private key. It is never printed."""
 
     __slots__ = ("certificate", "key")
 
@@ -45,8 +45,8 @@ def certificate(
     subject: x509.Name, public: ec.EllipticCurvePublicKey, issuer: Authority | None, key: ec.EllipticCurvePrivateKey,
     start: datetime.datetime, end: datetime.datetime, *, path_length: int | None, extra: x509.ExtensionType | None = None,
 ) -> x509.Certificate:  # fmt: skip
-    """A certificate signed with `key`. With `path_length` it is the certificate of an authority. Without an issuer it is
-    self-signed."""
+    """Returns a certificate that `key` signed. With `path_length`, it is the certificate of an authority. Without an issuer, it
+    is self-signed."""
     above = public if issuer is None else issuer.key.public_key()
     builder = (
         x509.CertificateBuilder()
@@ -69,7 +69,7 @@ def certificate(
 def revocation_list(
     issuer: Authority, start: datetime.datetime, end: datetime.datetime, revoked: tuple[int, ...] = ()
 ) -> Blob:  # fmt: skip
-    """A revocation list of these serial numbers, DER."""
+    """Returns the issuer's revocation list of these serial numbers, in DER."""
     builder = (
         x509.CertificateRevocationListBuilder()
         .issuer_name(issuer.certificate.subject)
@@ -85,12 +85,12 @@ def revocation_list(
 
 
 def common_name(text: str) -> x509.Name:
-    """A name that has only a common name."""
+    """Returns a name that has only a common name."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
 def der(issued: x509.Certificate) -> Blob:
-    """The certificate's bytes."""
+    """Returns the certificate in DER."""
     return Blob(issued.public_bytes(Encoding.DER))
 
 
@@ -103,7 +103,7 @@ def _usage(*, authority: bool) -> x509.KeyUsage:
 
 @dataclass(frozen=True, slots=True)
 class PlatformFile:
-    """A platform on disk; keys in DER (PKCS #8), the rest in DER."""
+    """Content of a platform file. Keys are in DER (PKCS #8). Certificates and the revocation list are in DER, too."""
 
     pck_ca: Blob
     pck_ca_key: Blob
@@ -113,7 +113,7 @@ class PlatformFile:
 
 
 class Platform:
-    """A simulated platform: the two authorities above its quotes, and the root's revocation list; never printed."""
+    """A simulated platform: the two authorities above its quotes, and the revocation list of the root. It is never printed."""
 
     __slots__ = ("pck_ca", "root_crl", "tcb_signer")
 
@@ -128,7 +128,8 @@ class Platform:
 
 
 def make_root(folder: Path) -> x509.Certificate:
-    """Draws a root key and writes `root.pem` and `root.key` (owner only); a root is never overwritten."""
+    """Draws a root key and writes `root.pem` and `root.key`. Only the owner can read `root.key`. An existing root is never
+    overwritten."""
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     start, end = _lifetime()
@@ -139,7 +140,7 @@ def make_root(folder: Path) -> x509.Certificate:
 
 
 def load_root(folder: Path) -> x509.Certificate:
-    """The root certificate of a folder."""
+    """Returns the root certificate of a folder. Raises `ConfigurationError` if the certificate cannot be read."""
     try:
         return x509.load_pem_x509_certificate((folder / ROOT_CERTIFICATE).read_bytes())
     except (OSError, ValueError) as error:
@@ -147,7 +148,8 @@ def load_root(folder: Path) -> x509.Certificate:
 
 
 def issue(folder: Path, platform_file: Path) -> None:
-    """Writes a platform file (owner only): fresh keys, and the certificates that the root of `folder` issued for them."""
+    """Writes a platform file that only its owner can read. The file contains fresh keys, and the certificates that the root of
+    `folder` issued for them."""
     root = Authority(load_root(folder), _load_key(read_secret(folder / ROOT_KEY).reveal()))
     start, end = _lifetime()
     keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in ("simulated platform authority", "simulated TCB signer")}

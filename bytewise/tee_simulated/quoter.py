@@ -49,25 +49,25 @@ _BACKDATED_S = 60
 
 @dataclass(frozen=True, slots=True)
 class SimulatedStatus:
-    """What the simulated vendor says of its platforms; tests may change it."""
+    """Statements of the simulated vendor about its platforms. Tests may change them."""
 
     status: TcbStatus = TcbStatus.UP_TO_DATE
     advisories: tuple[str, ...] = ()
     evaluation: int = EVALUATION
     revoked: tuple[int, ...] = ()
     level_age_s: int = LEVEL_AGE_S
-    """Age of the platform's level and of its quoting enclave's, seconds."""
+    """Age in seconds of two TCB levels: that of the platform and that of its quoting enclave."""
     qe_status: TcbStatus = TcbStatus.UP_TO_DATE
     tcb_info: Mapping[str, object] = field(default_factory=dict)
-    """Changed members of the TCB info."""
+    """Members that replace those of the same name in the TCB info."""
     qe_identity: Mapping[str, object] = field(default_factory=dict)
-    """Changed members of the QE identity."""
+    """Members that replace those of the same name in the QE identity."""
 
 
 def collateral(
     platform: Platform, start: datetime.datetime, end: datetime.datetime, simulated: SimulatedStatus | None = None
 ) -> Collateral:
-    """Collateral that was issued at `start` and expires at `end`."""
+    """Returns the collateral of a platform. It was issued at `start` and expires at `end`."""
     status = simulated or SimulatedStatus()
     dates = {"issueDate": _text(start), "nextUpdate": _text(end), "tcbEvaluationDataNumber": status.evaluation}
     level = {"tcbDate": _text(start - datetime.timedelta(seconds=status.level_age_s))}
@@ -113,7 +113,8 @@ def _text(moment: datetime.datetime) -> str:
 
 
 class SimulatedQuoter:
-    """Implements `bytewise.ports.Quoter`; evidence is of type `simulated`, marked, and names no platform."""
+    """A quoter that implements `bytewise.ports.Quoter`. Its evidence has type `simulated` and the simulator's mark, and names no
+    platform."""
 
     def __init__(self, platform: Platform, program: Digest, clock: Clock) -> None:
         self._platform = platform
@@ -126,11 +127,12 @@ class SimulatedQuoter:
     def of_this_program(
         cls, platform_file: Path, entry: str = ENCLAVE_ENTRY, model: Digest = ZERO_DIGEST
     ) -> "SimulatedQuoter":  # fmt: skip
-        """A quoter for the program that starts at `entry` and runs that model, measured now from the running source tree."""
+        """Returns a quoter for the program that starts at module `entry` and runs `model`. This method measures the program now,
+        from the running source tree."""
         return cls(Platform(platform_file), measure(SOURCE_ROOT, entry, model), SystemClock())
 
     def quote(self, report_data: bytes) -> Blob:
-        """Evidence over 64 bytes of report data."""
+        """Returns evidence over 64 bytes of report data."""
         if len(report_data) != REPORT_DATA_BYTES:
             raise MalformedValue("report data", f"{len(report_data)} bytes instead of {REPORT_DATA_BYTES}")
         return Blob(encode(self.evidence(body_of(self._program, report_data))))
@@ -138,7 +140,7 @@ class SimulatedQuoter:
     def evidence(
         self, body: TdBody, verdict: SimulatedStatus | None = None, lifetime_s: int = LIFETIME_S, ppid: bytes = bytes(16)
     ) -> Evidence:  # fmt: skip
-        """Evidence over any body, with any status of the simulated vendor, for tests of a verifier."""
+        """Returns evidence over any body, with any status of the simulated vendor. Tests of a verifier use it."""
         start = datetime.datetime.fromtimestamp(self._clock.now(), datetime.UTC)
         end = start + datetime.timedelta(seconds=lifetime_s)
         earlier = start - datetime.timedelta(seconds=_BACKDATED_S)

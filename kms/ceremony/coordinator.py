@@ -128,7 +128,7 @@ class Coordinator:
         """Exchanges once with every shard. Returns whether any shard sent a new message. `until` is the end of the phase, in
         seconds of the clock.
 
-        The time that is left is divided equally between the shards that were not asked yet.
+        For each shard, the method divides the time that is left equally between this shard and those that it has not asked yet.
         """
         spoken = False
         for after, (address, link) in zip(range(len(self._links), 0, -1), self._links.items(), strict=True):
@@ -203,15 +203,15 @@ def seats_by_address(plan: CeremonyPlan) -> dict[Address, CeremonySeat]:
 
 
 def share_signatures(state: CeremonyState) -> tuple[Blob, ...]:
-    """Returns the signatures for the contract `KeyEpochs`: one for each receiver in order, empty for a receiver that did not
-    confirm."""
+    """Returns the signatures of the new shares for the contract `KeyEpochs`, one for each receiver in order. The entry of a
+    receiver that did not confirm is empty."""
     return tuple(state.signatures.get(seat.index, Blob(b"")) for seat in state.plan.receivers)
 
 
 def share_consents(state: CeremonyState) -> tuple[Blob, ...]:
     """Returns the signatures with which holders of the old shares consent to the new shares, for the contract `KeyEpochs`. The
-    position in the result is the index of the old share. It is empty for a holder that did not sign. A ceremony for a new key has
-    no consents."""
+    entries are in the order of the old shares' indices, from 1. The entry of a holder that did not sign is empty. A ceremony for
+    a new key has no consents."""
     last = max(state.consents, default=0)
     return tuple(state.consents.get(index, Blob(b"")) for index in range(1, last + 1))
 
@@ -224,8 +224,8 @@ def transcript_of(state: CeremonyState) -> Digest:
 
 
 def unproven_shares(state: CeremonyState) -> dict[int, str]:
-    """Returns the receivers that did not prove their share before the log closed, by index, with the reason. The canary did not
-    test their shares."""
+    """Returns, by index, each receiver that did not prove its share before the log closed, with the reason. The canary did not
+    test the shares of these receivers."""
     missing = [seat for seat in receiving_seats(state.plan) if seat.index not in state.partials]
     return {seat.index: _why_unproven(state, seat) for seat in missing}
 
@@ -321,7 +321,8 @@ def make_plan(
 
 
 def read_plan(file: Path) -> CeremonyPlan:
-    """Reads a plan file. Raises `ConfigurationError` if it is none, or if its coordinator did not sign it."""
+    """Reads a plan file. Raises `ConfigurationError` if the file contains no plan, or if the plan's coordinator did not sign
+    it."""
     return _verified(file, _read(SignedPlan, file))
 
 

@@ -1,9 +1,9 @@
-"""The shard's attested channels. Each has one thread. Few connections may wait for attestation, and few may come from one address
-(design sections 7 and 8).
+"""The shard's attested channels. Each channel has one thread. Few connections may wait for attestation, and few may come from one
+address (design sections 7 and 8).
 
 A client must first prove which program it runs (`bytewise.tee.channel`). Before that proof, one connection costs the shard at
-most a handshake, 192 KiB and ten seconds. After it, the size of the client's messages and the time without a message are limited,
-too.
+most a handshake, 192 KiB and ten seconds. After the proof, the shard still limits the size of the client's messages and the time
+without a message.
 """
 
 import contextlib

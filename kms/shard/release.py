@@ -94,8 +94,8 @@ class RefusalQuota:
         self._lock = threading.Lock()
 
     def take(self, voter: Address, now: int) -> bool:
-        """Returns whether one more refusal of this verifier may be recorded on the day of Unix second `now`, and counts the
-        refusal if so."""
+        """Returns whether one more refusal of this verifier may be recorded on the day of Unix second `now`. If it may, the
+        refusal is counted."""
         with self._lock:
             if now // _DAY_S != self._day:
                 self._day, self._taken = now // _DAY_S, Counter()
@@ -191,7 +191,8 @@ class Shard:
         )  # fmt: skip
 
     def _refresh(self) -> None:
-        """Follows the chain as for a request, but reads it at most once in `REFRESH_S`, because anybody may ask for `info`."""
+        """Reads the chain and follows it like a request does, but at most once in `REFRESH_S`, because anybody may ask for
+        `info`."""
         now = time.monotonic()
         with self._refreshing:
             if now < self._refresh_after:

@@ -125,7 +125,8 @@ def serve_shard(
     dealt_at: DealtAt | None = None,
 ) -> int:  # fmt: skip
     """Protects the process (`harden_process`) and serves until SIGTERM or SIGINT. Returns the exit code. `simulator` makes the
-    quoter of a simulated run. `dealt_at` returns when the shares in force were dealt, for a reminder to deal them again."""
+    quoter of a simulated run. `dealt_at` returns the time at which the shares in force were dealt. A reminder to deal them again
+    uses this time."""
     harden_process()
     # uvicorn raises the signal again after its shutdown. With this handler the process then exits with code 0.
     stop_on_signals()
@@ -232,8 +233,8 @@ def _policy_in_force(settings: ShardSettings, chain_id: int, view: KeyView) -> P
 
 
 def _verify_governed(settings: ShardSettings, record: EpochRecord, chain_id: int) -> EpochRecord:
-    """Returns the epoch's record. Raises `ConfigurationError` if the shard has no governors, which only a shard of a simulated
-    run may lack (ADR-043)."""
+    """Returns the epoch's record. Raises `ConfigurationError` if the shard has no governors, unless it belongs to a simulated run
+    (ADR-043)."""
     simulated, evidence = EvidenceType.SIMULATED, settings.evidence
     for real, why in (
         (record.assurance != simulated.value, f"key epoch {record.epoch} is of assurance {record.assurance}"),

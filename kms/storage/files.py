@@ -29,8 +29,8 @@ memory, as hex."""
 CHANGING = "changing.lock"
 """Name of the file in the folder that a process locks while it erases, restores or wraps."""
 ShareReporter = Callable[[bytes], None]
-"""Function that a process calls with the concatenated commitments of the share in its memory once it has no other share there.
-The process calls it with b"" while it has several shares."""
+"""Function by which a process reports the share in its memory. The argument is the concatenated commitments of the share, once
+the process has no other share in memory. The argument is b"" while the process has several shares."""
 
 
 def read_key(path: Path) -> bytes:
@@ -49,7 +49,8 @@ def read_key(path: Path) -> bytes:
 def write_whole(path: Path, data: bytes) -> None:
     """Writes a file that only its owner can read. The file appears with all its bytes, or not at all.
 
-    Raises `ConfigurationError` if the file exists, and `TryAgain` if another process wiped its draft meanwhile (`wipe_draft`).
+    Raises `ConfigurationError` if the file exists. Raises `TryAgain` if another process wiped the draft of this file meanwhile
+    (`wipe_draft`).
     """
     draft = _draft(path, data)
     try:

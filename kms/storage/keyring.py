@@ -50,8 +50,8 @@ SHARE_SUFFIX, KEM_SUFFIX = ".json", ".sealed"
 RESTORING = ".restoring"
 """Name of the folder inside the shard's folder where a restore keeps its files until it knows which of them are in force."""
 POLICY_HISTORY = "policy-history.json"
-"""Name of the file with the newest appraisal policy that the shard accepted, and the time since then. It is kept, backed up and
-restored with the share."""
+"""Name of the file with the newest appraisal policy that the shard accepted, and with the delays of the policy's additions. It is
+kept, backed up and restored with the share."""
 
 
 def create_keys(folder: Path, url: str, rng: Rng, sealing: StorageKeySource = IN_FOLDER) -> None:
