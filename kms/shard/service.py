@@ -125,8 +125,7 @@ def serve_shard(
     dealt_at: DealtAt | None = None,
 ) -> int:  # fmt: skip
     """Protects the process (`harden_process`) and serves until SIGTERM or SIGINT. Returns the exit code. `simulator` makes the
-    quoter of a simulated run. `dealt_at` returns the time at which the shares in force were dealt. A reminder to deal them again
-    uses this time."""
+    quoter of a simulated run. `dealt_at` returns the time at which the shares in force were dealt, for the reminder."""
     harden_process()
     # uvicorn raises the signal again after its shutdown. With this handler the process then exits with code 0.
     stop_on_signals()
