@@ -36,7 +36,7 @@ for name in sys.argv[1:]:
 
 
 def test_fence_3_simulator_cannot_be_imported_in_a_production_process() -> None:
-    modules = ("quoter", "root", "x509", "td_quote", "collateral", "__main__")
+    modules = ("quoter", "authorities", "td_quote", "__main__")
     ended = python("-c", IMPORTS, *modules)
     assert ended.stdout.decode().splitlines() == [f"{name} True" for name in modules], ended.stderr
 
