@@ -16,7 +16,7 @@ from bytewise.service.readiness import Check
 from bytewise.tee.policy import read_policy
 from cli.node.view import NodeView
 from kms.settings import ShardSettings
-from kms.shard.service import refresh_in_s, share_age_check
+from kms.shard.refresh import refresh_in_s, share_age_check
 from kms.storage import keyring
 from kms.storage.sealing import open_sealer
 

@@ -11,7 +11,7 @@ from bytewise.protocol.errors.actors import ConfigurationError, TryAgain
 from bytewise.protocol.suites import hybrid_epoch
 from bytewise.service import telemetry
 from bytewise.service.housekeeping import DAY_S
-from kms.shard import service
+from kms.shard import refresh
 from kms.shard.service import share_check
 from kms.shard.share_rotation import SharesInForce
 from tests.fixtures.kms.governed_policy import settings
@@ -53,23 +53,23 @@ def test_shard_without_an_epoch_is_not_ready() -> None:
     ],
 )
 def test_old_shares_are_due(world: World, days: int, dealt_at: int | None, age_s: int, is_met: bool, value: str) -> None:
-    found = service.share_age_check(settings(world, refresh_days=days), lambda _: dealt_at, 1_000 + age_s)
+    found = refresh.share_age_check(settings(world, refresh_days=days), lambda _: dealt_at, 1_000 + age_s)
     assert (found.ok, found.value) == (is_met, value) and "bytewise key reshare" in found.advice
 
 
 def test_shares_that_cannot_be_dealt_again_are_rotated(tmp_path: Path) -> None:
     world = World(tmp_path, epoch=hybrid_epoch(1))
-    found = service.share_age_check(settings(world), lambda _: 0, 999 * DAY_S)
+    found = refresh.share_age_check(settings(world), lambda _: 0, 999 * DAY_S)
     assert not found.ok and "bytewise key rotate" in found.advice and "reshare" not in found.advice
     (world.folder / "epoch.json").unlink()
-    assert service.share_age_check(settings(world), lambda _: 0, 999 * DAY_S).value == "no key epoch"
+    assert refresh.share_age_check(settings(world), lambda _: 0, 999 * DAY_S).value == "no key epoch"
     with pytest.raises(ConfigurationError, match="refresh_days"):
         settings(world, refresh_days=-1)
 
 
 def test_reminder_repeats_until_shares_are_dealt_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain that does not answer ends nothing, and the shard keeps its share all the time."""
-    monkeypatch.setattr(service, "LOOK_S", 0.02)
+    monkeypatch.setattr(refresh, "LOOK_S", 0.02)
     world, looks, enough = World(tmp_path), list[int](), threading.Event()
     shard, now = world.shard(1), 200 * DAY_S
     before = shard.info()
@@ -85,7 +85,7 @@ def test_reminder_repeats_until_shares_are_dealt_again(tmp_path: Path, monkeypat
     log, given = io.StringIO(), settings(world)
     telemetry.configure("kms-serve", log)
     try:
-        with service.refresh_reminder(given, dealt_at, HandClock(now)):
+        with refresh.refresh_reminder(given, dealt_at, HandClock(now)):
             assert enough.wait(30)
     finally:
         telemetry.configure("unnamed")
