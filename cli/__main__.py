@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     errors = Console(stderr=True)
     if arguments is None and sys.argv[1:2] in (["key"], ["shard"]) and _runs_verb(sys.argv[2:]):
         # This process may read a shard's secrets, so it is protected. A program that calls `main` protects its own process.
-        from kms.shard.process_hardening import harden_process
+        from bytewise.tee.confinement import harden_process
 
         harden_process()
     try:

@@ -12,7 +12,7 @@ from bytewise.service.exit_codes import exit_of
 from bytewise.service.settings import load_settings
 from bytewise.tee import confinement
 from enclave import import_blocker
-from enclave.failure_report import report_failure
+from enclave.forked_process import report_failure
 from enclave.settings import EnclaveSettings
 
 

@@ -1,8 +1,8 @@
-"""Before a seat contradicts an operator, a second backend computes the same request again. It runs in a separate process for each
-check, without keys and sockets.
+"""Checks a finding with a second backend before a seat contradicts an operator. The second backend computes the same request
+again, in a separate process for each check, without keys and sockets.
 
-The library of the second backend is large and from outside this project, so a process that opens envelopes does not load it. The
-separate process receives one check over a stream, and returns only one code.
+The library of the second backend is large and comes from outside this project, so a process that opens envelopes does not load
+it. The separate process receives one check over a stream, and returns only one code.
 """
 
 import functools
@@ -73,7 +73,7 @@ class OpenedBackend(NamedTuple):
 class CrossCheck:
     """Starts the process of the second backend, and sends checks to it. The process must start before the enclave's first job.
 
-    `preload` runs in that process and returns the names of missing fences. For each check, that process starts a new process, in
+    In that process, `preload` runs and returns the names of missing fences. For each check, that process starts a new process, in
     which `open_engine` runs. The new process has `limit_s` seconds from the moment when it receives the check.
     """
 
@@ -86,15 +86,15 @@ class CrossCheck:
             parent."""
 
     def ready(self) -> ProcessReady:
-        """Waits until the process accepts checks. It may be called once. Raises `TryAgain` if the process ends instead or takes
-        too long."""
+        """Waits until the process accepts checks. Call it only once. Raises `TryAgain` if the process ends instead or takes too
+        long."""
         self._line.settimeout(OPENING_LIMIT_S)
         ready: ProcessReady = frames.receive(self._line, ProcessReady)
         return ready
 
     def verify(self, request: Request, truth: Generated) -> None:
-        """Returns normally if the second backend computes the same answer. Raises `CannotExecute` if it computes another answer,
-        and `TryAgain` if it returns none, which decides nothing."""
+        """Returns normally if the second backend computes the same answer. Raises `CannotExecute` if it computes another answer.
+        Raises `TryAgain` if it returns no answer; the check then decides nothing."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             ours.settimeout(self._limit_s)

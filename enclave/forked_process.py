@@ -1,4 +1,8 @@
-"""A forked process that does one task and ends. Its memory ends with it, including copies that a language runtime keeps."""
+"""A forked process that does one task and ends. Its memory ends with it, including copies that a language runtime keeps.
+
+When a process of the enclave fails, its report contains the error's class, rule and place. It contains no values, because values
+can be plaintext.
+"""
 
 import os
 import select
@@ -6,14 +10,31 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
 from typing import NoReturn
 
+from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute, ConfigurationError
+from bytewise.protocol.errors.branches import BytewiseError
+from bytewise.service import telemetry
 from bytewise.service.exit_codes import Exit
 from bytewise.tee import confinement
-from enclave.failure_report import report_failure
+from enclave.import_blocker import ImportBlocked
 
 OPENING_LIMIT_S = 600.0
 """Most seconds that a forked process may take to open its engine."""
+
+
+def report_failure(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Writes one log line about an error. The enclave also installs it as `sys.excepthook`, because a traceback would show
+    values, and values here can be plaintext."""
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = "" if trace is None else f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
+    rule = error.rule if isinstance(error, BytewiseError) else ""
+    # These errors name settings, files of the artifact, modules and this machine, never a job.
+    detail = str(error) if isinstance(error, ConfigurationError | ArtifactMismatch | CannotExecute | ImportBlocked) else ""
+    telemetry.log("process.failed", error=kind.__name__, where=where, rule=rule, detail=detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +46,8 @@ class ProcessReady:
 
 
 class ForkedProcess:
-    """Handle of a forked process in its parent. The parent must have no threads whose locks the task would need."""
+    """Handle of a forked process in its parent. When the process is forked, the parent must have no thread that holds a lock
+    which the task needs."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         """Starts `work` in the new process. If `work` raises an error, the process logs it and ends with exit code

@@ -1,8 +1,8 @@
 """Keeps HTTP clients and clients of model hubs out of the enclave.
 
-`torch` and `transformers` import names from such clients when they load, although the enclave loads no model from a hub. They get
-stub modules that have these names but raise an error when a name is used. Any other import of a client raises an error that names
-the client (ADR-057).
+`torch` and `transformers` import names from such clients when they load, although the enclave loads no model from a hub. This
+module gives the two libraries stub modules that have these names. A stub raises an error when a name is used. Any other import of
+a client raises an error that names the client (ADR-057).
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""The vote function, cases 2 to 5 of design section 9: it finds the vote of a seat about a receipt whose bytes are available.
+"""The vote function, cases 2 to 5 of design section 9. It finds the vote of a seat about a receipt whose bytes are available.
 
 The duty process handles case 1, in which the bytes are missing. The order of the cases is part of the protocol: the first case
 that applies is the vote.
@@ -45,8 +45,8 @@ class JudgingEngine(Engine, Protocol):
 
 
 def verify_job(job: RunJob, chain_id: int) -> Digest:
-    """Returns the receipt id of a job after two checks: the job's chain is this one, and its parts belong together. Raises a
-    `Fault` if a check fails, which accuses the duty process that sent the job."""
+    """Returns the receipt id of a job after two checks: the job's chain is this one, and its parts belong together. If a check
+    fails, raises a `Fault`, which accuses the duty process that sent the job."""
     if job.contracts.chain_id != chain_id:
         raise ForeignChain(job.contracts.chain_id, chain_id)
     identifier = receipt_id(Domain(job.contracts.chain_id, job.contracts.anchor), job.receipt)
@@ -74,8 +74,8 @@ def judge_job(
 ) -> JobOutcome:  # fmt: skip
     """Judges a verified job with the engine, and returns the outcome.
 
-    The engine runs the artifact `model_id` under the arithmetic profile `profile`. Errors that are no outcome of the vote
-    function are raised, and lead to no vote.
+    The engine runs the artifact `model_id` under the arithmetic profile `profile`. An error that is no outcome of the vote
+    function is raised to the caller. The seat then casts no vote.
     """
     try:
         plaintext = keys.open(job, transport_secret)

@@ -2,8 +2,8 @@
 arrives. The child ends after one envelope.
 
 The child has its own transport key and asks the shards itself. It returns only the public half of the transport key and the
-padded plaintext. So the job's process, which reads the plaintext, never has the shares, nor the secret that opens the shards'
-sealed answers. Once the child has ended, nobody can open these answers.
+padded plaintext. The job's process reads the plaintext. It never has the shares of the key. It also never has the secret that
+opens the sealed answers of the shards. Once the child has ended, nobody can open these answers.
 
 In an epoch whose key is not rebuilt, the child gives the transport secret to the job's process. That process then asks the shards
 for partials.
@@ -24,8 +24,7 @@ from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Blob
 from bytewise.service import frames, telemetry
 from enclave.forked_process import ForkedProcess, ProcessReady
-from enclave.server import MESSAGE_TIMEOUT_S
-from enclave.shard_dialer import ShardDialer
+from enclave.job_socket import MESSAGE_TIMEOUT_S, ShardDialer
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +39,8 @@ class RebuilderReady:
 
 @dataclass(frozen=True, slots=True)
 class RebuildRequest:
-    """Request to open one envelope. The job's process sends it to the child, and then the connection of the job socket. Over that
-    connection the child gets its streams to the shards."""
+    """Request to open one envelope. The job's process sends this message to the child. It then sends the connection of the job
+    socket, over which the child gets its streams to the shards."""
 
     job: RunJob
     """The job that contains the envelope."""
@@ -68,7 +67,7 @@ class RebuildResult:
 
 
 class KeyRebuilder:
-    """The key source of a job's process, which opens the envelope of that job. Implements `bytewise.ports.KeySource`.
+    """The key source of a job's process. It implements `bytewise.ports.KeySource` and opens the envelope of that job.
 
     A child process owns the transport key. If the epoch's key has to be rebuilt, the child rebuilds it and opens the envelope.
     """
@@ -86,14 +85,14 @@ class KeyRebuilder:
             self._process = ForkedProcess(lambda: self._serve(theirs, open_source, fence))
 
     def ready(self) -> ProcessReady:
-        """Waits until the child accepts requests. It may be called once. Raises `TryAgain` if the child ended instead."""
+        """Waits until the child accepts requests. Call it only once. Raises `TryAgain` if the child ended instead."""
         born: RebuilderReady = frames.receive(self._line, RebuilderReady)
         self._public = born.transport_key
         return ProcessReady(born.unfenced)
 
     @property
     def pid(self) -> int:
-        """Process id of the child. The fences of the job's process let it kill this process."""
+        """Process id of the child. The fences of the job's process allow that process to kill the child."""
         return self._process.pid
 
     def transport(self) -> tuple[bytes, Blob]:
@@ -119,7 +118,7 @@ class KeyRebuilder:
         return answer.plaintext
 
     def close(self) -> None:
-        """Kills the child, whatever it does, and waits for its end."""
+        """Kills the child, which may still be working, and waits for its end."""
         self._process.kill()
         self._process.reap()
         self._line.close()

@@ -1,11 +1,11 @@
-"""Checks that the release records which an enclave received from one shard belong to one log, in order.
+"""Checks the release records that an enclave received from one shard: they must belong to one log, in order.
 
 A shard signs a release record before it answers. The record has its index in the log and the digest of the record before it. So
-an enclave that serves many jobs notices when a shard uses an index twice, goes back, or names a wrong previous record. Then the
-shard's log was cut off or exists twice, and the enclave does not use its partial.
+an enclave that serves many jobs notices when a shard uses an index twice, goes back, or names a wrong previous record. In each of
+these cases, the shard's log was cut off or exists twice, and the enclave does not use the shard's partial.
 
 Each job has its own process, so the supervisor collects the records and gives them to later processes. A job's process could be
-taken over by untrusted input. The supervisor therefore accepts a record from it only with the shard's signature.
+taken over by untrusted input. The supervisor therefore accepts a record from such a process only with the shard's signature.
 """
 
 import threading
@@ -53,8 +53,8 @@ class LogContinuity:
         self._lock = threading.Lock()
 
     def keep(self, index: int, release: RecordedRelease, digest: Digest) -> Release:
-        """Returns a new record of shard `index`, and stores it as the newest one, if it can follow the records that this enclave
-        knows. Raises `ReleaseNotRecorded` otherwise.
+        """Stores a new record of shard `index` as the newest one, and returns it. Raises `ReleaseNotRecorded` if the record
+        cannot follow the records that this enclave knows.
 
         `digest` is the record's digest. The caller has verified its signature. Indices may be skipped, because other enclaves
         receive records from the same log.

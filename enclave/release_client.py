@@ -156,8 +156,8 @@ TIMEOUT_S = 10.0
 """Seconds for each of three steps: the connection, the evidence of both ends, and the answer. A shard needs about 30 ms for an
 answer, plus its reads of the chain."""
 ATTEMPTS = 6
-"""Most rounds for one envelope. The first round asks the shards. Each further round asks those again that gave nothing but may
-answer later, because their view of the chain can be a block behind."""
+"""Most rounds for one envelope. The first round asks the shards. Each further round asks a shard again if it gave nothing but may
+answer later. Such a shard may have read the chain one block behind."""
 PAUSE_S = 0.5
 """Seconds between two rounds: half a block of the devnet."""
 
@@ -308,8 +308,8 @@ class ReleaseQuery:
         """Returns the requirements that a shard must prove on its channel. The shard must run a program that the appraisal policy
         accepts, and must sign with its account for this network and epoch.
 
-        The policy comes from the duty process, which may be dishonest. That gains nothing: an honest shard refuses a channel
-        under another policy, and the enclave sends only public data to a shard.
+        The policy comes from the duty process, which may be dishonest. A dishonest policy gains nothing. An honest shard refuses
+        a channel under another policy, and the enclave sends only public data to a shard.
         """
         job = self.job
         return PeerRequirements(

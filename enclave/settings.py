@@ -37,8 +37,8 @@ class EnclaveSettings:
     device: str = "cpu"
     """Device on which the engine runs: `cpu` or `cuda`."""
     cache_bytes: int = 0
-    """Most bytes for the keys and values of one job. With 0, it is half of the memory of the machine or control group that the
-    weights leave free."""
+    """Most bytes for the keys and values of one job. With 0, it is half of the memory that the weights leave free on the machine
+    or in its control group."""
     key_timeout_s: float = 10.0
     """Seconds for each step of a request to one key shard, above 0."""
     job_limit_s: int = JOB_LIMIT_S

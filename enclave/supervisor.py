@@ -1,8 +1,8 @@
 """Runs one process for each job. The supervisor never sees a job, and kills a process that takes too long.
 
-The supervisor keeps the verified weights and the job socket. It forks each process, which opens the engine, has one conversation
-and ends. Without the process of the second backend no seat could convict, so when that process ends, the enclave ends too and
-must be restarted.
+The supervisor keeps the verified weights and the job socket. It forks each process. The process opens the engine, has one
+conversation and ends. No seat can convict without the process of the second backend. When that process ends, the enclave
+therefore ends too and must be restarted.
 """
 
 import select
@@ -17,10 +17,10 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.service import frames, telemetry
 from bytewise.service.clock import monotonic_s
 from bytewise.service.exit_codes import Exit
-from enclave import server
+from enclave import job_socket
 from enclave.forked_process import OPENING_LIMIT_S, ForkedProcess, ProcessReady
+from enclave.job_socket import JobContext
 from enclave.log_continuity import LogContinuity, RecordedRelease
-from enclave.session import JobContext
 
 _POLL_S = 0.5
 
@@ -28,7 +28,7 @@ _POLL_S = 0.5
 @dataclass(frozen=True, slots=True)
 class JobTaken:
     """Message that a client connected. A job's process sends it to the supervisor, which then starts the time limit of that
-    process. The client may also ask for the status only."""
+    process. The client may bring a job, or ask only for the status."""
 
 
 class Supervisor:
@@ -60,7 +60,7 @@ class Supervisor:
     def _run_one(self) -> int:
         line, theirs = socket.socketpair()
         with line, theirs:
-            line.settimeout(server.MESSAGE_TIMEOUT_S)
+            line.settimeout(job_socket.MESSAGE_TIMEOUT_S)
             process = ForkedProcess(lambda: self._work(theirs))
             theirs.close()
             taken = self._watch(process, line)
@@ -120,5 +120,5 @@ class Supervisor:
             self._listening.close()
             frames.send(line, JobTaken())
 
-        while not server.serve_one(self._listening, context, taken):
+        while not job_socket.serve_one(self._listening, context, taken):
             pass

@@ -25,23 +25,22 @@ from bytewise.service import frames, telemetry
 from bytewise.tee import confinement
 from bytewise.tee.confinement import Fence
 from bytewise.tee.quoters import open_quoter
-from enclave import server
+from enclave import job_socket
 from enclave.cross_check import CrossCheck, CrossCheckedEngine, OpenedBackend
 from enclave.forked_process import ProcessReady
+from enclave.job_socket import JobContext, ShardDialer
 from enclave.key_rebuilder import KeyRebuilder
 from enclave.log_continuity import LogContinuity
 from enclave.release_client import ShardKeySource
-from enclave.session import JobContext
 from enclave.settings import EnclaveSettings
-from enclave.shard_dialer import ShardDialer
 from enclave.supervisor import Supervisor
 
 JOB_FILES = 256
 """Most open files of one job's process."""
 
 REBUILDER_BYTES = 2**30
-"""Bytes of address space that a key-rebuilding process gets in addition to its size at the fork. Envelope and threads need
-them."""
+"""Bytes of address space that a key-rebuilding process gets in addition to its size at the fork. The envelope and the threads of
+the process need them."""
 
 
 def run(settings: EnclaveSettings, fences: list[Fence]) -> int:
@@ -62,7 +61,7 @@ def run(settings: EnclaveSettings, fences: list[Fence]) -> int:
     quoter = open_quoter(settings.evidence, settings.platform_file, settings.endorsements, simulator)
     gc.collect()
     gc.freeze()  # the collector then neither scans nor copies the permanent objects after each job
-    with server.listen(settings.socket, settings.client_uid) as listening:
+    with job_socket.listen(settings.socket, settings.client_uid) as listening:
         unfenced = _missing(*fences, confinement.filter_calls(forks=True))
         if cross_check is not None:
             unfenced += tuple(f"second {each}" for each in cross_check.ready().unfenced)

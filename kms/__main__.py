@@ -1,9 +1,10 @@
 """`python -m kms serve | erase | wrap | approve --config FILE`.
 
 `serve` runs a shard. `erase` erases the shares of the epoch that nothing needs any more. `wrap` seals the signing key of a folder
-from before ADR-041. If the settings have a `wrap_command`, it also moves the storage key from `storage.key` into wrapped form.
-It refuses if there is neither. The files that contained these keys in plain are wiped. `approve` adds a governor's signature to
-an appraisal policy, and prints the policy's digest. `bytewise shard init` makes a shard's folder and settings.
+from before ADR-041. If the settings have a `wrap_command`, `wrap` also moves the storage key from `storage.key` into wrapped
+form. `wrap` refuses a folder without such a signing key if the settings have no `wrap_command`. It wipes the files that contained
+these keys in plain. `approve` adds a governor's signature to an appraisal policy, and prints the policy's digest. `bytewise shard
+init` makes a shard's folder and settings.
 
 Exit codes: `bytewise.service.exit_codes`.
 """
@@ -24,6 +25,7 @@ from bytewise.service.secret import read_secret
 from bytewise.service.settings import load_settings
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import check_revision, open_database
+from bytewise.tee.confinement import harden_process
 from bytewise.tee.measurement import SHARD_ENTRY
 from bytewise.tee.policy import approve, policy_changes, read_policy
 from chain.client.access import open_chain
@@ -33,9 +35,8 @@ from chain.sending.keys import load_signer
 from kms.ceremony.erasure import erase_shares, statement_file
 from kms.settings import ApproveSettings, ShardSettings
 from kms.shard.chain_view import ChainCeremonyView, ChainKeyView
-from kms.shard.process_hardening import harden_process
 from kms.shard.service import serve_shard
-from kms.storage import accounts, folder_lock, keyring
+from kms.storage import files, keyring
 from kms.storage.sealing import open_sealer, verify_same_key, wrap_folder
 
 
@@ -75,14 +76,14 @@ def _erase(config: Path) -> int:
 
 def _wrap(config: Path) -> int:
     settings = load_settings(ShardSettings, config, "shard")
-    with folder_lock.lock_for_change(settings.folder):
-        if not settings.wrap_command and not (settings.folder / accounts.PLAIN_KEY).exists():
+    with files.lock_for_change(settings.folder):
+        if not settings.wrap_command and not (settings.folder / keyring.PLAIN_KEY).exists():
             raise ConfigurationError("wrap_command", "is missing: without it the storage key stays in plain")
         if settings.wrap_command:
             wrap_folder(settings.folder, settings.sealing)
             telemetry.log("storage_key.wrapped", command=settings.wrap_command[0])
         verify_same_key(settings.folder, settings.sealing)
-        sealed = accounts.seal_account(settings.folder, open_sealer(settings.folder, settings.sealing))
+        sealed = keyring.seal_account(settings.folder, open_sealer(settings.folder, settings.sealing))
     telemetry.log("signing_key.sealed", was_open=sealed)
     return Exit.OK
 
@@ -96,7 +97,7 @@ def _serve(config: Path) -> int:
     settings = load_settings(ShardSettings, config, "shard")
     network = read_network(settings.network_file)
     reader = _reader(settings, network)
-    view, ceremonies = ChainKeyView(reader, accounts.address_of(settings.folder)), ChainCeremonyView(reader)
+    view, ceremonies = ChainKeyView(reader, keyring.address_of(settings.folder)), ChainCeremonyView(reader)
     return serve_shard(settings, network.contracts, view, _simulator, ceremonies, ceremonies.dealt_at)
 
 

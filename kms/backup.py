@@ -1,8 +1,8 @@
 """Backup of a shard's keys and shares as one sealed file, and its restore.
 
-A restore returns only shares that are in force on the chain, because an older share in an old backup must never be used again. It
-refuses if the shard's release log is older than the backup, because the shard could then sign records that contradict its earlier
-records. The file does not contain the database with the log, which needs a backup of its own.
+A restore returns only shares that are in force on the chain, because an older share in an old backup must never be used again. A
+restore refuses if the shard's release log is older than the backup. With such a log, the shard could sign records that contradict
+its earlier records. The file does not contain the database with the log, which needs a backup of its own.
 """
 
 import re
@@ -26,7 +26,7 @@ from bytewise.protocol.keys.epochs import EpochOnChain, EpochState
 from bytewise.protocol.units import U64, Address, Blob
 from bytewise.storage.releases import ReleaseRecords
 from kms.ceremony.authority import CeremonyView, is_epoch_over
-from kms.storage import accounts, folder_lock, keyring
+from kms.storage import files, keyring
 from kms.storage.files import create_file, wipe, write_whole
 from kms.storage.log_position import LogPosition, read_positions, verify_positions
 from kms.storage.sealing import IN_FOLDER, STORAGE_KEY, WRAPPED_KEY, Sealer, StorageKeySource, open_sealer
@@ -36,7 +36,7 @@ _SHARE = re.compile(r"share-(\d+)(?:-[0-9a-f]+)?\.json|kem-(\d+)(?:-[0-9a-f]+)?\
 FILE_NAMES = (
     STORAGE_KEY,
     WRAPPED_KEY,
-    accounts.SEALED_KEY,
+    keyring.SEALED_KEY,
     keyring.TLS_KEY,
     keyring.TLS_CERTIFICATE,
     keyring.POLICY_HISTORY,
@@ -87,7 +87,7 @@ def back_up(folder: Path, out: Path, key: bytes, records: ReleaseRecords, clock:
     the lost records, so a restore could not notice that they are missing.
     """
     verify_positions(read_positions(folder), records)
-    shard, logs = accounts.address_of(folder), tuple(_positions(records))
+    shard, logs = keyring.address_of(folder), tuple(_positions(records))
     files = tuple(BackupFile(path.name, Blob(path.read_bytes())) for path in _files(folder))
     made = Backup(shard, U64(clock.now()), files, logs)
     nonce = rng(NONCE_BYTES)
@@ -126,7 +126,7 @@ def restore(
     verify_logs(backup, records)
     verify_positions(read_positions(folder), records)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with folder_lock.lock_for_change(folder) as served, _staging_folder(folder / keyring.RESTORING) as draft:
+    with files.lock_for_change(folder) as served, _staging_folder(folder / keyring.RESTORING) as draft:
         if served is not None:
             raise ConfigurationError(str(folder), "a process serves from it: stop it first. Nothing was written")
         for each in backup.files:

@@ -25,7 +25,8 @@ class ApproveSettings:
     out_file: Path
     """File of the signed policy. The command makes it, or adds a signature to it."""
     before_file: Path | None = None
-    """File with the policy before this one, if there is one. The command then prints what changes before it signs."""
+    """File with the policy before this one, if there is one. With this setting, the command prints the changes before it
+    signs."""
     password_file: Path | None = None
     """File with the password of the governor's key, if that is a keystore."""
 
@@ -115,8 +116,8 @@ class ShardSettings:
     rpc_url: str = ""
     """JSON-RPC address of one chain node. Set this or `rpc_urls`."""
     rpc_urls: tuple[str, ...] = ()
-    """JSON-RPC addresses of several nodes, best of different providers. The shard acts only on answers on which `rpc_quorum` of
-    them agree."""
+    """JSON-RPC addresses of several nodes, preferably of different providers. The shard acts only on answers on which
+    `rpc_quorum` of them agree."""
     rpc_quorum: int = 0
     """Number of `rpc_urls` that must agree. With 0, it is more than half."""
     evidence: EvidenceType | None = None
@@ -128,7 +129,7 @@ class ShardSettings:
     insecure_accept_simulated: bool = False
     """Whether evidence `simulated` is accepted. Without this switch it is refused."""
     policy_governors: tuple[Address, ...] = ()
-    """Accounts of the governors that sign policies. They may be empty only on a test chain where epoch and evidence are
+    """Accounts of the governors that sign policies. The list may be empty only on a test chain, if epoch and evidence are
     simulated."""
     policy_threshold: int = 0
     """Number of governors that must sign a policy."""

@@ -112,7 +112,7 @@ MAX_ANSWER_BYTES = 64 * 1024
 """Largest answer in bytes, unless the caller sets another size."""
 
 PAGE_NOT_FOUND = "status 404"
-"""Text in place of a rule in the `ShardRefused` of a shard that answers but has nothing at this path."""
+"""Text that `ShardRefused` has in place of a rule, if the shard answers but has nothing at this path."""
 
 _FAILURES = (
     httpcore2.ConnectionNotAvailable,

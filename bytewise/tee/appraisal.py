@@ -1,9 +1,9 @@
 """Appraises evidence: a pure function of policy, bytes, expected report data and time (design section 7; the verifier of RFC
 9334).
 
-Cheap checks come first, and the work is bounded: size, shape, policy, then the platform's signatures under each rule of the
-policy for this type of evidence, then the claims. The order is the same for every type of evidence, so a simulated run exercises
-the code that judges hardware.
+Cheap checks come first, and the work is bounded. The order is: size, shape, policy, the platform's signatures under each rule of
+the policy for this type of evidence, and then the claims. The order is the same for every type of evidence, so a simulated run
+exercises the code that judges hardware.
 """
 
 import hmac
@@ -53,10 +53,9 @@ from bytewise.protocol.evidence.claims import (
     signed_part,
 )
 from bytewise.protocol.units import Digest
-from bytewise.tee.certificates import UNREADABLE
 from bytewise.tee.claims import Claims, GpuClaims
-from bytewise.tee.collateral import issued_at
 from bytewise.tee.dcap import verify_quote
+from bytewise.tee.documents import UNREADABLE, issued_at
 from bytewise.tee.gpu import verify_gpu
 from bytewise.tee.snp import certificate_time, verify_report
 
@@ -104,8 +103,8 @@ def verify_simulated(policy: AppraisalPolicy, rule: PlatformRule, claims: Claims
     """Checks that claims come from the simulator and that the policy allows it, and returns them. Raises `EvidenceRefused`
     otherwise.
 
-    The policy's switch must be on, and the root must be marked as simulated. The claims must be marked as simulated, have no
-    platform id and live for a short time.
+    The policy's switch `insecure_accept_simulated` must be on, and the root must be marked as simulated. The claims must be
+    marked as simulated, have no platform id and be valid for a short time only.
     """
     # The policy cannot be built without the switch. It is checked again here so that either check alone suffices.
     if not policy.insecure_accept_simulated:
@@ -133,11 +132,11 @@ CLOCK_SKEW_S = 30
 """Number of seconds by which the time of issue of evidence may be ahead of this machine's clock."""
 
 WRONG_REPORT_DATA = "report data does not bind this request"
-"""Message for unexpected report data: the evidence is for another session, end, role, statement or time. A hash does not show
-which."""
+"""Message for unexpected report data. The evidence is then for another session, end, role, statement or time. Report data are a
+hash, so the message cannot name the difference."""
 
 MAX_RESULT_QUOTE_BYTES = MAX_EVIDENCE_BYTES + 8192
-"""Size in bytes of the largest published result quote that is parsed. It contains evidence and a statement."""
+"""Size in bytes of the largest published result quote that is parsed. A result quote contains evidence and a statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +165,7 @@ class AppraisalResult:
 
     @property
     def assurance(self) -> str:
-        """Label `hardware` or `simulated`, which every later output repeats."""
+        """Label of the evidence, `hardware` or `simulated`. Every later output repeats it."""
         return self.named.assurance
 
 
@@ -174,8 +173,8 @@ def verify_evidence(
     policy: AppraisalPolicy, evidence: bytes, expected_report_data: bytes, now: int, chain_id: int,
     role: MeasurementRole = MeasurementRole.VERIFIER_ENCLAVE,
 ) -> AppraisalResult:  # fmt: skip
-    """Judges evidence by the policy, for this role on this chain at Unix second `now`, and returns what it proves. Raises a
-    subclass of `EvidenceRefused` that names the reason if the policy does not accept it."""
+    """Judges evidence by the policy, for this role on this chain, at Unix second `now`. Returns the facts that the evidence
+    proves. If the policy does not accept the evidence, raises a subclass of `EvidenceRefused` that names the reason."""
     return _appraise(policy, _parse(evidence), expected_report_data, now, chain_id, role)
 
 

@@ -1,8 +1,10 @@
 """Messages between the two ends of an attested channel, and the checks of these messages, as functions of bytes.
 
-Evidence is made after the TLS handshake and binds this one session. Its report data hash the session's exporter, both TLS keys
-and both nonces, each in the order sender, receiver, and every field of the `Hello`. Evidence of another session, of the other
-end of this session, or for another key, role, policy or epoch therefore has other report data (`research/kms.md` 4.3, 5).
+An end makes its evidence after the TLS handshake, so that the evidence binds this one session. The report data of the evidence
+are a hash. The hash covers the session's exporter (a secret of this TLS session), both TLS keys, both nonces and every field of
+the `Hello`. Keys and nonces stand in the order sender, receiver. Evidence of another session or of the other end of this session
+therefore has other report data. Evidence for another key, role, policy or epoch also has other report data (`research/kms.md`
+4.3, 5).
 """
 
 from dataclasses import dataclass
@@ -53,7 +55,8 @@ class Hello:
     key_epoch: U64
     """Key epoch of the channel."""
     policy: Digest
-    """Digest of the appraisal policy by which this end judges the other end. This end also accepts to be judged by it."""
+    """Digest of the appraisal policy by which this end judges the other end. This end also agrees that the other end judges it by
+    this policy."""
     transport_key: Blob
     """P-256 point (65 bytes) to which the other end seals secrets for this end. Empty if no secrets are sent."""
 
@@ -65,7 +68,8 @@ class Proof:
     evidence: Blob
     """Evidence bytes over the session's report data."""
     signature: Blob
-    """Signature of the end's account over the same statement, if its role has an account; otherwise empty."""
+    """Signature of the end's account over the statement that the evidence binds (`account_digest`). It is empty if the end's role
+    has no account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,8 @@ class PeerRequirements:
     key_epoch: U64
     """Key epoch of the channel."""
     standing: PolicyState
-    """State of the appraisal policy. The other end must name the same policy, and its evidence must satisfy it."""
+    """State of the appraisal policy. The other end must name the same policy in its hello. The evidence of the other end must
+    satisfy that policy."""
     account: Address | None
     """Account that the other end must have; None if accounts are not registered for its role."""
 
@@ -93,7 +98,8 @@ class PeerRequirements:
 
 @dataclass(frozen=True, slots=True)
 class ChannelStatement:
-    """All values that the evidence of one end binds."""
+    """All values that the evidence of one end binds. The sender is the end that sends the evidence. The receiver is the other
+    end."""
 
     contracts: Contracts
     """Network to which both ends belong."""
@@ -120,7 +126,8 @@ class AttestedPeer:
 
 
 def report_data(statement: ChannelStatement) -> bytes:
-    """Returns the 64 bytes of report data that evidence for this statement must have: a labelled hash, then zeros."""
+    """Returns the 64 bytes of report data that evidence for this statement must have. They are a labelled hash, followed by
+    zeros."""
     contracts, hello = statement.contracts, statement.hello
     bound = digests.labelled(
         Label.CHANNEL, hello.version, contracts.chain_id, contracts.key_epochs.encode(), hello.role.value.encode(),

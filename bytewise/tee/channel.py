@@ -1,8 +1,8 @@
 """A mutually attested channel: TLS 1.3 first, then evidence that binds this session, then messages (design section 7).
 
-The end that connects proves itself first, so that a client that only connects causes no quote and gets only a hello. No
-application message is sent or read before both proofs hold. `bytewise.tee.binding` defines the messages. In front of each
-message there is one byte for its kind and four bytes for its length.
+The end that connects proves itself first. A client that only connects therefore gets only a hello, and causes no quote. Neither
+end sends or reads an application message before both proofs hold. `bytewise.tee.binding` defines the messages of the proofs. Each
+message begins with one byte for its kind and four bytes for its length.
 """
 
 import datetime
@@ -43,7 +43,7 @@ from bytewise.tee.binding import (
     PeerRequirements,
     Proof,
 )
-from bytewise.tee.certificates import UNREADABLE
+from bytewise.tee.documents import UNREADABLE
 
 # Each end has a fresh key for each channel, in its own certificate, which contains only the key and is valid for ten minutes.
 
@@ -51,8 +51,8 @@ LIFETIME_S = 600
 """Number of seconds for which a certificate is valid, and the longest life of a channel."""
 
 SKEW_S = 60
-"""Number of seconds by which a certificate's validity begins earlier, for peers whose clock is behind. A peer whose clock is
-ahead has less time."""
+"""Number of seconds by which a certificate's validity begins before the certificate is made, because the clock of a peer may be
+behind. A peer whose clock is ahead can use the certificate for a shorter time."""
 
 
 class EphemeralKey:
@@ -84,9 +84,9 @@ def key_name(certificate: x509.Certificate) -> Digest:
 
 def verify_certificate(certificate: x509.Certificate, now: int) -> Digest:
     """Checks a certificate at Unix second `now`, and returns the name of its key. The certificate must be valid and short-lived,
-    and its key must be on P-256.
+    and its key must be on P-256. Raises `ChannelRefused` otherwise.
 
-    Raises `ChannelRefused` otherwise. TLS verifies that the sender has the key; evidence shows whose key it is.
+    TLS verifies that the sender has the private key. The evidence shows to whom the key belongs.
     """
     try:
         key = certificate.public_key()
@@ -121,7 +121,7 @@ T = TypeVar("T")
 
 
 class TlsSession:
-    """TLS session after its handshake. Use it from one thread at a time; it is never printed."""
+    """TLS session after its handshake. Use it from one thread at a time. It is never printed."""
 
     def __init__(self, peer: socket.socket, own: EphemeralKey, *, server: bool, now: int, until: float) -> None:
         """Runs the handshake until the monotonic second `until`. Certificates are judged at Unix second `now`.
@@ -148,19 +148,19 @@ class TlsSession:
         return self._tls.export_keying_material(EXPORTER_LABEL, EXPORTER_BYTES)
 
     def trust(self) -> None:
-        """Marks the other end as attested. From now on the sum of the bytes that it sends is not limited, only the size of each
-        message."""
+        """Marks the other end as attested. Before this call, the sum of the bytes that the other end sends is limited. After this
+        call, only the size of each message is limited."""
         self._left = None
 
     def write(self, data: bytes, until: float) -> None:
-        """Sends all bytes. Raises `ChannelBroken` if the other end does not accept them until the monotonic second `until`."""
+        """Sends all bytes. Raises `ChannelBroken` if the other end does not accept them before the monotonic second `until`."""
         view = memoryview(data)
         while view:
             taken = self._run(lambda: self._tls.send(bytes(view[:_CHUNK_BYTES])), until)  # noqa: B023
             view = view[taken:]
 
     def read(self, size: int, until: float) -> bytes:
-        """Returns exactly `size` bytes. Raises `ChannelBroken` if they do not arrive until the monotonic second `until`."""
+        """Returns exactly `size` bytes. Raises `ChannelBroken` if they do not arrive before the monotonic second `until`."""
         data = bytearray()
         while len(data) < size:
             wanted = min(size - len(data), _CHUNK_BYTES)
@@ -268,7 +268,7 @@ class _Kind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ChannelEndpoint:
-    """Everything that one end needs to open channels. It is made once for the life of the process, and never printed."""
+    """Everything that one end needs to open channels. A process makes it once and never prints it."""
 
     terms: PeerRequirements
     """Requirements for the peer."""
@@ -279,12 +279,12 @@ class ChannelEndpoint:
     clock: Clock
     """Clock by which evidence and certificates are judged."""
     rng: Callable[[int], bytes]
-    """Function that returns so many cryptographically random bytes, for nonces."""
+    """Function that returns the given number of cryptographically random bytes. Nonces are made of them."""
 
 
 class Channel:
-    """Channel for messages to and from an attested peer. `connect` or `accept` makes it. Use it from one thread at a time; it
-    is never printed."""
+    """Channel for messages to and from an attested peer. `connect` or `accept` makes it. Use it from one thread at a time. It is
+    never printed."""
 
     def __init__(self, tls: TlsSession, peer: AttestedPeer, shown: Blob, lives_s: float) -> None:
         self._tls = tls
@@ -336,8 +336,8 @@ def accept(peer: socket.socket, end: ChannelEndpoint, transport_key: bytes = b""
 
 
 def lifetime_s(peer: AttestedPeer, now: int) -> int:
-    """Returns the number of seconds for which a channel to this peer may live from Unix second `now`: at most `LIFETIME_S`, and
-    not longer than the peer's evidence is valid."""
+    """Returns the number of seconds for which a channel to this peer may live from Unix second `now`. The number is at most
+    `LIFETIME_S`, and the channel never outlives the validity of the peer's evidence."""
     return min(LIFETIME_S, peer.evidence.claims.expires_at - now)
 
 

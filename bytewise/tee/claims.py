@@ -1,4 +1,4 @@
-"""Facts of verified evidence, in one form for all platforms. A policy judges them."""
+"""Facts that verified evidence proves (claims), in one form for all platforms. The appraisal policy judges them."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from bytewise.protocol.units import Blob, Digest
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Facts about a platform and its program that a vendor's root vouches for."""
+    """Facts about a platform and its program. A root of the vendor vouches for them."""
 
     measurement: Digest
     """Digest over every register of the platform that identifies the running program."""
@@ -23,16 +23,16 @@ class Claims:
     evaluation: int
     """Number of the vendor's TCB evaluation; 0 if the vendor has no such numbers."""
     issued_at: int
-    """Unix second of the newest part of the collateral, or of the chip's certificate."""
+    """Unix second at which the newest part of the collateral, or the chip's certificate, was issued."""
     expires_at: int
-    """Unix second at which the first part of the collateral, or a certificate, expires."""
+    """Unix second at which the evidence expires. It is the earliest expiry of a part of the collateral or of a certificate."""
     simulated: bool
     """Whether the evidence has the simulator's mark."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuClaims:
-    """Facts about a GPU, as NVIDIA's verifier found them."""
+    """Facts about a GPU, which NVIDIA's verifier found."""
 
     model: str
     """Hardware model of the GPU."""

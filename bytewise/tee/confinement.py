@@ -17,6 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from bytewise.service import telemetry
+
 # A Linux system-call filter for programs that get every connection from outside: no new socket, no other program, no access to
 # other processes.
 
@@ -44,14 +46,15 @@ CALLS = {
     "init_module": 175, "finit_module": 313, "delete_module": 176, "kexec_load": 246, "kexec_file_load": 320, "reboot": 169,
     "swapon": 167, "swapoff": 168, "acct": 163, "syslog": 103, "iopl": 172, "ioperm": 173,
 }  # fmt: skip
-"""System calls that every confined program is refused, by their numbers on x86-64."""
+"""System calls that the filter refuses to every confined program. The values are their numbers on x86-64."""
 
 FORKS = {"fork": 57, "vfork": 58}
-"""System calls that are also refused to a program that may not fork. `clone` is allowed only to make a thread."""
+"""System calls that the filter also refuses to a program that may not fork. The filter allows such a program `clone` only to make
+a thread."""
 
 SIGNALS = {"tgkill": 234, "rt_sigqueueinfo": 129, "rt_tgsigqueueinfo": 297, "prlimit64": 302}
-"""System calls that a program that may not fork can make only for itself: the first argument must be its own process id, or 0.
-`kill` is also allowed for the processes that it may end."""
+"""System calls by which a program that may not fork can signal only itself. The first argument must be the program's own process
+id, or 0. The filter also allows `kill` for the processes that the program may end."""
 
 CHANGES = {
     "creat": 85, "mknod": 133, "mknodat": 259, "mkdir": 83, "mkdirat": 258, "rmdir": 84, "unlink": 87, "unlinkat": 263,
@@ -63,8 +66,8 @@ CHANGES = {
     "mq_open": 240, "mq_unlink": 241, "msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "semget": 64, "semop": 65,
     "semtimedop": 220, "semctl": 66, "shmget": 29, "shmat": 30, "shmctl": 31,
 }  # fmt: skip
-"""System calls that are also refused to a program that may write only to open files. `open` and `openat` are allowed only for
-reading."""
+"""System calls that the filter also refuses to a program that may write only to files that are already open. The filter allows
+such a program `open` and `openat` only for reading."""
 
 _SECCOMP, _CLONE, _CLONE3, _SOCKETPAIR, _OPEN, _OPENAT, _OPENAT2, _KILL_CALL, _TKILL = 317, 56, 435, 53, 2, 257, 437, 62, 200
 _FCNTL, _IOCTL = 72, 16
@@ -75,8 +78,8 @@ _NOT_FOR_READING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 def install_filter(*, forks: bool, writes: bool = True, ends: Sequence[int] = ()) -> str:
     """Installs the system-call filter on all threads. Returns an empty text, or the reason why the filter could not be installed.
 
-    Without `forks` the process cannot start another process. It can send signals to itself, and to the processes `ends` only to
-    end them. Without `writes` it can open files for reading only.
+    If `forks` is false, the process cannot start another process. It can signal itself and the processes in `ends`, and these
+    only to end them. If `writes` is false, the process can open files for reading only.
     """
     if platform.machine() != "x86_64":
         return f"no filter for {platform.machine()}"
@@ -213,6 +216,14 @@ def deny_inspection() -> Fence:
     return Fence("unseen", "" if library.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0) == 0 else "the process can be dumped")
 
 
+def harden_process() -> None:
+    """Protects this process before it reads a secret, by `deny_inspection` (ADR-041). If the system cannot protect the process,
+    this function logs the reason, and the process continues."""
+    fence = deny_inspection()
+    if fence.missing:
+        telemetry.log("process.hardening_failed", missing=fence.missing)
+
+
 def isolate_network() -> Fence:
     """Moves this thread, and all threads and processes that it starts from now on, into an empty network namespace.
 
@@ -232,8 +243,8 @@ def filter_calls(*, forks: bool, writes: bool = True, ends: Sequence[int] = ()) 
 
 
 def avoid_swap() -> Fence:
-    """Makes sure that memory never reaches a disk. If the machine has swap, it locks all present and future memory of this
-    process. Child processes are not included."""
+    """Makes sure that memory never reaches a disk. If the machine has swap, the function locks all present and future memory of
+    this process. The lock does not include child processes."""
     with contextlib.suppress(OSError):
         if len(SWAPS.read_text().splitlines()) <= 1:
             return Fence("no_swap", "")
@@ -241,11 +252,11 @@ def avoid_swap() -> Fence:
 
 
 def lock_memory() -> Fence:
-    """Locks all memory of this process, so that it never reaches a disk even if swap is added later. Child processes are not
-    included.
+    """Locks all memory of this process, so that it never reaches a disk even if swap is added later. The lock does not include
+    child processes.
 
-    Call this function after `limit_resources`. If the system limits locked memory, locking needs a limit of address space that is
-    not larger than this limit.
+    Call this function after `limit_resources`. If the system limits locked memory, the process can lock its memory only if its
+    limit of address space is not larger than that limit.
     """
     return Fence("locked", _locked())
 

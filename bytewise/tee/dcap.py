@@ -1,7 +1,8 @@
 """Offline verification of DCAP quotes (`tdx`, and `simulated` in the same format) by `dcap-qvl`, under one rule of a policy.
 
-The library verifies signatures, chains, revocation lists and TCB levels, and applies a policy of its own, which is made from
-the rule. `bytewise.tee.appraisal` then judges the result again. The caller provides the time. Nothing here uses the network.
+The library verifies signatures, chains, revocation lists and TCB levels. It also applies a policy in a format of its own, which
+this module makes from the rule. `bytewise.tee.appraisal` then judges the result again. The caller provides the time. Nothing here
+uses the network.
 """
 
 import json
@@ -26,9 +27,8 @@ from bytewise.protocol.errors.evidence import (
 from bytewise.protocol.evidence.appraisal_policy import PlatformRule, TcbStatus
 from bytewise.protocol.evidence.claims import Collateral
 from bytewise.protocol.units import Blob, Digest
-from bytewise.tee.certificates import UNREADABLE, read_certificate, read_chain, read_list
 from bytewise.tee.claims import Claims
-from bytewise.tee.strict_json import read_object
+from bytewise.tee.documents import UNREADABLE, read_certificate, read_chain, read_list, read_object
 
 SIMULATED_MARK = b"SIMULATED TEE - NOT INTEL/AMD".ljust(48, b"\0")
 """Value of the register MRCONFIGID in every simulated quote (fence 2)."""
@@ -37,8 +37,8 @@ MAX_QUOTE_BYTES = 16 * 1024
 """Size in bytes of the largest quote that is parsed. A real quote has about 5 KB."""
 
 TCB_INFO_VERSION = 3
-"""Only version of Intel's TCB info over trust domains that this program understands. The library also accepts later versions,
-but reads only the fields of this version."""
+"""The only version of Intel's TCB info about trust domains that this program understands. The library also accepts later
+versions, but reads only the fields of this version."""
 
 _REFUSALS: tuple[tuple[str, type[EvidenceRefused]], ...] = (
     # Messages of the library in lower case, with their errors; the first match counts. A text without a match is a general
@@ -140,7 +140,7 @@ def refusal(said: str) -> EvidenceRefused:
 
 
 def quote_policy(rule: PlatformRule, now: int) -> dcap_qvl.QuotePolicy:
-    """Returns the library's policy that demands the same as the rule at Unix second `now`."""
+    """Returns the library's form of the rule: a policy that makes the same demands at Unix second `now`."""
     grace_s = rule.out_of_date_grace_s or 0
     policy = dcap_qvl.QuotePolicy.strict(now).platform_grace_period(grace_s).qe_grace_period(grace_s)
     for status in rule.statuses:

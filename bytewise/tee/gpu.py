@@ -1,4 +1,5 @@
-"""Strict judgement of claims about a GPU, the result of NVIDIA's local verifier (claims version 3.0 of its attestation SDK).
+"""Judges claims about a GPU strictly. The claims are the result of NVIDIA's local verifier (claims version 3.0 of its attestation
+SDK).
 
 The claims are unsigned. They prove something only because of three facts. The verifier runs inside the enclave and is measured
 with it. The GPU signed a nonce that names the purpose (`gpu_nonce`). The CPU's quote binds these very bytes
@@ -10,7 +11,7 @@ from typing import Any
 from bytewise.protocol.errors.actors import EvidenceRefused
 from bytewise.protocol.errors.evidence import EvidenceExpired, EvidenceMalformed, EvidenceReplayed, EvidenceTooLarge
 from bytewise.tee.claims import GpuClaims
-from bytewise.tee.strict_json import read_object, unix_second
+from bytewise.tee.documents import read_object, unix_second
 
 MAX_GPU_BYTES = 16 * 1024
 """Size in bytes of the largest claims that are parsed. The claims of one H100 have 6 KB."""

@@ -1,10 +1,12 @@
 """Measurement of a program: one digest over the first-party files that it can import, pinned libraries, interpreter and model.
 
-The imports are found in the source text, so nothing is executed and an import inside a function counts too. C sources beside an
-imported module count, with the script that compiles them; a library that was made from other sources is not loaded. The digest
-does not cover the bytes of third-party wheels (pinned by name and version only), the compiler, other files, the kernel and the
-machine. The model's digest covers the model, because the program verifies every file against it before it asks for the
-measurement.
+The measurement finds imports in the source text. It therefore executes nothing, and an import inside a function counts too. C
+sources beside an imported module count, together with the script that compiles them. A program does not load a library that was
+made from other sources.
+
+The digest does not cover the bytes of third-party wheels, which are pinned by name and version only. It also does not cover the
+compiler, other files, the kernel and the machine. The model's digest covers the model, because the program verifies every file of
+the model against it before it asks for the measurement.
 """
 
 import ast
@@ -35,8 +37,8 @@ BUILD_SCRIPT = "setup.py"
 
 
 def measure(root: Path, entry: str = ENCLAVE_ENTRY, model: Digest = ZERO_DIGEST) -> Digest:
-    """Returns the measurement of the program that starts at module `entry` in the source tree `root` and runs `model` (zero: no
-    model).
+    """Returns the measurement of the program that starts at module `entry` in the source tree `root` and runs `model`. For a
+    program without a model, `model` is zero.
 
     Raises `ConfigurationError` if the tree does not have the module `entry` or the constraints file.
     """

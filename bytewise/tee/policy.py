@@ -94,10 +94,11 @@ def load_policy_state(
 ) -> PolicyState:  # fmt: skip
     """Applies the signed policy in the file `path` to the state in the file `history`, stores the new state there and returns it.
 
-    Two clocks are compared first. So a single wrong clock cannot change the waiting time of an addition, and its time is not
-    stored. Raises `PolicyRefused` if the policy may not follow the stored state, and `ConfigurationError` if a file cannot be
-    read or the times contradict each other (`verify_times`). A lost history must be restored: without it, any older policy with
-    good signatures would be accepted.
+    `times` has the times of two clocks, which are compared first. A single wrong clock therefore cannot change the waiting time
+    of an addition, and its time is not stored. Raises `PolicyRefused` if the policy may not follow the stored state. Raises
+    `ConfigurationError` if a file cannot be read, or if the times contradict each other (`verify_times`).
+
+    A lost history must be restored. Without it, any older policy with good signatures would be accepted.
     """
     policy = _fit(verify_approval(_read(SignedPolicy, path), governors, threshold), path, chain_id, production)
     before = _read(PolicyState, history) if history.exists() else first_policy_state(policy)

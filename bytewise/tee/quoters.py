@@ -1,12 +1,13 @@
 """Opens the quoter that a program's settings name: the one of this machine, or the simulator.
 
 The quoter for real hardware reads reports through the kernel's configfs-tsm (Linux 6.7 or later;
-Documentation/ABI/testing/configfs-tsm).
+Documentation/ABI/testing/configfs-tsm). A process in production mode cannot import the simulator (fence 3, design section 7).
 """
 
 import atexit
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,28 +22,46 @@ from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import TEST_CHAIN_IDS, EvidenceType
 from bytewise.protocol.evidence.claims import REPORT_DATA_BYTES, SNP_REPORT_BYTES, Evidence, SnpCertificates
 from bytewise.protocol.units import Blob
-from bytewise.tee import mode
-from bytewise.tee.certificates import read_chain
-from bytewise.tee.collateral import MAX_COLLATERAL_BYTES, parse_collateral
+from bytewise.tee.documents import MAX_COLLATERAL_BYTES, parse_collateral, read_chain
 
+SIMULATOR = "bytewise.tee_simulated"
 REPORTS = Path("/sys/kernel/config/tsm/report")
 """Folder of the configfs-tsm interface in the kernel's file system."""
-
 PROVIDERS = {"tdx_guest": EvidenceType.TDX, "sev_guest": EvidenceType.SNP}
 """Maps each supported value of the kernel's attribute `provider` to the type of evidence."""
-
 ATTEMPTS = 3
 """Number of attempts to read a report while another process uses the same entry."""
-
 MAX_OUTPUT_BYTES = 64 * 1024
+
+
+class ProcessMode:
+    """Mode of this process. It is stored in the class, because it belongs to the whole process."""
+
+    production = False
+    """Whether the process is in production. Only `enter_production` sets it."""
+
+
+def enter_production() -> None:
+    """Puts the process into production, permanently. Raises `ConfigurationError` if the simulator is already loaded."""
+    loaded = sorted(name for name in sys.modules if name.startswith(SIMULATOR + "."))
+    if loaded:
+        raise ConfigurationError("production", f"{loaded[0]} is loaded")
+    ProcessMode.production = True
+
+
+def refuse_in_production() -> None:
+    """Raises `ConfigurationError` in a production process. Every module of the simulator calls this function when it is
+    imported."""
+    if ProcessMode.production:
+        raise ConfigurationError(SIMULATOR, "imported in a production process")
 
 
 class ConfigfsQuoter:
     """Quoter for real hardware. It implements `bytewise.ports.Quoter` with its own entry in configfs, which `close` removes.
 
-    The machine's owner keeps the folder `endorsements` current. It has `collateral.json` in the form of Intel's services
-    (`tdx`), or `ask.pem`, `vcek.pem` and `crl.der` (`snp`; the list only if rules require one). The folder is read for each
-    quote. Flaws of its content show when the evidence is appraised.
+    The machine's owner keeps the folder `endorsements` current. For `tdx` the folder has `collateral.json` in the form of Intel's
+    services. For `snp` it has `ask.pem` and `vcek.pem`, and also `crl.der` if rules require a revocation list. The quoter reads
+    the folder for each quote. Flaws of the content show only when the evidence is appraised.
     """
 
     def __init__(self, endorsements: Path, reports: Path = REPORTS, name: str = "bytewise") -> None:
@@ -169,7 +188,7 @@ def open_quoter(
     """
     if evidence is not EvidenceType.SIMULATED:
         assert endorsements is not None
-        mode.enter_production()
+        enter_production()
         hardware = ConfigfsQuoter(endorsements)
         if hardware.type is not evidence:
             hardware.close()

@@ -1,8 +1,9 @@
-"""Renewal of the collateral for a machine's quotes (`tdx`): it is fetched for a quote of this machine, verified and stored.
+"""Renews the collateral for a machine's quotes (`tdx`). The program fetches collateral for a quote of this machine, verifies it
+and stores it.
 
-Intel dates its collateral 30 days ahead, and a quote with older collateral is refused everywhere. The enclave has no network,
-so a process beside it renews the file that its quoter reads. The service's answer is not trusted: before it replaces the file,
-the collateral must verify the quote under Intel's root, as a shard would check it. SNP evidence has no part that expires
+Intel's collateral expires after 30 days. From then on, everybody refuses a quote with this collateral. The enclave has no
+network, so a process beside it renews the file that its quoter reads. The service's answer is not trusted: before it replaces the
+file, the collateral must verify the quote under Intel's root, as a shard would check it. SNP evidence has no part that expires
 monthly.
 """
 
@@ -24,10 +25,8 @@ from bytewise.protocol.units import Blob
 from bytewise.service import telemetry
 from bytewise.service.files import replace_file
 from bytewise.tee.appraisal import VENDOR_ROOTS
-from bytewise.tee.certificates import read_chain
-from bytewise.tee.collateral import MAX_COLLATERAL_BYTES, issued_at, parse_collateral
 from bytewise.tee.dcap import verify_quote
-from bytewise.tee.strict_json import read_object
+from bytewise.tee.documents import MAX_COLLATERAL_BYTES, issued_at, parse_collateral, read_chain, read_object
 
 NAME = "collateral.json"
 """Name of the collateral file in the folder of endorsements."""
@@ -42,7 +41,7 @@ class CollateralSettings:
     service_url: str = dcap_qvl.INTEL_PCS_URL
     """URL of Intel's provisioning service, or of a cache of it (PCCS). Its answers are verified."""
     renew_after_s: int = 86_400
-    """Age of the collateral file in seconds from which on it is renewed."""
+    """Age of the collateral file, in seconds, at which it is renewed."""
     timeout_s: float = 60.0
     """Longest time of one renewal, in seconds."""
 
@@ -81,11 +80,11 @@ def fetch(service_url: str, quote: bytes, timeout_s: float) -> bytes:
 def renew(
     settings: CollateralSettings, folder: Path, quote: bytes, now: int, roots: frozenset[str] = VENDOR_ROOTS[EvidenceType.TDX]
 ) -> Renewed:
-    """Fetches collateral for a quote of this machine, and replaces the file in the folder if the new collateral is good and not
-    older.
+    """Fetches collateral for a quote of this machine. Replaces the file in the folder if the new collateral is good and not older
+    than the stored collateral.
 
-    Raises `TryAgain` if the service does not answer. Raises `EvidenceRefused` if the collateral does not verify the quote at
-    Unix second `now` under one of the roots (SHA-256 of the certificate, hex); then the old file stays.
+    Raises `TryAgain` if the service does not answer. Raises `EvidenceRefused`, and keeps the old file, if the collateral does not
+    verify the quote at Unix second `now` under one of the roots. Each root is the SHA-256 of a certificate, in hex.
     """
     document = fetch(settings.service_url, quote, settings.timeout_s)
     collateral = parse_collateral(document)
@@ -152,7 +151,8 @@ def _root_of(document: bytes) -> Blob:
 
 
 def _newer_expiry(path: Path, issued: int, rule: PlatformRule, quote: bytes, now: int) -> int | None:
-    """Returns when the stored collateral expires, if it is good and newer than `issued`. Returns None otherwise."""
+    """Returns the Unix second at which the stored collateral expires, if it is good and newer than `issued`. Returns None
+    otherwise."""
     try:
         with path.open("rb") as file:
             stored = parse_collateral(file.read(MAX_COLLATERAL_BYTES + 1))

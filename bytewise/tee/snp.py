@@ -27,8 +27,8 @@ from bytewise.protocol.errors.evidence import (
 from bytewise.protocol.evidence.appraisal_policy import PlatformRule, TcbStatus
 from bytewise.protocol.evidence.claims import SNP_REPORT_BYTES, SNP_SIGNED_BYTES, SnpCertificates
 from bytewise.protocol.units import Blob
-from bytewise.tee.certificates import UNREADABLE, read_certificate, read_list
 from bytewise.tee.claims import Claims
+from bytewise.tee.documents import UNREADABLE, read_certificate, read_list
 
 MAX_CERTIFICATE_BYTES = 4096
 MAX_CRL_BYTES = 8192
@@ -40,8 +40,8 @@ _OCTETS_OF_CHIP_ID = b"\x04\x40"
 """Head of a chip id as a DER octet string, as newer certificates have it. Older certificates have the bare 64 bytes."""
 _PRODUCT = x509.ObjectIdentifier(_EXTENSION + "2")
 _TCB_BYTES = {0: "3.1", 1: "3.2", 6: "3.3", 7: "3.8"}
-"""Positions of the bytes of a TCB version (boot loader, TEE, SNP, microcode), each with the extension of a chip's certificate
-that repeats the byte."""
+"""Maps the position of each byte of a TCB version (boot loader, TEE, SNP, microcode) to the extension of the chip's certificate
+that repeats this byte."""
 _PRODUCTS = (b"Milan", b"Genoa")
 """Products whose TCB versions have the layout that this program reads. Later products have another layout and are refused."""
 
@@ -111,8 +111,8 @@ def verify_report(rule: PlatformRule, data: bytes, certificates: SnpCertificates
 
 
 def certificate_time(rule: PlatformRule, certificates: SnpCertificates) -> int:
-    """Returns the first Unix second at which the certificates are valid, together with the list if the rule requires one. A
-    published report has no time of its own, so it is judged at this time."""
+    """Returns the first Unix second at which all certificates are valid. If the rule requires a revocation list, the list is also
+    valid then. A published report has no time of its own, so it is judged at this time."""
     found = (_certificate(certificates.ask), _certificate(certificates.vcek))
     starts = [each.not_valid_before_utc for each in found]
     if rule.max_age_s:

@@ -18,17 +18,16 @@ from bytewise.protocol.evidence.appraisal_policy import (
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob, Digest
 from bytewise.service.installation import SOURCE_ROOT
 from bytewise.tee.measurement import COVERS, ENCLAVE_ENTRY, SHARD_ENTRY, measure
-from bytewise.tee_simulated.collateral import EVALUATION
-from bytewise.tee_simulated.root import issue, load_root, make_root
+from bytewise.tee_simulated.authorities import der, issue, load_root, make_root
+from bytewise.tee_simulated.quoter import EVALUATION
 from bytewise.tee_simulated.td_quote import measurement_of
-from bytewise.tee_simulated.x509 import der
 
 MAX_AGE_S = 300
-"""Largest age of evidence in seconds: the simulator's lifetime of evidence."""
+"""Largest age of evidence in seconds. It equals the lifetime of the simulator's evidence."""
 
 
 def simulated_rule(root_folder: Path) -> PlatformRule:
-    """The rule that accepts exactly this run's root."""
+    """Returns the rule that accepts exactly this run's root."""
     return PlatformRule(
         type=EvidenceType.SIMULATED, root=der(load_root(root_folder)), statuses=(TcbStatus.UP_TO_DATE,), refused_advisories=(),
         min_evaluation=EVALUATION, min_tcb=Blob(b""), smt=False, dynamic_platform=False, cached_keys=False, platforms=(),
@@ -39,12 +38,14 @@ def simulated_rule(root_folder: Path) -> PlatformRule:
 def simulated_policy(
     root_folder: Path, chain_id: int, serial: int, entry: str = ENCLAVE_ENTRY, model: Digest = ZERO_DIGEST
 ) -> AppraisalPolicy:
-    """The policy that accepts exactly this run's root, this source tree's shard and its enclave of a model, on a test chain."""
+    """Returns a policy for one run on a test chain. The policy accepts exactly this run's root, the shard of this source tree,
+    and one enclave of this source tree. That enclave starts at module `entry` and runs `model`."""
     return policy_for(measure(SOURCE_ROOT, entry, model), measure(SOURCE_ROOT, SHARD_ENTRY), root_folder, chain_id, serial)
 
 
 def policy_for(enclave: Digest, shard: Digest, root_folder: Path, chain_id: int, serial: int) -> AppraisalPolicy:
-    """The policy that accepts exactly this run's root and the programs of these measurements, on one test chain."""
+    """Returns a policy for one run on a test chain. The policy accepts exactly this run's root and the programs with these
+    measurements."""
     return AppraisalPolicy(
         serial=U64(serial), chain_ids=(U256(chain_id),), rules=(simulated_rule(root_folder),),
         measurements=(_trusted(enclave, MeasurementRole.VERIFIER_ENCLAVE), _trusted(shard, MeasurementRole.KEY_SHARD)),
@@ -60,7 +61,7 @@ def _trusted(program: Digest, role: MeasurementRole) -> TrustedMeasurement:
 
 
 def main() -> None:
-    """Runs one command; errors end it with a traceback and exit code 1."""
+    """Runs one command. An error ends it with a traceback and exit code 1."""
     parser = argparse.ArgumentParser(prog="python -m bytewise.tee_simulated", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     root = commands.add_parser("make-root", help="draw the root of one run")

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from bytewise.protocol import digests
 from bytewise.protocol.units import Blob, Digest
 from bytewise.tee.dcap import SIMULATED_MARK, td_measurement
-from bytewise.tee.mode import refuse_in_production
-from bytewise.tee_simulated.x509 import Authority, certificate, common_name
+from bytewise.tee.quoters import refuse_in_production
+from bytewise.tee_simulated.authorities import Authority, certificate, common_name
 
 refuse_in_production()
 
@@ -27,7 +27,7 @@ INTEL_QE_VENDOR = bytes.fromhex("939a7233f79c4ca9940a0db3957f0607")
 QE_AUTH_DATA = bytes(32)
 """Data that a quoting enclave hashes together with its key."""
 SEPT_VE_DISABLE = (1 << 28).to_bytes(8, "little")
-"""The one attribute of a sound trust domain."""
+"""The only attribute that a sound trust domain has."""
 PCK_EXTENSION = x509.ObjectIdentifier("1.2.840.113741.1.13.1")
 _PCK_OID = bytes.fromhex("2a864886f84d010d01")
 
@@ -37,7 +37,7 @@ class TdBody:
     """Content of a trust domain's quote, field by field in the order of its bytes. All other fields are zero."""
 
     TYPE: ClassVar[int | None] = None
-    """Body type of a quote of version 5; None: a quote of version 4, which has one body and no type."""
+    """Type of the body in a quote of version 5. None stands for a quote of version 4, which has one kind of body and no type."""
 
     tee_tcb_svn: bytes = bytes(16)
     mr_seam: bytes = bytes(48)
@@ -56,7 +56,7 @@ class TdBody:
     report_data: bytes = bytes(64)
 
     def encoded(self) -> bytes:
-        """The 584 bytes of the body; longer for later bodies."""
+        """Returns the bytes of the body. These are 584 bytes, and more for later kinds of bodies."""
         return b"".join(getattr(self, each.name) for each in dataclasses.fields(self))
 
 
@@ -67,24 +67,25 @@ class TdBody15(TdBody):
     TYPE: ClassVar[int | None] = 3
 
     tee_tcb_svn2: bytes = bytes(16)
-    """TCB of the running module; `tee_tcb_svn` is that of the domain's launch."""
+    """TCB of the running module. `tee_tcb_svn` is the TCB at the launch of the domain."""
     mr_service_td: bytes = bytes(48)
 
 
 def body_of(program: Digest, report_data: bytes = bytes(64)) -> TdBody:
-    """The body of a trust domain that runs the measured program."""
+    """Returns the body of a trust domain that runs the measured program."""
     return TdBody(mr_td=program.ljust(48, b"\0"), report_data=report_data)
 
 
 def measurement_of(program: Digest) -> Digest:
-    """The measurement of that trust domain as a verifier computes it."""
+    """Returns the measurement that a verifier computes for the trust domain of `body_of`."""
     body = body_of(program)
     measured = ("td_attributes", "xfam", "mr_td", "mr_config_id")
     return td_measurement(**{name: getattr(body, name) for name in measured})
 
 
 def signed_quote(body: TdBody, pck: Authority, pck_ca: x509.Certificate, attestation: ec.EllipticCurvePrivateKey) -> Blob:
-    """A quote over the body by an attestation key that the platform's key vouches for."""
+    """Returns a quote over the body. The attestation key signs the quote, and the platform's key vouches for the attestation
+    key."""
     signed = _header(4 if body.TYPE is None else 5)
     signed += body.encoded() if body.TYPE is None else _sized(body.TYPE, body.encoded())
     public = attestation.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)[1:]
@@ -100,14 +101,15 @@ def signed_quote(body: TdBody, pck: Authority, pck_ca: x509.Certificate, attesta
 def platform_key(
     pck_ca: Authority, start: datetime.datetime, end: datetime.datetime, key: ec.EllipticCurvePrivateKey, ppid: bytes = bytes(16)
 ) -> Authority:  # fmt: skip
-    """The platform's key with a certificate for these minutes; all identifiers in it are zero (fence 7)."""
+    """Returns the platform's key with a certificate that is valid from `start` to `end`. By default, all identifiers in the
+    certificate are zero (fence 7)."""
     extra = x509.UnrecognizedExtension(PCK_EXTENSION, _pck_extension(ppid))
     name = common_name("simulated platform")
     return Authority(certificate(name, key.public_key(), pck_ca, pck_ca.key, start, end, path_length=None, extra=extra), key)
 
 
 def raw_signature(key: ec.EllipticCurvePrivateKey, data: bytes) -> bytes:
-    """ECDSA with SHA-256 as 64 bytes, r and s."""
+    """Returns an ECDSA signature with SHA-256 as 64 bytes: r, then s."""
     r, s = decode_dss_signature(key.sign(data, ec.ECDSA(hashes.SHA256())))
     return r.to_bytes(32) + s.to_bytes(32)
 

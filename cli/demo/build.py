@@ -27,7 +27,7 @@ from bytewise.service.settings import load_settings
 from bytewise.storage.migrate import make_databases, make_empty_database, migrate
 from bytewise.tee.measurement import measure
 from bytewise.tee_simulated.__main__ import simulated_policy
-from bytewise.tee_simulated.root import Platform, issue, make_root
+from bytewise.tee_simulated.authorities import Platform, issue, make_root
 from chain.client.address_book import write_network
 from chain.client.rpc import ChainClient
 from chain.deployment import deploy
@@ -40,7 +40,7 @@ from cli.demo.plan import CHAIN_ID, MODEL_NAME, OPERATORS, SHARDS, VERIFIERS
 from cli.demo.processes import ProcessGroup as Processes
 from cli.demo.site import Site, write_toml
 from cli.key.ceremony import put_in_force
-from kms.ceremony.session import finished_ceremony
+from kms.ceremony.coordinator import finished_ceremony
 from kms.settings import CeremonySettings
 from kms.storage import keyring
 

@@ -41,7 +41,7 @@ from bytewise.protocol.units import ZERO_DIGEST, Address, hex0x
 from bytewise.service.clock import SystemClock
 from bytewise.storage.archive import Archive
 from bytewise.storage.engine import open_database
-from bytewise.tee_simulated.root import issue
+from bytewise.tee_simulated.authorities import issue
 from bytewise_client.network_state import whole_snapshot
 from chain.client.rpc import ChainClient
 from chain.deployment.deploy import fund

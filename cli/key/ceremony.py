@@ -91,7 +91,7 @@ def plan(
 
     Example: bytewise key plan plan-3.json
     """
-    from kms.ceremony.session import read_plan
+    from kms.ceremony.coordinator import read_plan
 
     found = read_plan(file)
     print(json.dumps({"plan": hex0x(found.digest), **_agreed(found)}, indent=2))
@@ -120,7 +120,7 @@ def open_(
     from bytewise_client.connection import chain_of
     from chain.client.address_book import read_network, verify_code, write_network
     from chain.reads.reader import SnapshotReader
-    from kms.ceremony.session import finished_ceremony
+    from kms.ceremony.coordinator import finished_ceremony
     from kms.settings import CeremonySettings
 
     state, book = finished_ceremony(load_settings(CeremonySettings, config)), read_network(network)
@@ -288,7 +288,7 @@ def _ceremony(config: Path, purpose: "CeremonyPurpose", dry: bool) -> None:
     from bytewise.storage.migrate import migrate
     from chain.client.address_book import read_network
     from cli.chain.privileged_call import signer_of
-    from kms.ceremony.session import load_or_make_plan, run_ceremony
+    from kms.ceremony.coordinator import load_or_make_plan, run_ceremony
     from kms.settings import CeremonySettings
 
     settings = load_settings(CeremonySettings, config)

@@ -28,7 +28,7 @@ from bytewise.service.secret import Secret, write_secret
 from bytewise.service.settings import OtherProcess, load_settings
 from bytewise.storage.migrate import migrate
 from bytewise.tee.renewal import CollateralSettings
-from bytewise.tee_simulated.root import Platform
+from bytewise.tee_simulated.authorities import Platform
 from chain.client.address_book import read_network
 from chain.client.arguments import read_address
 from chain.sending.keys import load_signer, save_signer

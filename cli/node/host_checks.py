@@ -33,7 +33,7 @@ from cli.node import shard_checks
 from cli.node.roles import JUDGES, NodeRole
 from cli.node.view import CheckOfNode, NodeView
 from kms.settings import ShardSettings
-from kms.storage import accounts, keyring
+from kms.storage import keyring
 from kms.storage.sealing import open_sealer
 from serving.settings import OperatorSettings
 from verifier.jobs.cluster_client import cluster_check
@@ -298,9 +298,9 @@ def shard_account(view: NodeView) -> Check:
     settings = view.settings
     assert isinstance(settings, ShardSettings)
     if settings.sealing.wrap:
-        address, how = accounts.address_of(settings.folder), "sealed by wrap_command, not opened"
+        address, how = keyring.address_of(settings.folder), "sealed by wrap_command, not opened"
     else:
-        address = accounts.open_account(settings.folder, open_sealer(settings.folder, settings.sealing)).address
+        address = keyring.open_account(settings.folder, open_sealer(settings.folder, settings.sealing)).address
         how = "opens under its storage key"
     return Check("account", True, f"{address}, {how}", "an account that opens", "Restore the folder: `bytewise shard restore`.")
 

@@ -262,7 +262,7 @@ def _pool(view: NodeView, named: str | None) -> Digest:
 def _machine(view: NodeView) -> Digest | None:
     from cryptography.hazmat.primitives import hashes
 
-    from bytewise.tee_simulated.root import Platform
+    from bytewise.tee_simulated.authorities import Platform
 
     enclave = view.enclave
     if enclave is None or enclave.evidence is not EvidenceType.SIMULATED or enclave.platform_file is None:

@@ -23,7 +23,7 @@ from cli.node.roles import JUDGES, NodeRole, role_of
 from dashboard.monitor.settings import MonitorSettings
 from enclave.settings import EnclaveSettings
 from kms.settings import ShardSettings
-from kms.storage import accounts
+from kms.storage import keyring
 from serving.settings import OperatorSettings
 from verifier.settings import NodeSettings
 
@@ -116,7 +116,7 @@ class NodeView:
         """The node's account. It is read without a password if the keystore names it."""
         settings = self.settings
         if isinstance(settings, ShardSettings):
-            return accounts.address_of(settings.folder)
+            return keyring.address_of(settings.folder)
         return self._named_account or self.signer.address
 
     @functools.cached_property

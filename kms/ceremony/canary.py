@@ -1,8 +1,9 @@
-"""The canary: a message sealed to the new key, which the shares must open before clients seal envelopes to that key.
+"""The canary: a message sealed to the new key. The shares must open it before clients seal envelopes to that key.
 
-Every shard derives the same canary from the transcript, so nobody sends it. Each receiver publishes its partial of the canary,
-with a proof against its verification key (Chaum-Pedersen). Several subsets of these partials, which together contain each of
-them, must each open the canary. This shows that the key and all these shares belong together.
+Every shard derives the same canary from the transcript, so nobody sends it. Each receiver publishes its partial of the canary. A
+proof against the receiver's verification key shows that the partial is right (Chaum-Pedersen). Several subsets of these partials
+must each open the canary. Together, the subsets contain every partial. This shows that the key and all these shares belong
+together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ def verify_canary(
 ) -> Mapping[int, EccPoint]:
     """Returns the partials if they open the canary. Raises `CeremonyFailed` otherwise.
 
-    Subsets of `threshold` partials, which together contain every partial, must each open it.
+    Several subsets of `threshold` partials must each open it. Together, the subsets contain every partial.
     """
     enc = encode_point(canary_point(transcript))
     secret = hpke.shared_secret(decode_point(public_key) * _ephemeral(transcript), enc, public_key)
@@ -43,8 +44,9 @@ def verify_canary(
 
 
 def covering_subsets(indices: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
-    """Yields subsets of `size` indices that together contain every index. Each subset is a run of neighbours in `indices`, and
-    the last one overlaps the one before if needed. Raises `CeremonyFailed` if there are fewer indices than `size`."""
+    """Yields subsets of `size` indices that together contain every index. Each subset is a run of neighbours in `indices`. The
+    last subset overlaps the one before if fewer than `size` indices are left. Raises `CeremonyFailed` if there are fewer indices
+    than `size`."""
     if len(indices) < size:
         raise CeremonyFailed("canary", f"{len(indices)} shares, threshold {size}")
     for start in range(0, len(indices), size):

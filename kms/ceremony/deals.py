@@ -104,7 +104,7 @@ def judge_complaint(
     ceremony: Digest, complaint: Complaint, sealed: SealedDeal, key: Blob, commitments: Sequence[EccPoint]
 ) -> DealerLied | ShardLied | None:
     """Judges a complaint. Returns `DealerLied` if the dealer lied, `ShardLied` if the receiver's proof is bad, or None if the
-    deal is good. The complaint then made the good value public."""
+    deal is good. If the deal is good, the complaint has made its value public."""
     receiver, base = sealed.receiver, decode_point(sealed.enc)
     shown = Partial(receiver, complaint.point, complaint.e, complaint.f)
     try:

@@ -1,7 +1,8 @@
-"""Erases shares that the chain replaced, or whose epoch no dispute can need any more, and signs a statement about it.
+"""Erases shares that nothing needs any more, and signs a statement about it. The chain has replaced these shares, or no dispute
+can need their epoch any more.
 
-The seeds of the ceremonies that made the shares are erased first, because with a seed and the log a shard could make its share
-again. `judge_statement` and `count_statements` evaluate the statements of several shards; their caller has read the chain.
+The shard first erases the seeds of the ceremonies that made the shares, because with a seed and the log it could make its share
+again. `judge_statement` and `count_statements` evaluate the statements of several shards. Their caller reads the chain.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U64, ZERO_DIGEST, Address, Blob, Digest
 from bytewise.storage.ceremonies import Ceremonies
 from kms.ceremony.authority import CeremonyView, is_epoch_over
-from kms.storage import accounts, folder_lock, keyring
+from kms.storage import files, keyring
 from kms.storage.files import replace_whole
 from kms.storage.sealing import IN_FOLDER, Sealer, StorageKeySource, open_sealer
 
@@ -52,7 +53,7 @@ class SharesToErase:
 
     @property
     def needed(self) -> int:
-        """Fewest statements that show that the remaining shares cannot open an envelope."""
+        """Number of statements that must count. The shares without a statement are then too few to open an envelope."""
         return len(self.holders) - self.threshold + 1
 
 
@@ -142,10 +143,12 @@ def erase_shares(
     """Erases the shares of the document's epoch that nothing needs any more. Ends the ceremonies whose seeds could make an erased
     share again. Writes a signed statement to `statement_file`.
 
-    Keeps the share in force. Erases it too if no dispute can need the epoch's key any more, or if the key was dealt to other
-    shards. Raises `ConfigurationError` and erases nothing in four cases: the chain names other shares than the document, the
-    folder has none of these shares, the shard's account does not open, or a process that serves from the folder may have
-    another share in memory.
+    The share in force stays, with two exceptions: no dispute can need the epoch's key any more, or the key was dealt to other
+    shards. In both cases it is erased, too.
+
+    Raises `ConfigurationError` and erases nothing in four cases: the chain names other shares than the document, the folder has
+    none of these shares, the shard's account does not open, or a process that serves from the folder may have another share in
+    memory.
     """
     epoch = document.record.epoch
     on_chain = view.key_epoch(epoch)
@@ -154,12 +157,12 @@ def erase_shares(
     over = is_epoch_over(view, epoch, on_chain)
     # A shard that cannot sign the statement erases nothing.
     sealer = open_sealer(folder, sealing)
-    signer = accounts.open_account(folder, sealer)
+    signer = keyring.open_account(folder, sealer)
     moved = on_chain.version > 0 and signer.address not in on_chain.shards
     kept = ZERO_DIGEST if over or moved else digests.keccak256(on_chain.commitments)
     if kept != ZERO_DIGEST and on_chain.commitments != b"".join(document.commitments):
         raise ConfigurationError(f"key epoch {epoch}", _NOT_MEANT)
-    with folder_lock.lock_for_change(folder) as served:
+    with files.lock_for_change(folder) as served:
         _verify_unserved(folder, kept, served)
         statement = Erasure(contracts.chain_id, contracts.key_epochs, epoch, on_chain.version, kept, 0, U64(clock.now()))
         before = _earlier_statement(folder, statement)

@@ -71,8 +71,8 @@ def result_of(
     plan: CeremonyPlan, head: Digest, polynomials: Mapping[int, tuple[EccPoint, ...]], kem_keys: Mapping[int, Blob]
 ) -> CeremonyResult:
     """Computes the result of a ceremony: the commitments of the new shares, and the transcript. `polynomials` has the commitments
-    of the dealers that count, and `head` is the head of the log. Raises `CeremonyFailed` if the dealers' sum is not valid, or is
-    a share of another key."""
+    of the dealers that count, and `head` is the head of the log. Raises `CeremonyFailed` if the sum of the dealers' commitments
+    is not valid or belongs to another key."""
     qualified = tuple(sorted(polynomials))
     try:
         dealt = weighted_sum(dealer_weights(plan, qualified), polynomials)
@@ -144,9 +144,9 @@ class CeremonyState:
     partials: Mapping[int, EccPoint] = field(default_factory=_empty)
     """Proven partials of the canary, by index of the new share."""
     signatures: Mapping[int, Blob] = field(default_factory=_empty)
-    """Signatures of the same seats for the new shares, which the chain requires."""
+    """Signatures for the new shares by the seats in `partials`, by index of the new share. The chain requires them."""
     consents: Mapping[int, Blob] = field(default_factory=_empty)
-    """Signatures of the old holders for the new shares, which the chain requires, by index of the old share."""
+    """Signatures of the old holders for the new shares, by index of the old share. The chain requires them."""
     result: CeremonyResult | None = None
     reason: str = ""
     """Reason why the ceremony failed, or an empty text."""

@@ -1,4 +1,5 @@
-"""An auditor's copies of the shards' release logs. They are fetched, compared with the earlier copy, and stored.
+"""An auditor's copies of the shards' release logs. The auditor fetches a log, compares it with its earlier copy, and stores the
+new records.
 
 Only an auditor that keeps a copy notices that a shard cut off the end of its log or wrote a second log. A shard must always show
 the newest record that it showed before, and continue its log from that record.
@@ -28,8 +29,8 @@ from kms.shard_client import ShardBusy, ShardClient
 
 
 def ordering_problems(entries: Iterable[SignedRelease]) -> Iterator[str]:
-    """Yields one line for each record with a problem of order: it is dated long before an earlier record, or it lacks a ticket or
-    evidence although an earlier record has one.
+    """Yields one line for each record with a problem of order. A record has such a problem if it is dated long before an earlier
+    record. It also has one if it lacks a ticket or evidence although an earlier record has one.
 
     A build that stores tickets and evidence stores them in every record, so a shard that omits one later hides something.
     `entries` is the whole log.

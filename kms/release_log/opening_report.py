@@ -133,7 +133,7 @@ class VersionReport:
     shares: DealtShares
     """The version of the shares."""
     given: dict[Address, set[int]]
-    """Indices, by voter, of the shards that gave the voter a partial or share with which the receipt can be opened."""
+    """For each voter, the indices of the shards that gave it a partial or share with which the receipt can be opened."""
     missing_logs: tuple[int, ...]
     """Indices of the holders without a copy of their log, or with a copy that is too short."""
 
@@ -154,7 +154,7 @@ class VersionReport:
 
     @property
     def is_unknown(self) -> bool:
-        """True if the shards with missing logs may have given one voter the partials that it lacks."""
+        """True if shards with missing logs may have given one voter the partials that this voter lacks."""
         most = max(len(each | set(self.missing_logs)) for each in (set[int](), *self.given.values()))
         return not self.openers and most >= self.shares.threshold
 

@@ -20,8 +20,7 @@ from bytewise.service import telemetry
 from bytewise.service.listener import listening_socket
 from kms.ceremony.participant import Participant
 from kms.shard.http_limits import BodyBudget, TurnQueue, server_config
-from kms.shard.refusals import refusal
-from kms.shard.release import Shard
+from kms.shard.release import Shard, refusal
 
 _JSON = "application/json"
 

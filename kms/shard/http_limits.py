@@ -1,8 +1,8 @@
 """Limits for unknown clients of a shard's HTTPS interface: connections, time, memory for request bodies, and log pages.
 
-uvicorn sets no deadline for the next byte of a request, and accepts connections until file descriptors run out. It gives a TLS
-handshake asyncio's 60 seconds, and does not count the connection meanwhile. This module counts every connection and limits its
-time from before TLS begins.
+uvicorn sets no deadline for the next byte of a request, and accepts connections until file descriptors run out. A TLS handshake
+may take the 60 seconds of asyncio, and uvicorn does not count the connection meanwhile. This module counts every connection and
+limits its time from before TLS begins.
 """
 
 import asyncio
@@ -29,21 +29,21 @@ HANDSHAKE_S = 10.0
 """Seconds for a TLS handshake, counted from the start of the connection."""
 
 REQUEST_S = 30.0
-"""Seconds for a whole request. They begin with the end of the handshake or of the answer before, and end with the request's own
-answer. Further bytes do not extend them."""
+"""Seconds for a whole request. The time begins when the TLS handshake or the answer before ends. It ends with the request's own
+answer. Further bytes do not extend it."""
 
 MAX_TLS_CONNECTIONS, MAX_TLS_CONNECTIONS_PER_ADDRESS = 128, 32
 """Most connections, in all and from one address. Any further connection is closed before a byte is read."""
 
 MAX_HEADER_BYTES = 16 * 1024
-"""Most bytes of request line and headers. They are checked after each read, so that one read may exceed the limit somewhat."""
+"""Most bytes of request line and headers. The check follows each read, so one read may exceed the limit somewhat."""
 
 MAX_BODIES_BYTES = 4 * MAX_EXCHANGE_BYTES
 """Most bytes of all bodies together that are being received or answered."""
 
 TURN_WAIT_S = 5.0
-"""Seconds that a request for a page of the log waits for its turn. This is longer than the pages for all connections of one
-address take, so that one address alone cannot exclude others."""
+"""Seconds that a request for a page of the log waits for its turn. The pages for all connections of one address take less time,
+so one address alone cannot exclude others."""
 
 KEEP_ALIVE_S = 5
 """Seconds after which an idle connection is closed."""

@@ -1,9 +1,9 @@
-"""The shard's attested channels. Each has one thread. Few connections may wait for attestation, and few may come from one address
-(design sections 7 and 8).
+"""The shard's attested channels. Each channel has one thread. Few connections may wait for attestation, and few may come from one
+address (design sections 7 and 8).
 
 A client must first prove which program it runs (`bytewise.tee.channel`). Before that proof, one connection costs the shard at
-most a handshake, 192 KiB and ten seconds. After it, the size of the client's messages and the time without a message are limited,
-too.
+most a handshake, 192 KiB and ten seconds. After the proof, the shard still limits the size of the client's messages and the time
+without a message.
 """
 
 import contextlib
@@ -18,8 +18,7 @@ from bytewise.protocol.keys.epochs import MAX_RELEASE_BODY_BYTES, ReleaseReply
 from bytewise.service import metrics, telemetry
 from bytewise.service.peers import AddressSlots
 from bytewise.tee.channel import HANDSHAKE_S, Channel, ChannelEndpoint, accept
-from kms.shard.refusals import refusal
-from kms.shard.release import Shard
+from kms.shard.release import Shard, refusal
 
 MAX_UNATTESTED, MAX_UNATTESTED_PER_ADDRESS = 64, 16
 """Most connections that have not proven themselves yet, in all and from one address. Any further connection is closed before a

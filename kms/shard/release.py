@@ -2,10 +2,13 @@
 
 "No log, no partial": the signed record is committed to the database before the partial is computed. A crash in between leaves a
 record without an answer, never an answer without a record.
+
+A refusal contains only the error's class and rule. The shard also records refusals in its release log, up to a limit.
 """
 
 import threading
 import time
+from collections import Counter
 
 from bytewise.crypto import hpke, hybrid
 from bytewise.crypto.curve import Rng, decode_point, encode_scalar
@@ -13,7 +16,7 @@ from bytewise.crypto.proofs import prove_partial
 from bytewise.ports import Clock
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, EpochClosed, TryAgain
-from bytewise.protocol.errors.branches import BytewiseError, Fault
+from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
 from bytewise.protocol.errors.records import TooLarge
 from bytewise.protocol.evidence.appraisal_policy import MeasurementRole
 from bytewise.protocol.evidence.policy_updates import PolicyState
@@ -36,6 +39,7 @@ from bytewise.protocol.keys.epochs import (
     ReleaseLog,
     ReleaseRequest,
     ShardInfo,
+    ShardRefusal,
     SignedRelease,
     SignedTicket,
     partial_info,
@@ -47,18 +51,57 @@ from bytewise.protocol.records.seal import HybridEnvelope, seal_context
 from bytewise.protocol.records.statements import Release, TicketKind
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.suites import is_rebuilt
-from bytewise.protocol.units import U8, U64, Blob
+from bytewise.protocol.units import U8, U64, Address, Blob
 from bytewise.service import metrics, telemetry
 from bytewise.storage.releases import ReleaseRecords, Usage
 from bytewise.tee.appraisal import AppraisalResult
 from bytewise.tee.binding import AttestedPeer, PeerRequirements
 from kms.shard import release_policy
 from kms.shard.chain_view import KeyView
-from kms.shard.refusals import RefusalQuota
 from kms.shard.release_policy import AdmittedRequest
 from kms.shard.share_rotation import ShareFinder, ShareRotation, SharesInForce, shares_in_force
-from kms.storage.folder_lock import ShareReporter, ignore_share
+from kms.storage.files import ShareReporter, ignore_share
 from kms.storage.keyring import OpenedShare
+
+REFUSALS_A_DAY = 50
+"""Most refusals of one verifier that a shard records in one day of the chain. Further refusals appear only in the log of its
+process."""
+
+_DAY_S = 86_400
+ADMISSIONS = 4
+"""Most requests that are parsed and checked at the same time, because they may be large. Reads of the chain come later and are
+not counted, so that a slow node does not delay other requests."""
+REFRESH_S = 5.0
+"""Seconds between two reads of the chain for requests of `info`, which anybody may send."""
+ADMISSION_WAIT_S = 2.0
+"""Seconds that a request waits for admission before it is refused with `TryAgain`. An admission takes some 10 to 200 ms."""
+_NEEDS_RELEASE_SHARES = "is rebuilt by enclaves from shares, and release_shares is not set: set it, or serve another epoch"
+
+
+def refusal(error: BytewiseError) -> ShardRefusal:
+    """Returns the refusal for an error, and logs and counts the error."""
+    telemetry.log_error("request.refused", error)
+    metrics.KMS_REFUSALS.labels(rule=error.rule).inc()
+    return ShardRefusal(type(error).__name__, error.rule, isinstance(error, Unavailable))
+
+
+class RefusalQuota:
+    """A count of recorded refusals by verifier and day. It is thread-safe, and a restart begins at zero."""
+
+    def __init__(self) -> None:
+        self._day = 0
+        self._taken: Counter[Address] = Counter()
+        self._lock = threading.Lock()
+
+    def take(self, voter: Address, now: int) -> bool:
+        """Returns whether one more refusal of this verifier may be recorded on the day of Unix second `now`. If it may, the
+        refusal is counted."""
+        with self._lock:
+            if now // _DAY_S != self._day:
+                self._day, self._taken = now // _DAY_S, Counter()
+            free = self._taken[voter] < REFUSALS_A_DAY
+            self._taken[voter] += free
+            return free
 
 
 def release_evidence_of(
@@ -79,20 +122,6 @@ def release_evidence_of(
         refusal="" if refused is None else refused.rule,
         audit=AuditedReceiptPath(request.batch_id, request.receipt.seq, request.proof) if is_audit else None,
     )
-
-
-ADMISSIONS = 4
-"""Most requests that are parsed and checked at the same time, because they may be large. Reads of the chain come later and are
-not counted, so that a slow node does not delay other requests."""
-
-REFRESH_S = 5.0
-"""Seconds between two reads of the chain for requests of `info`, which anybody may send."""
-
-ADMISSION_WAIT_S = 2.0
-"""Seconds that a request waits for admission before it is refused with `TryAgain`. An admission takes some 10 to 200 ms."""
-
-
-_NEEDS_RELEASE_SHARES = "is rebuilt by enclaves from shares, and release_shares is not set: set it, or serve another epoch"
 
 
 class Shard:
@@ -162,7 +191,8 @@ class Shard:
         )  # fmt: skip
 
     def _refresh(self) -> None:
-        """Follows the chain as for a request, but reads it at most once in `REFRESH_S`, because anybody may ask for `info`."""
+        """Reads the chain and follows it like a request does, but at most once in `REFRESH_S`, because anybody may ask for
+        `info`."""
         now = time.monotonic()
         with self._refreshing:
             if now < self._refresh_after:

@@ -1,9 +1,9 @@
-"""Decides whether a request may have a partial. The functions are pure. They check facts that were gathered before, the cheapest
-and most public first (design section 8).
+"""Decides whether a request may have a partial.
 
-The peer was attested before (`bytewise.tee.channel`). `verify_request` needs only the request, `verify_entitlement` the chain at
-one block, `verify_limits` the earlier releases of this shard. A broken rule raises its error. A request that may become valid at
-a later block raises `TryAgain`, which is no refusal.
+The functions are pure: their callers gather the facts. The cheapest and most public facts are checked first (design section 8).
+The peer is attested before (`bytewise.tee.channel`). `verify_request` needs only the request. `verify_entitlement` needs the
+chain at one block. `verify_limits` needs the earlier releases of this shard. A broken rule raises its error. A request that may
+become valid at a later block raises `TryAgain`, which is no refusal.
 """
 
 from collections.abc import Callable
@@ -39,16 +39,16 @@ from bytewise.tee.appraisal import AppraisalResult
 from bytewise.tee.binding import AttestedPeer
 
 INSTANCES_PER_SEAT = 2
-"""Most distinct enclave instances of one voter for each seat and round: one restart is allowed. They are counted for each voter,
-so that no voter can use up the limit of another. A committee of s seats has at most 2s instances for one receipt."""
+"""Most distinct enclave instances of one voter for each seat and round. The number allows one restart. Instances are counted for
+each voter, so that no voter can use up the limit of another. A committee of s seats has at most 2s instances for one receipt."""
 
 RECORDS_PER_INSTANCE = 1000
 """Most records of releases to one instance under one ticket. A seat that repeats its job because other shards are unreachable
 stays far below this limit."""
 
 AHEAD_S = LAG_S // 2
-"""Most seconds by which a block may be dated after the shard's own clock. This is below `LAG_S`, so that blocks with true dates
-are still accepted after a record with such a date. An honest final block is a quarter of an hour old."""
+"""Most seconds by which a block may be dated after the shard's own clock. The number is below `LAG_S`. After a record that is
+dated so far ahead, blocks with true dates are therefore still accepted. An honest final block is a quarter of an hour old."""
 
 AUDIT_SEATS = 1
 """Number of seats that a drawn audit counts as."""
@@ -67,8 +67,8 @@ class AdmittedRequest:
 
 
 def verify_request(request: ReleaseRequest, contracts: Contracts, peer: AttestedPeer) -> AdmittedRequest:
-    """Verifies the envelope's proof, then the ticket's signature, then that the ticket names the peer's transport key. Returns
-    the verified request."""
+    """Verifies the proof of the envelope first, and the ticket's signature next. Then verifies that the ticket names the peer's
+    transport key. Returns the verified request."""
     ticket, receipt = request.ticket, request.receipt
     if receipt.chain_id != contracts.chain_id:
         raise ForeignChain(receipt.chain_id, contracts.chain_id)
@@ -177,8 +177,8 @@ def verify_limits(ticket: Ticket, seats: int, instances: frozenset[Digest], audi
 def verify_records(of_receipt: int, given: Callable[[], int]) -> None:
     """Raises `BudgetSpent` if one enclave instance already has `RECORDS_PER_INSTANCE` release records under one ticket.
 
-    `given` is a slow function that counts these records. `of_receipt` is the number of all records of the receipt. If that number
-    is below the limit, `given` is not called.
+    `of_receipt` is the number of all records of the receipt. `given` counts the records of the instance under the ticket, which
+    is slow. It is therefore called only if `of_receipt` has reached the limit.
     """
     if of_receipt >= RECORDS_PER_INSTANCE and given() >= RECORDS_PER_INSTANCE:
         raise BudgetSpent("records", RECORDS_PER_INSTANCE)

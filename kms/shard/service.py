@@ -25,8 +25,9 @@ from bytewise.service.schedule import stop_on_signals
 from bytewise.storage.ceremonies import Ceremonies
 from bytewise.storage.engine import check_revision, open_database
 from bytewise.storage.releases import ReleaseRecords
-from bytewise.tee import mode
+from bytewise.tee import quoters
 from bytewise.tee.channel import ChannelEndpoint
+from bytewise.tee.confinement import harden_process
 from bytewise.tee.policy import load_policy, load_policy_state
 from bytewise.tee.quoters import open_quoter, verify_attestation
 from kms.ceremony.authority import CeremonyView, TrustSettings
@@ -35,11 +36,10 @@ from kms.settings import ShardSettings
 from kms.shard.api import build_app, serve
 from kms.shard.chain_view import KeyView
 from kms.shard.listener import ChannelServer
-from kms.shard.process_hardening import harden_process
 from kms.shard.refresh import DealtAt, refresh_reminder
 from kms.shard.release import Shard
-from kms.storage import accounts, folder_lock, keyring
-from kms.storage.folder_lock import ShareReporter, ignore_share
+from kms.storage import files, keyring
+from kms.storage.files import ShareReporter, ignore_share
 from kms.storage.log_position import LogPositionFile
 from kms.storage.sealing import open_sealer
 
@@ -58,7 +58,7 @@ def build_shard(
     that the shard signed.
     """
     if settings.production:
-        mode.enter_production()
+        quoters.enter_production()
     document = keyring.load_document(settings.epoch_file)
     _verify_assurance(document.record.assurance, contracts.chain_id, settings.production)
     _verify_governed(settings, document.record, contracts.chain_id)
@@ -69,7 +69,7 @@ def build_shard(
     marks = LogPositionFile(settings.folder, key_domain(contracts))
     records = ReleaseRecords(engine, key_domain(contracts), marks.recorded)
     sealer = open_sealer(settings.folder, settings.sealing)
-    signer = accounts.open_account(settings.folder, sealer)
+    signer = keyring.open_account(settings.folder, sealer)
     _verify_own_log(records, document.record.epoch, signer.address)
     marks.begin(records)
     return Shard(
@@ -102,7 +102,7 @@ def build_participant(settings: ShardSettings, contracts: Contracts, view: Cerem
         release_shares=settings.release_shares,
     )
     sealer = open_sealer(settings.folder, settings.sealing)
-    holding = ParticipantConfig(settings.folder, accounts.open_account(settings.folder, sealer), trust, sealer)
+    holding = ParticipantConfig(settings.folder, keyring.open_account(settings.folder, sealer), trust, sealer)
     return Participant(holding, Ceremonies(engine), view, secrets.token_bytes)
 
 
@@ -111,7 +111,7 @@ def serve_shard(
     dealt_at: DealtAt | None = None,
 ) -> int:  # fmt: skip
     """Protects the process (`harden_process`) and serves until SIGTERM or SIGINT. Returns the exit code. `simulator` makes the
-    quoter of a simulated run. `dealt_at` returns when the shares in force were dealt, for a reminder to deal them again."""
+    quoter of a simulated run. `dealt_at` returns the time at which the shares in force were dealt, for the reminder."""
     harden_process()
     # uvicorn raises the signal again after its shutdown. With this handler the process then exits with code 0.
     stop_on_signals()
@@ -119,7 +119,7 @@ def serve_shard(
     readiness = ReadinessRegistry()
     with contextlib.ExitStack() as stack:
         stack.enter_context(serve_metrics(settings.metrics, Actor.SHARD, readiness))
-        report_share = stack.enter_context(folder_lock.lock_for_serving(folder))
+        report_share = stack.enter_context(files.lock_for_serving(folder))
         participant = (
             build_participant(settings, contracts, ceremonies) if settings.coordinator and ceremonies is not None else None
         )
@@ -218,8 +218,8 @@ def _policy_in_force(settings: ShardSettings, chain_id: int, view: KeyView) -> P
 
 
 def _verify_governed(settings: ShardSettings, record: EpochRecord, chain_id: int) -> EpochRecord:
-    """Returns the epoch's record. Raises `ConfigurationError` if the shard has no governors, which only a shard of a simulated
-    run may lack (ADR-043)."""
+    """Returns the epoch's record. Raises `ConfigurationError` if the shard has no governors, unless it belongs to a simulated run
+    (ADR-043)."""
     simulated, evidence = EvidenceType.SIMULATED, settings.evidence
     for real, why in (
         (record.assurance != simulated.value, f"key epoch {record.epoch} is of assurance {record.assurance}"),

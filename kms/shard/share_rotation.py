@@ -21,7 +21,7 @@ from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import ChainFacts, EpochDocument
 from bytewise.protocol.units import Address, Blob, Digest
 from bytewise.service import metrics, telemetry
-from kms.storage import folder_lock
+from kms.storage import files
 from kms.storage.keyring import OpenedShare, split_commitments
 
 ShareFinder = Callable[[Sequence[Blob]], OpenedShare]
@@ -29,8 +29,8 @@ ShareFinder = Callable[[Sequence[Blob]], OpenedShare]
 (`kms.storage.keyring.find_share`)."""
 
 SETTLE_S = 120.0
-"""Seconds after which shares are accepted whose version is not above the known version, if a later block of the chain still shows
-them."""
+"""Seconds to wait for shares whose version is not above the known version. If a later block of the chain still shows them after
+this time, they are accepted."""
 
 
 class SharesInForce(NamedTuple):
@@ -55,7 +55,7 @@ class ShareStatus(NamedTuple):
     """The share with which a running shard answers."""
 
     shares: Digest
-    """keccak256 of the commitments that the share fits, one after the other."""
+    """keccak256 of the commitments that belong to the share, one after the other."""
     version: int | None
     """Version of these shares by the chain, or None before the first read of the chain."""
     in_force: bool | None
@@ -81,7 +81,7 @@ class ShareRotation:
         document: EpochDocument,
         share: OpenedShare,
         find: ShareFinder,
-        report: folder_lock.ShareReporter = folder_lock.ignore_share,
+        report: files.ShareReporter = files.ignore_share,
     ) -> None:
         """The object calls `report` now and after each change. The argument is the commitments of the only share in memory, or
         b"" if there are several."""

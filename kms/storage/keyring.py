@@ -1,14 +1,19 @@
 """A shard's keys at rest: a folder with a storage key, a signing key, a TLS key and certificate, and sealed shares.
 
-`signing.sealed` contains the account (`kms.storage.accounts`), `tls.key` and `tls.pem` contain PEM. `share-<epoch>.json` contains
-the share, sealed (`kms.storage.sealing`) and bound to epoch and index. A ceremony stores its share as
-`share-<epoch>-<ceremony>.json`. In a hybrid epoch, `kem-<epoch>-<ceremony>.sealed` contains the ML-KEM-768 key of that share,
+`signing.sealed` contains the address and the signing key of the shard's account, and `tls.key` and `tls.pem` contain PEM.
+`share-<epoch>.json` contains the share, sealed (`kms.storage.sealing`) and bound to epoch and index. A ceremony stores its share
+as `share-<epoch>-<ceremony>.json`. In a hybrid epoch, `kem-<epoch>-<ceremony>.sealed` contains the ML-KEM-768 key of that share,
 sealed in the same way.
+
+The signing key is sealed under the folder's storage key like shares (ADR-041). A copy of the folder without its storage key must
+not be enough to sign for the shard, because a repair gives a share to whoever can sign with the shard's key. The address is
+public and is stored beside the sealed key, so reading it opens nothing.
 
 Functions without a `sealer` argument use the folder's own `storage.key`.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,13 +27,16 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.keys.ceremony import ShardContact
 from bytewise.protocol.keys.epochs import EpochDocument, SealedShare
-from bytewise.protocol.units import U64, Blob, Digest
+from bytewise.protocol.signing import LocalSigner
+from bytewise.protocol.units import U64, Address, Blob, Digest
 from bytewise.service.certificates import make_certificate
 from bytewise.service.secret import Secret
-from kms.storage.accounts import address_of, draw_account
-from kms.storage.files import DRAFT, wipe, wipe_draft, write_whole
+from kms.storage.files import DRAFT, KEY_BYTES, is_wiped, read_key, wipe, wipe_draft, write_whole
 from kms.storage.sealing import IN_FOLDER, Sealer, StorageKeySource, draw_key, open_sealer
 
+SEALED_KEY, PLAIN_KEY = "signing.sealed", "signing.key"
+"""Names of the file with the sealed key, and of the file with the plain key as hex. The plain key exists only in folders from
+before ADR-041 and in their backups."""
 _NO_SHARE = (
     "is epoch_file the document of this shard's epoch? If the share is lost, restore a backup (`bytewise shard restore`); or "
     "move epoch_file away, start the shard, have the others repair it (`bytewise key repair`), and put epoch_file back"
@@ -42,8 +50,8 @@ SHARE_SUFFIX, KEM_SUFFIX = ".json", ".sealed"
 RESTORING = ".restoring"
 """Name of the folder inside the shard's folder where a restore keeps its files until it knows which of them are in force."""
 POLICY_HISTORY = "policy-history.json"
-"""Name of the file with the newest appraisal policy that the shard accepted, and the time since then. It is kept, backed up and
-restored with the share."""
+"""Name of the file with the newest appraisal policy that the shard accepted, and with the delays of the policy's additions. It is
+kept, backed up and restored with the share."""
 
 
 def create_keys(folder: Path, url: str, rng: Rng, sealing: StorageKeySource = IN_FOLDER) -> None:
@@ -273,3 +281,94 @@ def _text(path: Path) -> str:
         return path.read_text("ascii")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(path.name, type(error).__name__) from None
+
+
+@dataclass(frozen=True, slots=True)
+class SealedAccount:
+    """Content of `signing.sealed`."""
+
+    address: Address
+    """Account of the key. The key opens for this address only."""
+    sealed: Blob
+    """The key of 32 bytes, sealed by the folder's sealer."""
+
+
+def draw_account(folder: Path, sealer: Sealer, rng: Rng) -> None:
+    """Draws the folder's signing key if there is none. An existing key stays, even an unsealed one, although `open_account`
+    refuses an unsealed key."""
+    if not (folder / SEALED_KEY).exists() and not (folder / PLAIN_KEY).exists():
+        _store_account(folder, Secret(rng(KEY_BYTES)), sealer)
+
+
+def address_of(folder: Path) -> Address:
+    """Returns the account that a folder's file names. Only `open_account` proves that the folder can sign for it. Raises
+    `ConfigurationError` if the account is missing, malformed or stored in plain."""
+    if (folder / PLAIN_KEY).exists():
+        do = "is not sealed, so that any copy of the folder can sign for this shard: stop the shard and run `bytewise shard wrap`"
+        raise ConfigurationError(PLAIN_KEY, f"{do}, which seals it")
+    return _read_account(folder).address
+
+
+def open_account(folder: Path, sealer: Sealer | None = None) -> LocalSigner:
+    """Opens the account that signs for this shard, by default with the storage key in the folder's `storage.key`.
+
+    Raises `ConfigurationError` if the account is missing, stored in plain, altered, or sealed under another storage key.
+    """
+    address_of(folder)
+    return _opened_account(folder, sealer or open_sealer(folder))
+
+
+def seal_account(folder: Path, sealer: Sealer) -> bool:
+    """Seals a plain signing key and wipes its file. Returns whether there was a plain key.
+
+    The same call continues after a crash. Raises `ConfigurationError` and changes nothing if the folder has another sealed key.
+    """
+    path = folder / PLAIN_KEY
+    if not path.exists() or ((folder / SEALED_KEY).exists() and is_wiped(path)):
+        _opened_account(folder, sealer)
+        path.unlink(missing_ok=True)
+        return False
+    key = Secret(read_key(path))
+    _account_of(key)
+    if not (folder / SEALED_KEY).exists():
+        _store_account(folder, key, sealer)
+    if Secret(_opened_account(folder, sealer).secret) != key:
+        raise ConfigurationError(PLAIN_KEY, f"is another key than {SEALED_KEY} has; one of them is of another folder")
+    wipe(path)
+    return True
+
+
+def _store_account(folder: Path, key: Secret, sealer: Sealer) -> None:
+    address = _account_of(key)
+    write_whole(folder / SEALED_KEY, encode(SealedAccount(address, Blob(sealer.seal(key.reveal(), account_context(address))))))
+
+
+def _account_of(key: Secret) -> Address:
+    try:
+        return LocalSigner(key.reveal()).address
+    except ValueError as error:
+        raise ConfigurationError(PLAIN_KEY, f"{error}: restore a backup") from None
+
+
+def _opened_account(folder: Path, sealer: Sealer) -> LocalSigner:
+    stored = _read_account(folder)
+    try:
+        return LocalSigner(sealer.open(stored.sealed, account_context(stored.address)).reveal())
+    except ConfigurationError:
+        why = "does not open under the storage key of the settings: another key sealed it, or it was altered"
+        do = "name the key that sealed this folder (storage_key_file, wrap_command); if that is lost, so is the account"
+        raise ConfigurationError(SEALED_KEY, f"{why}; {do}") from None
+
+
+def _read_account(folder: Path) -> SealedAccount:
+    try:
+        return decode(SealedAccount, (folder / SEALED_KEY).read_bytes())
+    except OSError as error:
+        raise ConfigurationError(SEALED_KEY, f"{error.strerror}: the shard's account is missing; restore a backup") from None
+    except Fault as error:
+        raise ConfigurationError(SEALED_KEY, str(error)[:200]) from None
+
+
+def account_context(address: Address) -> Digest:
+    """Returns the associated data of a sealed account key, which binds the key to its account."""
+    return digests.labelled(Label.ACCOUNT_AT_REST, bytes.fromhex(address[2:]))

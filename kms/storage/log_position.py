@@ -1,7 +1,7 @@
 """The position of a shard's release logs, stored beside its keys (ADR-036).
 
-A shard whose database is lost or replaced by an older copy would sign a second log under the same account, and would be convicted
-for that. With the stored position it refuses to start instead.
+The database of a shard can be lost, or replaced by an older copy. The shard would then sign a second log under the same account,
+and would be convicted for that. Because of the stored position, it refuses to start instead.
 """
 
 import threading
@@ -25,8 +25,7 @@ FILE = "release-log.json"
 
 MAX_RECORDS_BEHIND, MIN_INTERVAL_S = 32, 1.0
 """Number of records, and number of seconds, after which the stored position is written again. Writing it for each record would
-add a disk write before each answer. If the database is replaced by a copy that lacks only records after the stored position, that
-is not detected."""
+add a disk write before each answer. A copy of the database that lacks only records after the stored position is not detected."""
 
 
 @dataclass(frozen=True, slots=True)

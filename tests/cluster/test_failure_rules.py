@@ -22,9 +22,9 @@ from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.units import Digest
 from bytewise.service import metrics
 from bytewise.service.clock import SystemClock
+from bytewise.tee_simulated.authorities import Platform
 from bytewise.tee_simulated.quoter import SimulatedQuoter
-from bytewise.tee_simulated.root import Platform
-from enclave.session import JobContext
+from enclave.job_socket import JobContext
 from tests.fixtures.builders import CHAIN_ID, MODEL, word
 from tests.fixtures.cluster.ray_cluster import ROOT, WAIT_S, RayCluster, eventually, ray_cluster
 from tests.fixtures.verifier import enclave_in_memory as b

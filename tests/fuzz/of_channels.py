@@ -15,8 +15,8 @@ from bytewise.protocol.units import Blob, Digest
 from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.tee import binding
 from bytewise.tee.binding import ChannelStatement, Proof
-from bytewise.tee.certificates import UNREADABLE
 from bytewise.tee.channel import EphemeralKey, TlsSession, _Kind, _receive, verify_certificate
+from bytewise.tee.documents import UNREADABLE
 from tests.fixtures.kms.memory_chain import CONTRACTS
 from tests.fixtures.tee.channels import SHARD, Ends, plain_hello
 from tests.fuzz.edits import mutant

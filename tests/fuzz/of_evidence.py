@@ -28,12 +28,11 @@ from bytewise.protocol.evidence.policy_updates import PendingAddition, PolicySta
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import U8, U16, U64, U256, Blob, Digest
 from bytewise.tee.appraisal import verify_result_quote
-from bytewise.tee.collateral import issued_at, parse_collateral
 from bytewise.tee.dcap import verify_quote
+from bytewise.tee.documents import issued_at, parse_collateral, read_object, unix_second
 from bytewise.tee.gpu import verify_gpu
 from bytewise.tee.quoters import ConfigfsQuoter
 from bytewise.tee.snp import certificate_time, verify_report
-from bytewise.tee.strict_json import read_object, unix_second
 from tests.fixtures.kms.memory_chain import CONTRACTS, VOTER
 from tests.fixtures.tee.configfs_kernel import Kernel, service_answer
 from tests.fixtures.tee.gpu_claims import GPU_CLAIMS

@@ -12,7 +12,7 @@ from bytewise.protocol.jobs import JobResult, RunJob, key_domain
 from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import Digest
-from enclave.session import JobContext
+from enclave.job_socket import JobContext
 from tests.fixtures.bad_input.courtroom import NOTHING, Blame, Court, computed, verdict
 from tests.fixtures.builders import word
 from tests.fixtures.in_memory_network import Enclave

@@ -16,7 +16,7 @@ from bytewise.protocol.units import Address, Digest
 from bytewise.service import telemetry
 from chain.client.artifacts import View
 from chain.client.rpc import ChainClient, at_hash
-from kms.shard.refusals import refusal
+from kms.shard.release import refusal
 from tests.fixtures.chain.anvil import CHAIN_ID
 from tests.fixtures.chain.broken_node import answering_node
 

@@ -33,7 +33,7 @@ from cli.__main__ import main
 from cli.demo.site import free_ports
 from cli.key import status
 from cli.key.ceremony import public_facts
-from kms.ceremony.session import read_plan
+from kms.ceremony.coordinator import read_plan
 from kms.ceremony.state import CeremonyPhase
 from kms.shard import release, share_rotation
 from kms.shard.api import build_app

@@ -24,7 +24,7 @@ from chain.sending.transactions import send_all
 from cli.key import erased
 from kms.ceremony.erasure import SharesToErase, count_statements, erase_shares, judge_statement, shares_to_erase, statement_file
 from kms.shard.chain_view import ChainCeremonyView
-from kms.storage import accounts
+from kms.storage import keyring
 from tests.fixtures.chain.devnet import reader
 from tests.fixtures.cli.key_site import CURATOR, KeySite, site
 from tests.fixtures.kms.memory_chain import CONTRACTS
@@ -103,7 +103,7 @@ def on_chain(world: World, state: EpochState = EpochState.ACTIVE, version: int =
 
 
 def signer_of(world: World, index: int) -> LocalSigner:
-    return accounts.open_account(world.settings.shards[index - 1].folder)
+    return keyring.open_account(world.settings.shards[index - 1].folder)
 
 
 def said(world: World, index: int, **changes: object) -> SignedErasure:

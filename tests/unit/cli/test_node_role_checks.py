@@ -36,7 +36,7 @@ from cli.node import chain_checks, host_checks, shard_checks, state
 from cli.node.doctor import checked
 from cli.node.roles import NodeRole
 from cli.node.view import NodeView
-from kms.storage import accounts, keyring
+from kms.storage import keyring
 from tests.fixtures.cli.new_node import new_node
 from tests.fixtures.inference.tiny import write_checkpoint
 from tests.fixtures.kms.governed_policy import settings
@@ -124,7 +124,7 @@ def test_restored_folder_of_a_shard_names_its_account(tmp_path: Path, capsys: py
     account = decode(ShardContact, entry.read_bytes()).address
     entry.unlink()
     assert NodeView(config).account == account
-    (config.parent / accounts.SEALED_KEY).unlink()
+    (config.parent / keyring.SEALED_KEY).unlink()
     assert main(["status", "--health", "--config", str(config)]) == Exit.USAGE
     assert "the shard's account is missing; restore a backup" in capsys.readouterr().err
 

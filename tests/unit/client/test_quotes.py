@@ -16,8 +16,8 @@ from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U16, U64, U256, ZERO_DIGEST, Blob, Digest
 from bytewise_client.network_state import ANOTHER, HOLDS, NONE, Quoted, judged
 from chain.reads.history import Dated, RevealEvent, in_force
+from enclave.job_socket import JobContext, Session
 from enclave.release_client import ShardKeySource
-from enclave.session import JobContext, Session
 from tests.fixtures.kms.memory_chain import CHAIN_ID, CONTRACTS, Case
 from tests.fixtures.kms.release_network import World
 

@@ -21,9 +21,9 @@ from bytewise.protocol.units import U8, ZERO_DIGEST, Blob, Digest
 from bytewise.service import frames
 from bytewise.service.clock import SystemClock
 from bytewise.tee_simulated.__main__ import policy_for
+from bytewise.tee_simulated.authorities import Platform
 from bytewise.tee_simulated.quoter import SimulatedQuoter
-from bytewise.tee_simulated.root import Platform
-from enclave.session import JobContext
+from enclave.job_socket import JobContext
 from tests.fixtures.builders import CHAIN_ID, MODEL, word
 from tests.fixtures.cluster.ray_in_memory import PREPARE_S, bridge_in_memory
 from tests.fixtures.committee.seated_member import SeatedMember

@@ -18,7 +18,7 @@ from bytewise.protocol.jobs import JOB_LIMIT_S, anchor_domain
 from bytewise.protocol.records.request import Request
 from bytewise.protocol.records.statements import Outcome
 from bytewise.tee.appraisal import verify_result_quote
-from bytewise.tee_simulated.root import Platform
+from bytewise.tee_simulated.authorities import Platform
 from kms.storage import keyring
 from tests.fixtures import memory_search
 from tests.fixtures.kms.memory_chain import CHAIN_ID, Case

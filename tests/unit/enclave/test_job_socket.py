@@ -18,7 +18,7 @@ from bytewise.protocol.units import Blob, Digest
 from bytewise.service import frames
 from bytewise.tee.appraisal import verify_result_quote
 from bytewise.tee_simulated.__main__ import simulated_policy
-from enclave import server
+from enclave import job_socket
 from tests.fixtures.builders import CHAIN_ID, MODEL, word
 from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.job_case import RIGHT, WORLD, case
@@ -58,13 +58,13 @@ def test_only_the_owner_may_open_the_socket(enclave: Path) -> None:
 
 
 def test_a_socket_file_of_a_dead_process_is_replaced(place: Path) -> None:
-    server.listen(place / "s").close()
-    server.listen(place / "s").close()
+    job_socket.listen(place / "s").close()
+    job_socket.listen(place / "s").close()
 
 
 def test_socket_of_a_running_enclave_is_not_taken(enclave: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"socket: another process listens at jobs\.sock: stop it, or name another"):
-        server.listen(enclave)
+        job_socket.listen(enclave)
     assert client(enclave).status(word("status")).model_id == MODEL
 
 
@@ -76,15 +76,15 @@ def test_only_the_named_other_user_is_served(place: Path, monkeypatch: pytest.Mo
             client(path).status(word("status"))
         context.client_uid = own
         assert client(path).status(word("status")).model_id == MODEL
-    with server.listen(place / "t", client_uid=own):
+    with job_socket.listen(place / "t", client_uid=own):
         assert stat.S_IMODE(os.stat(place / "t").st_mode) == 0o666
 
 
 def test_overlong_socket_path_is_a_configuration_error(place: Path) -> None:
     with pytest.raises(ConfigurationError, match="path is longer than 107 bytes"):
-        server.listen(place / ("x" * 120))
+        job_socket.listen(place / ("x" * 120))
     with pytest.raises(ConfigurationError, match="socket: No such file"):
-        server.listen(place / "nowhere" / "s")
+        job_socket.listen(place / "nowhere" / "s")
 
 
 def raw(path: Path) -> socket.socket:

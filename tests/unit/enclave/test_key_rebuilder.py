@@ -18,10 +18,10 @@ from bytewise.protocol.jobs import RunJob
 from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.suites import rebuilt_epoch
 from bytewise.protocol.units import U64, Blob
+from enclave.job_socket import ShardDialer
 from enclave.key_rebuilder import KeyRebuilder, RebuildRequest, RebuildResult, TransportSecret, _answer, _error
 from enclave.release_client import ShardKeySource
 from enclave.settings import EnclaveSettings
-from enclave.shard_dialer import ShardDialer
 from enclave.wiring import _ProcessFactory
 from tests.fixtures.kms.release_network import World
 

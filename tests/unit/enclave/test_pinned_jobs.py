@@ -20,7 +20,7 @@ from bytewise.protocol.records.preflight import PreflightSubject, preflight
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.request import Request, output_for
 from bytewise.protocol.records.statements import CannotReason, Outcome
-from enclave.session import JobContext
+from enclave.job_socket import JobContext
 from tests.fixtures.builders import ANCHOR, CHAIN_ID, MODEL, World, word
 from tests.fixtures.verifier import enclave_in_memory as b
 from verifier.audits.auditor import Cause, attribute

@@ -16,9 +16,9 @@ from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.records.statements import Outcome
 from bytewise.protocol.units import U8, ZERO_DIGEST, Blob
 from bytewise.service import frames
-from enclave import server
+from enclave import job_socket
+from enclave.job_socket import ShardDialer
 from enclave.release_client import ShardKeySource
-from enclave.shard_dialer import ShardDialer
 from tests.fixtures.kms.release_network import World
 from verifier.jobs.enclave_client import EnclaveClient
 
@@ -35,7 +35,7 @@ def ask(world: World) -> Iterator[Callable[[RunJob, Callable[[socket.socket, Run
     """Runs a job against an enclave that does what it is told when it has the job, and then says that no key was to be had."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "s"
-        listening = server.listen(path)
+        listening = job_socket.listen(path)
         listening.settimeout(20)
 
         def ask(job: RunJob, inside: Callable[[socket.socket, RunJob], None]) -> JobResult:

@@ -17,8 +17,8 @@ from bytewise.service import frames
 from bytewise.service.exit_codes import Exit
 from enclave import supervisor
 from enclave.forked_process import ForkedProcess
+from enclave.job_socket import JobContext
 from enclave.log_continuity import LogContinuity
-from enclave.session import JobContext
 from enclave.supervisor import Supervisor
 from tests.fixtures.kms.promise_chain import DOMAIN, PLAIN, SHARD, digest, signed
 from tests.fixtures.verifier.kept_jobs import SHORT_S, Act, kept

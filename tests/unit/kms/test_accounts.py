@@ -18,8 +18,8 @@ from bytewise.service.exit_codes import Exit
 from bytewise.service.secret import write_secret
 from kms import backup
 from kms.backup import back_up, restore
-from kms.storage import accounts, folder_lock, keyring
-from kms.storage.accounts import PLAIN_KEY, SEALED_KEY, SealedAccount
+from kms.storage import files, keyring
+from kms.storage.keyring import PLAIN_KEY, SEALED_KEY, SealedAccount
 from kms.storage.sealing import STORAGE_KEY, StorageKeySource, open_sealer
 from tests.fixtures.kms.process_settings import config
 from tests.fixtures.kms.release_network import World
@@ -31,7 +31,7 @@ def folder_of(world: World, index: int = 1) -> Path:
 
 def as_before(folder: Path) -> bytes:
     """A folder of before ADR-041: the signing key as hex in a file. The key."""
-    key = accounts.open_account(folder).secret
+    key = keyring.open_account(folder).secret
     (folder / SEALED_KEY).unlink()
     write_secret(folder / PLAIN_KEY, key.hex().encode())
     return key
@@ -39,14 +39,14 @@ def as_before(folder: Path) -> bytes:
 
 def test_account_key_is_in_no_file_and_its_address_needs_no_storage_key(fresh: World) -> None:
     folder = folder_of(fresh)
-    key, storage = accounts.open_account(folder).secret, folder / "storage.key"
+    key, storage = keyring.open_account(folder).secret, folder / "storage.key"
     for path in folder.iterdir():
         assert key not in path.read_bytes() and key.hex().encode() not in path.read_bytes(), path.name
     storage.rename(folder.parent / "elsewhere.key")
-    assert accounts.address_of(folder) == fresh.document.record.shards[0].address
+    assert keyring.address_of(folder) == fresh.document.record.shards[0].address
     with pytest.raises(ConfigurationError, match=r"storage\.key"):
-        accounts.open_account(folder)
-    assert accounts.open_account(folder, open_sealer(folder, StorageKeySource(folder.parent / "elsewhere.key"))).secret == key
+        keyring.open_account(folder)
+    assert keyring.open_account(folder, open_sealer(folder, StorageKeySource(folder.parent / "elsewhere.key"))).secret == key
 
 
 @pytest.mark.parametrize("how", ["other address", "other shard's", "cut off", "no account", "missing"])
@@ -56,7 +56,7 @@ def test_altered_account_or_one_of_another_shard_is_named(fresh: World, how: str
     stored = decode(SealedAccount, path.read_bytes())
     match how:
         case "other address":
-            path.write_bytes(encode(replace(stored, address=accounts.address_of(other))))
+            path.write_bytes(encode(replace(stored, address=keyring.address_of(other))))
         case "other shard's":
             shutil.copy(other / SEALED_KEY, path)
         case "cut off":
@@ -67,7 +67,7 @@ def test_altered_account_or_one_of_another_shard_is_named(fresh: World, how: str
             path.unlink()
     problem = {"missing": "account is missing", "no account": SEALED_KEY}.get(how, "does not open under the storage key")
     with pytest.raises(ConfigurationError, match=problem):
-        accounts.open_account(folder)
+        keyring.open_account(folder)
 
 
 def test_plaintext_key_is_refused_by_every_command_and_sealed_by_wrap(
@@ -85,25 +85,25 @@ def test_plaintext_key_is_refused_by_every_command_and_sealed_by_wrap(
     monkeypatch.setattr(sys, "argv", ["kms", "wrap", "--config", str(settings)])
     for code in (Exit.OK, Exit.USAGE):
         assert kms.__main__.main() == code
-        assert accounts.open_account(folder).secret == key and not (folder / PLAIN_KEY).exists()
+        assert keyring.open_account(folder).secret == key and not (folder / PLAIN_KEY).exists()
     assert "wrap_command: is missing" in capsys.readouterr().err, "nothing is left to seal, and nothing is wrapped"
     fresh.shard(1)
 
 
 def test_old_backup_restores_the_plaintext_key_which_is_then_sealed(fresh: World, tmp_path: Path) -> None:
     folder, records = folder_of(fresh), fresh.records(1)
-    account, key = accounts.address_of(folder), as_before(folder)
+    account, key = keyring.address_of(folder), as_before(folder)
     with pytest.MonkeyPatch.context() as old:
         old.setattr(backup, "FILE_NAMES", (STORAGE_KEY, PLAIN_KEY))
-        old.setattr(accounts, "address_of", lambda _: account)
+        old.setattr(keyring, "address_of", lambda _: account)
         back_up(folder, tmp_path / "before", b"k" * 32, records, SystemClock(), os.urandom)
     for path in folder.glob("*.key"):
         path.unlink()
     assert PLAIN_KEY in restore(tmp_path / "before", b"k" * 32, folder, records, None).written
     with pytest.raises(ConfigurationError, match="run `bytewise shard wrap`"):
-        accounts.open_account(folder)
-    assert accounts.seal_account(folder, open_sealer(folder))
-    assert accounts.open_account(folder).secret == key
+        keyring.open_account(folder)
+    assert keyring.seal_account(folder, open_sealer(folder))
+    assert keyring.open_account(folder).secret == key
 
 
 def test_wrap_refuses_a_key_file_of_another_folder(
@@ -120,7 +120,7 @@ def test_wrap_refuses_a_key_file_of_another_folder(
     elsewhere.unlink()
     shutil.copy(folder / STORAGE_KEY, elsewhere)
     assert kms.__main__.main() == 0
-    assert accounts.open_account(folder).secret == key and not (folder / PLAIN_KEY).exists()
+    assert keyring.open_account(folder).secret == key and not (folder / PLAIN_KEY).exists()
 
 
 @pytest.mark.parametrize("moment", ["sealed", "wiped", "done"])
@@ -134,14 +134,14 @@ def test_wrap_killed_while_sealing_the_account_is_resumed(fresh: World, monkeypa
 
     with monkeypatch.context() as patch:
         if moment == "sealed":
-            patch.setattr(accounts, "wipe", die)
+            patch.setattr(keyring, "wipe", die)
         if moment == "wiped":
             unlink = Path.unlink
             patch.setattr(Path, "unlink", lambda path, **more: (die if path.name == PLAIN_KEY else unlink)(path, **more))
         with contextlib.nullcontext() if moment == "done" else pytest.raises(KeyboardInterrupt):
-            accounts.seal_account(folder, open_sealer(folder))
-    assert not accounts.seal_account(folder, open_sealer(folder)) or moment == "sealed"
-    assert not (folder / PLAIN_KEY).exists() and accounts.open_account(folder).secret == key
+            keyring.seal_account(folder, open_sealer(folder))
+    assert not keyring.seal_account(folder, open_sealer(folder)) or moment == "sealed"
+    assert not (folder / PLAIN_KEY).exists() and keyring.open_account(folder).secret == key
 
 
 @pytest.mark.parametrize("sealed", [True, False])
@@ -153,7 +153,7 @@ def test_malformed_plaintext_key_is_named_and_left_unchanged(fresh: World, seale
         (folder / PLAIN_KEY).unlink(missing_ok=True)
         write_secret(folder / PLAIN_KEY, number.encode())
         with pytest.raises(ConfigurationError, match=r"signing\.key: not a private key of secp256k1") as caught:
-            accounts.seal_account(folder, open_sealer(folder))
+            keyring.seal_account(folder, open_sealer(folder))
         assert str(2**256 - 1) not in str(caught.value)
         assert (folder / PLAIN_KEY).read_text() == number and (folder / SEALED_KEY).exists() == sealed
 
@@ -162,11 +162,11 @@ def test_one_wrap_runs_at_a_time(fresh: World, monkeypatch: pytest.MonkeyPatch) 
     folder = folder_of(fresh)
     key = as_before(folder)
     monkeypatch.setattr(sys, "argv", ["kms", "wrap", "--config", str(config(fresh, 1))])
-    with folder_lock.lock_for_change(folder):
+    with files.lock_for_change(folder):
         assert kms.__main__.main() == 64
         assert (folder / PLAIN_KEY).exists() and not (folder / SEALED_KEY).exists()
     assert kms.__main__.main() == Exit.OK
-    assert accounts.open_account(folder).secret == key
+    assert keyring.open_account(folder).secret == key
 
 
 def test_plaintext_key_of_another_account_is_left_unchanged(fresh: World) -> None:
@@ -174,5 +174,5 @@ def test_plaintext_key_of_another_account_is_left_unchanged(fresh: World) -> Non
     before = (folder / SEALED_KEY).read_bytes()
     write_secret(folder / PLAIN_KEY, (b"\x11" * 32).hex().encode())
     with pytest.raises(ConfigurationError, match="another key than"):
-        accounts.seal_account(folder, open_sealer(folder))
+        keyring.seal_account(folder, open_sealer(folder))
     assert (folder / PLAIN_KEY).exists() and (folder / SEALED_KEY).read_bytes() == before

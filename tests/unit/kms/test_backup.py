@@ -21,7 +21,7 @@ from bytewise.storage.tables import ReleaseRow
 from kms import backup
 from kms.backup import RestoreResult, back_up, open_backup, restore
 from kms.shard.service import verify_epoch_document
-from kms.storage import accounts, keyring
+from kms.storage import keyring
 from kms.storage.files import write_whole
 from kms.storage.sealing import StorageKeySource
 from tests.fixtures.kms.backup_station import KEY, OTHER_KEY, Station
@@ -61,7 +61,7 @@ def test_backup_file_is_unreadable_without_its_key_and_no_byte_can_change(statio
     sealed = station.file.read_bytes()
     assert stat.S_IMODE(station.file.stat().st_mode) == 0o600
     storage = bytes.fromhex((station.folder / "storage.key").read_text())
-    for secret in (storage, accounts.open_account(station.folder).secret):
+    for secret in (storage, keyring.open_account(station.folder).secret):
         assert secret not in sealed and secret.hex().encode() not in sealed
     with pytest.raises(ConfigurationError, match="another key"):
         open_backup(station.file, OTHER_KEY)

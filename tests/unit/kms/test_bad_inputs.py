@@ -8,7 +8,7 @@ import pytest
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.errors.reasons import PointFlaw
 from bytewise.protocol.keys.epochs import Decision
-from kms.shard.refusals import refusal
+from kms.shard.release import refusal
 from tests.fixtures.kms.bad_inputs import ONE_CASE, POINTS, ROWS, Scene, leaked
 from tests.fixtures.kms.release_network import World
 from tests.fixtures.tee.simulated_platform import Bench

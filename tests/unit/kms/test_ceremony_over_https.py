@@ -11,8 +11,7 @@ from bytewise.protocol.errors.actors import CeremonyFailed, CeremonyRefused, Con
 from bytewise.protocol.keys.ceremony import CeremonyPurpose, SignedPlan
 from bytewise.service.clock import monotonic_s
 from kms.ceremony import coordinator
-from kms.ceremony.coordinator import epoch_document
-from kms.ceremony.session import finished_ceremony, load_or_make_plan, make_plan, run_ceremony
+from kms.ceremony.coordinator import epoch_document, finished_ceremony, load_or_make_plan, make_plan, run_ceremony
 from kms.ceremony.state import CeremonyPhase
 from kms.settings import CeremonySettings
 from kms.storage import keyring

@@ -15,7 +15,7 @@ from bytewise.protocol.units import U64
 from bytewise.service.settings import DatabaseUrl
 from bytewise.storage.migrate import migrate
 from cli.key.ceremony import _agreed
-from kms.ceremony.session import finished_ceremony, load_or_make_plan, make_plan
+from kms.ceremony.coordinator import finished_ceremony, load_or_make_plan, make_plan
 from kms.settings import CeremonySettings
 from tests.fixtures.kms.ceremonies import COORDINATOR
 from tests.fixtures.kms.dkg_fixture import ceremony_shards

@@ -24,7 +24,7 @@ from bytewise.protocol.keys import ceremony_log
 from bytewise.protocol.keys.ceremony_log import Close, read_message, sign_message
 from bytewise.protocol.keys.epochs import MAX_RELEASE_MARKS, ReleaseLog, ReleaseRequest
 from bytewise.protocol.units import Blob, Digest
-from bytewise.tee import appraisal, binding, collateral, dcap, gpu, snp
+from bytewise.tee import appraisal, binding, dcap, documents, gpu, snp
 from bytewise.tee.binding import ChannelStatement
 from kms.release_log import copies
 from tests.fixtures.kms.ceremonies import party
@@ -61,7 +61,7 @@ def decoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Capped]:
             lambda data: appraisal.verify_result_quote(bench.policy, data, CHAIN_ID), appraisal.MAX_RESULT_QUOTE_BYTES, 2 * marks
         ),
         "gpu claims": Capped(lambda data: gpu.verify_gpu(data, bytes(32), 0), gpu.MAX_GPU_BYTES, None),
-        "collateral": Capped(collateral.parse_collateral, collateral.MAX_COLLATERAL_BYTES, None),
+        "collateral": Capped(documents.parse_collateral, documents.MAX_COLLATERAL_BYTES, None),
         "hello": Capped(lambda data: binding.verify_hello(terms, data), binding.MAX_HELLO_BYTES, 16),
         "proof": Capped(lambda data: binding.verify_proof(terms, said, data, bench.now), binding.MAX_PROOF_BYTES, 16),
         "envelope": Capped(

@@ -29,13 +29,12 @@ from bytewise.protocol.evidence.appraisal_policy import (
 from bytewise.protocol.keys.epochs import Decision
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
-from bytewise.tee import appraisal, mode
+from bytewise.tee import appraisal, quoters
 from bytewise.tee.dcap import td_measurement
 from bytewise.tee.policy import load_policy
+from bytewise.tee_simulated.authorities import Platform, der, load_root, make_root
 from bytewise.tee_simulated.quoter import SimulatedQuoter
-from bytewise.tee_simulated.root import Platform, load_root, make_root
 from bytewise.tee_simulated.td_quote import TdBody, body_of
-from bytewise.tee_simulated.x509 import der
 from tests.fixtures.kms.memory_chain import CHAIN_ID, MemoryChain
 from tests.fixtures.kms.release_network import World, program
 from tests.fixtures.tee.attested_peer import attested
@@ -105,7 +104,7 @@ class Attempt:
         return shard.release(encode(world.request(case)), peer).record.decision
 
     def _quoter(self) -> Quoter:
-        self.patch.setattr(mode.ProcessMode, "production", OWN_PACKAGE in self.standing)
+        self.patch.setattr(quoters.ProcessMode, "production", OWN_PACKAGE in self.standing)
         # As in a process that has not loaded it yet.
         simulator = runpy.run_module("bytewise.tee_simulated.quoter")["SimulatedQuoter"]
         quoter: SimulatedQuoter = simulator(Platform(self.world.folder / "platform.key"), program(), SystemClock())

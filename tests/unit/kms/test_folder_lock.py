@@ -25,7 +25,7 @@ from kms.backup import back_up, restore
 from kms.ceremony.erasure import erase_shares
 from kms.shard.release import Shard
 from kms.shard.share_rotation import shares_in_force, with_verification_keys
-from kms.storage import accounts, folder_lock, keyring
+from kms.storage import files, keyring
 from kms.storage.keyring import split_commitments
 from tests.fixtures.kms.dealt_again import dealt_again, mean
 from tests.fixtures.kms.dkg_fixture import OneEpoch
@@ -60,19 +60,19 @@ def renewed(world: World, new: Blob) -> EpochDocument:
     return replace(world.document, record=record, commitments=split_commitments(new))
 
 
-def started(world: World, held: folder_lock.ShareReporter) -> Shard:
+def started(world: World, held: files.ShareReporter) -> Shard:
     """Shard 1 as `serve` starts it."""
     folder = folder_of(world)
     find = functools.partial(keyring.find_share, folder, world.document.record.epoch)
     return Shard(
-        world.document, keyring.open_share(folder, world.document), find, accounts.open_account(folder), world.contracts,
+        world.document, keyring.open_share(folder, world.document), find, keyring.open_account(folder), world.contracts,
         first_policy_state(world.policy), world.chain, world.records(1), os.urandom, world.clock, 9, report_share=held,
     )  # fmt: skip
 
 
 def test_ended_epoch_is_not_erased_while_a_process_serves(fresh: World) -> None:
     chain = chain_of(fresh, state=EpochState.RETIRED)
-    with folder_lock.lock_for_serving(folder_of(fresh)) as held:
+    with files.lock_for_serving(folder_of(fresh)) as held:
         for _ in range(2):
             with pytest.raises(ConfigurationError, match=r"a process serves from it .*: stop it; nothing was erased"):
                 erased(fresh, chain)
@@ -84,7 +84,7 @@ def test_ended_epoch_is_not_erased_while_a_process_serves(fresh: World) -> None:
 def test_old_shares_are_erased_only_after_the_shard_took_the_new_one(fresh: World) -> None:
     case, new = fresh.disputed(), dealt_again(fresh, 1)
     document = renewed(fresh, new)
-    with folder_lock.lock_for_serving(folder_of(fresh)) as held:
+    with files.lock_for_serving(folder_of(fresh)) as held:
         shard = started(fresh, held)
         mean(fresh, new)
         with pytest.raises(ConfigurationError, match="or start it again on the new epoch file"):
@@ -98,38 +98,38 @@ def test_old_shares_are_erased_only_after_the_shard_took_the_new_one(fresh: Worl
 
 
 def test_one_process_serves_a_folder_and_none_starts_during_erasure(tmp_path: Path) -> None:
-    for one in (folder_lock.lock_for_serving, folder_lock.lock_for_change):
+    for one in (files.lock_for_serving, files.lock_for_change):
         with (
             one(tmp_path),
             pytest.raises(ConfigurationError, match="another process serves"),
-            folder_lock.lock_for_serving(tmp_path),
+            files.lock_for_serving(tmp_path),
         ):
             pass
-    with folder_lock.lock_for_serving(tmp_path), folder_lock.lock_for_change(tmp_path) as said:
+    with files.lock_for_serving(tmp_path), files.lock_for_change(tmp_path) as said:
         assert said == ZERO_DIGEST
     with contextlib.ExitStack() as serving:
-        serving.enter_context(folder_lock.lock_for_serving(tmp_path))(b"points")
-        with folder_lock.lock_for_change(tmp_path) as said:
+        serving.enter_context(files.lock_for_serving(tmp_path))(b"points")
+        with files.lock_for_change(tmp_path) as said:
             assert said == keccak256(b"points")
             serving.close()  # whoever begins to serve now could still read what is being erased
-            with pytest.raises(ConfigurationError, match="or erases, restores"), folder_lock.lock_for_serving(tmp_path):
+            with pytest.raises(ConfigurationError, match="or erases, restores"), files.lock_for_serving(tmp_path):
                 raise AssertionError("two")
-    with folder_lock.lock_for_serving(tmp_path), folder_lock.lock_for_change(tmp_path) as said:
+    with files.lock_for_serving(tmp_path), files.lock_for_change(tmp_path) as said:
         assert said == ZERO_DIGEST, "what the process before said is no word of this one"
-    (tmp_path / folder_lock.LOCK).write_text("no digest")
-    with folder_lock.lock_for_change(tmp_path) as said:
+    (tmp_path / files.LOCK).write_text("no digest")
+    with files.lock_for_change(tmp_path) as said:
         assert said is None
-        with pytest.raises(ConfigurationError, match="another process serves"), folder_lock.lock_for_serving(tmp_path):
+        with pytest.raises(ConfigurationError, match="another process serves"), files.lock_for_serving(tmp_path):
             pass
-    with pytest.raises(ConfigurationError, match="No such file"), folder_lock.lock_for_serving(tmp_path / "nowhere"):
+    with pytest.raises(ConfigurationError, match="No such file"), files.lock_for_serving(tmp_path / "nowhere"):
         pass
 
 
 def test_one_process_erases_or_restores_at_a_time_also_beside_a_server(tmp_path: Path) -> None:
-    with folder_lock.lock_for_serving(tmp_path), folder_lock.lock_for_change(tmp_path):
+    with files.lock_for_serving(tmp_path), files.lock_for_change(tmp_path):
         with pytest.raises(ConfigurationError, match="another process erases, restores or wraps in it: run this again"):
-            folder_lock.lock_for_change(tmp_path).__enter__()
-    with folder_lock.lock_for_change(tmp_path) as said:
+            files.lock_for_change(tmp_path).__enter__()
+    with files.lock_for_change(tmp_path) as said:
         assert said is None
 
 
@@ -137,8 +137,8 @@ def test_restore_into_a_folder_in_use_is_refused(fresh: World) -> None:
     folder, file, key = folder_of(fresh), fresh.folder / "backup", bytes(32)
     back_up(folder, file, key, fresh.records(1), SystemClock(), os.urandom)
     for one, match in (
-        (folder_lock.lock_for_serving, "a process serves from it: stop it first"),
-        (folder_lock.lock_for_change, "another process erases"),
+        (files.lock_for_serving, "a process serves from it: stop it first"),
+        (files.lock_for_change, "another process erases"),
     ):
         with one(folder), pytest.raises(ConfigurationError, match=match):
             restore(file, key, folder, fresh.records(1), chain_of(fresh))
@@ -148,11 +148,11 @@ def test_restore_into_a_folder_in_use_is_refused(fresh: World) -> None:
 def test_lock_in_use_is_named_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system without locks, and a file that another user's command left."""
     monkeypatch.setattr(fcntl, "flock", _no_locks)
-    for one in (folder_lock.lock_for_serving, folder_lock.lock_for_change):
+    for one in (files.lock_for_serving, files.lock_for_change):
         with pytest.raises(ConfigurationError, match=r"\.lock.*No locks available: .* local disk"), one(tmp_path):
             pass
     monkeypatch.setattr(os, "open", _not_ours)
-    for one in (folder_lock.lock_for_serving, folder_lock.lock_for_change):
+    for one in (files.lock_for_serving, files.lock_for_change):
         with pytest.raises(ConfigurationError, match=r"\.lock.*Permission denied: .* change its owner"), one(tmp_path):
             pass
 
@@ -169,7 +169,7 @@ def test_old_share_is_not_reported_erased_while_a_request_uses_it(fresh: World) 
     new = dealt_again(fresh, 1)
     old = fresh.chain.facts
     document = renewed(fresh, new)
-    with folder_lock.lock_for_serving(folder_of(fresh)) as held:
+    with files.lock_for_serving(folder_of(fresh)) as held:
         renewal = started(fresh, held)._rotation
         mean(fresh, new)
         with renewal.borrow(shares_in_force(old)):
@@ -182,13 +182,13 @@ def test_old_share_is_not_reported_erased_while_a_request_uses_it(fresh: World) 
 
 
 def test_refused_statement_stops_no_release(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    with folder_lock.lock_for_serving(folder_of(fresh)) as held:
+    with files.lock_for_serving(folder_of(fresh)) as held:
         monkeypatch.setattr(os, "pwrite", _full)
         started(fresh, held)
-        with folder_lock.lock_for_change(folder_of(fresh)) as said:
+        with files.lock_for_change(folder_of(fresh)) as said:
             assert said == ZERO_DIGEST
     # What the process before this one said must not stand for it.
-    with pytest.raises(ConfigurationError, match=r"serving\.lock: No space left"), folder_lock.lock_for_serving(folder_of(fresh)):
+    with pytest.raises(ConfigurationError, match=r"serving\.lock: No space left"), files.lock_for_serving(folder_of(fresh)):
         raise AssertionError("serves")
 
 

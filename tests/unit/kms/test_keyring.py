@@ -13,7 +13,7 @@ from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.keys.epochs import SealedShare
 from bytewise.protocol.units import U64, Blob, Digest
 from kms.ceremony import participant
-from kms.storage import accounts, keyring
+from kms.storage import keyring
 from kms.storage.sealing import open_sealer
 from tests.fixtures.kms.dealer import DealSettings, DealShard, deal
 from tests.fixtures.kms.release_network import World
@@ -110,7 +110,7 @@ def test_sealed_value_opens_only_for_its_purpose(world: World) -> None:
     """Shares, ML-KEM keys, the account and seeds of ceremonies lie under one key: whoever writes files could swap them."""
     sealer = open_sealer(world.settings.shards[0].folder)
     names = [(epoch, index) for epoch in (1, 2) for index in (1, 2)]
-    accounts_of = [accounts.account_context(each.address) for each in world.document.record.shards]
+    accounts_of = [keyring.account_context(each.address) for each in world.document.record.shards]
     contexts = [
         *(keyring.share_context(*each) for each in names), *(keyring.kem_context(*each) for each in names), *accounts_of,
         *(participant.seed_context(Digest(bytes([n]) * 32)) for n in (1, 2)),

@@ -16,7 +16,7 @@ from cryptography.fernet import Fernet
 from bytewise.protocol.encoding import encode
 from bytewise.service.settings import child_environment
 from chain.client.address_book import write_network
-from kms.storage import accounts, keyring
+from kms.storage import keyring
 from kms.storage.files import read_key
 from tests.fixtures.kms import key_wrapper
 from tests.fixtures.kms.process_settings import config, wait_for_answers
@@ -53,7 +53,7 @@ def secrets_of(world: World) -> dict[str, dict[str, bytes]]:
     values = {
         "share": keyring.open_share(folder, world.document).scalar(),
         "storage key": int.from_bytes(read_key(folder / "storage.key")),
-        "signing key": int.from_bytes(accounts.open_account(folder).secret),
+        "signing key": int.from_bytes(keyring.open_account(folder).secret),
     }
     return {name: scalar_forms(value) for name, value in values.items()}
 
@@ -141,8 +141,8 @@ def test_commands_harden_their_process_before_reading_a_shard_folder(fresh: Worl
 @pytest.mark.e2e
 def test_log_says_process_is_not_hardened_on_systems_other_than_linux() -> None:
     code = (
-        "from bytewise.tee import confinement\nfrom kms.shard.process_hardening import harden_process\n"
-        "confinement.c_library = lambda: object()\nharden_process()\nprint('on')"
+        "from bytewise.tee import confinement\n"
+        "confinement.c_library = lambda: object()\nconfinement.harden_process()\nprint('on')"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "on\n" and '"process.hardening_failed"' in done.stderr and "not Linux" in done.stderr

@@ -32,7 +32,7 @@ from bytewise.service.secret import Secret
 from enclave import release_client
 from kms.shard.release import Shard
 from kms.shard.release_policy import AdmittedRequest
-from kms.storage import accounts, keyring
+from kms.storage import keyring
 from kms.storage.keyring import OpenedShare
 from tests.fixtures.kms.key_source import Blame, sealed_under
 from tests.fixtures.kms.memory_chain import CONTRACTS
@@ -156,7 +156,7 @@ def test_log_that_swaps_a_share_and_a_partial_is_broken(world: World, fresh: Wor
         entries = shard.log(0).entries
         verify_log(entries, START, DOMAIN)
         record = replace(entries[0].record, decision=U8(lie))
-        signature = accounts.open_account(each.settings.shards[1].folder).sign(typed_digest(DOMAIN, record))
+        signature = keyring.open_account(each.settings.shards[1].folder).sign(typed_digest(DOMAIN, record))
         with pytest.raises(ReleaseLogBroken, match=f"record 0 is {lie.name}, not for key epoch"):
             verify_log([replace(entries[0], record=record, signature=signature)], START, DOMAIN)
 

@@ -11,8 +11,7 @@ from bytewise.protocol.keys.epochs import EpochState
 from bytewise.protocol.records.seal import pad
 from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.units import U8, U64, Blob, Digest
-from kms.shard.refusals import refusal
-from kms.shard.release import Shard
+from kms.shard.release import Shard, refusal
 from tests.fixtures.kms.bad_inputs import leaked
 from tests.fixtures.kms.memory_chain import NOW, Case
 from tests.fixtures.kms.release_network import ATTACKER, World

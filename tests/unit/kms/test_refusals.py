@@ -15,8 +15,8 @@ from bytewise.protocol.errors.records import BadSignature
 from bytewise.protocol.records.statements import TicketKind, transport_key_hash
 from bytewise.protocol.units import U8, U16, Blob, Digest
 from bytewise.service.clock import SystemClock
+from bytewise.tee_simulated.authorities import Platform
 from bytewise.tee_simulated.quoter import SimulatedQuoter
-from bytewise.tee_simulated.root import Platform
 from tests.fixtures.kms.memory_chain import OTHER_VOTER
 from tests.fixtures.kms.release_network import World, refused
 

@@ -26,9 +26,9 @@ from bytewise.protocol.records.seal import Envelope
 from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.signing import LocalSigner, typed_digest, verify_signature
 from bytewise.protocol.units import U16, U32, U64, ZERO_DIGEST, Digest
-from kms.shard import refusals, release_policy
+from kms.shard import release, release_policy
 from kms.shard.release import Shard
-from kms.storage import accounts
+from kms.storage import keyring
 from kms.storage.sealing import open_sealer
 from tests.fixtures.kms.memory_chain import AUDIT_RATE_BPS, CONTRACTS, NOW, OTHER_VOTER, VOTER, Case
 from tests.fixtures.kms.release_network import ATTACKER, World, is_drawn, refused
@@ -72,7 +72,7 @@ def test_records_of_one_instance_under_one_right_are_capped(fresh: World, monkey
 
 
 def test_recorded_refusals_of_one_verifier_are_few_per_day(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals, "REFUSALS_A_DAY", 2)
+    monkeypatch.setattr(release, "REFUSALS_A_DAY", 2)
     case, shard = fresh.case(), fresh.shard(1)
     for _ in range(4):
         refused(TicketRefused, fresh, shard, fresh.request(case, ticket=fresh.ticket(case, expires_at=U64(NOW))))
@@ -269,6 +269,6 @@ def test_request_round_trips_and_accepts_no_other_member(world: World) -> None:
 def test_shard_outside_the_epoch_does_not_start(fresh: World) -> None:
     folder = fresh.settings.shards[0].folder
     (folder / "signing.sealed").unlink()
-    accounts.draw_account(folder, open_sealer(folder), os.urandom)
+    keyring.draw_account(folder, open_sealer(folder), os.urandom)
     with pytest.raises(ConfigurationError):
         fresh.shard(1)

@@ -23,8 +23,8 @@ from bytewise.protocol.units import U8, U64, Blob, Digest
 from bytewise.service.clock import SystemClock
 from bytewise.service.shard_connection import place_of
 from bytewise.tee.binding import AttestedPeer
+from bytewise.tee_simulated.authorities import Platform
 from bytewise.tee_simulated.quoter import SimulatedQuoter
-from bytewise.tee_simulated.root import Platform
 from enclave.release_client import ShardKeySource
 from kms.shard.release import Shard
 from kms.shard_client import ShardClient

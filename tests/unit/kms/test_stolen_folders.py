@@ -17,7 +17,7 @@ from bytewise.protocol.keys.ceremony import CeremonyPlan
 from bytewise.protocol.signing import LocalSigner
 from bytewise.service.secret import write_secret
 from kms.ceremony.state import CeremonyState
-from kms.storage import accounts, keyring
+from kms.storage import keyring
 from kms.storage.files import read_key
 from kms.storage.sealing import STORAGE_KEY, Sealer, StorageKeySource
 from tests.fixtures.kms.ceremony_runs import numbered, on_chain, run
@@ -114,19 +114,19 @@ def test_control_with_open_signing_keys_copied_folders_are_the_private_key(
 ) -> None:
     """As it was: the storage key sealed shares, and shares alone."""
     monkeypatch.setattr(keyring, "draw_account", drawn_open)
-    monkeypatch.setattr(accounts, "open_account", signer_of_the_open_key)
+    monkeypatch.setattr(keyring, "open_account", signer_of_the_open_key)
     steal, count = WAYS[way]
     network = Network(tmp_path / "net", count)
     assert encode_point(GENERATOR * combine_values(steal(network))) == network.key
 
 
 def drawn_open(folder: Path, sealer: Sealer, rng: Rng) -> None:
-    if not (folder / accounts.PLAIN_KEY).exists():
-        write_secret(folder / accounts.PLAIN_KEY, rng(32).hex().encode())
+    if not (folder / keyring.PLAIN_KEY).exists():
+        write_secret(folder / keyring.PLAIN_KEY, rng(32).hex().encode())
 
 
 def signer_of_the_open_key(folder: Path, sealer: Sealer | None = None) -> LocalSigner:
-    return LocalSigner(read_key(folder / accounts.PLAIN_KEY))
+    return LocalSigner(read_key(folder / keyring.PLAIN_KEY))
 
 
 def test_holder_of_a_folder_with_another_account_is_no_repair_receiver(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_holder_of_a_folder_with_another_account_is_no_repair_receiver(tmp_path:
     network = Network(tmp_path / "net", 3)
     folder = network.folder / "copy-1"
     shutil.copytree(network.shards[0].folder, folder)
-    for path in [*folder.glob("*.sqlite*"), folder / accounts.SEALED_KEY]:
+    for path in [*folder.glob("*.sqlite*"), folder / keyring.SEALED_KEY]:
         path.unlink()
     other = CeremonyShard(folder, 0, network.chain, network.folder / "template.sqlite", network.shards[0].port)
     helpers = {n: each for n, each in numbered(network.shards).items() if n != 1}

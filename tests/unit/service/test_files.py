@@ -14,7 +14,7 @@ from bytewise.protocol.keys.ceremony import CeremonyPurpose, SignedPlan
 from bytewise.protocol.units import U256
 from bytewise.service.files import replace_file
 from chain.client.address_book import read_network, write_network
-from kms.ceremony.session import load_or_make_plan
+from kms.ceremony.coordinator import load_or_make_plan
 from tests.fixtures.kms.ceremonies import COORDINATOR
 from tests.fixtures.kms.crash_points import Crash, Fuse, watch_folder
 from tests.fixtures.kms.dkg_fixture import ceremony_shards

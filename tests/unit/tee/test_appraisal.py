@@ -34,11 +34,9 @@ from bytewise.protocol.units import Blob
 from bytewise.tee import dcap
 from bytewise.tee.appraisal import CLOCK_SKEW_S, verify_evidence
 from bytewise.tee.dcap import verify_quote
-from bytewise.tee_simulated.collateral import LEVEL_AGE_S, SimulatedStatus
-from bytewise.tee_simulated.quoter import LIFETIME_S
-from bytewise.tee_simulated.root import ROOT_KEY, _load_key, load_root
+from bytewise.tee_simulated.authorities import ROOT_KEY, Authority, _load_key, load_root, revocation_list
+from bytewise.tee_simulated.quoter import LEVEL_AGE_S, LIFETIME_S, SimulatedStatus
 from bytewise.tee_simulated.td_quote import TdBody
-from bytewise.tee_simulated.x509 import Authority, revocation_list
 from tests.fixtures.tee.body_changes import (
     BODY_CHANGES,
     EVERY,

@@ -36,7 +36,7 @@ from bytewise.protocol.units import Blob
 from bytewise.service.clock import ForwardClock
 from bytewise.tee.claims import Claims
 from bytewise.tee.dcap import verify_quote
-from bytewise.tee_simulated.collateral import LEVEL_AGE_S, SimulatedStatus
+from bytewise.tee_simulated.quoter import LEVEL_AGE_S, SimulatedStatus
 from bytewise.tee_simulated.td_quote import measurement_of
 from tests.fixtures.tee.gpu_claims import GPU_CLAIMS
 from tests.fixtures.tee.simulated_platform import REPORT, Bench

@@ -15,8 +15,8 @@ from bytewise.protocol.errors.evidence import ChannelBroken
 from bytewise.service.clock import SystemClock
 from bytewise.service.settings import child_environment
 from bytewise.tee.channel import ChannelEndpoint, connect
+from bytewise.tee_simulated.authorities import Platform, issue, make_root
 from bytewise.tee_simulated.quoter import SimulatedQuoter
-from bytewise.tee_simulated.root import Platform, issue, make_root
 from tests.fixtures.tee.channels import PATIENCE_S, SHARD, Ends
 from tests.fixtures.tee.simulated_platform import Bench
 

@@ -14,10 +14,18 @@ from bytewise.protocol.errors.evidence import EvidenceExpired, EvidenceFromFutur
 from bytewise.protocol.units import Blob
 from bytewise.tee.appraisal import verify_simulated
 from bytewise.tee.dcap import verify_quote
-from bytewise.tee_simulated.collateral import SimulatedStatus
-from bytewise.tee_simulated.quoter import LIFETIME_S
-from bytewise.tee_simulated.root import ROOT_KEY, Platform, _load_key, issue, load_root
-from bytewise.tee_simulated.x509 import Authority, certificate, der, revocation_list
+from bytewise.tee_simulated.authorities import (
+    ROOT_KEY,
+    Authority,
+    Platform,
+    _load_key,
+    certificate,
+    der,
+    issue,
+    load_root,
+    revocation_list,
+)
+from bytewise.tee_simulated.quoter import LIFETIME_S, SimulatedStatus
 from tests.fixtures.tee.simulated_platform import Bench
 
 DAY = datetime.timedelta(days=1)

@@ -20,9 +20,9 @@ from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType, PlatformRule, TcbStatus
 from bytewise.protocol.evidence.claims import Evidence
 from bytewise.protocol.units import Blob
-from bytewise.tee import mode, quoters
-from bytewise.tee.collateral import parse_collateral
+from bytewise.tee import quoters
 from bytewise.tee.dcap import verify_quote
+from bytewise.tee.documents import parse_collateral
 from bytewise.tee.quoters import MAX_OUTPUT_BYTES, ConfigfsQuoter
 from bytewise.tee.snp import verify_report
 from bytewise.tee_simulated.td_quote import body_of, platform_key, signed_quote
@@ -147,7 +147,7 @@ def test_wrong_attestation_type_is_named_and_its_configfs_entry_removed(
 ) -> None:
     closed: list[bool] = []
     # This process has the simulator: that production and it exclude each other `test_simulator` shows.
-    monkeypatch.setattr(mode, "enter_production", lambda: closed.append(True))
+    monkeypatch.setattr(quoters, "enter_production", lambda: closed.append(True))
     monkeypatch.setattr(quoters, "ConfigfsQuoter", lambda folder: ConfigfsQuoter(folder, kernel(tmp_path)))
 
     def simulator(_: Path) -> Quoter:

@@ -17,11 +17,10 @@ from bytewise.protocol.evidence.claims import Collateral, Evidence, ResultQuote,
 from bytewise.protocol.evidence.policy_updates import PolicyState
 from bytewise.protocol.units import Blob
 from bytewise.tee import dcap
-from bytewise.tee.collateral import issued_at, parse_collateral
 from bytewise.tee.dcap import refusal, verify_quote
+from bytewise.tee.documents import issued_at, parse_collateral, read_object, unix_second
 from bytewise.tee.gpu import verify_gpu
 from bytewise.tee.snp import certificate_time, verify_report
-from bytewise.tee.strict_json import read_object, unix_second
 from tests.fixtures.tee.channel_alterations import Alteration, unknown_curve, unknown_kind_of_key, version_4
 from tests.fixtures.tee.gpu_claims import GPU_CLAIMS
 from tests.fixtures.tee.simulated_platform import Bench

@@ -32,9 +32,8 @@ from bytewise.tee import appraisal
 from bytewise.tee.appraisal import verify_evidence
 from bytewise.tee.dcap import td_measurement
 from bytewise.tee.policy import load_policy
-from bytewise.tee_simulated.root import Platform, issue, load_root, make_root
+from bytewise.tee_simulated.authorities import Platform, certificate, common_name, der, issue, load_root, make_root
 from bytewise.tee_simulated.td_quote import TdBody
-from bytewise.tee_simulated.x509 import certificate, common_name, der
 from tests.fixtures.tee.simulated_platform import CHAIN_ID, REPORT, SIMULATED, Bench
 
 HARDWARE_ROOT = "Intel SGX Root CA"

@@ -33,11 +33,11 @@ from bytewise.protocol.evidence.appraisal_policy import (
 from bytewise.protocol.evidence.claims import MAX_EVIDENCE_BYTES, Collateral, Evidence, SnpCertificates, signed_part
 from bytewise.protocol.units import U64, U256, ZERO_DIGEST, Blob, Digest
 from bytewise.tee.appraisal import AppraisalResult, is_vendor_root, verify_evidence
-from bytewise.tee.collateral import issued_at, parse_collateral
 from bytewise.tee.dcap import td_measurement, verify_quote
+from bytewise.tee.documents import issued_at, parse_collateral
 from bytewise.tee.gpu import verify_gpu
 from bytewise.tee.snp import parse_report, verify_report
-from bytewise.tee_simulated.collateral import SimulatedStatus
+from bytewise.tee_simulated.quoter import SimulatedStatus
 from bytewise.tee_simulated.td_quote import TdBody15
 from tests.fixtures.tee.simulated_platform import Bench
 from tests.source import PUBLISHED_VECTORS

@@ -12,10 +12,10 @@ import typer
 from bytewise.protocol.errors.actors import ConfigurationError, EvidenceRefused, TryAgain
 from bytewise.protocol.errors.evidence import EvidenceExpired, UntrustedRoot
 from bytewise.service.exit_codes import Exit
-from bytewise.tee.collateral import issued_at, parse_collateral
+from bytewise.tee.documents import issued_at, parse_collateral
 from bytewise.tee.quoters import ConfigfsQuoter
 from bytewise.tee.renewal import NAME, CollateralRenewal, CollateralSettings, renew
-from bytewise.tee_simulated.collateral import collateral
+from bytewise.tee_simulated.quoter import collateral
 from cli.__main__ import main
 from cli.node.collateral import _renew_once, _verify_writable
 from tests.fixtures.tee.configfs_kernel import Kernel, kernel, service_answer

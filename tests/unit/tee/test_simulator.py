@@ -13,7 +13,7 @@ from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy
 from bytewise.protocol.units import Digest
 from bytewise.service.settings import child_environment
 from bytewise.tee_simulated.__main__ import simulated_policy
-from bytewise.tee_simulated.root import Platform, issue, make_root
+from bytewise.tee_simulated.authorities import Platform, issue, make_root
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -25,8 +25,8 @@ def python(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
 
 IMPORTS = """
 import importlib, sys
-from bytewise.tee import mode
-mode.enter_production()
+from bytewise.tee import quoters
+quoters.enter_production()
 for name in sys.argv[1:]:
     try:
         importlib.import_module(f"bytewise.tee_simulated.{name}")
@@ -36,14 +36,14 @@ for name in sys.argv[1:]:
 
 
 def test_fence_3_simulator_cannot_be_imported_in_a_production_process() -> None:
-    modules = ("quoter", "root", "x509", "td_quote", "collateral", "__main__")
+    modules = ("quoter", "authorities", "td_quote", "__main__")
     ended = python("-c", IMPORTS, *modules)
     assert ended.stdout.decode().splitlines() == [f"{name} True" for name in modules], ended.stderr
 
 
 def test_fence_3_process_with_the_simulator_cannot_become_production() -> None:
     """Without the declaration it is imported."""
-    code = "import bytewise.tee_simulated.quoter; from bytewise.tee import mode; print('imported'); mode.enter_production()"
+    code = "import bytewise.tee_simulated.quoter; from bytewise.tee import quoters; print('imported'); quoters.enter_production()"
     ended = python("-c", code)
     assert (ended.returncode, ended.stdout) == (1, b"imported\n") and b"production: bytewise.tee_simulated." in ended.stderr
 

@@ -19,7 +19,7 @@ from bytewise.protocol.evidence.appraisal_policy import (
 from bytewise.protocol.evidence.claims import Evidence
 from bytewise.protocol.units import U64, U256, Blob
 from bytewise.tee.appraisal import verify_evidence
-from bytewise.tee.certificates import read_certificate
+from bytewise.tee.documents import read_certificate
 from bytewise.tee.snp import certificate_time, verify_report
 from tests.fixtures.tee.simulated_platform import Bench
 from tests.fixtures.tee.snp_rules import amd_measurement, rule

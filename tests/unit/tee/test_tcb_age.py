@@ -12,7 +12,7 @@ from bytewise.protocol.errors.evidence import TcbRefused
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import MAX_OUT_OF_DATE_GRACE_S, AppraisalPolicy, TcbStatus, policy_digest
 from bytewise.protocol.evidence.policy_updates import ADDITION_DELAY_S, first_policy_state, is_narrower, update_policy
-from bytewise.tee_simulated.collateral import LEVEL_AGE_S, SimulatedStatus
+from bytewise.tee_simulated.quoter import LEVEL_AGE_S, SimulatedStatus
 from tests.fixtures.tee.body_changes import EVERY, OLD
 from tests.fixtures.tee.policy_update_cases import FIRST, NOW, RULE, after, at
 from tests.fixtures.tee.simulated_platform import Bench

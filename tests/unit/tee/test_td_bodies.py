@@ -13,7 +13,7 @@ from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, TcbStat
 from bytewise.protocol.evidence.claims import evidence_digest, signed_part
 from bytewise.protocol.units import Blob
 from bytewise.tee import dcap
-from bytewise.tee_simulated.collateral import SimulatedStatus
+from bytewise.tee_simulated.quoter import SimulatedStatus
 from bytewise.tee_simulated.td_quote import TdBody, TdBody15
 from tests.fixtures.tee.body_changes import BODY_CHANGES
 from tests.fixtures.tee.simulated_platform import Bench

@@ -20,9 +20,9 @@ from bytewise.service.clock import SystemClock, monotonic_s
 from bytewise.service.installation import SOURCE_ROOT
 from bytewise.tee.measurement import measure
 from bytewise.tee_simulated.__main__ import policy_for
+from bytewise.tee_simulated.authorities import Platform
 from bytewise.tee_simulated.quoter import SimulatedQuoter
-from bytewise.tee_simulated.root import Platform
-from enclave.session import JobContext, Session
+from enclave.job_socket import JobContext, Session
 from tests.fixtures.builders import CHAIN_ID, MODEL, signer, word
 from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.job_case import RIGHT, WORLD, case
@@ -106,7 +106,7 @@ def test_result_that_its_quote_does_not_say_is_refused(tmp_path: Path, change: d
 
 
 def test_quote_of_a_program_that_is_not_approved_is_refused(tmp_path: Path) -> None:
-    other = measure(SOURCE_ROOT, "enclave.server")
+    other = measure(SOURCE_ROOT, "enclave.supervisor")
     with bridge(judging(enclave_of(tmp_path, other))) as path, pytest.raises(EnclaveAway, match="not trusted"):
         judged(path, tmp_path)
 

@@ -18,9 +18,9 @@ from bytewise.service.installation import SOURCE_ROOT
 from bytewise.service.readiness import ReadinessRegistry
 from bytewise.tee.measurement import measure
 from bytewise.tee_simulated.__main__ import policy_for
+from bytewise.tee_simulated.authorities import Platform, issue, make_root
 from bytewise.tee_simulated.quoter import SimulatedQuoter
-from bytewise.tee_simulated.root import Platform, issue, make_root
-from enclave.session import JobContext
+from enclave.job_socket import JobContext
 from tests.fixtures.builders import CHAIN_ID, MODEL, word
 from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.audit_node import node_of, run
@@ -29,7 +29,7 @@ from verifier.jobs.enclave_client import EnclaveClient
 from verifier.jobs.enclave_presence import EnclaveAway, EnclaveUnsuited
 from verifier.jobs.enclave_readiness import EnclaveChoice, EnclaveReadiness, KnownEnclave, SuitableEnclave, add_enclave_checks
 
-OLD, NEW = measure(SOURCE_ROOT, "enclave.session"), measure(SOURCE_ROOT, "enclave.server")
+OLD, NEW = measure(SOURCE_ROOT, "enclave.job_socket"), measure(SOURCE_ROOT, "enclave.supervisor")
 OTHER_MODEL, PROBE = word("another model"), word("probe")
 
 

@@ -105,7 +105,7 @@ def test_collateral_must_last_a_week_and_only_that_of_hardware(enclave: Path, pl
 
 def test_enclave_of_another_measurement_is_not_approved(enclave: Path, place: Path) -> None:
     readiness = Counted(enclave).readiness()
-    readiness.note_policy(policy(place, "enclave.server"))
+    readiness.note_policy(policy(place, "enclave.supervisor"))
     refused = value_of("bytewise_attestation_total", result="refused")
     there, approved = checks(readiness)
     assert value_of("bytewise_attestation_total", result="refused") == refused + 1

@@ -17,7 +17,7 @@ COULD_BE_SECRET = re.compile(r"\b(bytes|bytearray|Blob|int|ndarray|EccPoint|Requ
 """Types that a key, a share, a partial or a plaintext can have."""
 
 NO_SECRETS = {
-    "kms.storage.accounts.SealedAccount": {"sealed"},
+    "kms.storage.keyring.SealedAccount": {"sealed"},
     "kms.ceremony.authority.TrustSettings": {"chain_id"},
     "kms.ceremony.deals.DealerPolynomial": {"commitments", "e", "f"},
     "kms.ceremony.erasure.SharesToErase": {"epoch", "threshold", "version"},

@@ -1,25 +1,70 @@
-"""One job from its first message to its result: make a transport key, verify the ticket, judge, quote (design section 7).
+"""The job socket: a UNIX socket that only the enclave and the duty process may use, with one connection and one job at a time.
 
-No data of a job outlive its session. Log lines contain events and ids, never the content of an envelope.
+One job goes from its first message to its result: make a transport key, verify the ticket, judge, quote (design section 7). No
+data of a job outlive its session. Log lines contain events and ids, never the content of an envelope.
+
+The enclave needs no network. The duty process at the other end of the job socket connects to shards, and passes each stream to
+the enclave. Only the enclave and the shard can read the content of the stream (`enclave.release_client`).
 """
 
 import gc
+import socket
+import threading
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from bytewise.crypto.hpke import transport_keypair
 from bytewise.ports import KeySource, Quoter
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors.actors import TicketRefused
+from bytewise.protocol.errors.actors import TicketRefused, TryAgain
+from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.errors.reasons import TicketFlaw
 from bytewise.protocol.evidence.claims import Evidence, ResultQuote, ResultStatement, host_claims_of, result_report_data
-from bytewise.protocol.jobs import JOB_LIMIT_S, EnclaveStatus, JobResult, Prepared, RunJob, status_report_data
+from bytewise.protocol.jobs import (
+    JOB_LIMIT_S,
+    AskStatus,
+    Dial,
+    Dialled,
+    EnclaveStatus,
+    JobFailed,
+    JobResult,
+    Prepare,
+    Prepared,
+    RunJob,
+    ShardRecord,
+    status_report_data,
+)
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.records.statements import transport_key_hash
 from bytewise.protocol.units import U8, Blob, Digest
-from bytewise.service import telemetry
+from bytewise.service import frames, local_socket, telemetry
 from enclave.judge import JobOutcome, JudgingEngine, judge_job, verify_job
-from enclave.shard_dialer import ShardDialer
+
+MESSAGE_TIMEOUT_S = 30.0
+"""Seconds after which a local client that stalls within a conversation counts as gone."""
+
+
+class ShardDialer:
+    """Opens streams to shards for the job that the enclave is working on. Several threads may call `dial`, which serves one
+    thread after the other."""
+
+    def __init__(self) -> None:
+        self.peer: socket.socket | None = None
+        """Connection of the job socket. The code that serves the connection sets it."""
+        self._turn = threading.Lock()
+
+    def dial(self, shard: ShardRecord, timeout_s: float) -> socket.socket:
+        """Returns a stream to a shard of the job's epoch. Raises `TryAgain` if there is no job, or if the duty process could not
+        connect."""
+        if self.peer is None:
+            raise TryAgain(shard.channel, "no job is being served")
+        with self._turn:
+            frames.send(self.peer, Dial(shard.index))
+            answer = frames.receive(self.peer, Dialled)
+            if answer.error:
+                raise TryAgain(shard.channel, str(answer.error)[:40])
+            return frames.receive_stream(self.peer)
 
 
 class JobContext:
@@ -31,11 +76,14 @@ class JobContext:
         unfenced: tuple[str, ...] = (), instance: Digest | None = None, limit_s: int = JOB_LIMIT_S,
         transport: Callable[[], tuple[bytes, Blob]] | None = None, client_uid: int = -1,
     ) -> None:  # fmt: skip
-        """`shard_dialer` opens streams to shards for `keys`, over the connection of each conversation; it may be None. `unfenced`
-        names the fences that are missing around this process. `instance` is the name of the enclave, which all its processes
-        share; None draws one. `limit_s` is the most seconds of one conversation. `transport` returns secret and public half of a
-        job's transport key. The secret is empty if only `keys` has it. None draws both here. `client_uid` is the user of the duty
-        process, if it is another than this process's."""
+        """`shard_dialer` opens streams to shards for `keys`, over the connection of each conversation; if it is None, a new one
+        is made. `unfenced` names the fences that are missing around this process. `instance` is the name of the enclave, which
+        all its processes share; if it is None, a name is drawn. `limit_s` is the most seconds of one conversation.
+
+        `transport` returns the secret half and the public half of a job's transport key. The secret half is empty if only `keys`
+        has it. If `transport` is None, this process draws both halves. `client_uid` is the user id of the duty process, if that
+        is another user than the user of this process.
+        """
         self.engine = engine
         self.model_id = model_id
         self.keys = keys
@@ -103,3 +151,47 @@ class Session:
             outcome=statement.outcome, code=statement.code, tokens_hash=found.tokens_hash, trace_root=found.trace_root,
             round_digest=found.round_digest, quote=Blob(encode(ResultQuote(statement, evidence))),
         )  # fmt: skip
+
+
+def listen(path: Path, client_uid: int = -1) -> socket.socket:
+    """Returns a listening job socket at `path`. Without `client_uid` its mode is 0600, so only this user may connect."""
+    return local_socket.listen(path, backlog=4, client_uid=client_uid)
+
+
+def serve_one(server: socket.socket, context: JobContext, taken: Callable[[], None] = lambda: None) -> bool:
+    """Waits a short time for a client and serves its one conversation, which asks for the enclave's status or brings a job. Calls
+    `taken` when the conversation begins. Returns False if no client connected, or if the client is a user who is not admitted."""
+    try:
+        peer, _ = server.accept()
+    except TimeoutError:
+        return False
+    with peer:
+        peer.settimeout(MESSAGE_TIMEOUT_S)
+        if not local_socket.is_admitted(peer, context.client_uid):
+            return False
+        taken()
+        _converse(peer, context)
+    return True
+
+
+def _converse(peer: socket.socket, context: JobContext) -> None:
+    try:
+        prepare = frames.receive(peer, Prepare, AskStatus)
+        if isinstance(prepare, AskStatus):
+            frames.send(peer, context.status(prepare.nonce))
+            return
+        session = Session(context, prepare.receipt_id)
+        context.shard_dialer.peer = peer
+        frames.send(peer, session.prepare())
+        job = frames.receive(peer, RunJob)
+        frames.send(peer, session.run(job))
+    except (Fault, Unavailable) as error:
+        telemetry.log_error("enclave_job.failed", error)
+        _send_failure(peer, JobFailed(type(error).__name__, isinstance(error, Unavailable)))
+
+
+def _send_failure(peer: socket.socket, failure: JobFailed) -> None:
+    try:
+        frames.send(peer, failure)
+    except Unavailable as gone:
+        telemetry.log_error("enclave_job.peer_lost", gone)

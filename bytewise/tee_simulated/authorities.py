@@ -1,4 +1,5 @@
-"""The simulated root of one run, and platforms that it issues (fences 1 and 7, design section 7).
+"""The simulated root of one run, the platforms that it issues, and their certificates in the form of Intel's (fences 1 and 7,
+design section 7).
 
 A platform file contains keys that Intel would keep: the authority of platform keys and the signer of TCB levels. Its owner can
 therefore make any statement about simulated hardware, as the owner of a simulated enclave's machine can anyway.
@@ -9,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError
@@ -19,20 +22,88 @@ from bytewise.protocol.evidence.claims import SIMULATED_ROOT_NAME
 from bytewise.protocol.units import Blob
 from bytewise.service.clock import SystemClock
 from bytewise.service.secret import read_secret, write_secret
-from bytewise.tee.mode import refuse_in_production
-from bytewise.tee_simulated.x509 import Authority, certificate, common_name, der, revocation_list
+from bytewise.tee.quoters import refuse_in_production
 
 refuse_in_production()
-
 ROOT_CERTIFICATE, ROOT_KEY = "root.pem", "root.key"
 LIFETIME = datetime.timedelta(days=2)
-"""Lifetime of a root: that of a run."""
+"""Lifetime of a root, which is used for one run only."""
 _SLACK = datetime.timedelta(minutes=5)
+
+
+class Authority:
+    """A certificate with its private key. It is never printed."""
+
+    __slots__ = ("certificate", "key")
+
+    def __init__(self, issued: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+        self.certificate = issued
+        self.key = key
+
+
+def certificate(
+    subject: x509.Name, public: ec.EllipticCurvePublicKey, issuer: Authority | None, key: ec.EllipticCurvePrivateKey,
+    start: datetime.datetime, end: datetime.datetime, *, path_length: int | None, extra: x509.ExtensionType | None = None,
+) -> x509.Certificate:  # fmt: skip
+    """Returns a certificate that `key` signed. With `path_length`, it is the certificate of an authority. Without an issuer, it
+    is self-signed."""
+    above = public if issuer is None else issuer.key.public_key()
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject if issuer is None else issuer.certificate.subject)
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(end)
+        .add_extension(x509.BasicConstraints(ca=path_length is not None, path_length=path_length), critical=True)
+        .add_extension(_usage(authority=path_length is not None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(above), critical=False)
+    )
+    if extra is not None:
+        builder = builder.add_extension(extra, critical=False)
+    return builder.sign(key, hashes.SHA256())
+
+
+def revocation_list(
+    issuer: Authority, start: datetime.datetime, end: datetime.datetime, revoked: tuple[int, ...] = ()
+) -> Blob:  # fmt: skip
+    """Returns the issuer's revocation list of these serial numbers, in DER."""
+    builder = (
+        x509.CertificateRevocationListBuilder()
+        .issuer_name(issuer.certificate.subject)
+        .last_update(start)
+        .next_update(end)
+        .add_extension(x509.CRLNumber(1), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.key.public_key()), critical=False)
+    )
+    for serial in revoked:
+        entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(start).build()
+        builder = builder.add_revoked_certificate(entry)
+    return Blob(builder.sign(issuer.key, hashes.SHA256()).public_bytes(Encoding.DER))
+
+
+def common_name(text: str) -> x509.Name:
+    """Returns a name that has only a common name."""
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def der(issued: x509.Certificate) -> Blob:
+    """Returns the certificate in DER."""
+    return Blob(issued.public_bytes(Encoding.DER))
+
+
+def _usage(*, authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not authority, content_commitment=not authority, key_encipherment=False, data_encipherment=False,
+        key_agreement=False, key_cert_sign=authority, crl_sign=authority, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class PlatformFile:
-    """A platform on disk; keys in DER (PKCS #8), the rest in DER."""
+    """Content of a platform file. Keys are in DER (PKCS #8). Certificates and the revocation list are in DER, too."""
 
     pck_ca: Blob
     pck_ca_key: Blob
@@ -42,7 +113,7 @@ class PlatformFile:
 
 
 class Platform:
-    """A simulated platform: the two authorities above its quotes, and the root's revocation list; never printed."""
+    """A simulated platform: the two authorities above its quotes, and the revocation list of the root. It is never printed."""
 
     __slots__ = ("pck_ca", "root_crl", "tcb_signer")
 
@@ -57,7 +128,8 @@ class Platform:
 
 
 def make_root(folder: Path) -> x509.Certificate:
-    """Draws a root key and writes `root.pem` and `root.key` (owner only); a root is never overwritten."""
+    """Draws a root key and writes `root.pem` and `root.key`. Only the owner can read `root.key`. An existing root is never
+    overwritten."""
     folder.mkdir(parents=True, exist_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     start, end = _lifetime()
@@ -68,7 +140,7 @@ def make_root(folder: Path) -> x509.Certificate:
 
 
 def load_root(folder: Path) -> x509.Certificate:
-    """The root certificate of a folder."""
+    """Returns the root certificate of a folder. Raises `ConfigurationError` if the certificate cannot be read."""
     try:
         return x509.load_pem_x509_certificate((folder / ROOT_CERTIFICATE).read_bytes())
     except (OSError, ValueError) as error:
@@ -76,7 +148,8 @@ def load_root(folder: Path) -> x509.Certificate:
 
 
 def issue(folder: Path, platform_file: Path) -> None:
-    """Writes a platform file (owner only): fresh keys, and the certificates that the root of `folder` issued for them."""
+    """Writes a platform file that only its owner can read. The file contains fresh keys, and the certificates that the root of
+    `folder` issued for them."""
     root = Authority(load_root(folder), _load_key(read_secret(folder / ROOT_KEY).reveal()))
     start, end = _lifetime()
     keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in ("simulated platform authority", "simulated TCB signer")}
