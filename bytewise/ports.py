@@ -16,8 +16,7 @@ from bytewise.protocol.records.statements import AuditResult, Finding, Vote
 from bytewise.protocol.units import Address, Blob, Digest
 
 if TYPE_CHECKING:  # The process of an enclave's job needs no pairings.
-    from bytewise.crypto.bls import PublicKey
-    from bytewise.crypto.certificates import BlsCertificate
+    from bytewise.crypto.bls import BlsCertificate, PublicKey
 
 
 class Clock(Protocol):

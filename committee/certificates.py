@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bytewise.crypto.bls import BlsSignature, BlsSigner, PublicKey
-from bytewise.crypto.certificates import certificate, is_signed, is_signed_by_all
+from bytewise.crypto.bls import BlsSignature, BlsSigner, PublicKey, certificate, is_signed, is_signed_by_all
 from bytewise.ports import CertificateSender, CertificateView, GossipPort
 from bytewise.protocol import merkle
 from bytewise.protocol.court.commitments import certified_digest, sealed

@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 
-from bytewise.crypto.checkpoint import SignedCheckpoint, entry_digest, parse_checkpoint, signed_by
-from bytewise.crypto.signed_note import NoteKey
+from bytewise.crypto.checkpoint import NoteKey, SignedCheckpoint, entry_digest, parse_checkpoint, signed_by
 from bytewise.crypto.tree_hash import leaf_hash, root_of_range
 from bytewise.protocol import encoding
 from bytewise.protocol.court.tally import vote_content

@@ -9,7 +9,7 @@ import time
 
 from bytewise.crypto import hpke, hybrid
 from bytewise.crypto.curve import Rng, decode_point, encode_scalar
-from bytewise.crypto.proofs import prove_partial
+from bytewise.crypto.shares import prove_partial
 from bytewise.ports import Clock
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, EpochClosed, TryAgain

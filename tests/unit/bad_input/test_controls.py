@@ -11,8 +11,7 @@ import pytest
 from adversaries.dishonest_operator import AltersOneToken, ForgesTheTrace, RunsAnotherArtifact, ShowsAnotherText
 from bytewise.crypto.curve import decode_point
 from bytewise.crypto.envelope import open_with_point, verify_receipt_envelope
-from bytewise.crypto.proofs import prove_partial, verify_partial
-from bytewise.crypto.shares import combine
+from bytewise.crypto.shares import combine, prove_partial, verify_partial
 from bytewise.inference.determinism import fixed
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.known_answers import self_test

@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from bytewise.crypto.bls import BlsSigner, PublicKey
-from bytewise.crypto.certificates import is_signed, is_signed_by_all
+from bytewise.crypto.bls import BlsSigner, PublicKey, is_signed, is_signed_by_all
 from bytewise.protocol import merkle
 from bytewise.protocol.court.commitments import certified_digest, sealed
 from bytewise.protocol.court.phases import Phase

@@ -12,9 +12,8 @@ from bytewise.crypto import envelope as envelopes
 from bytewise.crypto import hpke, reconstruction
 from bytewise.crypto.curve import GENERATOR, ORDER, decode_point, encode_scalar, random_scalar
 from bytewise.crypto.envelope import verify_receipt_envelope
-from bytewise.crypto.proofs import prove_partial
 from bytewise.crypto.reconstruction import TransportKey
-from bytewise.crypto.shares import split
+from bytewise.crypto.shares import prove_partial, split
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
