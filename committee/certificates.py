@@ -20,27 +20,25 @@ from bytewise.protocol.decisions.actions import Action, CertifyRound, PostCommit
 from bytewise.protocol.decisions.certificates import (
     ALONE,
     ATTEMPTS,
+    CertificateMessage,
     CertificatePlan,
+    CertificateShare,
+    OpenedVote,
+    RootMembers,
     RoundBoard,
+    SharedCommitment,
+    SignedMessage,
     decide_certificate,
     finding_of,
     leaves_of,
+    message_of,
     round_of,
+    signed_body,
 )
 from bytewise.protocol.decisions.disputes import Round
 from bytewise.protocol.decisions.snapshot import Dispute, Seat, Snapshot
 from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.records.certificate_messages import (
-    CertificateMessage,
-    CertificateShare,
-    OpenedVote,
-    RootMembers,
-    SharedCommitment,
-    SignedMessage,
-    message_of,
-    signed_body,
-)
 from bytewise.protocol.records.statements import Finding, Vote
 from bytewise.protocol.signing import Domain, Signer, typed_digest
 from bytewise.protocol.units import U256, Address, Blob, Digest

@@ -33,8 +33,7 @@ from bytewise.protocol.errors.actors import (
     TicketRefused,
     TryAgain,
 )
-from bytewise.protocol.errors.branches import BytewiseError, Unavailable
-from bytewise.protocol.errors.reasons import TicketFlaw
+from bytewise.protocol.errors.branches import BytewiseError, TicketFlaw, Unavailable
 from bytewise.protocol.errors.records import EnvelopeDoesNotOpen
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, MeasurementRole
 from bytewise.protocol.evidence.claims import Evidence, evidence_digest

@@ -11,7 +11,7 @@ from bytewise.crypto.hpke import transport_keypair
 from bytewise.ports import KeySource, Quoter
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import TicketRefused
-from bytewise.protocol.errors.reasons import TicketFlaw
+from bytewise.protocol.errors.branches import TicketFlaw
 from bytewise.protocol.evidence.claims import Evidence, ResultQuote, ResultStatement, host_claims_of, result_report_data
 from bytewise.protocol.jobs import JOB_LIMIT_S, EnclaveStatus, JobResult, Prepared, RunJob, status_report_data
 from bytewise.protocol.records.environment import PROFILE_EXACT_1

@@ -11,8 +11,7 @@ from Crypto.PublicKey.ECC import EccPoint
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors.branches import Bug
-from bytewise.protocol.errors.reasons import PointFlaw
+from bytewise.protocol.errors.branches import Bug, PointFlaw
 from bytewise.protocol.errors.records import MalformedPoint, MalformedValue
 from bytewise.protocol.units import Blob
 

@@ -30,8 +30,7 @@ from bytewise.protocol.assurance import HARDWARE
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.protocol.errors.branches import Fault
-from bytewise.protocol.errors.reasons import EnvelopeFlaw
+from bytewise.protocol.errors.branches import EnvelopeFlaw, Fault
 from bytewise.protocol.errors.records import (
     EnvelopeDoesNotOpen,
     EnvelopeProofBad,

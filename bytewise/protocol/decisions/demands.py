@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bytewise.protocol.decisions.actions import Action, DemandAnchor, DemandEnvelope, DemandList, Expire
-from bytewise.protocol.decisions.bounds import verify_bounds
-from bytewise.protocol.decisions.disputes import MovePolicy, is_my_turn
+from bytewise.protocol.decisions.disputes import MovePolicy, is_my_turn, verify_bounds
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.units import Address, Digest
 

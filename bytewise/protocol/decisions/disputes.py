@@ -5,8 +5,10 @@ Deadlines are times of the protocol clock. A pause stops this clock, and meanwhi
 depend on blocks, which continue during a pause.
 """
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Any
 
 from bytewise.protocol.court.commitments import sealed
 from bytewise.protocol.court.phases import Phase
@@ -30,9 +32,8 @@ from bytewise.protocol.decisions.actions import (
     SettleSeats,
     Withdraw,
 )
-from bytewise.protocol.decisions.bounds import verify_bounds
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Dispute, Seat, Snapshot
-from bytewise.protocol.errors.actors import ProtectionMissing
+from bytewise.protocol.errors.actors import ConfigurationError, ProtectionMissing
 from bytewise.protocol.records.statements import Verdict, Vote
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import Address, Digest
@@ -251,3 +252,12 @@ def is_my_turn(snapshot: Snapshot, policy: MovePolicy) -> bool:
     """Returns whether the group of this verifier makes moves first now. Returns False for an account that is not a verifier."""
     in_line = snapshot.number // policy.turn_blocks % policy.turns
     return any(snapshot.me.pool) and snapshot.me.place % policy.turns == in_line
+
+
+def verify_bounds(policy: Any, *positive: str) -> None:
+    """Raises `ConfigurationError` unless the fields `positive` of a dataclass of integers are at least 1, and all others at least
+    0."""
+    for field in dataclasses.fields(policy):
+        value, least = getattr(policy, field.name), int(field.name in positive)
+        if value < least:
+            raise ConfigurationError(field.name, f"{value}: must be at least {least}")

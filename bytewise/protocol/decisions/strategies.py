@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bytewise.protocol.decisions.actions import OpenDispute
-from bytewise.protocol.decisions.bounds import verify_bounds
+from bytewise.protocol.decisions.disputes import verify_bounds
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import U64, U256, Address, Digest

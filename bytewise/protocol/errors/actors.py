@@ -1,7 +1,6 @@
 """Rules R-30 and up of `docs/reference/errors.md`: keys, disputes, services and machines, inference. One class per rule."""
 
-from bytewise.protocol.errors.branches import Bug, Fault, Unavailable
-from bytewise.protocol.errors.reasons import ClockFlaw, TicketFlaw
+from bytewise.protocol.errors.branches import Bug, ClockFlaw, Fault, TicketFlaw, Unavailable
 
 # --- keys, evidence, release ---
 

@@ -2,8 +2,7 @@
 
 from typing import ClassVar
 
-from bytewise.protocol.errors.branches import Fault
-from bytewise.protocol.errors.reasons import EnvelopeFlaw, PointFlaw
+from bytewise.protocol.errors.branches import EnvelopeFlaw, Fault, PointFlaw
 
 # --- values and encodings ---
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from bytewise.protocol.encoding import LATER
 from bytewise.protocol.errors.actors import ClockWrong, ConfigurationError
+from bytewise.protocol.errors.branches import ClockFlaw
 from bytewise.protocol.errors.evidence import PolicyRefused
-from bytewise.protocol.errors.reasons import ClockFlaw
 from bytewise.protocol.evidence.appraisal_policy import (
     TYPE_OF,
     AppraisalPolicy,

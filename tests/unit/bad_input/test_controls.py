@@ -20,10 +20,10 @@ from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.errors.records import EnvelopeProofBad
-from bytewise.protocol.records.compare import Generated
 from bytewise.protocol.records.request import output_for
 from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.records.statements import Outcome, Verdict, Vote
+from bytewise.protocol.records.trace import Generated
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U16, U256, ZERO_ADDRESS, ZERO_DIGEST, Address, Digest
 from tests.fixtures.bad_input.courtroom import GREEDY, Court
