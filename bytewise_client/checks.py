@@ -23,9 +23,9 @@ from bytewise.protocol.suites import kind_of
 from bytewise.protocol.units import ZERO_ADDRESS, Digest, hex0x
 from bytewise.service.exit_codes import Exit
 from bytewise_client.connection import Connection
-from bytewise_client.labels import Labels
+from bytewise_client.network_state import Labels
 from bytewise_client.receipt_search import Found, Search
-from bytewise_client.shown_members import Comparison
+from bytewise_client.saved_answer import Comparison
 
 PASS, FAIL, UNKNOWN, WARN = "PASS", "FAIL", "UNKNOWN", "WARN"
 """Results of a check. Of these, only FAIL decides the conclusion alone."""
