@@ -17,12 +17,6 @@ from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.errors.records import TooLarge
 from bytewise.protocol.evidence.appraisal_policy import MeasurementRole
 from bytewise.protocol.evidence.policy_updates import PolicyState
-from bytewise.protocol.evidence.release_evidence import (
-    AuditedReceiptPath,
-    ReleaseEvidence,
-    SignedReleaseEvidence,
-    release_evidence_digest,
-)
 from bytewise.protocol.jobs import Contracts, anchor_domain, key_domain
 from bytewise.protocol.keys.epochs import (
     MAX_RELEASE_BODY_BYTES,
@@ -33,16 +27,22 @@ from bytewise.protocol.keys.epochs import (
     HybridPartial,
     Partial,
     ReleaseAnswer,
-    ReleaseLog,
     ReleaseRequest,
     ShardInfo,
-    SignedRelease,
-    SignedTicket,
     partial_info,
     release_decision,
     share_info,
 )
-from bytewise.protocol.keys.release_log import LogHead
+from bytewise.protocol.keys.release_log import (
+    AuditedReceiptPath,
+    LogHead,
+    ReleaseEvidence,
+    ReleaseLog,
+    SignedRelease,
+    SignedReleaseEvidence,
+    SignedTicket,
+    release_evidence_digest,
+)
 from bytewise.protocol.records.seal import HybridEnvelope, seal_context
 from bytewise.protocol.records.statements import Release, TicketKind
 from bytewise.protocol.signing import LocalSigner, typed_digest

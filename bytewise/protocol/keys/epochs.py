@@ -9,7 +9,6 @@ from bytewise.protocol.decisions.snapshot import Dispute, Snapshot
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import LATER
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.evidence.release_evidence import SignedReleaseEvidence
 from bytewise.protocol.jobs import EpochRecord, HybridKeys
 from bytewise.protocol.records.receipt import BatchHeader, Receipt
 from bytewise.protocol.records.statements import Release, Ticket
@@ -138,38 +137,6 @@ class ReleaseAnswer:
     """The release record, which the shard stored before this answer."""
     signature: Blob
     """Signature of the shard over the record's EIP-712 digest."""
-
-
-@dataclass(frozen=True, slots=True)
-class SignedTicket:
-    """The ticket behind a release record, signed by the voter. The record contains only its hash."""
-
-    ticket: Ticket
-    """Ticket whose hash is in the record."""
-    signature: Blob
-    """Signature of the voter over the ticket's EIP-712 digest."""
-
-
-@dataclass(frozen=True, slots=True)
-class SignedRelease:
-    """One entry of a shard's public release log."""
-
-    record: Release
-    """The release record."""
-    signature: Blob
-    """Signature of the shard over the record."""
-    right: SignedTicket | None
-    """The ticket behind the decision; None in records of older shards."""
-    grounds: SignedReleaseEvidence | None = field(default=None, metadata=LATER)
-    """The evidence behind the decision; None in records of older shards."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseLog:
-    """Answer to `GET /v1/log`: release records of one epoch, in order."""
-
-    entries: tuple[SignedRelease, ...]
-    """Entries of the log, ascending by index."""
 
 
 @dataclass(frozen=True, slots=True)

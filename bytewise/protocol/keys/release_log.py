@@ -9,26 +9,21 @@ second log exists. Only an auditor that has an earlier head sees this (`kms.rele
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.encoding import encode
-from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.encoding import LATER, encode
+from bytewise.protocol.errors.actors import ReleaseLogBroken
+from bytewise.protocol.errors.records import BadSignature, MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import GpuUse, PlatformKind, TcbStatus
 from bytewise.protocol.evidence.claims import NamedEvidence
-from bytewise.protocol.units import U64, Blob, Digest
-from dataclasses import dataclass, field
-from bytewise.protocol.encoding import LATER
-from bytewise.protocol.units import Blob
-from collections.abc import Iterable
-from typing import NamedTuple
-from bytewise.protocol.errors.actors import ReleaseLogBroken
-from bytewise.protocol.errors.records import BadSignature
-from bytewise.protocol.keys.epochs import RELEASES, Decision, SignedRelease, SignedTicket, release_decision
+from bytewise.protocol.keys.epochs import RELEASES, Decision, release_decision
 from bytewise.protocol.records.statements import Release, Ticket, TicketKind
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature
-from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
-
+from bytewise.protocol.units import U64, ZERO_DIGEST, Address, Blob, Digest
 
 _RULE = re.compile(r"(R-[0-9A-Z]{2,4})?", re.ASCII)
 
