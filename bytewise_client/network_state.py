@@ -52,8 +52,8 @@ class Labels:
     ) -> Mapping[Digest, str]:
         """Returns the label of each receipt that an audit or a dispute names. The label is empty if it is unknown.
 
-        An unpaid audit cannot raise a label to `hardware` if the batches have different labels. The reason is that the contract
-        accepts an audit result that names a wrong batch. It pays only results that name the receipt's batch.
+        The contract accepts an audit result that names a wrong batch, but pays only results that name the receipt's batch.
+        Therefore an unpaid audit cannot raise a label to `hardware` if the batches have different labels.
         """
         disputed = {each.receipt_id: self.of_epoch(int(each.key_epoch)) for each in disputes}
         audited: dict[Digest, dict[Address, int]] = {}
@@ -116,11 +116,12 @@ does not have the policy's bytes."""
 def judged(
     policies: Policies, disputes: Domain, receipt_id: Digest, opening: RevealEvent, chain: ChainClaims, assurance: str
 ) -> Quoted:
-    """Judges the published quote of a vote. It holds if it is valid, is for this vote, and every fact about the chain that the
-    enclave took from its host is true. Returns the finding, and the number of passes if the quote holds.
+    """Judges the published quote of a vote. Returns the finding, and the number of passes if the quote holds.
 
-    `assurance` is the chain's label of the receipt's key epoch; the evidence must have the same label. The quote is appraised
-    under the policy that it names, if that policy was in force during the round. Later changes do not count.
+    The quote holds under three conditions. It is valid, it is for this vote, and every fact about the chain that the enclave
+    took from its host is true. `assurance` is the chain's label of the receipt's key epoch; the evidence must have the same
+    label. The quote is appraised under the policy that it names, if that policy was in force during the round. Later changes do
+    not count.
     """
     if not opening.quote:
         return Quoted(None, NONE)

@@ -46,8 +46,8 @@ class Search(NamedTuple):
     head: int
     """Number of the block at which the chain was read."""
     skipped_in: BatchHeader | None = None
-    """The batch that has an empty leaf at the number of the saved receipt, although its operator signed the receipt. Otherwise
-    None."""
+    """The batch that has an empty leaf at the number of the saved receipt, although its operator signed the receipt. None if
+    there is no such batch."""
 
 
 def find_receipt(

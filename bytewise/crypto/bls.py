@@ -106,11 +106,12 @@ def check_signature(key: PublicKey, message: Digest, signature: BlsSignature) ->
 def check_sync_signature(
     members: Sequence[bytes], total: bytes, signed: Sequence[bool], message: Digest, signature: bytes
 ) -> None:
-    """Checks the aggregate signature of a sync committee of the beacon chain, whose points are in compressed form.
+    """Checks the aggregate signature of a sync committee of the beacon chain. Keys and signature are in compressed form.
 
-    `signed` says which members signed. `total` is the sum of all members' keys, from the beacon state. The key of the signers is
-    the sum of their keys, or `total` minus the keys of the other members, whichever needs fewer keys. The beacon chain checked
-    the keys when their validators joined. Raises the errors of `check_signature`.
+    `signed` says which members signed. `total` is the sum of all members' keys, from the beacon state. The key of the signers
+    is the sum of their keys. If most members signed, this sum is computed as `total` minus the keys of the other members, which
+    needs fewer keys. The keys are not checked, because the beacon chain checked them when their validators joined. Raises the
+    errors of `check_signature`.
     """
     present = [key for key, has_signed in zip(members, signed, strict=True) if has_signed]
     absent = [key for key, has_signed in zip(members, signed, strict=True) if not has_signed]
@@ -157,10 +158,11 @@ class BlsCertificate(NamedTuple):
 
 
 def signing_mask(members: Sequence[Seat], keys: Mapping[Address, PublicKey], willing: Collection[Address]) -> int:
-    """Returns the bit mask of the seats for which all signatures of a certificate are made (`commitments.certified_digest`).
+    """Returns the bit mask of the seats that a certificate names. Every signer signs for this whole mask
+    (`commitments.certified_digest`).
 
-    `willing` are members that were seen to open their commitments under the commit root. The mask has the seats of each willing
-    member that has a key and did not commit on the chain.
+    `willing` are the members whose opened votes fit their commitments under the commit root. The mask has the seats of each
+    willing member that has a key and did not commit on the chain.
     """
     return sum(each.seat_mask for each in members if each.voter in willing and each.voter in keys and not each.committed)
 
@@ -197,7 +199,7 @@ def is_signed_by_all(
 ) -> bool:
     """Returns whether the aggregate of all these signatures is valid.
 
-    It takes the time of one call of `is_signed`, and a tenth of that time more for each signature.
+    A call takes as long as one call of `is_signed`, and for each signature a tenth of that time more.
     """
     seats = {each.voter: each.seat_mask.bit_count() for each in members}
     try:

@@ -41,7 +41,7 @@ class SignatureType(enum.Enum):
     COSIGNATURE = b"\x04"
     """Ed25519 signature of a witness over a checkpoint and a time (c2sp.org/tlog-cosignature)."""
     MLDSA65 = b"\xffbytewise/ml-dsa-65"
-    """No byte is assigned to ML-DSA-65, so the type is 0xff and a name."""
+    """The specification assigns no byte to ML-DSA-65. The type is therefore 0xff and a name."""
 
 
 _KEY_LENGTHS = {SignatureType.ED25519: 32, SignatureType.COSIGNATURE: 32, SignatureType.MLDSA65: 1952}
@@ -94,7 +94,8 @@ class SignedNote(NamedTuple):
         return f"{self.text}\n{lines}"
 
     def value_of(self, key: NoteKey) -> bytes | None:
-        """Returns the unverified signature that the note carries for a key, without the key's id. Returns None if there is none.
+        """Returns the signature that the note has for a key, without the key's id. The signature is not verified. Returns None if
+        the note has no line of the key.
 
         Raises `MalformedValue` if the note has several lines of the key.
         """
@@ -232,7 +233,7 @@ class JournalCheckpoint(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The text that is signed. The time is in an extension line."""
+        """The text that is signed. Its last line has the time and is an extension of the format."""
         return f"{self.origin}\n{self.size}\n{base64.b64encode(self.root).decode()}\ntime {self.at}\n"
 
 
@@ -308,7 +309,7 @@ def witness_key(name: str, key: Ed25519PrivateKey) -> NoteKey:
 def cosign(signed: SignedCheckpoint, name: str, key: Ed25519PrivateKey, at: int) -> SignedCheckpoint:
     """Returns the checkpoint with the cosignature of a witness. An earlier cosignature of the same witness is replaced.
 
-    Raises `MalformedValue` if the note then has so many signatures that it is longer than a reader accepts.
+    Raises `MalformedValue` if the note becomes longer than `MAX_NOTE_BYTES`.
     """
     public = witness_key(name, key)
     line = public.line(at.to_bytes(8, "big") + key.sign(cosigned(signed.note.text, at)))

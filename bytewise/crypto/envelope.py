@@ -83,8 +83,10 @@ def seal(
 def seal_padded(
     plaintext: bytes, epoch_public_key: Blob, context: Digest, key_epoch: int, rng: Rng, to: Recipients | None = None
 ) -> bytes:
-    """Seals bytes as they are. The caller has padded them: their length is not checked, and no `PlaintextNotCanonical` is
-    raised. Everything else is as in `seal`."""
+    """Seals bytes as they are, as `seal` does with a payload.
+
+    The caller has padded them. Their length is not checked, so `PlaintextNotCanonical` is never raised.
+    """
     suite = suite_of(key_epoch)
     if (to is None) == (suite == SUITE_HYBRID):
         raise ConfigurationError(

@@ -127,8 +127,7 @@ def open_key_share(sealed: bytes, to: TransportKey, info: Digest, index: int, ve
 
 
 def multiply_by_key(point: EccPoint, shares: Mapping[int, bytearray]) -> EccPoint:
-    """Returns x · `point`, where x is the private key, which it rebuilds from t verified shares. Erases key and shares before it
-    returns."""
+    """Rebuilds the private key x from t verified shares, and returns x · `point`. Erases key and shares before it returns."""
     key = interpolate(shares)
     try:
         return multiply_point(point, key)

@@ -21,7 +21,7 @@ from bytewise.protocol.units import U64, U256, Address, Digest, hex0x
 RATE_UNIT = 1_000_000
 """Rates are given as parts of this number: parts per million."""
 MOST_RECEIPTS = 1_000_000
-"""Most receipts in a range. One draw costs nine microseconds, and whoever scores a reveal makes all draws of the range."""
+"""Most receipts in a range. One draw costs nine microseconds, and the scorer of a reveal makes all draws of the range."""
 COMMITMENT_PREFIX = "bytewise/attention-tests/"
 """Start of the stop string that carries a commitment. The digest of the commitment follows as 0x-hex."""
 
@@ -29,7 +29,7 @@ _CHANCE_BITS = 64
 
 
 class FraudKind(enum.StrEnum):
-    """Kinds of false answers. Every re-execution refutes each of them, whoever opens the envelope."""
+    """Kinds of false answers. Anybody that opens the envelope and runs the request again refutes each of them."""
 
     TOKEN = "token"
     """One token is changed. The trace is that of the true computation."""

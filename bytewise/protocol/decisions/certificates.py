@@ -151,10 +151,11 @@ CertificateAction = PostCommitRoot | CertifyRound | RevealUnderRoot
 ATTEMPTS = 3
 """Largest number of different sets of seats for which a member signs in one round."""
 COLLECT_PARTS, DIRECT_PARTS = 8, 12
-"""Sixteenths of the commit phase. After the first number, the commitments collected so far become a root. After the second, a
-member posts its commitment alone."""
+"""Times in the commit phase, in sixteenths of its length. At the first, the commitments collected so far become a root. From the
+second on, a member posts its commitment alone."""
 REVEAL_PARTS = 8
-"""Sixteenths of the reveal phase after which a member reveals alone. One attempt to make a certificate takes two sixteenths."""
+"""Time in the reveal phase, in sixteenths of its length, from which on a member reveals alone. One attempt to make a certificate
+takes two sixteenths."""
 PARTS = 16
 
 
@@ -168,11 +169,12 @@ class RoundBoard:
     able: Set[Address] = frozenset()
     """Members that have registered a key for certificates."""
     leaves: Mapping[Address, Digest] = field(default_factory=dict)
-    """Commitments that members shared, in the form of `commitments.sealed`. A member that signed two commitments has none."""
+    """Commitments that members shared, in the form of `commitments.sealed`. A member that signed two different commitments is
+    left out."""
     root: Digest | None = None
     """First commit root of the round on the chain, or None."""
     under: Mapping[int, Digest] | None = None
-    """Commitments under that root by first seat, or None if they are not known."""
+    """Commitments under that root, each by the first seat of its member. None if the commitments are not known."""
     opened: Mapping[Address, Finding] = field(default_factory=dict)
     """Findings of the members that opened a vote which fits their commitment."""
     signed: tuple[int, ...] = ()

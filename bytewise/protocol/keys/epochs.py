@@ -158,8 +158,8 @@ class ShardInfo:
     version: int | None = field(default=None, metadata=LATER)
     """Version of these shares according to the chain; None before the shard has read it."""
     in_force: bool | None = field(default=None, metadata=LATER)
-    """Whether these shares are in force at the newest final block that the shard read, which is at most some seconds old. If not,
-    the shard releases nothing. None if the shard cannot read the chain."""
+    """Whether these shares are in force at the newest final block that the shard read. This block is at most some seconds old. If
+    they are not in force, the shard releases nothing. None if the shard cannot read the chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class EpochOnChain:
     version: int
     """Number of times that the key was dealt again."""
     transcript: Digest
-    """Transcript of the ceremony for whose shares enough shards signed on the chain; zero before that."""
+    """Transcript of the ceremony for which enough shards signed on the chain. Zero before that."""
     assurance: str = ""
     """Label of the epoch: `simulated` or `hardware`; empty if there is no such epoch."""
 

@@ -130,8 +130,8 @@ START = LogHead(ZERO_DIGEST, 0)
 """Position before the first record."""
 
 LAG_S = 3600
-"""Largest difference in seconds between the newest blocks that honest parties see at one moment. A record's time may be that much
-before the time of the record before it, and that much after the moment of an audit."""
+"""Largest difference in seconds between the newest blocks that honest parties see at one moment. The time of a record may be this
+much earlier than the time of the record before it, and this much later than the moment of an audit."""
 
 _DECISIONS = frozenset(each.value for each in Decision)
 _KINDS = frozenset(each.value for each in TicketKind)
@@ -140,9 +140,10 @@ _KINDS = frozenset(each.value for each in TicketKind)
 def verify_log(entries: Iterable[SignedRelease], head: LogHead, domain: Domain) -> LogHead:
     """Verifies records that follow `head`, and returns the position after them. `domain` is the domain of `KeyEpochs`.
 
-    Raises `ReleaseLogBroken` at the first wrong record. A record is wrong if it is not signed, does not follow the previous one,
-    has an unknown decision, or releases what its epoch does not release. It is also wrong if its ticket or evidence belongs to
-    another record, or names an unknown kind or an impossible batch.
+    Raises `ReleaseLogBroken` at the first wrong record. A record is wrong if it is not signed, does not follow the previous
+    one, or has an unknown decision. It is wrong if it records a release of another kind than its epoch allows: a share in place
+    of a partial, or the reverse. It is also wrong if its ticket or evidence belongs to another record, or names an unknown kind
+    or an impossible batch.
     """
     for signed in entries:
         record, digest = signed.record, typed_digest(domain, signed.record)
