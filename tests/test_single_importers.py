@@ -8,7 +8,6 @@ from tests.source import name_of, product_files, tree_of
 BOUNDARIES = {
     "bytewise.protocol.economics.coverage": "formulas without I/O; the command reads the chain",
     "bytewise.crypto.reconstruction": "cryptography",
-    "bytewise.protocol.decisions.certificates": "messages, without I/O",
     "bytewise.da.certificate": "a foreign format",
     "bytewise.da.store": "HTTP, disk",
     "bytewise.inference.cuda.runner": "a device",
