@@ -15,10 +15,9 @@ from pathlib import Path
 from bytewise.inference.artifact import artifact
 from bytewise.inference.engine import ExactEngine
 from bytewise.ports import Engine
-from bytewise.protocol.attention.frauds import false_answer
-from bytewise.protocol.attention.schedule import FraudKind
-from bytewise.protocol.records.compare import Generated, Verification
+from bytewise.protocol.attention.schedule import FraudKind, false_answer
 from bytewise.protocol.records.request import Output, Request, output_for
+from bytewise.protocol.records.trace import Generated, Verification
 from bytewise.protocol.units import Digest
 from bytewise.service.settings import load_settings
 from serving.settings import OperatorSettings

@@ -21,8 +21,7 @@ from bytewise.crypto import hpke, hybrid
 from bytewise.crypto.curve import GENERATOR, decode_point, encode_point, random_scalar
 from bytewise.crypto.envelope import open_with_point, seal_padded, verify_envelope
 from bytewise.crypto.hybrid import EnvelopeContext, Recipients
-from bytewise.crypto.proofs import prove_partial, verify_partial
-from bytewise.crypto.shares import combine, split
+from bytewise.crypto.shares import combine, prove_partial, split, verify_partial
 from bytewise.protocol.keys.epochs import HybridPartial, Partial
 from bytewise.protocol.records.seal import Envelope, HybridEnvelope
 from bytewise.protocol.suites import SUITE_HYBRID, SUITE_P256, hybrid_epoch, suite_of

@@ -13,8 +13,7 @@ from Crypto.PublicKey.ECC import EccPoint
 from bytewise.crypto import hpke
 from bytewise.crypto.curve import GENERATOR, decode_point, decode_scalar, encode_point
 from bytewise.crypto.envelope import verify_receipt_envelope
-from bytewise.crypto.proofs import prove_partial, verify_partial
-from bytewise.crypto.shares import combine
+from bytewise.crypto.shares import combine, prove_partial, verify_partial
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.jobs import RunJob, ShardRecord, anchor_domain, key_domain
 from bytewise.protocol.keys.epochs import Partial, partial_info

@@ -20,9 +20,8 @@ from rich.table import Table
 from bench.machine import describe
 from bytewise.crypto import hpke, reconstruction
 from bytewise.crypto.curve import GENERATOR, encode_scalar, random_scalar
-from bytewise.crypto.proofs import prove_partial, verify_partial
 from bytewise.crypto.reconstruction import TransportKey
-from bytewise.crypto.shares import combine, split
+from bytewise.crypto.shares import combine, prove_partial, split, verify_partial
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.keys.epochs import Partial
 from bytewise.protocol.units import Blob, Digest

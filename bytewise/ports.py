@@ -8,16 +8,15 @@ from bytewise.protocol.decisions.audits import AuditStage, PostedAudit
 from bytewise.protocol.decisions.demands import DemandRecord
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, DisputeOpening, Holdings, Snapshot
 from bytewise.protocol.jobs import EpochRecord, JobResult, Prepared, RunJob
-from bytewise.protocol.records.compare import Generated, Verification
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import BatchHeader, Receipt, SignedLeaf, SignedReceipt
 from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.records.statements import AuditResult, Finding, Vote
+from bytewise.protocol.records.trace import Generated, Verification
 from bytewise.protocol.units import Address, Blob, Digest
 
 if TYPE_CHECKING:  # The process of an enclave's job needs no pairings.
-    from bytewise.crypto.bls import PublicKey
-    from bytewise.crypto.certificates import BlsCertificate
+    from bytewise.crypto.bls import BlsCertificate, PublicKey
 
 
 class Clock(Protocol):

@@ -14,19 +14,18 @@ from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.errors.actors import BadCertificate, ChainReverted
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.errors.records import ClientSignatureBad, PlaintextNotCanonical, RequestHashMismatch, TokensHashMismatch
-from bytewise.protocol.records.compare import Divergence, DivergenceClass
-from bytewise.protocol.records.opening import verify_opening
 from bytewise.protocol.records.preflight import Preflight, PreflightSubject, preflight
 from bytewise.protocol.records.receipt import SignedReceipt, verify_receipt
-from bytewise.protocol.records.seal import Payload, envelope_hash, pad
+from bytewise.protocol.records.seal import Payload, envelope_hash, pad, verify_opening
 from bytewise.protocol.records.statements import AuditOutcome, Verdict
+from bytewise.protocol.records.trace import Divergence, DivergenceClass
 from bytewise.protocol.suites import kind_of
 from bytewise.protocol.units import ZERO_ADDRESS, Digest, hex0x
 from bytewise.service.exit_codes import Exit
 from bytewise_client.connection import Connection
-from bytewise_client.labels import Labels
+from bytewise_client.network_state import Labels
 from bytewise_client.receipt_search import Found, Search
-from bytewise_client.shown_members import Comparison
+from bytewise_client.saved_answer import Comparison
 
 PASS, FAIL, UNKNOWN, WARN = "PASS", "FAIL", "UNKNOWN", "WARN"
 """Results of a check. Of these, only FAIL decides the conclusion alone."""

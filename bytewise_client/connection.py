@@ -1,5 +1,5 @@
-"""The connection to a network: its address book, chain nodes and DA proxies. The caller names them. Nodes and proxies are not
-trusted."""
+"""The connection to a network: its address book, chain nodes and DA proxies. The caller names these sources. Nodes and proxies
+are not trusted."""
 
 import queue
 import threading

@@ -132,7 +132,7 @@ class Plan:
     model: str
     """Name of the served model."""
     runs: int
-    """Number of identical requests of each kind: so many are sent alone, and as many again among traffic."""
+    """Number of identical requests of each kind that are sent alone. The same number is sent among traffic."""
     traffic: int
     """Number of different requests that are in progress beside each request among traffic."""
     tokens: int

@@ -10,11 +10,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from bytewise.protocol.address_book import Network
+from bytewise.protocol.assurance import HARDWARE
 from bytewise.protocol.court.commitments import claim_of
 from bytewise.protocol.court.params import BPS, ParamSet
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.settlement import SeatSettledEvent
-from bytewise.protocol.decisions.audits import PostedAudit
+from bytewise.protocol.decisions.audits import AuditStage, PostedAudit
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Dispute, Seat, Snapshot
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.encoding import decode
@@ -27,11 +28,56 @@ from bytewise.protocol.signing import Domain
 from bytewise.protocol.suites import kind_of
 from bytewise.protocol.units import U256, ZERO_ADDRESS, ZERO_DIGEST, Address, Digest, digest, hex0x, unhex
 from bytewise.tee.appraisal import decode_result_quote, verify_result_quote
-from bytewise_client.labels import Labels
 from chain.reads.documents import RegistryDocuments
 from chain.reads.history import ChainClaimHistory, CourtHistory, DisputeEndedEvent, RevealEvent
 from chain.reads.reader import SnapshotReader
 from chain.reads.records import MoneyTotals
+
+
+class Labels:
+    """Reads assurance labels from the chain at one block: of key epochs, and of receipts by their key epoch.
+
+    Each epoch is read once.
+    """
+
+    def __init__(self, reader: SnapshotReader, block: int) -> None:
+        self._reader, self._block = reader, block
+        self.of_epoch = functools.cache(self._of_epoch)
+
+    def _of_epoch(self, epoch: int) -> str:
+        return self._reader.epoch_on_chain(epoch, self._block).assurance
+
+    def of_receipts(
+        self, audits: Sequence[PostedAudit], disputes: Sequence[Dispute], batches: Sequence[BatchHeader]
+    ) -> Mapping[Digest, str]:
+        """Returns the label of each receipt that an audit or a dispute names. The label is empty if it is unknown.
+
+        The contract accepts an audit result that names a wrong batch, but pays only results that name the receipt's batch.
+        Therefore an unpaid audit cannot raise a label to `hardware` if the batches have different labels.
+        """
+        disputed = {each.receipt_id: self.of_epoch(int(each.key_epoch)) for each in disputes}
+        audited: dict[Digest, dict[Address, int]] = {}
+        for result, _, batch in audits:
+            if result.receipt_id not in disputed:
+                audited.setdefault(result.receipt_id, {})[result.verifier] = batch
+        labels = {each.batch_id: self.of_epoch(int(each.key_epoch)) for each in batches}
+        if len(set(labels.values())) == 1:
+            # This is the usual case, and no receipt must be read.
+            return dict.fromkeys(audited, next(iter(labels.values()))) | disputed
+        return {receipt: self._of_audited(receipt, by, labels) for receipt, by in audited.items()} | disputed
+
+    def _of_audited(self, receipt: Digest, named: Mapping[Address, int], labels: Mapping[int, str]) -> str:
+        """Returns the label of the batch that a paid audit names.
+
+        If no audit is paid, a named batch can only lower the label. So nobody can make a receipt look like hardware by posting
+        an audit for another batch.
+        """
+        weaker = sorted({labels[batch] for batch in named.values()} - {HARDWARE})
+        for who, batch in named.items():
+            if self._reader.audit_stage(receipt, batch, who, self._block) is AuditStage.PAID:
+                return labels[batch]
+        return weaker[0] if weaker else ""
+
 
 # The next functions judge the result quote of a vote: they appraise it under the round's policy, and compare it with vote and
 # chain.
@@ -70,11 +116,12 @@ does not have the policy's bytes."""
 def judged(
     policies: Policies, disputes: Domain, receipt_id: Digest, opening: RevealEvent, chain: ChainClaims, assurance: str
 ) -> Quoted:
-    """Judges the published quote of a vote. It holds if it is valid, is for this vote, and every fact about the chain that the
-    enclave took from its host is true. Returns the finding, and the number of passes if the quote holds.
+    """Judges the published quote of a vote. Returns the finding, and the number of passes if the quote holds.
 
-    `assurance` is the chain's label of the receipt's key epoch; the evidence must have the same label. The quote is appraised
-    under the policy that it names, if that policy was in force during the round. Later changes do not count.
+    The quote holds under three conditions. It is valid, it is for this vote, and every fact about the chain that the enclave
+    took from its host is true. `assurance` is the chain's label of the receipt's key epoch; the evidence must have the same
+    label. The quote is appraised under the policy that it names, if that policy was in force during the round. Later changes do
+    not count.
     """
     if not opening.quote:
         return Quoted(None, NONE)

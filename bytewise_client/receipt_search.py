@@ -14,8 +14,7 @@ from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import BatchHeader, Receipt, SignedReceipt, list_subject, verify_entry, verify_receipt
 from bytewise.protocol.units import Digest, hex0x
 from bytewise_client.connection import Connection
-from bytewise_client.labels import Labels
-from bytewise_client.network_state import verdict_of
+from bytewise_client.network_state import Labels, verdict_of
 from chain.reads.reader import SnapshotReader
 from verifier.watch.batch_check import CheckedBatch, CheckedReceipt, verify_batch, verify_leaves
 
@@ -47,8 +46,8 @@ class Search(NamedTuple):
     head: int
     """Number of the block at which the chain was read."""
     skipped_in: BatchHeader | None = None
-    """The batch that has an empty leaf at the number of the saved receipt, although its operator signed the receipt. Otherwise
-    None."""
+    """The batch that has an empty leaf at the number of the saved receipt, although its operator signed the receipt. None if
+    there is no such batch."""
 
 
 def find_receipt(

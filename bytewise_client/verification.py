@@ -18,8 +18,15 @@ from bytewise_client import checks
 from bytewise_client.checks import Conclusion, ReceiptCheck, Rerun, Seen, Texts
 from bytewise_client.connection import Connection
 from bytewise_client.receipt_search import Found, SearchProgress, find_receipt
-from bytewise_client.saved_answer import Choice, SavedAnswer
-from bytewise_client.shown_members import Comparison, compare_answer, compare_choice, compare_rest, expected_answer
+from bytewise_client.saved_answer import (
+    Choice,
+    Comparison,
+    SavedAnswer,
+    compare_answer,
+    compare_choice,
+    compare_rest,
+    expected_answer,
+)
 
 _NO_TEXT = ReceiptCheck("shown answer", checks.UNKNOWN, "the file has only the opening: no shown text to compare")
 

@@ -16,7 +16,7 @@ from cli.options import DA_URLS, NETWORK_FILE, RPC_URLS, DaOption, NetworkOption
 from cli.output import CHECK_STYLES, OutputFormat, OutputOption, by_prefix, emit, moment, plain, print_checks, progress_bars
 
 if TYPE_CHECKING:
-    from bytewise.protocol.keys.epochs import SignedRelease
+    from bytewise.protocol.keys.release_log import SignedRelease
     from bytewise.storage.journal_export import VerifiedExport
     from bytewise_client.connection import Connection
     from chain.capsule.maker import AnchoredReceipt, Enclosed
@@ -164,7 +164,7 @@ def _records(file: Path) -> "tuple[SignedRelease, ...]":
     """Reads the release records of a shard from a file. Raises `ConfigurationError` if the file is no release log."""
     from bytewise.protocol.encoding import decode
     from bytewise.protocol.errors.branches import Fault
-    from bytewise.protocol.keys.epochs import ReleaseLog
+    from bytewise.protocol.keys.release_log import ReleaseLog
 
     try:
         return decode(ReleaseLog, file.read_bytes()).entries

@@ -17,8 +17,7 @@ from cli.options import NodeConfigOption, digest_argument
 from cli.output import OutputFormat, OutputOption, emit, moment, plain
 
 if TYPE_CHECKING:
-    from bytewise.crypto.checkpoint import CheckpointKeys, SignedCheckpoint
-    from bytewise.crypto.signed_note import NoteKey
+    from bytewise.crypto.checkpoint import CheckpointKeys, NoteKey, SignedCheckpoint
     from bytewise.service.checkpoints import CheckpointSettings
     from bytewise.storage.journal import Journal
     from bytewise.storage.journal_export import VerifiedExport
@@ -341,7 +340,7 @@ def read_kept(file: Path) -> "SignedCheckpoint":
 def named_witness(option: str, text: str) -> "NoteKey":
     """Parses the public key of a witness that a user gave with an option. Raises `ConfigurationError` if the text is no such
     key."""
-    from bytewise.crypto.signed_note import SignatureType, parse_key
+    from bytewise.crypto.checkpoint import SignatureType, parse_key
 
     try:
         key = parse_key(text)

@@ -154,7 +154,7 @@ class LocalModel(NamedTuple):
     def rerun(self, receipt: "Receipt", payload: "Payload") -> "Rerun":
         """Verifies the claimed answer by one forward pass of the model, and returns the first divergence and the receipt's fields
         that differ. Raises `CannotExecute` if this machine cannot run the model."""
-        from bytewise.protocol.records.compare import differing_fields
+        from bytewise.protocol.records.trace import differing_fields
         from bytewise_client.checks import Rerun
 
         engine, words = self

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bytewise.crypto.bls import BlsSignature, BlsSigner, PublicKey
-from bytewise.crypto.certificates import certificate, is_signed, is_signed_by_all
+from bytewise.crypto.bls import BlsSignature, BlsSigner, PublicKey, certificate, is_signed, is_signed_by_all
 from bytewise.ports import CertificateSender, CertificateView, GossipPort
 from bytewise.protocol import merkle
 from bytewise.protocol.court.commitments import certified_digest, sealed
@@ -21,27 +20,25 @@ from bytewise.protocol.decisions.actions import Action, CertifyRound, PostCommit
 from bytewise.protocol.decisions.certificates import (
     ALONE,
     ATTEMPTS,
+    CertificateMessage,
     CertificatePlan,
+    CertificateShare,
+    OpenedVote,
+    RootMembers,
     RoundBoard,
+    SharedCommitment,
+    SignedMessage,
     decide_certificate,
     finding_of,
     leaves_of,
+    message_of,
     round_of,
+    signed_body,
 )
 from bytewise.protocol.decisions.disputes import Round
 from bytewise.protocol.decisions.snapshot import Dispute, Seat, Snapshot
 from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.records.certificate_messages import (
-    CertificateMessage,
-    CertificateShare,
-    OpenedVote,
-    RootMembers,
-    SharedCommitment,
-    SignedMessage,
-    message_of,
-    signed_body,
-)
 from bytewise.protocol.records.statements import Finding, Vote
 from bytewise.protocol.signing import Domain, Signer, typed_digest
 from bytewise.protocol.units import U256, Address, Blob, Digest

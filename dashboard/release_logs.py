@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.protocol.keys.epochs import RELEASES, SignedRelease
+from bytewise.protocol.keys.epochs import RELEASES
+from bytewise.protocol.keys.release_log import SignedRelease
 from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Digest, address

@@ -15,9 +15,9 @@ from typing import NamedTuple, Protocol
 from bytewise.protocol.errors.actors import CannotExecute, NotExact, TryAgain
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import MalformedValue, OutsideLimits
-from bytewise.protocol.records.compare import Generated, Verification
 from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.records.statements import CannotReason
+from bytewise.protocol.records.trace import Generated, Verification
 from bytewise.protocol.units import U8, Digest
 from bytewise.service import frames, telemetry
 from enclave.forked_process import OPENING_LIMIT_S, ForkedProcess, ProcessReady

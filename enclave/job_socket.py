@@ -18,8 +18,7 @@ from bytewise.crypto.hpke import transport_keypair
 from bytewise.ports import KeySource, Quoter
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import TicketRefused, TryAgain
-from bytewise.protocol.errors.branches import Fault, Unavailable
-from bytewise.protocol.errors.reasons import TicketFlaw
+from bytewise.protocol.errors.branches import Fault, TicketFlaw, Unavailable
 from bytewise.protocol.evidence.claims import Evidence, ResultQuote, ResultStatement, host_claims_of, result_report_data
 from bytewise.protocol.jobs import (
     JOB_LIMIT_S,

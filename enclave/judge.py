@@ -8,17 +8,16 @@ from typing import NamedTuple, Protocol
 
 from bytewise.ports import Engine, KeySource
 from bytewise.protocol.errors.actors import CannotExecute, NoKey, TicketRefused
-from bytewise.protocol.errors.reasons import TicketFlaw
+from bytewise.protocol.errors.branches import TicketFlaw
 from bytewise.protocol.errors.records import Defect, ForeignChain, MalformedValue, OutsideLimits
 from bytewise.protocol.jobs import RunJob
 from bytewise.protocol.records import trace
-from bytewise.protocol.records.compare import Verification, differing_fields
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
-from bytewise.protocol.records.opening import verify_opening
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.request import Request
-from bytewise.protocol.records.seal import Payload, envelope_hash
+from bytewise.protocol.records.seal import Payload, envelope_hash, verify_opening
 from bytewise.protocol.records.statements import CannotReason, Outcome, TicketKind
+from bytewise.protocol.records.trace import Verification, differing_fields
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import ZERO_DIGEST, Digest
 

@@ -18,11 +18,9 @@ from Crypto.PublicKey.ECC import EccPoint
 from bytewise.crypto import hpke, hybrid, reconstruction
 from bytewise.crypto.curve import GENERATOR, decode_point, decode_scalar, encode_point
 from bytewise.crypto.envelope import open_with_point, verify_receipt_envelope
-from bytewise.crypto.erasable import erase
 from bytewise.crypto.hybrid import EnvelopeContext
-from bytewise.crypto.proofs import verify_partial
-from bytewise.crypto.reconstruction import TransportKey
-from bytewise.crypto.shares import combine
+from bytewise.crypto.reconstruction import TransportKey, erase
+from bytewise.crypto.shares import combine, verify_partial
 from bytewise.ports import Quoter
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import (
@@ -35,8 +33,7 @@ from bytewise.protocol.errors.actors import (
     TicketRefused,
     TryAgain,
 )
-from bytewise.protocol.errors.branches import BytewiseError, Unavailable
-from bytewise.protocol.errors.reasons import TicketFlaw
+from bytewise.protocol.errors.branches import BytewiseError, TicketFlaw, Unavailable
 from bytewise.protocol.errors.records import EnvelopeDoesNotOpen
 from bytewise.protocol.evidence.appraisal_policy import AppraisalPolicy, MeasurementRole
 from bytewise.protocol.evidence.claims import Evidence, evidence_digest

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bytewise.protocol.attention.frauds import false_answer
 from bytewise.protocol.attention.reveal import RevealedAnswer
-from bytewise.protocol.attention.schedule import FraudSchedule
+from bytewise.protocol.attention.schedule import FraudSchedule, false_answer
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.protocol.records.compare import Generated
 from bytewise.protocol.records.request import Request
+from bytewise.protocol.records.trace import Generated
 from bytewise.protocol.units import Address
 from bytewise.service.attention_folder import AttentionFolder
 from bytewise.service.entry_point import Parser, run_entry

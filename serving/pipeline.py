@@ -21,11 +21,10 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import TooLarge
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.records.answer import completion, several
-from bytewise.protocol.records.compare import Generated
-from bytewise.protocol.records.opening import verify_opening
 from bytewise.protocol.records.receipt import ClientMode, Mode, Receipt, SignedReceipt, plain_enclave_key, receipt_id
 from bytewise.protocol.records.request import Request
-from bytewise.protocol.records.seal import Payload, envelope_hash, pad, seal_context
+from bytewise.protocol.records.seal import Payload, envelope_hash, pad, seal_context, verify_opening
+from bytewise.protocol.records.trace import Generated
 from bytewise.protocol.signing import Domain, LocalSigner, Signer, typed_preimage
 from bytewise.protocol.units import U8, U64, U256, ZERO_DIGEST, Blob, Digest, hex0x
 from bytewise.service import metrics, telemetry

@@ -11,9 +11,8 @@ from bytewise.protocol.errors.actors import BadRequest, UnsupportedModel
 from bytewise.protocol.errors.records import MalformedValue, OutsideLimits
 from bytewise.protocol.records.answer import AnswerTokenizer
 from bytewise.protocol.records.environment import Environment
-from bytewise.protocol.records.opening import verify_limits
 from bytewise.protocol.records.request import MAX_LOGPROBS, REQUEST_VERSION, DecodePolicy, Request, choice_seed
-from bytewise.protocol.records.seal import client_digest
+from bytewise.protocol.records.seal import client_digest, verify_limits
 from bytewise.protocol.signing import LocalSigner
 from bytewise.protocol.units import MAX_SAFE_INTEGER, U64, U256, Blob, Digest
 from serving.openai import ChatRequest

@@ -12,9 +12,9 @@ import pytest
 from bench import gas_page
 from bench.chain import RESULTS, TARGETS
 from bytewise.protocol.court.commitments import Certified, Commit
+from bytewise.protocol.decisions.certificates import RoundMessage
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.errors.catalogue import CLASSES
-from bytewise.protocol.records.certificate_messages import RoundMessage
 from bytewise.protocol.records.receipt import EmptyLeaf, Receipt
 from bytewise.protocol.records.statements import (
     AuditResult,

@@ -7,9 +7,7 @@ from tests.source import name_of, product_files, tree_of
 
 BOUNDARIES = {
     "bytewise.protocol.economics.coverage": "formulas without I/O; the command reads the chain",
-    "bytewise.crypto.bls_points": "cryptography",
     "bytewise.crypto.reconstruction": "cryptography",
-    "bytewise.protocol.records.certificate_messages": "messages, without I/O",
     "bytewise.da.certificate": "a foreign format",
     "bytewise.da.store": "HTTP, disk",
     "bytewise.inference.cuda.runner": "a device",

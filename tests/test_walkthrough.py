@@ -23,12 +23,12 @@ from bytewise.protocol.decisions.snapshot import Seat
 from bytewise.protocol.decisions.strategies import WatchPolicy
 from bytewise.protocol.digests import keccak256, out_hash
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.records.compare import Generated
 from bytewise.protocol.records.preflight import PreflightSubject, preflight
 from bytewise.protocol.records.receipt import BatchHeader, Receipt, SignedReceipt, receipt_id
 from bytewise.protocol.records.request import Request
 from bytewise.protocol.records.seal import Payload, envelope_hash, seal_context
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Outcome, Verdict, Vote
+from bytewise.protocol.records.trace import Generated
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U16, U256, ZERO_DIGEST, Blob, Digest
 from bytewise.tee.appraisal import verify_result_quote

@@ -11,8 +11,7 @@ from Crypto.PublicKey.ECC import EccPoint
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors.branches import Bug
-from bytewise.protocol.errors.reasons import PointFlaw
+from bytewise.protocol.errors.branches import Bug, PointFlaw
 from bytewise.protocol.errors.records import MalformedPoint, MalformedValue
 from bytewise.protocol.units import Blob
 
@@ -27,8 +26,8 @@ POINT_BYTES = 65
 
 
 def point_flaw(data: bytes) -> PointFlaw | None:
-    """Returns None if the bytes are the uncompressed encoding of a point other than the identity; otherwise returns what is
-    wrong."""
+    """Returns the flaw of bytes that are no valid point. Returns None if the bytes are the uncompressed encoding of a point other
+    than the identity."""
     return _of_form(data) or _of_place(int.from_bytes(data[1:33]), int.from_bytes(data[33:POINT_BYTES]))
 
 
@@ -118,9 +117,10 @@ def random_scalar(rng: Rng) -> int:
 
 @lru_cache(maxsize=1)
 def second_generator() -> EccPoint:
-    """Returns Ḡ, the second generator of TDH2, whose logarithm to base G nobody knows.
+    """Returns Ḡ, the second generator of TDH2. Nobody knows its logarithm to base G.
 
-    It is the point with even y whose x coordinate is the first labelled hash that lies on the curve.
+    Labelled hashes are tried in order as x coordinates. The first hash that lies on the curve is the x coordinate of the point.
+    Its y coordinate is even.
     """
     for counter in range(256):
         x = int.from_bytes(digests.labelled(Label.TDH2_POINT, counter))

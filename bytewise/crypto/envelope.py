@@ -30,8 +30,7 @@ from bytewise.protocol.assurance import HARDWARE
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError
-from bytewise.protocol.errors.branches import Fault
-from bytewise.protocol.errors.reasons import EnvelopeFlaw
+from bytewise.protocol.errors.branches import EnvelopeFlaw, Fault
 from bytewise.protocol.errors.records import (
     EnvelopeDoesNotOpen,
     EnvelopeProofBad,
@@ -84,8 +83,10 @@ def seal(
 def seal_padded(
     plaintext: bytes, epoch_public_key: Blob, context: Digest, key_epoch: int, rng: Rng, to: Recipients | None = None
 ) -> bytes:
-    """Seals bytes as they are. The caller has padded them: their length is not checked, and no `PlaintextNotCanonical` is
-    raised. Everything else is as in `seal`."""
+    """Seals bytes as they are, as `seal` does with a payload.
+
+    The caller has padded them. Their length is not checked, so `PlaintextNotCanonical` is never raised.
+    """
     suite = suite_of(key_epoch)
     if (to is None) == (suite == SUITE_HYBRID):
         raise ConfigurationError(

@@ -1,6 +1,7 @@
 """HPKE (RFC 9180) with DHKEM(P-256, HKDF-SHA256) in the modes base and PSK. The Diffie-Hellman point is an argument.
 
-Libraries hide that point. A threshold opening never has the private key, only the point that `t` shards computed together.
+Libraries compute this point from the private key and do not show it. In a threshold opening nobody has the private key; the
+opener has only the point that `t` shards computed together.
 """
 
 import hashlib
@@ -75,10 +76,8 @@ class Context:
             return None
 
     def open_into(self, ciphertext: bytes, buffer: bytearray) -> bool:
-        """Decrypts the context's one message into `buffer`, which must have the plaintext's length, and leaves no other copy.
-
-        Returns False if the tag is wrong.
-        """
+        """Decrypts the context's one message into `buffer`, which must have the plaintext's length. No other copy remains.
+        Returns False if the tag is wrong."""
         try:
             AESGCM(self.key).decrypt_into(self.base_nonce, ciphertext, None, buffer)
         except InvalidTag:
@@ -149,7 +148,7 @@ def open_from_transport(secret: bytes, info: bytes, sealed: bytes) -> bytes:
 
 
 def open_from_transport_into(secret: bytes, public_key: bytes, info: bytes, sealed: bytes, buffer: bytearray) -> None:
-    """Opens a sealed message into `buffer`, which must have the message's length and becomes its only copy.
+    """Opens a sealed message into `buffer`, which must have the message's length. The buffer is then the only copy.
 
     Needs both halves of the transport key. Raises `MalformedValue` as `open_from_transport` does.
     """

@@ -15,7 +15,7 @@ from bytewise.crypto.shares import MAX_SHARDS, evaluate, lagrange
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors.actors import ConfigurationError, PartDoesNotOpen, ShardLied
-from bytewise.protocol.errors.reasons import EnvelopeFlaw
+from bytewise.protocol.errors.branches import EnvelopeFlaw
 from bytewise.protocol.errors.records import EnvelopeProofBad, MalformedValue
 from bytewise.protocol.jobs import EpochRecord
 from bytewise.protocol.keys.epochs import HybridPartial, Partial

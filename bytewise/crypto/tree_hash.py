@@ -30,8 +30,7 @@ def root_of(leaves: Sequence[Digest]) -> Digest:
 
 
 def roots_at(leaves: Iterable[Digest], sizes: Collection[int]) -> dict[int, Digest]:
-    """Returns, for each number in `sizes`, the root of the tree of the first so many leaves. Sizes above the number of leaves are
-    left out.
+    """Returns the root of the tree of the first n leaves, for each n in `sizes`. Leaves out sizes above the number of leaves.
 
     Every leaf is read once.
     """

@@ -13,10 +13,9 @@ from bytewise.inference.sampling.constraint import Schemas
 from bytewise.inference.sampling.sampler import LogitProcessor, choose, token_logprobs
 from bytewise.inference.sampling.stops import StopStrings
 from bytewise.protocol.errors.actors import CannotExecute, UnsupportedModel
-from bytewise.protocol.records.compare import Generated
 from bytewise.protocol.records.request import Request, TokenLogprobs, output_for
 from bytewise.protocol.records.statements import CannotReason
-from bytewise.protocol.records.trace import TraceStep, trace_leaves
+from bytewise.protocol.records.trace import Generated, TraceStep, trace_leaves
 from bytewise.protocol.units import Digest
 
 

@@ -18,10 +18,10 @@ from bytewise.inference.judging import Claim, Judge
 from bytewise.inference.manifest import TOKENIZER_FILE
 from bytewise.protocol.errors.actors import CannotExecute, NotExact
 from bytewise.protocol.errors.records import OutsideLimits
-from bytewise.protocol.records.compare import Generated, Verification
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.records.request import Output, Request, execution_hash
 from bytewise.protocol.records.statements import CannotReason
+from bytewise.protocol.records.trace import Generated, Verification
 from bytewise.protocol.units import Digest
 
 # Division of claims into passes: as many in one pass as fit into memory.

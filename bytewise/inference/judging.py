@@ -11,9 +11,16 @@ from torch import Tensor
 from bytewise.inference.answer import AnswerBuilder
 from bytewise.inference.engine_paths import HeadRow
 from bytewise.protocol import digests
-from bytewise.protocol.records.compare import Divergence, DivergenceClass, Generated, Verification
 from bytewise.protocol.records.request import Output, Request
-from bytewise.protocol.records.trace import TraceStep, trace_leaves, trace_root
+from bytewise.protocol.records.trace import (
+    Divergence,
+    DivergenceClass,
+    Generated,
+    TraceStep,
+    Verification,
+    trace_leaves,
+    trace_root,
+)
 from bytewise.protocol.units import Decimal, Digest
 
 # Comparison of claim and truth: where they differ, and what that shows about the claim. Pure functions.

@@ -116,9 +116,9 @@ class DealtShares:
     epoch: U64
     """Number of the key epoch."""
     version: int
-    """Number of times that the key had been dealt again by then, including this dealing; 0 for the first dealing."""
+    """Number of times that the key was dealt again, up to this dealing and including it; 0 for the first dealing."""
     since: U64
-    """Unix second of the block from which these shares are the valid ones."""
+    """Unix second of the block from which on these shares are in force."""
     threshold: int
     """Number of shares that open an envelope."""
     holders: tuple[ShareHolder, ...]

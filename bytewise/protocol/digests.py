@@ -156,7 +156,7 @@ def is_equal(tokens_hash: Digest, claimed_out_hash: Digest, found_tokens_hash: D
     """Returns whether a re-execution equals the receipt, both in `tokens_hash` and in `out_hash`.
 
     The first two arguments are fields of the receipt, which the operator signed; the other two were recomputed. A receipt that
-    combines altered tokens with the true `out_hash` is not equal (design section 9). `compare.differing_fields` says which field
+    combines altered tokens with the true `out_hash` is not equal (design section 9). `trace.differing_fields` says which field
     differs.
     """
     return found_tokens_hash == tokens_hash and out_hash(found_tokens_hash, found_trace_root) == claimed_out_hash

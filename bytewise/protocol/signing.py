@@ -34,7 +34,7 @@ TYPED = b"\x19\x01"
 TRANSACTION = b"\x02"
 """First byte of an EIP-1559 transaction."""
 ALTERNATIVE = b"bytewise alternative"
-"""Label under which a watchtower signs to derive the secret behind an answer that it commits to."""
+"""Label of a signature from which a watchtower derives a salt. The salt hides the answer to which the watchtower commits."""
 SIGNER_TEST = b"bytewise signer test"
 """Label of a test signature, which shows that a signer works."""
 LABELS = (ALTERNATIVE, SIGNER_TEST)

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Engine
 
-from bytewise.crypto.checkpoint import CheckpointKeys, JournalKeys, SignedCheckpoint, parse_checkpoint, signed_by
-from bytewise.crypto.signed_note import MAX_NOTE_BYTES
+from bytewise.crypto.checkpoint import MAX_NOTE_BYTES, CheckpointKeys, JournalKeys, SignedCheckpoint, parse_checkpoint, signed_by
 from bytewise.crypto.tree_hash import range_proof, root_of, roots_at
 from bytewise.ports import Clock
 from bytewise.protocol.errors.actors import StoreCorrupt

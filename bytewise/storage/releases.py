@@ -14,9 +14,8 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ReleaseLogBroken, StoreCorrupt
 from bytewise.protocol.errors.branches import Fault
-from bytewise.protocol.evidence.release_evidence import SignedReleaseEvidence
-from bytewise.protocol.keys.epochs import RELEASES, SignedRelease, SignedTicket
-from bytewise.protocol.keys.release_log import START, LogHead, verify_log
+from bytewise.protocol.keys.epochs import RELEASES
+from bytewise.protocol.keys.release_log import START, LogHead, SignedRelease, SignedReleaseEvidence, SignedTicket, verify_log
 from bytewise.protocol.records.statements import Release, Ticket, TicketKind
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import Blob, Digest

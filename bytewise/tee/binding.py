@@ -14,8 +14,8 @@ from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ConfigurationError
+from bytewise.protocol.errors.branches import ChannelFlaw
 from bytewise.protocol.errors.evidence import ChannelRefused
-from bytewise.protocol.errors.reasons import ChannelFlaw
 from bytewise.protocol.evidence.appraisal_policy import MeasurementRole
 from bytewise.protocol.evidence.claims import MAX_EVIDENCE_BYTES, REPORT_DATA_BYTES
 from bytewise.protocol.evidence.policy_updates import PolicyState

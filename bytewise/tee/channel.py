@@ -21,9 +21,8 @@ from OpenSSL import SSL, crypto
 from bytewise.ports import Clock, Quoter
 from bytewise.protocol import digests
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
+from bytewise.protocol.errors.branches import BytewiseError, ChannelFlaw, Fault, Unavailable
 from bytewise.protocol.errors.evidence import ChannelBroken, ChannelRefused
-from bytewise.protocol.errors.reasons import ChannelFlaw
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.keys.epochs import ShardRefusal
 from bytewise.protocol.signing import LocalSigner

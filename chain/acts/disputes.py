@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bytewise.crypto.bls import point_words
-from bytewise.crypto.certificates import BlsCertificate
+from bytewise.crypto.bls import BlsCertificate, point_words
 from bytewise.protocol import digests, merkle
 from bytewise.protocol.court.commitments import Commit
 from bytewise.protocol.errors.actors import SecondVote

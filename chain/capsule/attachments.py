@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 
-from bytewise.crypto.checkpoint import SignedCheckpoint, entry_digest, parse_checkpoint, signed_by
-from bytewise.crypto.signed_note import NoteKey
+from bytewise.crypto.checkpoint import NoteKey, SignedCheckpoint, entry_digest, parse_checkpoint, signed_by
 from bytewise.crypto.tree_hash import leaf_hash, root_of_range
 from bytewise.protocol import encoding
 from bytewise.protocol.court.tally import vote_content
@@ -17,8 +16,7 @@ from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import BadSignature, MalformedValue, RequestHashMismatch, TokensHashMismatch
 from bytewise.protocol.evidence.claims import ResultQuote, ResultStatement
 from bytewise.protocol.keys.release_log import LogHead, verify_log
-from bytewise.protocol.records.opening import verify_hashes, verify_opening
-from bytewise.protocol.records.seal import Payload, client_digest, pad
+from bytewise.protocol.records.seal import Payload, client_digest, pad, verify_hashes, verify_opening
 from bytewise.protocol.records.statements import Verdict, Vote
 from bytewise.protocol.signing import camel, verify_signature
 from bytewise.protocol.units import ZERO_DIGEST, Blob, Digest, hex0x

@@ -11,7 +11,7 @@ from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import ConfigurationError, RpcRefused, StoreCorrupt, TooEarly, TryAgain
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.keys.epochs import SignedRelease
+from bytewise.protocol.keys.release_log import SignedRelease
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import Receipt, receipt_id
 from bytewise.protocol.records.seal import Payload

@@ -15,7 +15,7 @@ from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import TooLarge, WrongFields
-from bytewise.protocol.keys.epochs import SignedRelease
+from bytewise.protocol.keys.release_log import SignedRelease
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.receipt import Receipt
 from bytewise.protocol.records.seal import Payload

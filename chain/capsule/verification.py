@@ -9,7 +9,7 @@ from math import ceil, log2
 from pathlib import Path
 from typing import TypeAlias
 
-from bytewise.crypto.signed_note import NoteKey
+from bytewise.crypto.checkpoint import NoteKey
 from bytewise.protocol import merkle
 from bytewise.protocol.court.commitments import claim_of, dispute_id
 from bytewise.protocol.court.phases import Phase

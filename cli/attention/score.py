@@ -83,7 +83,7 @@ def _rerun(connection: "Connection", folder: Path) -> "Rerun":
     returns True if the test's answer is false, False if it is right, and None if it cannot be computed."""
     from bytewise.inference.profiles import AnyEngine, model_id_of, open_engine
     from bytewise.protocol.attention.reveal import AttentionTest
-    from bytewise.protocol.records.compare import differing_fields
+    from bytewise.protocol.records.trace import differing_fields
     from bytewise.protocol.units import Digest
 
     model, head, engines = model_id_of(folder), connection.reader.head(), dict[Digest, AnyEngine]()

@@ -8,7 +8,7 @@ from bytewise.protocol.address_book import Network, ShareHolder
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.keys.epochs import SignedRelease
+from bytewise.protocol.keys.release_log import SignedRelease
 from bytewise.protocol.units import ZERO_ADDRESS
 from bytewise.service.clock import SystemClock
 from bytewise.service.exit_codes import Exit

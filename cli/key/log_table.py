@@ -8,7 +8,8 @@ from rich.table import Table
 
 from bytewise.protocol.address_book import DealtShares
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.keys.epochs import RELEASES, Decision, SignedRelease
+from bytewise.protocol.keys.epochs import RELEASES, Decision
+from bytewise.protocol.keys.release_log import SignedRelease
 from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.suites import is_rebuilt
 from bytewise.protocol.units import Address, Digest, hex0x

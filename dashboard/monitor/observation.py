@@ -4,7 +4,7 @@ block."""
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bytewise.protocol.keys.epochs import SignedRelease
+from bytewise.protocol.keys.release_log import SignedRelease
 from bytewise.protocol.units import Address
 from bytewise.storage.index.reader import Row
 from bytewise.storage.index.tables import DisputeFact, Fact

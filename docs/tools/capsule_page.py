@@ -19,8 +19,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from bytewise.crypto.bls import MESSAGE_TAG
-from bytewise.crypto.checkpoint import ORIGIN
-from bytewise.crypto.signed_note import MAX_NOTE_BYTES, MLDSA_CONTEXT, SignatureType
+from bytewise.crypto.checkpoint import MAX_NOTE_BYTES, MLDSA_CONTEXT, ORIGIN, SignatureType
 from bytewise.protocol.assurance import SIMULATED, warning
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import LATER, MAX_DEPTH, field_types

@@ -171,7 +171,7 @@ def errors() -> str:
     return "\n".join([*parts, "\n".join(["| rule | reasons |", "|---|---|", *rows, ""])])
 
 
-_REASONS = """A rule with several causes names the cause by a fixed word (`bytewise/protocol/errors/reasons.py`). The error
+_REASONS = """A rule with several causes names the cause by a fixed word (`bytewise/protocol/errors/branches.py`). The error
 and its log line carry it as `reason`. Shards and enclaves tell each other class and rule only. A vote never depends on a reason.
 """
 

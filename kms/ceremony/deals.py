@@ -15,8 +15,7 @@ from Crypto.PublicKey.ECC import EccPoint
 
 from bytewise.crypto import hpke
 from bytewise.crypto.curve import GENERATOR, ORDER, Rng, decode_point, decode_scalar, encode_point, encode_scalar, random_scalar
-from bytewise.crypto.proofs import knows_log, prove_log, prove_partial, verify_partial
-from bytewise.crypto.shares import evaluate, verification_key
+from bytewise.crypto.shares import evaluate, knows_log, prove_log, prove_partial, verification_key, verify_partial
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors.actors import DealerLied, ShardLied

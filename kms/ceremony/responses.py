@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from bytewise.crypto import hpke
 from bytewise.crypto.curve import GENERATOR, Rng, decode_point, encode_point, encode_scalar, random_scalar
-from bytewise.crypto.proofs import prove_partial
-from bytewise.crypto.shares import combine_values, verification_key
+from bytewise.crypto.shares import combine_values, prove_partial, verification_key
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors.actors import DealerLied, ShareMissing

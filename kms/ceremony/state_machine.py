@@ -26,8 +26,7 @@ from Crypto.PublicKey.ECC import EccPoint
 
 from bytewise.crypto.curve import decode_point
 from bytewise.crypto.mlkem import verify_key
-from bytewise.crypto.proofs import verify_partial
-from bytewise.crypto.shares import verification_key
+from bytewise.crypto.shares import verification_key, verify_partial
 from bytewise.protocol.errors.actors import CeremonyFailed, CeremonyRefused, DealerLied, ShardLied
 from bytewise.protocol.errors.records import BadSignature, MalformedValue
 from bytewise.protocol.keys.ceremony import CeremonyPlan, CeremonyPurpose, CeremonySeat

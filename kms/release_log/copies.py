@@ -19,9 +19,16 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, ReleaseLogBroken, TryAgain
 from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.evidence.release_evidence import ReleaseEvidence
-from bytewise.protocol.keys.epochs import ReleaseLog, SignedRelease
-from bytewise.protocol.keys.release_log import LAG_S, START, LogHead, verify_log, verify_owner
+from bytewise.protocol.keys.release_log import (
+    LAG_S,
+    START,
+    LogHead,
+    ReleaseEvidence,
+    ReleaseLog,
+    SignedRelease,
+    verify_log,
+    verify_owner,
+)
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import Address, address
 from bytewise.service.clock import SystemClock, monotonic_s

@@ -16,9 +16,8 @@ from bytewise.protocol.court import sortition
 from bytewise.protocol.decisions.snapshot import Dispute, Holdings, Seat, Snapshot
 from bytewise.protocol.errors.actors import NoAgreement, RpcRefused, TryAgain
 from bytewise.protocol.errors.branches import Fault, Unavailable
-from bytewise.protocol.evidence.release_evidence import AuditedReceiptPath
-from bytewise.protocol.keys.epochs import RELEASES, AuditDraw, EpochState, SignedRelease
-from bytewise.protocol.keys.release_log import LAG_S
+from bytewise.protocol.keys.epochs import RELEASES, AuditDraw, EpochState
+from bytewise.protocol.keys.release_log import LAG_S, AuditedReceiptPath, SignedRelease
 from bytewise.protocol.records.receipt import verify_place
 from bytewise.protocol.records.statements import Release, Ticket, TicketKind
 from bytewise.protocol.units import ZERO_ADDRESS, Address, Digest, hex0x

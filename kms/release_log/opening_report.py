@@ -9,8 +9,8 @@ from typing import NamedTuple
 from bytewise.protocol.address_book import DealtShares, Network, ShareHolder, share_holder
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.keys.epochs import RELEASES, SignedRelease
-from bytewise.protocol.keys.release_log import LAG_S
+from bytewise.protocol.keys.epochs import RELEASES
+from bytewise.protocol.keys.release_log import LAG_S, SignedRelease
 from bytewise.protocol.records.statements import Release
 from bytewise.protocol.units import U64, Address, Digest
 

@@ -12,7 +12,7 @@ from collections import Counter
 
 from bytewise.crypto import hpke, hybrid
 from bytewise.crypto.curve import Rng, decode_point, encode_scalar
-from bytewise.crypto.proofs import prove_partial
+from bytewise.crypto.shares import prove_partial
 from bytewise.ports import Clock
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, EpochClosed, TryAgain
@@ -20,12 +20,6 @@ from bytewise.protocol.errors.branches import BytewiseError, Fault, Unavailable
 from bytewise.protocol.errors.records import TooLarge
 from bytewise.protocol.evidence.appraisal_policy import MeasurementRole
 from bytewise.protocol.evidence.policy_updates import PolicyState
-from bytewise.protocol.evidence.release_evidence import (
-    AuditedReceiptPath,
-    ReleaseEvidence,
-    SignedReleaseEvidence,
-    release_evidence_digest,
-)
 from bytewise.protocol.jobs import Contracts, anchor_domain, key_domain
 from bytewise.protocol.keys.epochs import (
     MAX_RELEASE_BODY_BYTES,
@@ -36,17 +30,23 @@ from bytewise.protocol.keys.epochs import (
     HybridPartial,
     Partial,
     ReleaseAnswer,
-    ReleaseLog,
     ReleaseRequest,
     ShardInfo,
     ShardRefusal,
-    SignedRelease,
-    SignedTicket,
     partial_info,
     release_decision,
     share_info,
 )
-from bytewise.protocol.keys.release_log import LogHead
+from bytewise.protocol.keys.release_log import (
+    AuditedReceiptPath,
+    LogHead,
+    ReleaseEvidence,
+    ReleaseLog,
+    SignedRelease,
+    SignedReleaseEvidence,
+    SignedTicket,
+    release_evidence_digest,
+)
 from bytewise.protocol.records.seal import HybridEnvelope, seal_context
 from bytewise.protocol.records.statements import Release, TicketKind
 from bytewise.protocol.signing import LocalSigner, typed_digest

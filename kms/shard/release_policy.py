@@ -14,8 +14,7 @@ from bytewise.protocol.court import sortition
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.snapshot import Dispute
 from bytewise.protocol.errors.actors import BudgetSpent, EpochClosed, EvidenceRefused, TicketRefused, TryAgain
-from bytewise.protocol.errors.branches import Fault
-from bytewise.protocol.errors.reasons import TicketFlaw
+from bytewise.protocol.errors.branches import Fault, TicketFlaw
 from bytewise.protocol.errors.records import ForeignChain
 from bytewise.protocol.evidence.appraisal_policy import EvidenceType, entry_digest
 from bytewise.protocol.evidence.policy_updates import PolicyState

@@ -12,7 +12,7 @@ from pathlib import Path
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, StaleBackup
 from bytewise.protocol.errors.branches import Fault
-from bytewise.protocol.keys.epochs import SignedRelease
+from bytewise.protocol.keys.release_log import SignedRelease
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import U64, Digest
 from bytewise.service import telemetry

@@ -6,7 +6,7 @@ from pathlib import Path
 from bytewise.crypto import hpke, mlkem
 from bytewise.crypto.curve import GENERATOR, decode_point, decode_scalar, encode_point, encode_scalar, random_scalar
 from bytewise.crypto.envelope import seal_padded, verify_envelope
-from bytewise.crypto.proofs import prove_partial, verify_partial
+from bytewise.crypto.shares import prove_partial, verify_partial
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ShardLied
 from bytewise.protocol.errors.branches import Fault

@@ -14,16 +14,13 @@ from bytewise.protocol.keys.epochs import (
     MAX_RELEASE_MARKS,
     EpochDocument,
     ReleaseAnswer,
-    ReleaseLog,
     ReleaseReply,
     ReleaseRequest,
     SealedShare,
     ShardInfo,
     ShardRefusal,
-    SignedRelease,
-    SignedTicket,
 )
-from bytewise.protocol.keys.release_log import START, verify_log, verify_owner
+from bytewise.protocol.keys.release_log import START, ReleaseLog, SignedRelease, SignedTicket, verify_log, verify_owner
 from bytewise.protocol.units import U64, Blob
 from bytewise.service.clock import SystemClock
 from kms.backup import _LABEL as BACKUP_LABEL

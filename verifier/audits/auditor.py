@@ -18,11 +18,11 @@ from bytewise.protocol.decisions.audits import decide_auditor
 from bytewise.protocol.decisions.snapshot import FINAL_AFTER, Snapshot
 from bytewise.protocol.errors.actors import SignerAway
 from bytewise.protocol.jobs import JobResult
-from bytewise.protocol.records.compare import differing_fields
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.preflight import Preflight, PreflightSubject, preflight
 from bytewise.protocol.records.receipt import BatchHeader, Receipt
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, CannotReason, Outcome, audit_commitment
+from bytewise.protocol.records.trace import differing_fields
 from bytewise.protocol.signing import Signer, typed_preimage
 from bytewise.protocol.units import U8, U64, Address, Digest, hex0x
 from bytewise.service import metrics, telemetry

@@ -18,10 +18,10 @@ from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute, NotExact
 from bytewise.protocol.errors.records import OutsideLimits
-from bytewise.protocol.records.compare import Generated, Verification
 from bytewise.protocol.records.environment import PROFILE_PINNED_1, Environment
 from bytewise.protocol.records.request import Output, Request, execution_hash
 from bytewise.protocol.records.statements import CannotReason
+from bytewise.protocol.records.trace import Generated, Verification
 from bytewise.protocol.units import Digest
 
 # The float path: transformers' own model, one sequence, fed in the same shapes for generating and verifying.

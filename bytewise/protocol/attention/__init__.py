@@ -1,5 +1,5 @@
 """Attention tests: a fund's operator gives false answers by a secret schedule, and reveals the schedule afterwards.
 
-`schedule` decides which receipts are false, `frauds` makes an answer false, `reveal` proves the schedule, and `score` counts
-which accounts noticed.
+`schedule` decides which receipts are false and makes their answers false. `reveal` proves the schedule. `score` counts which
+accounts noticed.
 """

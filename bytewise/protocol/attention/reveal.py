@@ -1,10 +1,12 @@
 """The reveal of a schedule of attention tests: everything that proves which receipts were tests, in one file.
 
 The commitment to the schedule is a stop string of an ordinary request that the fund sends to its own operator. The request's
-hash is in an anchored receipt, called the carrier. The commitment is therefore older than the carrier's batch, and no public
-data shows that it exists. The carrier must be the operator's first receipt, and its request must contain only one commitment: a
-fund with many commitments could later reveal the one that excuses its frauds. Proofs are checked against batch headers, which
-the reader takes from the chain.
+hash is in an anchored receipt, called the carrier. The commitment is therefore older than the carrier's batch. No public data
+shows that there is a commitment.
+
+The carrier must be the operator's first receipt, and its request must contain only one commitment. A fund with many commitments
+could later reveal the one that excuses its frauds. Proofs are checked against batch headers, which the reader takes from the
+chain.
 """
 
 from collections.abc import Mapping

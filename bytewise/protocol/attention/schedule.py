@@ -1,23 +1,27 @@
-"""The secret schedule of attention tests: which receipts of an operator are false, and how.
+"""The secret schedule of attention tests: which receipts of an operator are false, and how they are made false.
 
 For receipt number `seq` of a range, HMAC-SHA256(key, label, seq) draws whether the receipt is false. Without the key nobody can
 tell the draw from chance. A commitment fixes range, rate and key before the range begins. The key is revealed afterwards, so
 anyone can draw again.
+
+A false answer is sealed and signed as usual. Only a re-execution shows that it is wrong.
 """
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bytewise.protocol.digests import Label, keyed, labelled
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.records import MalformedValue
+from bytewise.protocol.records.request import Request, output_for
+from bytewise.protocol.records.trace import Generated
 from bytewise.protocol.units import U64, U256, Address, Digest, hex0x
 
 RATE_UNIT = 1_000_000
 """Rates are given as parts of this number: parts per million."""
 MOST_RECEIPTS = 1_000_000
-"""Most receipts in a range. One draw costs nine microseconds, and whoever scores a reveal makes all draws of the range."""
+"""Most receipts in a range. One draw costs nine microseconds, and the scorer of a reveal makes all draws of the range."""
 COMMITMENT_PREFIX = "bytewise/attention-tests/"
 """Start of the stop string that carries a commitment. The digest of the commitment follows as 0x-hex."""
 
@@ -25,7 +29,7 @@ _CHANCE_BITS = 64
 
 
 class FraudKind(enum.StrEnum):
-    """Kinds of false answers. Every re-execution refutes each of them, whoever opens the envelope."""
+    """Kinds of false answers. Anybody that opens the envelope and runs the request again refutes each of them."""
 
     TOKEN = "token"
     """One token is changed. The trace is that of the true computation."""
@@ -102,3 +106,47 @@ class FraudSchedule:
             kind = self.fraud_at(seq)
             if kind is not None:
                 yield seq, kind
+
+
+@dataclass(frozen=True, slots=True)
+class RelabelledAnswer(Generated):
+    """An answer with the `out_hash` of another answer."""
+
+    claimed: Digest
+    """The `out_hash` of the other answer."""
+
+    @property
+    def out_hash(self) -> Digest:
+        """The `out_hash` that the receipt states."""
+        return self.claimed
+
+
+def false_answer(kind: FraudKind, request: Request, true: Generated) -> Generated:
+    """Returns a false answer of this kind, made from the true one.
+
+    An answer without tokens gets a false finish reason instead.
+    """
+    if not true.output.token_ids:
+        reason = "length" if true.output.finish_reason == "stop" else "stop"
+        return replace(true, output=output_for(request, (), reason, true.output.logprobs))
+    if kind is FraudKind.TRACE:
+        return forge_trace(true)
+    altered = alter_token(request, true)
+    return altered if kind is FraudKind.TOKEN else RelabelledAnswer(altered.output, altered.leaves, true.out_hash)
+
+
+def alter_token(request: Request, true: Generated) -> Generated:
+    """Returns the true answer with its middle token replaced by a neighbouring id.
+
+    The trace stays that of the true computation.
+    """
+    tokens = list(true.output.token_ids)
+    middle = len(tokens) // 2
+    tokens[middle] = tokens[middle] + 1 if tokens[middle] == 0 else tokens[middle] - 1
+    return Generated(output_for(request, tuple(tokens), true.output.finish_reason, true.output.logprobs), true.leaves)
+
+
+def forge_trace(true: Generated) -> Generated:
+    """Returns the true answer with its first trace leaf forged."""
+    forged = labelled(Label.TRACE_LEAF, b"forged", true.leaves[0])
+    return replace(true, leaves=(forged, *true.leaves[1:]))

@@ -137,9 +137,9 @@ class WatchCount:
     by_others: int = 0
     """Tests whose dispute another account opened."""
     missed: int = 0
-    """Tests for which a mismatch was posted, but that nobody disputed."""
+    """Tests for which an auditor posted a mismatch, and which nobody disputed."""
     unseen: int = 0
-    """Tests for which no mismatch was posted, so the watchtower could not know about them."""
+    """Tests for which no auditor posted a mismatch, so the watchtower could not know about them."""
 
 
 @dataclass(frozen=True, slots=True)

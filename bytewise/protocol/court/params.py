@@ -76,7 +76,8 @@ class Committee:
     min_pool: int
     """Number of verifiers with weight that a pool needs before batches of its environments are accepted."""
     certify_bps: int
-    """Share of a pool's stake units whose verifiers must have reproduced an environment or model before it is accepted."""
+    """Share of a pool's stake units. Verifiers with at least this share must have reproduced an environment or model before it is
+    accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +119,9 @@ class RewardShares:
     """Shares of rewards, and limits of audits and batches."""
 
     alpha_bps: int
-    """Share of a slash that a challenger gets if its alternative answer won."""
+    """Share of a slash that goes to a challenger whose alternative answer won."""
     beta_bps: int
-    """Share of a slash that the seats get that voted with the verdict."""
+    """Share of a slash that goes to the seats that voted with the verdict."""
     operator_share_bps: int
     """Share of lost bonds, after fees, that goes to the operator."""
     audit_rate_bps: int
@@ -204,7 +205,7 @@ class TreeShape:
         return block // self.epoch_blocks + 1
 
     def epoch_of_seed(self, block: int) -> int:
-        """Returns the stake epoch in which a draw may use the mix of this block as its seed: the epoch of the block.
+        """Returns the stake epoch in which a draw may use the mix of this block as its seed. This is the epoch of the block.
 
         Raises `MalformedValue` if the block is among the first `lookahead_blocks` of its epoch.
         """
@@ -213,8 +214,8 @@ class TreeShape:
         return self.epoch(block)
 
     def seed_block_from(self, earliest: int) -> int:
-        """Returns the first block at or after `earliest` that can be a seed block and is in the first half of its epoch's seed
-        blocks.
+        """Returns the first block at or after `earliest` that satisfies two conditions: it can be a seed block, and it is in the
+        first half of its epoch's seed blocks.
 
         The later blocks of the epoch remain for the draw, which must end before the epoch does.
         """

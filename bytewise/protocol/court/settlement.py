@@ -14,7 +14,7 @@ from bytewise.protocol.records.statements import Verdict
 from bytewise.protocol.units import Address, Digest
 
 MAX_REWARD_BPS = 8_000
-"""Largest share of a slash, in 1/10,000, that challenger and seats get together. At least a fifth is always burned."""
+"""Largest share of a slash, in 1/10,000, that goes to challenger and seats together. At least a fifth is always burned."""
 
 CONVICTIONS = frozenset({Verdict.OVERTURNED, Verdict.INVALID, Verdict.UNAVAILABLE})
 """Verdicts against the operator."""
@@ -62,7 +62,8 @@ class Pot:
     slashed: int
     """Amount slashed from the operator in this dispute."""
     seats: int
-    """Number of seats to pay: those that voted with the verdict. In a refund those that worked; in a DRAW none."""
+    """Number of seats to pay. After a verdict these are the seats that voted with it. After a refund these are the seats that
+    worked. After a DRAW there are none."""
     appellant_won: bool
     """Whether the final verdict differs from the appealed one."""
     knew: bool
@@ -98,10 +99,8 @@ class Split:
 
 
 def wanted_advance(verdict: Verdict, pot: Pot, p: ParamSet) -> int:
-    """Returns the wei that the treasury must add in a refund: the fees of the seats that worked, minus what it advanced before.
-
-    Returns 0 if the verdict is not REFUNDED.
-    """
+    """Returns the wei that the treasury must add in a refund: the fees of the seats that worked, minus the amount that the
+    treasury advanced before. Returns 0 if the verdict is not REFUNDED."""
     return max(0, pot.seats * p.money.fee_per_seat - pot.advanced) if verdict is Verdict.REFUNDED else 0
 
 

@@ -11,7 +11,7 @@ from bytewise.protocol.units import Address, Digest
 
 @dataclass(frozen=True, slots=True)
 class CollectSlash:
-    """Action to ask a stake source to pay a slash that it could not pay at once."""
+    """Action to ask a stake source to pay a slash. The stake source could not pay it at once."""
 
     slash_id: int
     """Number of the slash at EigenLayer."""
@@ -120,7 +120,7 @@ class CertifyRound:
     signers: int
     """Mask of the seats of all signers."""
     settles: bool
-    """Whether every seat has revealed or signed then, so that the round can be counted at once."""
+    """Whether every seat will have revealed or signed after this action. Then the round can be counted at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,8 @@ def decide_auditor(snapshot: Snapshot, duties: Sequence[AuditDuty], running: Set
 
 
 def count_audits(receipt: AuditedReceipt) -> tuple[int, int]:
-    """Returns how many distinct verifiers that were drawn for this receipt report MISMATCH, and how many report MATCH.
+    """Counts the distinct verifiers that were drawn for this receipt, by the result that they report. Returns the number of
+    MISMATCH results, then the number of MATCH results.
 
     The last result of each verifier counts, as in the contract.
     """

@@ -1,4 +1,4 @@
-"""Availability demands (`IDemands`): the record of a demand at one block, and the decisions which demands to open and to end.
+"""Availability demands (`IDemands`): the record of a demand at one block, and the decisions to open and to end demands.
 
 The decisions are pure functions of a snapshot and of this process's findings.
 """
@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bytewise.protocol.decisions.actions import Action, DemandAnchor, DemandEnvelope, DemandList, Expire
-from bytewise.protocol.decisions.bounds import verify_bounds
-from bytewise.protocol.decisions.disputes import MovePolicy, is_my_turn
+from bytewise.protocol.decisions.disputes import MovePolicy, is_my_turn, verify_bounds
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.units import Address, Digest
 
@@ -68,11 +67,11 @@ class DemandPolicy:
     """Conditions under which a watchtower risks the bond of a demand."""
 
     budget_wei: int = 10**17
-    """Largest sum in wei of this account's demands that are open or were answered, opened within `budget_s`. 0 demands
-    nothing."""
+    """Budget in wei for the bonds of demands. A demand of this account counts if it was opened within `budget_s` and is open or
+    was answered. With 0 the watchtower demands nothing."""
     dispute_budget_wei: int = 25 * 10**16
-    """Largest sum in wei of the bonds of this account's disputes, won or lost, about envelopes that were demanded within
-    `budget_s`."""
+    """Budget in wei for the bonds of disputes about demanded envelopes. A dispute of this account counts, won or lost, if its
+    envelope was demanded within `budget_s`."""
     budget_s: int = 86_400
     """Period in seconds of the protocol clock over which both budgets are counted, at least 1."""
     margin_s: int = 10
@@ -109,7 +108,8 @@ def decide_demands(
     snapshot: Snapshot, missing: Sequence[MissingItem], known: Mapping[Digest, DemandRecord], me: Address, policy: DemandPolicy,
     unwon: Set[Digest] = frozenset(), is_needed: Callable[[MissingItem], bool] = lambda _: True,
 ) -> DemandDecision:  # fmt: skip
-    """Decides which missing items to demand now: those that are needed and not demanded yet, if time and money allow it.
+    """Decides which missing items to demand now. An item is demanded if it is needed and not demanded yet, and if time and money
+    allow it.
 
     `unwon` are subjects that this account disputes and has not won (see `spent`). `is_needed` says whether anybody needs an
     item. It is called last, because it may have to repeat the audit draw for a whole pool.

@@ -5,8 +5,10 @@ Deadlines are times of the protocol clock. A pause stops this clock, and meanwhi
 depend on blocks, which continue during a pause.
 """
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Any
 
 from bytewise.protocol.court.commitments import sealed
 from bytewise.protocol.court.phases import Phase
@@ -30,9 +32,8 @@ from bytewise.protocol.decisions.actions import (
     SettleSeats,
     Withdraw,
 )
-from bytewise.protocol.decisions.bounds import verify_bounds
 from bytewise.protocol.decisions.snapshot import AnchoredBatch, Dispute, Seat, Snapshot
-from bytewise.protocol.errors.actors import ProtectionMissing
+from bytewise.protocol.errors.actors import ConfigurationError, ProtectionMissing
 from bytewise.protocol.records.statements import Verdict, Vote
 from bytewise.protocol.signing import Domain, typed_digest
 from bytewise.protocol.units import Address, Digest
@@ -59,7 +60,7 @@ class MovePolicy:
     seats_per_settlement: int = 64
     """Number of seats in one settlement transaction, at least 1."""
     collect_above_wei: int = 0
-    """Amount in wei from which the node withdraws credit and unbonded stake. 0 never withdraws."""
+    """Amount in wei from which on the node withdraws credit and unbonded stake. With 0 the node never withdraws."""
 
     def __post_init__(self) -> None:
         verify_bounds(self, "turns", "turn_blocks", "seats_per_draw", "seats_per_settlement")
@@ -114,10 +115,11 @@ def decide_member(
     """Decides the actions of a committee member for its seats.
 
     `domain` is the domain of `Disputes`, and `votes` is the protection table. `declined` are disputes in which the member does
-    not commit; `running` are rounds with a running job. `lost` are rounds in which an earlier, lost database may have voted: a
-    vote of this member that only the chain has is no bug there, and the member makes no new vote. In any other round, raises
-    `ProtectionMissing` (a bug: stop) if the chain shows a commitment or vote of this member that differs from the table, or
-    that the table does not have.
+    not commit. `running` are rounds with a running job.
+
+    `lost` are rounds in which an earlier database of this member may have voted, and that database is lost. In such a round the
+    member makes no new vote, and a vote of this member that only the chain has is no bug. In any other round the chain may show
+    a commitment or vote of this member only if the table has the same one. Otherwise raises `ProtectionMissing` (a bug: stop).
     """
     actions: list[Action] = []
     for dispute in snapshot.disputes:
@@ -235,8 +237,8 @@ def _seat_action(
 
 
 def _verify_protected(domain: Domain, dispute: Dispute, seat: Seat, vote: Vote | None) -> None:
-    """Checks that the protection table has this member's vote if the chain shows a commitment or a revealed or certified vote of
-    it. Raises `ProtectionMissing` otherwise."""
+    """Checks that the protection table has this member's vote if the chain shows one: a commitment, a revealed vote or a
+    certified vote. Raises `ProtectionMissing` otherwise."""
     committed = not any(seat.commitment) or (vote is not None and _stored_commitment(domain, vote) == seat.commitment)
     revealed = not any(seat.group) or (vote is not None and vote_content(vote).group == seat.group)
     if not committed or not revealed:
@@ -251,3 +253,16 @@ def is_my_turn(snapshot: Snapshot, policy: MovePolicy) -> bool:
     """Returns whether the group of this verifier makes moves first now. Returns False for an account that is not a verifier."""
     in_line = snapshot.number // policy.turn_blocks % policy.turns
     return any(snapshot.me.pool) and snapshot.me.place % policy.turns == in_line
+
+
+def verify_bounds(policy: Any, *positive: str) -> None:
+    """Checks the integers of a policy, which is a dataclass. The fields named in `positive` must be at least 1, all others at
+    least 0.
+
+    A policy is a section of a node's settings file, so a wrong value must stop the start. Raises `ConfigurationError` for a
+    wrong value.
+    """
+    for field in dataclasses.fields(policy):
+        value, least = getattr(policy, field.name), int(field.name in positive)
+        if value < least:
+            raise ConfigurationError(field.name, f"{value}: must be at least {least}")

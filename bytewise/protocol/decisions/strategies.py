@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bytewise.protocol.decisions.actions import OpenDispute
-from bytewise.protocol.decisions.bounds import verify_bounds
+from bytewise.protocol.decisions.disputes import verify_bounds
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import U64, U256, Address, Digest
@@ -131,7 +131,8 @@ METHODS: Mapping[type[WatchEvent], str] = {ReceiptEvent: "on_receipt", AuditEven
 
 
 class Defend(Strategy):
-    """Strategy that disputes a receipt when enough drawn auditors contradict it, and more contradict it than confirm it."""
+    """Strategy that disputes a receipt under two conditions: enough drawn auditors contradict it, and more drawn auditors
+    contradict it than confirm it."""
 
     def __init__(self, mismatches: int = 2) -> None:
         """Takes the number of drawn auditors that must contradict the receipt."""
@@ -222,9 +223,9 @@ class WatchPolicy:
     margin_s: int = 2
     """Seconds of the protocol clock before the end of a window in which the watchtower opens no dispute."""
     budget_wei: int = 10**18
-    """Budget in wei for disputes by strategy or by order. The bonds of all of this account's disputes that were opened within
-    `budget_blocks` and are not won count against it. With 0 only disputes about demanded envelopes are opened;
-    `demand.dispute_budget_wei` bounds those."""
+    """Budget in wei for disputes by strategy or by order. The bond of a dispute of this account counts if the dispute was opened
+    within `budget_blocks` and is not won. With 0 the watchtower opens only disputes about demanded envelopes, which
+    `demand.dispute_budget_wei` bounds."""
     budget_blocks: int = 7200
     """Number of blocks over which the budget is counted, at least 1. The default is a day of 12-second blocks."""
 

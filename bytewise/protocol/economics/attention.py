@@ -1,7 +1,6 @@
-"""Computes the costs of attention tests for a fund, and how long a lazy member, which executes only some of its audits, passes
-them.
+"""Computes the costs of attention tests for a fund, and the time until a lazy member fails a test.
 
-Amounts are wei, chances are in [0, 1].
+A lazy member executes only some of its audits. Amounts are wei, chances are in [0, 1].
 """
 
 import math

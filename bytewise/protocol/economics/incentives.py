@@ -46,8 +46,8 @@ def effective_slash(slash: float, alpha_bps: int, beta_bps: int, own_challenger:
 
 
 def punished_chance(client: float, audits: float, convicted: float) -> float:
-    """Returns π = (1 - (1 - q)(1 - P₂)) · c: the chance that a fraud is disputed, by its client or after audits, and
-    convicted."""
+    """Returns π = (1 - (1 - q)(1 - P₂)) · c: the chance that somebody disputes a fraud and a committee convicts it. The client
+    disputes it, or audits make a watchtower dispute it."""
     return (1 - (1 - client) * (1 - audits)) * convicted
 
 
@@ -162,10 +162,10 @@ def frivolous_dispute(p: ParamSet, prices: Prices) -> Attack:
 
 
 def stall_to_draw(p: ParamSet, prices: Prices) -> Attack:
-    """Returns the losses if hostile seats are silent until the dispute ends without a verdict.
+    """Returns the losses if hostile seats are silent until the dispute ends without a verdict. The honest seats of every round
+    work unpaid.
 
-    The honest seats of every round work unpaid. There are just enough hostile seats that the honest ones are one short of a
-    quorum.
+    The number of hostile seats is the least that keeps the honest seats one short of a quorum.
     """
     t, levels = p.times, levels_of(p)
     honest = sum(level.quorum - 1 for level in levels)

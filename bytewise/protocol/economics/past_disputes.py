@@ -85,7 +85,8 @@ class SeatCharge:
     """Settled seats of one member in all rounds of a dispute."""
 
     taken: int
-    """Penalty in wei that the member paid for them. It is less than the rates if the member had less."""
+    """Penalty in wei that the member paid for these seats. It is below the rates of the parameters if the member had less than
+    they ask."""
     outcomes: tuple[SeatOutcome, ...]
     """Outcome of each seat."""
 

@@ -22,8 +22,8 @@ REPLAYED = {
     "committee": ("tau_num", "tau_den", "seats", "rounds", "max_reruns"),
     "times": ("window", "commit_time", "reveal_time", "appeal_time", "airgap"),
 }
-"""Parameters that a replay accepts, by group. Parameters of `times` move deadlines to which people reacted, so no replay can
-answer for a change of them."""
+"""Parameters that a replay accepts, by group. Parameters of `times` are missing, because they move deadlines to which people
+reacted. No replay can tell how people would have reacted to others."""
 FORGIVING = frozenset({Verdict.DRAW, Verdict.REFUNDED})
 """Verdicts after which no seat is charged."""
 _MOST_SEATS = 255
@@ -46,7 +46,7 @@ class Replayed:
     """Result of a dispute under other parameters."""
 
     kind: ReplayKind
-    """Statement how much is known about the verdict. The range of each amount shows whether the amount is known."""
+    """How much is known about the verdict. The range of each amount shows whether the amount is known."""
     verdicts: tuple[Verdict, ...]
     """Possible verdicts: one if it is known, none if nothing can be said."""
     money: Mapping[str, Range]

@@ -51,7 +51,7 @@ GRID_RATES = (250, 500, 1_000, 2_500, 5_000, 9_000)
 BOUNTY_FACTORS = (Fraction(0), Fraction(1), Fraction(10), Fraction(100))
 FRAUD_RATES = (0.0, 1e-6, 1e-5, 1e-4, 1e-3)
 RISK = 1e-6
-"""Chance per dispute from which a capture counts as reached, if the reader names none."""
+"""Chance per dispute from which on a capture counts as reached, if the reader names no other chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class Assumptions:
     people: Population
     """Distribution of the stake."""
     stakes: tuple[int, ...]
-    """Stake of each verifier in wei. Hostile verifiers have their share of the sum in accounts of one audit seat each. The other
-    verifiers have the remaining stake in these proportions."""
+    """Stake of each verifier in wei. Hostile verifiers have their share of the sum, in accounts of one audit seat each. The other
+    verifiers have the remaining stake, in these proportions."""
     gain: float
     """G: gain by one fraud, wei."""
     receipts: float
@@ -77,7 +77,7 @@ class Assumptions:
     own_challenger: float
     """Chance that the operator's own challenger wins the reward α."""
     risk: float
-    """Chance per dispute from which a capture counts as reached."""
+    """Chance per dispute from which on a capture counts as reached."""
     prices: Prices
     """Prices of gas, work and capital."""
     lost_disputes: float
@@ -85,7 +85,7 @@ class Assumptions:
     tower_seats: int
     """Audit seats of the watchtower."""
     tower_share: float
-    """Share of the frauds that the watchtower is the first to dispute, knowing the right answer."""
+    """Share of the frauds for which the watchtower knows the right answer and is the first to dispute."""
     tower_fixed: float
     """Fixed cost of the watchtower per month, wei."""
 

@@ -1,14 +1,13 @@
 """Rules R-30 and up of `docs/reference/errors.md`: keys, disputes, services and machines, inference. One class per rule."""
 
-from bytewise.protocol.errors.branches import Bug, Fault, Unavailable
-from bytewise.protocol.errors.reasons import ClockFlaw, TicketFlaw
+from bytewise.protocol.errors.branches import Bug, ClockFlaw, Fault, TicketFlaw, Unavailable
 
 # --- keys, evidence, release ---
 
 
 class ShardLied(Fault):
-    """A shard gave a wrong answer: a malformed partial or one whose proof fails, a share that does not fit its commitment, or
-    other hybrid keys than those of the epoch. Or it said that its part does not open, although the part is right.
+    """A shard gave a wrong answer. Its partial is malformed or has a wrong proof, its share does not fit the commitment, or it
+    uses other hybrid keys than those of the epoch. Or it said that its part does not open, although the part is right.
 
     The error names the shard.
     """
@@ -48,7 +47,7 @@ class BudgetSpent(Fault):
 
 
 class NoKey(Unavailable):
-    """Fewer than the threshold of shards answered with valid partials."""
+    """Fewer shards than the threshold answered with valid partials."""
 
     rule, template = "R-36", "{0} of {1} shards gave a partial: {2}"
 
@@ -132,8 +131,8 @@ class CommitmentMismatch(Fault):
 
 
 class SecondVote(Bug):
-    """A second, different vote of one account in one round of a dispute. The protection table refuses to sign or import it, and
-    the outbox refuses to send it."""
+    """This program was asked for a second, different vote of one account in one round of a dispute. The protection table refuses
+    to sign or import such a vote, and the outbox refuses to send it."""
 
     rule, template = "R-42", "already signed {2} for dispute {0} round {1}"
 
@@ -175,7 +174,7 @@ class BondMismatch(Fault):
 
 
 class BreakerHolds(Unavailable):
-    """The breaker holds back convictions in this environment until the curator has looked."""
+    """The breaker holds back convictions in this environment until the curator has examined them."""
 
     rule, template = "R-49", "convictions in environment {0} are held"
 
@@ -202,8 +201,8 @@ class TryAgain(Unavailable):
 
 
 class TransactionPending(TryAgain):
-    """Transactions were sent, and they are in no block yet, or no node says so. They may still get into a block, so sending them
-    once more may pay twice."""
+    """Transactions were sent, and no node says that they are in a block. They may still get into a block, so sending them once
+    more may pay twice."""
 
     rule, template = "R-5B", "{0} was sent, and may still get into a block: {1}"
 

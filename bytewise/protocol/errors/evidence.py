@@ -4,8 +4,7 @@ One class per rule.
 """
 
 from bytewise.protocol.errors.actors import EvidenceRefused
-from bytewise.protocol.errors.branches import Fault, Unavailable
-from bytewise.protocol.errors.reasons import ChannelFlaw, PointFlaw
+from bytewise.protocol.errors.branches import ChannelFlaw, Fault, PointFlaw, Unavailable
 
 
 class EvidenceMalformed(EvidenceRefused):

@@ -2,8 +2,7 @@
 
 from typing import ClassVar
 
-from bytewise.protocol.errors.branches import Fault
-from bytewise.protocol.errors.reasons import EnvelopeFlaw, PointFlaw
+from bytewise.protocol.errors.branches import EnvelopeFlaw, Fault, PointFlaw
 
 # --- values and encodings ---
 
@@ -73,14 +72,14 @@ class UnknownKeyEpoch(Fault):
 
 
 class UnknownEnvironment(Fault):
-    """A receipt names another environment, model, key epoch or GPU architecture than its batch or environment, or the chain does
-    not know the document that a program asks for."""
+    """A receipt names another environment, model, key epoch or GPU architecture than its batch or its environment. Or the chain
+    does not know the document that a program asks for."""
 
     rule, template = "R-13", "receipt names {0} {1}, batch has {2}"
 
 
 class RootMismatch(Fault):
-    """The receipts of a list give another Merkle root than the header of the batch has."""
+    """The Merkle root of a list's receipts is not the root in the batch header."""
 
     rule, template = "R-14", "list has root {0}, batch {1} has {2}"
 

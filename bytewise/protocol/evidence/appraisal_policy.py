@@ -86,9 +86,11 @@ CAN_COVER: dict[PlatformKind, frozenset[Coverage]] = {
     PlatformKind.SNP_AWS: frozenset({Coverage.FIRMWARE}),
     PlatformKind.SNP_AZURE: frozenset({Coverage.FIRMWARE}),
 }
-"""The coverage that measurements of each platform can have. On AWS, two different images have one SNP measurement (kms.md 2). On
-Azure, it is the measurement of the provider's own layer; the image is vouched for by a virtual TPM, which this program does not
-read."""
+"""The coverage that measurements of each platform can have.
+
+On AWS, two different images have one SNP measurement (kms.md 2). On Azure, the measurement covers the provider's own layer. A
+virtual TPM vouches for the image there, and this program does not read it.
+"""
 
 TYPE_OF = {
     PlatformKind.SIMULATED: EvidenceType.SIMULATED, PlatformKind.TDX: EvidenceType.TDX, PlatformKind.SNP: EvidenceType.SNP,
@@ -134,8 +136,9 @@ class PlatformRule:
     """Largest accepted age in seconds of collateral (`tdx`, `simulated`) or of the revocation list (`snp`). 0, for `snp` only,
     requires no revocation list."""
     out_of_date_grace_s: int | None = field(default=None, metadata=LATER)
-    """Seconds after the date of its TCB level (`tcbDate`) for which an out-of-date platform, module or quoting enclave is
-    accepted, if `statuses` name this status (`tdx`, `simulated`). None accepts none, as in older policies."""
+    """Grace period in seconds for an out-of-date platform, module or quoting enclave (`tdx`, `simulated`). It starts at the date
+    of the TCB level (`tcbDate`), and applies only if `statuses` names this status. With None nothing out-of-date is accepted, as
+    in older policies."""
 
     def __post_init__(self) -> None:
         problem = _rule_problem(self)

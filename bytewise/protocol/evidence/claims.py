@@ -21,7 +21,7 @@ class HostClaims:
     """
 
     anchored_at: U64
-    """Chain time of the receipt's batch. A request that had expired before it is a defect."""
+    """Chain time of the receipt's batch. A request that expired before this time is a defect."""
     keys: Digest
     """Digest `keys_digest` of the receipt's key epoch. With wrong keys or shards, a good envelope would seem not to open."""
     policy: Digest
@@ -56,7 +56,7 @@ def epoch_keys_digest(record: EpochRecord) -> Digest:
 
 
 def keys_digest(epoch: int, public_key: bytes, threshold: int, holders: Sequence[tuple[int, Address]], hybrid: Digest) -> Digest:
-    """Returns the digest of the facts about a key epoch on which opening an envelope depends, all of which the chain has.
+    """Returns the digest of the facts about a key epoch that decide whether an envelope opens. The chain has all of these facts.
 
     `holders` are index and account of each shard. `hybrid` is the digest of the epoch's ML-KEM keys, or zero.
     """

@@ -1,9 +1,9 @@
-"""Updates of the appraisal policy. Enough governors approve each, serials grow, additions are delayed, and removals count at
-once.
+"""Updates of the appraisal policy. Enough governors approve each update. Serials grow. An addition counts after a delay, a
+removal at once.
 
 The functions are pure: a shard passes in the state that it remembers (`PolicyState`) and gets the new state. An addition is a
-rule or measurement that no entry of the previous policy includes. It counts `ADDITION_DELAY_S` seconds after this shard first saw
-it, by two clocks (`PolicyTimes`). People can therefore examine an addition and act before it counts.
+rule or measurement that no entry of the previous policy includes. It counts `ADDITION_DELAY_S` seconds after this shard first
+saw it, by two clocks (`PolicyTimes`). People can therefore examine an addition and act before it counts.
 """
 
 import dataclasses
@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from bytewise.protocol.encoding import LATER
 from bytewise.protocol.errors.actors import ClockWrong, ConfigurationError
+from bytewise.protocol.errors.branches import ClockFlaw
 from bytewise.protocol.errors.evidence import PolicyRefused
-from bytewise.protocol.errors.reasons import ClockFlaw
 from bytewise.protocol.evidence.appraisal_policy import (
     TYPE_OF,
     AppraisalPolicy,

@@ -124,7 +124,8 @@ class CeremonyPlan:
     """Account of the coordinator, which keeps the log and closes its phases. It can delay or end a ceremony and leave shards out.
     It learns no secret and cannot forge a message."""
     dealers: tuple[CeremonySeat, ...]
-    """Dealers, ascending by index. For a new key they are all receivers, otherwise shards that have the source's shares."""
+    """Dealers, ascending by index. For a new key the dealers are all receivers. Otherwise they are shards that have the source's
+    shares."""
     receivers: tuple[CeremonySeat, ...]
     """Receivers of a share, with indices 1 to n in order. In a repair they are the helpers again, which pass values on to the
     shard under repair."""

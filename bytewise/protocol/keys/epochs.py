@@ -9,7 +9,6 @@ from bytewise.protocol.decisions.snapshot import Dispute, Snapshot
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import LATER
 from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.evidence.release_evidence import SignedReleaseEvidence
 from bytewise.protocol.jobs import EpochRecord, HybridKeys
 from bytewise.protocol.records.receipt import BatchHeader, Receipt
 from bytewise.protocol.records.statements import Release, Ticket
@@ -141,38 +140,6 @@ class ReleaseAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class SignedTicket:
-    """The ticket behind a release record, signed by the voter. The record contains only its hash."""
-
-    ticket: Ticket
-    """Ticket whose hash is in the record."""
-    signature: Blob
-    """Signature of the voter over the ticket's EIP-712 digest."""
-
-
-@dataclass(frozen=True, slots=True)
-class SignedRelease:
-    """One entry of a shard's public release log."""
-
-    record: Release
-    """The release record."""
-    signature: Blob
-    """Signature of the shard over the record."""
-    right: SignedTicket | None
-    """The ticket behind the decision; None in records of older shards."""
-    grounds: SignedReleaseEvidence | None = field(default=None, metadata=LATER)
-    """The evidence behind the decision; None in records of older shards."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseLog:
-    """Answer to `GET /v1/log`: release records of one epoch, in order."""
-
-    entries: tuple[SignedRelease, ...]
-    """Entries of the log, ascending by index."""
-
-
-@dataclass(frozen=True, slots=True)
 class ShardInfo:
     """Answer to `GET /v1/info`."""
 
@@ -191,8 +158,8 @@ class ShardInfo:
     version: int | None = field(default=None, metadata=LATER)
     """Version of these shares according to the chain; None before the shard has read it."""
     in_force: bool | None = field(default=None, metadata=LATER)
-    """Whether these shares are in force at the newest final block that the shard read, which is at most some seconds old. If not,
-    the shard releases nothing. None if the shard cannot read the chain."""
+    """Whether these shares are in force at the newest final block that the shard read. This block is at most some seconds old. If
+    they are not in force, the shard releases nothing. None if the shard cannot read the chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +205,7 @@ class EpochOnChain:
     version: int
     """Number of times that the key was dealt again."""
     transcript: Digest
-    """Transcript of the ceremony for whose shares enough shards signed on the chain; zero before that."""
+    """Transcript of the ceremony for which enough shards signed on the chain. Zero before that."""
     assurance: str = ""
     """Label of the epoch: `simulated` or `hardware`; empty if there is no such epoch."""
 

@@ -78,7 +78,7 @@ class Preflight:
         return tuple(point for point, mark in self.marks if mark is PointResult.FAIL)
 
     def too_thin_for(self, profile: str) -> tuple[PreflightPoint, ...]:
-        """Returns the failed points because of which a mismatch under this profile proves nothing.
+        """Returns the failed points that matter under this profile. With any of them, a mismatch proves nothing.
 
         Under `exact-1` the bytes depend only on model and request. The other records about the machine only help to investigate
         faults.

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.records import trace
-from bytewise.protocol.records.compare import DivergenceClass, Generated
 from bytewise.protocol.records.request import Output, Request, output_for
 from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
+from bytewise.protocol.records.trace import DivergenceClass, Generated
 from bytewise.protocol.units import Digest
 from tests.fixtures.bad_input.courtroom import GREEDY, STOP, Court, verdict
 from tests.fixtures.builders import word

@@ -11,8 +11,7 @@ import pytest
 from adversaries.dishonest_operator import AltersOneToken, ForgesTheTrace, RunsAnotherArtifact, ShowsAnotherText
 from bytewise.crypto.curve import decode_point
 from bytewise.crypto.envelope import open_with_point, verify_receipt_envelope
-from bytewise.crypto.proofs import prove_partial, verify_partial
-from bytewise.crypto.shares import combine
+from bytewise.crypto.shares import combine, prove_partial, verify_partial
 from bytewise.inference.determinism import fixed
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.known_answers import self_test
@@ -21,10 +20,10 @@ from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.errors.records import EnvelopeProofBad
-from bytewise.protocol.records.compare import Generated
 from bytewise.protocol.records.request import output_for
 from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.records.statements import Outcome, Verdict, Vote
+from bytewise.protocol.records.trace import Generated
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U16, U256, ZERO_ADDRESS, ZERO_DIGEST, Address, Digest
 from tests.fixtures.bad_input.courtroom import GREEDY, Court

@@ -17,10 +17,10 @@ from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.errors.branches import Unavailable
 from bytewise.protocol.errors.catalogue import CLASSES
 from bytewise.protocol.jobs import JobResult, RunJob
-from bytewise.protocol.records.compare import Verification
 from bytewise.protocol.records.preflight import PreflightSubject, preflight
 from bytewise.protocol.records.request import Output, Request
 from bytewise.protocol.records.statements import AuditOutcome, Outcome, Verdict
+from bytewise.protocol.records.trace import Verification
 from bytewise.protocol.units import U8, U16, ZERO_DIGEST, Address, Blob, Digest
 from bytewise.storage.archive import LightAudits
 from bytewise.storage.duties import Duties

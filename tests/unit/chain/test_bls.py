@@ -13,7 +13,7 @@ from py_ecc.fields import optimized_bls12_381_FQ as Fq
 from py_ecc.fields import optimized_bls12_381_FQ2 as Fq2
 from py_ecc.optimized_bls12_381.optimized_curve import G1, curve_order, is_inf, neg, normalize
 
-from bytewise.crypto import bls, bls_points
+from bytewise.crypto import bls
 from bytewise.crypto.bls import BlsSignature, BlsSigner, PublicKey
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.errors.records import BadSignature, MalformedValue
@@ -52,7 +52,7 @@ def test_the_suite_is_the_one_of_the_reference() -> None:
     assert G1_to_pubkey((x, y, Fq(1))) == Suite.SkToPk(secret)
     x0, x1, y0, y1 = numbers(signature)
     compressed = G2_to_signature((Fq2([x0, x1]), Fq2([y0, y1]), Fq2([1, 0])))
-    assert compressed == Suite.Sign(secret, MESSAGE) and bls_points.expand_signature(compressed) == signature
+    assert compressed == Suite.Sign(secret, MESSAGE) and bls.expand_signature(compressed) == signature
 
 
 def numbers(point: bytes) -> list[int]:
@@ -61,8 +61,8 @@ def numbers(point: bytes) -> list[int]:
 
 
 COMPRESSED: dict[int, tuple[bytes, Callable[[Any], Any], Callable[[bytes], bytes]]] = {
-    48: (Suite.SkToPk(7), pubkey_to_G1, lambda raw: bls_points.difference_of_keys([raw], [])),
-    96: (Suite.Sign(7, MESSAGE), signature_to_G2, bls_points.expand_signature),
+    48: (Suite.SkToPk(7), pubkey_to_G1, lambda raw: bls.difference_of_keys([raw], [])),
+    96: (Suite.Sign(7, MESSAGE), signature_to_G2, bls.expand_signature),
 }
 
 

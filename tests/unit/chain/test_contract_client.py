@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.crypto.bls import BlsSigner, PublicKey, aggregate
-from bytewise.crypto.certificates import certificate, signing_mask
+from bytewise.crypto.bls import BlsSigner, PublicKey, aggregate, certificate, signing_mask
 from bytewise.protocol.court.commitments import Commit
 from bytewise.protocol.court.params import ParamSet
 from bytewise.protocol.court.phases import Phase

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from bytewise.crypto.bls import BlsSigner
-from bytewise.crypto.certificates import certificate, signing_mask
+from bytewise.crypto.bls import BlsSigner, certificate, signing_mask
 from bytewise.protocol import digests, merkle
 from bytewise.protocol.address_book import CodeHash
 from bytewise.protocol.court.commitments import Commit, certified_digest, sealed

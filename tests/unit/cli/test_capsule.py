@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 from eth_account import Account
 
-from bytewise.crypto.signed_note import SignedNote
+from bytewise.crypto.checkpoint import SignedNote
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.units import hex0x
 from bytewise.service.secret import write_secret

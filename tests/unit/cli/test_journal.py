@@ -8,8 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import delete, update
 
-from bytewise.crypto.checkpoint import witness_key
-from bytewise.crypto.signed_note import MAX_NOTE_BYTES
+from bytewise.crypto.checkpoint import MAX_NOTE_BYTES, witness_key
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.units import hex0x
 from bytewise.service.clock import SystemClock

@@ -21,10 +21,9 @@ from bytewise.protocol.units import U8, U64, ZERO_DIGEST, Address, Blob, Digest
 from bytewise_client import checks, verification
 from bytewise_client.checks import ReceiptCheck, Rerun, Standing, chain_standing, conclude, public_checks, without_list
 from bytewise_client.connection import Accept, Connection
-from bytewise_client.labels import Labels
+from bytewise_client.network_state import Labels
 from bytewise_client.receipt_search import Found, Search
-from bytewise_client.saved_answer import parse_answer
-from bytewise_client.shown_members import Comparison
+from bytewise_client.saved_answer import Comparison, parse_answer
 from tests.fixtures.builders import ANCHOR, NOW, signer
 from tests.fixtures.snapshot_builders import case, word
 from tests.fixtures.verifier.enclave_in_memory import sealed

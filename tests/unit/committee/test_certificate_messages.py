@@ -8,25 +8,27 @@ from typing import Any, cast
 
 import pytest
 
-from bytewise.crypto.bls import BlsSigner, PublicKey
-from bytewise.crypto.certificates import is_signed, is_signed_by_all
+from bytewise.crypto.bls import BlsSigner, PublicKey, is_signed, is_signed_by_all
 from bytewise.protocol import merkle
 from bytewise.protocol.court.commitments import certified_digest, sealed
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.decisions.actions import CertifyRound, PostCommitRoot, RevealUnderRoot
-from bytewise.protocol.decisions.certificates import ALONE, finding_of, leaves_of, round_of
-from bytewise.protocol.decisions.disputes import VotePolicy
-from bytewise.protocol.decisions.snapshot import Dispute, Seat
-from bytewise.protocol.errors.actors import TryAgain
-from bytewise.protocol.errors.records import MalformedValue
-from bytewise.protocol.records.certificate_messages import (
+from bytewise.protocol.decisions.certificates import (
+    ALONE,
     CertificateMessage,
     CertificateShare,
     OpenedVote,
     RootMembers,
     SharedCommitment,
+    finding_of,
+    leaves_of,
+    round_of,
     signed_body,
 )
+from bytewise.protocol.decisions.disputes import VotePolicy
+from bytewise.protocol.decisions.snapshot import Dispute, Seat
+from bytewise.protocol.errors.actors import TryAgain
+from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.statements import Outcome, Vote
 from bytewise.protocol.signing import LocalSigner, typed_digest
 from bytewise.protocol.units import U8, U256, ZERO_DIGEST, Address, Blob, Digest

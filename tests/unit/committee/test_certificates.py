@@ -14,12 +14,12 @@ from bytewise.protocol import digests
 from bytewise.protocol.court.commitments import certified_digest
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.tally import key_of, vote_content
-from bytewise.protocol.decisions.certificates import finding_of
-from bytewise.protocol.records.certificate_messages import (
+from bytewise.protocol.decisions.certificates import (
     CertificateMessage,
     CertificateShare,
     OpenedVote,
     SharedCommitment,
+    finding_of,
     message_of,
     signed_body,
 )

@@ -2,8 +2,7 @@
 
 import pytest
 
-from bytewise.crypto.bls import BlsSignature, BlsSigner
-from bytewise.crypto.certificates import is_signed, is_signed_by_all
+from bytewise.crypto.bls import BlsSignature, BlsSigner, is_signed, is_signed_by_all
 from bytewise.protocol.decisions.snapshot import Seat
 from bytewise.protocol.units import ZERO_DIGEST, Address, Digest
 

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bytewise.crypto.curve import GENERATOR, ORDER, encode_point, encode_scalar
-from bytewise.crypto.proofs import prove_partial, verify_partial
-from bytewise.crypto.shares import combine, split, verification_key, verify_share
+from bytewise.crypto.shares import combine, prove_partial, split, verification_key, verify_partial, verify_share
 from bytewise.protocol.errors.actors import ConfigurationError, ShardLied
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.keys.epochs import Partial

@@ -12,7 +12,8 @@ from bytewise.protocol.address_book import Network
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.court.sortition import BEACON_DELAY_BLOCKS, audit_is_drawn, seats_in_audit_draw
 from bytewise.protocol.digests import keccak256
-from bytewise.protocol.keys.epochs import Decision, SignedRelease
+from bytewise.protocol.keys.epochs import Decision
+from bytewise.protocol.keys.release_log import SignedRelease
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.statements import AuditOutcome, AuditResult, Release, audit_commitment
 from bytewise.protocol.signing import typed_digest

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from bytewise.protocol.encoding import encode
-from bytewise.protocol.keys.epochs import SignedRelease, SignedTicket
+from bytewise.protocol.keys.release_log import SignedRelease, SignedTicket
 from bytewise.protocol.records.statements import Outcome, Release, Ticket, TicketKind, Verdict
 from bytewise.protocol.signing import Domain, LocalSigner, typed_digest
 from bytewise.protocol.units import U8, U16, U64, U256, ZERO_DIGEST, Address, Digest

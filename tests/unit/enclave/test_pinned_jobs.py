@@ -14,12 +14,12 @@ from bytewise.inference.pinned.engine import PinnedEngine
 from bytewise.inference.pinned.fingerprint import fingerprint
 from bytewise.protocol.digests import out_hash
 from bytewise.protocol.jobs import JobResult
-from bytewise.protocol.records.compare import Generated
 from bytewise.protocol.records.environment import Environment
 from bytewise.protocol.records.preflight import PreflightSubject, preflight
 from bytewise.protocol.records.receipt import receipt_id
 from bytewise.protocol.records.request import Request, output_for
 from bytewise.protocol.records.statements import CannotReason, Outcome
+from bytewise.protocol.records.trace import Generated
 from enclave.job_socket import JobContext
 from tests.fixtures.builders import ANCHOR, CHAIN_ID, MODEL, World, word
 from tests.fixtures.verifier import enclave_in_memory as b

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.records.certificate_messages import (
+from bytewise.protocol.decisions.certificates import (
     CertificateMessage,
     CertificateShare,
     OpenedVote,

@@ -13,9 +13,9 @@ from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.runner import Runner
 from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.errors.records import OutsideLimits
-from bytewise.protocol.records.compare import Divergence, DivergenceClass, Generated, Verification
 from bytewise.protocol.records.request import Output, Request, output_for
 from bytewise.protocol.records.statements import CannotReason
+from bytewise.protocol.records.trace import Divergence, DivergenceClass, Generated, Verification
 from bytewise.protocol.units import Digest
 from tests.fixtures.inference.altered_artifact import altered
 from tests.fixtures.inference.models import policy, request

@@ -19,9 +19,9 @@ from bytewise.inference.profiles import open_engine
 from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.errors.branches import BytewiseError
 from bytewise.protocol.errors.records import OutsideLimits
-from bytewise.protocol.records.compare import Verification
 from bytewise.protocol.records.request import output_for
 from bytewise.protocol.records.statements import CannotReason
+from bytewise.protocol.records.trace import Verification
 from bytewise.protocol.units import ZERO_DIGEST
 from bytewise.service.settings import child_environment
 from tests.fixtures.inference.models import policy, request

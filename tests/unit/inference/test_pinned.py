@@ -15,10 +15,10 @@ from bytewise.inference.reproduce import vectors_of
 from bytewise.protocol import digests
 from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.errors.records import OutsideLimits
-from bytewise.protocol.records.compare import DivergenceClass, Generated
 from bytewise.protocol.records.environment import PROFILE_PINNED_1, Version
 from bytewise.protocol.records.request import Request, output_for
 from bytewise.protocol.records.statements import CannotReason
+from bytewise.protocol.records.trace import DivergenceClass, Generated
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, ZERO_DIGEST, Digest
 from tests.fixtures.inference.models import policy
 from tests.fixtures.inference.pinned_artifact import PinnedModel, make_place

@@ -10,8 +10,8 @@ from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.tokenizer import Tokenizer
 from bytewise.protocol.digests import out_hash
-from bytewise.protocol.records.compare import Divergence, DivergenceClass, Generated, Verification
 from bytewise.protocol.records.request import DecodePolicy, Request, choice_seed, output_for
+from bytewise.protocol.records.trace import Divergence, DivergenceClass, Generated, Verification
 from bytewise.protocol.units import U64, Decimal
 from tests.fixtures.inference.models import policy, request
 

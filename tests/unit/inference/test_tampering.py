@@ -13,9 +13,8 @@ from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.judging import exact_decimal
 from bytewise.protocol import digests
-from bytewise.protocol.records.compare import DivergenceClass, Generated, Verification
 from bytewise.protocol.records.request import Output, Request, output_for
-from bytewise.protocol.records.trace import TraceStep, trace_leaves, trace_root
+from bytewise.protocol.records.trace import DivergenceClass, Generated, TraceStep, Verification, trace_leaves, trace_root
 from bytewise.protocol.units import Decimal, Digest, fraction
 from tests.fixtures.inference.models import policy
 

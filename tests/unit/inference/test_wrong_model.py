@@ -12,8 +12,8 @@ from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine import ExactEngine
 from bytewise.protocol import digests
 from bytewise.protocol.errors.actors import NotExact
-from bytewise.protocol.records.compare import DivergenceClass, Verification
 from bytewise.protocol.records.request import output_for
+from bytewise.protocol.records.trace import DivergenceClass, Verification
 from tests.fixtures.inference.altered_artifact import altered
 from tests.fixtures.inference.models import policy, request
 

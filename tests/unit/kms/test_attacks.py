@@ -18,9 +18,8 @@ from bytewise.protocol.encoding import parse, parse_typed
 from bytewise.protocol.errors.actors import BudgetSpent, ConfigurationError, EpochClosed, StaleBackup
 from bytewise.protocol.errors.records import NotCanonical, RequestHashMismatch
 from bytewise.protocol.keys.epochs import MAX_RELEASE_MARKS, Decision, EpochState
-from bytewise.protocol.records import opening
-from bytewise.protocol.records.opening import verify_opening
-from bytewise.protocol.records.seal import pad
+from bytewise.protocol.records import seal
+from bytewise.protocol.records.seal import pad, verify_opening
 from bytewise.protocol.units import Digest
 from bytewise.service.secret import Secret
 from kms import backup
@@ -109,7 +108,7 @@ def test_attack_19_receipt_over_other_content_is_invalid_where_rehashed(world: W
     with pytest.raises(RequestHashMismatch):
         verify_opening(honest.receipt, honest.id, pad(sealed), ENVIRONMENT, NOW)
     # Control: an enclave that compares no hashes takes the same receipt, and judges a question that it does not say.
-    monkeypatch.setattr(opening, "verify_hashes", lambda payload, receipt: None)
+    monkeypatch.setattr(seal, "verify_hashes", lambda payload, receipt: None)
     assert verify_opening(honest.receipt, honest.id, pad(sealed), ENVIRONMENT, NOW) == sealed
 
 

@@ -5,8 +5,7 @@ import json
 
 import pytest
 
-from bytewise.protocol.errors.branches import BytewiseError
-from bytewise.protocol.errors.reasons import PointFlaw
+from bytewise.protocol.errors.branches import BytewiseError, PointFlaw
 from bytewise.protocol.keys.epochs import Decision
 from kms.shard.release import refusal
 from tests.fixtures.kms.bad_inputs import ONE_CASE, POINTS, ROWS, Scene, leaked

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bytewise.crypto.curve import GENERATOR, Rng, decode_point, decode_scalar, encode_point
-from bytewise.crypto.proofs import knows_log
+from bytewise.crypto.shares import knows_log
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors.actors import DealerLied, ShardLied
 from bytewise.protocol.suites import hybrid_epoch

@@ -22,7 +22,8 @@ from bytewise.protocol.evidence import claims
 from bytewise.protocol.evidence.claims import SnpCertificates
 from bytewise.protocol.keys import ceremony_log
 from bytewise.protocol.keys.ceremony_log import Close, read_message, sign_message
-from bytewise.protocol.keys.epochs import MAX_RELEASE_MARKS, ReleaseLog, ReleaseRequest
+from bytewise.protocol.keys.epochs import MAX_RELEASE_MARKS, ReleaseRequest
+from bytewise.protocol.keys.release_log import ReleaseLog
 from bytewise.protocol.units import Blob, Digest
 from bytewise.tee import appraisal, binding, dcap, documents, gpu, snp
 from bytewise.tee.binding import ChannelStatement

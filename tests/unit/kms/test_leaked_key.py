@@ -11,9 +11,8 @@ import pytest
 from bytewise.crypto import hpke
 from bytewise.crypto.curve import decode_point
 from bytewise.crypto.envelope import open_with_point, verify_receipt_envelope
-from bytewise.crypto.proofs import verify_partial
 from bytewise.crypto.reconstruction import TransportKey
-from bytewise.crypto.shares import combine
+from bytewise.crypto.shares import combine, verify_partial
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import MalformedValue

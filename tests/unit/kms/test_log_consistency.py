@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bytewise.protocol.errors.actors import ReleaseLogBroken, TicketRefused, TryAgain
-from bytewise.protocol.keys.epochs import SignedRelease
-from bytewise.protocol.keys.release_log import LAG_S, START, verify_log
+from bytewise.protocol.keys.release_log import LAG_S, START, SignedRelease, verify_log
 from bytewise.protocol.units import U8, U64
 from kms.release_log.copies import ReleaseLogCopy, ordering_problems
 from kms.shard.release_policy import AHEAD_S

@@ -11,8 +11,7 @@ import pytest
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, ReleaseLogBroken, TryAgain
 from bytewise.protocol.evidence.appraisal_policy import GpuUse
-from bytewise.protocol.keys.epochs import ReleaseLog, SignedRelease
-from bytewise.protocol.keys.release_log import START, verify_log
+from bytewise.protocol.keys.release_log import START, ReleaseLog, SignedRelease, verify_log
 from bytewise.protocol.units import U64
 from kms.release_log import copies
 from kms.release_log.copies import ReleaseLogCopy, page_reader

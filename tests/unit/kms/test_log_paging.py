@@ -16,7 +16,8 @@ from fastapi import Request
 
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import TryAgain
-from bytewise.protocol.keys.epochs import ReleaseLog, ShardRefusal
+from bytewise.protocol.keys.epochs import ShardRefusal
+from bytewise.protocol.keys.release_log import ReleaseLog
 from enclave.release_client import open_channel, request_release
 from kms.shard import http_limits
 from kms.shard.http_limits import BodyBudget, TurnQueue

@@ -12,8 +12,7 @@ from bytewise.protocol.decisions.snapshot import Seat
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ConfigurationError, NoKey, TryAgain
 from bytewise.protocol.jobs import key_domain
-from bytewise.protocol.keys.epochs import ReleaseLog, SignedRelease
-from bytewise.protocol.keys.release_log import START, verify_log
+from bytewise.protocol.keys.release_log import START, ReleaseLog, SignedRelease, verify_log
 from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.records.seal import unpad
 from bytewise.protocol.records.statements import TicketKind

@@ -24,7 +24,7 @@ from bytewise.crypto.curve import (
     second_generator,
 )
 from bytewise.protocol.encoding import decode, encode
-from bytewise.protocol.errors.reasons import PointFlaw
+from bytewise.protocol.errors.branches import PointFlaw
 from bytewise.protocol.errors.records import EnvelopeProofBad, MalformedPoint, MalformedValue
 from bytewise.protocol.keys.epochs import Partial, partial_info
 from bytewise.protocol.records.seal import Envelope, envelope_hash

@@ -12,9 +12,8 @@ from bytewise.crypto import envelope as envelopes
 from bytewise.crypto import hpke, reconstruction
 from bytewise.crypto.curve import GENERATOR, ORDER, decode_point, encode_scalar, random_scalar
 from bytewise.crypto.envelope import verify_receipt_envelope
-from bytewise.crypto.proofs import prove_partial
 from bytewise.crypto.reconstruction import TransportKey
-from bytewise.crypto.shares import split
+from bytewise.crypto.shares import prove_partial, split
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode
@@ -22,8 +21,8 @@ from bytewise.protocol.errors.actors import ConfigurationError, EpochClosed, Rel
 from bytewise.protocol.errors.branches import BytewiseError, Fault
 from bytewise.protocol.errors.records import EnvelopeProofBad, MalformedValue
 from bytewise.protocol.jobs import anchor_domain
-from bytewise.protocol.keys.epochs import ChainFacts, Decision, EpochDocument, ReleaseRequest, SignedRelease, partial_info
-from bytewise.protocol.keys.release_log import START, LogHead, verify_log
+from bytewise.protocol.keys.epochs import ChainFacts, Decision, EpochDocument, ReleaseRequest, partial_info
+from bytewise.protocol.keys.release_log import START, LogHead, SignedRelease, verify_log
 from bytewise.protocol.records.seal import Envelope, unpad
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.suites import SUITE_P256, SUITE_REBUILT

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bytewise.crypto import hpke
 from bytewise.crypto.curve import decode_point
-from bytewise.crypto.proofs import verify_partial
+from bytewise.crypto.shares import verify_partial
 from bytewise.protocol.court.phases import Phase
 from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import BudgetSpent, ConfigurationError, EpochClosed, TicketRefused

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.court.phases import Phase
-from bytewise.protocol.keys.epochs import EpochState, SignedRelease, SignedTicket
+from bytewise.protocol.keys.epochs import EpochState
+from bytewise.protocol.keys.release_log import SignedRelease, SignedTicket
 from bytewise.protocol.units import U16, U32, U64, ZERO_DIGEST, Digest
 from kms.release_log.entitlement import AuditBlock, LogFindings, judge_log
 from kms.shard import release_policy

@@ -7,8 +7,7 @@ from dataclasses import replace
 from sqlalchemy import insert
 
 from bytewise.protocol.errors.actors import TicketRefused
-from bytewise.protocol.keys.epochs import SignedRelease
-from bytewise.protocol.keys.release_log import LogHead
+from bytewise.protocol.keys.release_log import LogHead, SignedRelease
 from bytewise.protocol.records.statements import Ticket, TicketKind
 from bytewise.protocol.units import U16, U64, Digest
 from bytewise.storage.engine import open_database, write_transaction

@@ -10,8 +10,8 @@ from bytewise.protocol.encoding import decode, encode
 from bytewise.protocol.errors.actors import ConfigurationError, ReleaseLogBroken, TicketRefused
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.evidence.appraisal_policy import GpuUse, MeasurementRole, TcbStatus
-from bytewise.protocol.keys.epochs import Decision, SignedRelease, SignedTicket
-from bytewise.protocol.keys.release_log import START, LogHead, verify_log
+from bytewise.protocol.keys.epochs import Decision
+from bytewise.protocol.keys.release_log import START, LogHead, SignedRelease, SignedTicket, verify_log
 from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import U8, U16, U64, Digest

@@ -15,7 +15,8 @@ from sqlalchemy.orm import aliased
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import StoreCorrupt
 from bytewise.protocol.jobs import key_domain
-from bytewise.protocol.keys.epochs import Decision, ReleaseLog
+from bytewise.protocol.keys.epochs import Decision
+from bytewise.protocol.keys.release_log import ReleaseLog
 from bytewise.protocol.records.statements import TicketKind
 from bytewise.protocol.units import U8, U16, U64, Digest
 from bytewise.service.settings import child_environment

@@ -63,7 +63,7 @@ def test_a_shard_refuses_simulated_evidence_in_production(fresh: World) -> None:
     ("program", "heavy"),
     [
         (
-            "enclave.release_client, bytewise.crypto.envelope, bytewise.crypto.shares, bytewise.crypto.proofs",
+            "enclave.release_client, bytewise.crypto.envelope, bytewise.crypto.shares",
             {"fastapi", "uvicorn", "starlette", "sqlalchemy", "alembic", "web3", "torch", "transformers"},
         ),
         ("kms.shard.service", {"torch", "transformers", "bytewise.inference", "bytewise.tee_simulated"}),

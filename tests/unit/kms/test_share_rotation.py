@@ -7,7 +7,7 @@ import pytest
 
 from bytewise.crypto import hpke
 from bytewise.crypto.curve import GENERATOR, decode_point, encode_point
-from bytewise.crypto.proofs import verify_partial
+from bytewise.crypto.shares import verify_partial
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import NoKey, ShardLied, StaleBackup, TryAgain

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from bytewise.crypto.curve import GENERATOR, ORDER
-from bytewise.crypto.proofs import prove_partial
+from bytewise.crypto.shares import prove_partial
 from bytewise.protocol.units import Digest
 from bytewise.service.settings import library_variables
 

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.protocol.attention.frauds import false_answer
 from bytewise.protocol.attention.reveal import AttentionReveal, AttentionTest, verify_reveal
-from bytewise.protocol.attention.schedule import RATE_UNIT, AttentionTerms, FraudKind, FraudSchedule
+from bytewise.protocol.attention.schedule import RATE_UNIT, AttentionTerms, FraudKind, FraudSchedule, false_answer
 from bytewise.protocol.attention.score import DrawnAudit, ScoredTest, SettledSeats, score_tests
 from bytewise.protocol.court.settlement import SeatOutcome
 from bytewise.protocol.errors.actors import RevealRefused

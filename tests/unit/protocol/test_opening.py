@@ -19,10 +19,18 @@ from bytewise.protocol.errors.records import (
     RequestHashMismatch,
     TokensHashMismatch,
 )
-from bytewise.protocol.records.opening import verify_limits, verify_opening
 from bytewise.protocol.records.receipt import Receipt
 from bytewise.protocol.records.request import DecodePolicy, Request
-from bytewise.protocol.records.seal import BUCKETS, Payload, client_digest, pad, seal_context, unpad
+from bytewise.protocol.records.seal import (
+    BUCKETS,
+    Payload,
+    client_digest,
+    pad,
+    seal_context,
+    unpad,
+    verify_limits,
+    verify_opening,
+)
 from bytewise.protocol.signing import Domain
 from bytewise.protocol.units import U64, U256, Blob, Decimal, Digest
 from tests.fixtures.builders import ANCHOR, CHAIN_ID, DISPUTES, GREEDY, NOW, World, signer, word

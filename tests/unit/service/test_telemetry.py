@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bytewise.protocol.errors.reasons import PointFlaw
+from bytewise.protocol.errors.branches import PointFlaw
 from bytewise.protocol.errors.records import MalformedPoint, MalformedValue
 from bytewise.service.secret import Secret
 from bytewise.service.telemetry import Telemetry

@@ -13,9 +13,9 @@ from bytewise.protocol.encoding import MAX_DOCUMENT_BYTES
 from bytewise.protocol.errors.actors import BadRequest, SignerAway, TryAgain
 from bytewise.protocol.errors.records import ClientSignatureBad
 from bytewise.protocol.jobs import EpochRecord
-from bytewise.protocol.records.compare import Generated
 from bytewise.protocol.records.receipt import SignedEmptyLeaf, SignedReceipt
 from bytewise.protocol.records.request import Request
+from bytewise.protocol.records.trace import Generated
 from bytewise.protocol.signing import Preimage
 from bytewise.protocol.units import U64, Blob, Digest
 from bytewise.storage.engine import open_database

@@ -10,8 +10,7 @@ import httpx2
 import pytest
 
 from bytewise.da.client import DaClient
-from bytewise.protocol.attention.frauds import false_answer
-from bytewise.protocol.attention.schedule import AttentionTerms, FraudKind, FraudSchedule
+from bytewise.protocol.attention.schedule import AttentionTerms, FraudKind, FraudSchedule, false_answer
 from bytewise.protocol.encoding import decode
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.records.receipt import ReceiptList, SignedReceipt

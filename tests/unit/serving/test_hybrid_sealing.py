@@ -8,8 +8,8 @@ import pytest
 from bytewise.crypto.envelope import verify_receipt_envelope
 from bytewise.protocol.errors.actors import ConfigurationError
 from bytewise.protocol.jobs import EpochRecord, anchor_domain
-from bytewise.protocol.records.compare import Generated
 from bytewise.protocol.records.seal import HybridEnvelope, envelope_hash, unpad
+from bytewise.protocol.records.trace import Generated
 from bytewise.protocol.suites import hybrid_epoch, is_rebuilt, rebuilt_epoch
 from bytewise.protocol.units import Digest
 from bytewise.service.clock import SystemClock

@@ -16,9 +16,8 @@ from bytewise.crypto.curve import decode_point
 from bytewise.crypto.envelope import open_with_point, verify_receipt_envelope
 from bytewise.da.client import DaClient
 from bytewise.protocol.encoding import decode, from_json
-from bytewise.protocol.records.opening import verify_opening
 from bytewise.protocol.records.receipt import BatchHeader, ReceiptList, SignedReceipt, verify_list, verify_receipt
-from bytewise.protocol.records.seal import Payload, seal_context
+from bytewise.protocol.records.seal import Payload, seal_context, verify_opening
 from bytewise.protocol.units import Digest, unhex
 from chain.reads.reader import SnapshotReader
 from serving.settings import LimitSettings

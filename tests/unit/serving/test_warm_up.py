@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from bytewise.protocol.errors.actors import NotExact
-from bytewise.protocol.records.compare import Generated, Verification
 from bytewise.protocol.records.request import Output, Request
+from bytewise.protocol.records.trace import Generated, Verification
 from bytewise.protocol.units import Digest
 from serving.wiring import NEW_TOKENS, warm_up
 from tests.fixtures.builders import StubEngine

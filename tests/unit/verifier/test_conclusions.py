@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from bytewise.protocol.jobs import JobResult
-from bytewise.protocol.records.compare import differing_fields
 from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.records.preflight import PointResult, PreflightPoint, PreflightSubject, preflight
 from bytewise.protocol.records.statements import AuditOutcome, CannotReason, Outcome
+from bytewise.protocol.records.trace import differing_fields
 from bytewise.protocol.units import U8, U16, ZERO_DIGEST, Blob, Digest
 from tests.fixtures.builders import NOW, word
 from tests.fixtures.verifier.verifier_fixture import ME, WORLD

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bytewise.crypto.signed_note import NoteKey
+from bytewise.crypto.checkpoint import NoteKey
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.units import Digest

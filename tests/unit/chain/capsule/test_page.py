@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from bytewise.crypto.checkpoint import parse_checkpoint
-from bytewise.crypto.signed_note import NoteKey, SignatureType, SignedNote, cosigned
+from bytewise.crypto.checkpoint import NoteKey, SignatureType, SignedNote, cosigned, parse_checkpoint
 from bytewise.protocol.encoding import encode, to_json
-from bytewise.protocol.keys.epochs import SignedRelease
+from bytewise.protocol.keys.release_log import SignedRelease
 from bytewise.protocol.signing import typed_digest
 from bytewise.protocol.units import ZERO_DIGEST, hex0x
 from chain.capsule.conclusion import conclude

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytewise.crypto import erasable
+from bytewise.crypto import reconstruction
 from bytewise.crypto.curve import GENERATOR, ORDER
-from bytewise.crypto.erasable import erase, interpolate, is_canonical, multiply_point
+from bytewise.crypto.reconstruction import erase, interpolate, is_canonical, multiply_point
 from bytewise.crypto.shares import combine_values, evaluate
 
 scalars = st.one_of(st.integers(0, ORDER - 1), st.sampled_from([0, 1, 2, ORDER // 2, ORDER - 2, ORDER - 1]))
@@ -61,7 +61,7 @@ class Seen(bytearray):
 @pytest.mark.parametrize("value", [1, ORDER - 1, ORDER, 2**256 - 1])
 def test_intermediate_values_are_erased(value: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Differences, products and sums of secrets are as good as these."""
-    monkeypatch.setattr(erasable, "bytearray", Seen, raising=False)
+    monkeypatch.setattr(reconstruction, "bytearray", Seen, raising=False)
     Seen.made = []
     assert is_canonical(buffer(value)) == (value < ORDER)
     assert Seen.made and not any(any(each) for each in Seen.made)

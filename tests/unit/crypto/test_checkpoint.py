@@ -8,8 +8,20 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bytewise.crypto.checkpoint import CheckpointKeys, cosign, parse_checkpoint, signed_by, witness_key
-from bytewise.crypto.signed_note import NoteKey, NoteSignature, SignatureType, SignedNote, cosignature_time, parse_key, parse_note
+from bytewise.crypto.checkpoint import (
+    CheckpointKeys,
+    NoteKey,
+    NoteSignature,
+    SignatureType,
+    SignedNote,
+    cosign,
+    cosignature_time,
+    parse_checkpoint,
+    parse_key,
+    parse_note,
+    signed_by,
+    witness_key,
+)
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.units import Digest
 
