@@ -12,8 +12,8 @@ from torch import Tensor
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.cuda.runner import open_cuda
 from bytewise.inference.engine_paths import Path
-from bytewise.inference.exact.linear import SharedProduct
 from bytewise.inference.exact.matmul import BACKENDS, Backend, FusedBackend, backend_named
+from bytewise.inference.exact.modules import SharedProduct
 from bytewise.inference.exact.quantise import ACTIVATION_BITS
 from bytewise.inference.known_answers import known_models, self_test
 from bytewise.inference.known_answers.operations import ACTIVATION_MAX, WEIGHT_MAX

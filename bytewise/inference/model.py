@@ -15,11 +15,19 @@ from torch import Tensor, nn
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.exact.attention import DENOMINATOR_ONE, IMPLEMENTATION, AttentionRule, exact_attention
 from bytewise.inference.exact.elementwise import exp
-from bytewise.inference.exact.linear import ExactLinear, SharedProduct, Tensors
 from bytewise.inference.exact.matmul import Backend
-from bytewise.inference.exact.modules import ExactActivation, ExactEmbedding, ExactNorm, ExactRotary, Head, activation
-from bytewise.inference.exact.quantise import ACTIVATION_BITS, Rows, quantise
-from bytewise.inference.exact.rounding import nearest_float32
+from bytewise.inference.exact.modules import (
+    ExactActivation,
+    ExactEmbedding,
+    ExactLinear,
+    ExactNorm,
+    ExactRotary,
+    Head,
+    SharedProduct,
+    Tensors,
+    activation,
+)
+from bytewise.inference.exact.quantise import ACTIVATION_BITS, Rows, nearest_float32, quantise
 from bytewise.inference.manifest import MANIFEST_FILE, WEIGHTS_FILE, Architecture
 from bytewise.protocol.errors.actors import ArtifactMismatch
 from bytewise.protocol.units import Decimal, fraction

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.artifact.families import linears, norms
-from bytewise.inference.artifact.weights import BLOCK, Rounded
 from bytewise.inference.determinism import fixed
+from bytewise.inference.exact.quantise import BLOCK, Rounded
 from bytewise.inference.manifest import Architecture
 from bytewise.protocol.errors.actors import ArtifactMismatch, UnsupportedModel
 

@@ -22,7 +22,6 @@ from bytewise.inference.artifact.artifact import Progress, model_id_line
 from bytewise.inference.artifact.families import Linear, Norm, family_of, linears, norms
 from bytewise.inference.artifact.layout import DTYPES, TensorSpec, header
 from bytewise.inference.artifact.token_table import TokenTable
-from bytewise.inference.artifact.weights import BLOCK, Rounded, round_weight
 from bytewise.inference.convert import checkpoint as checkpoints
 from bytewise.inference.convert.bound import Bounds, LayerMagnitudes, Magnitude
 from bytewise.inference.convert.checkpoint import Checkpoint
@@ -33,9 +32,9 @@ from bytewise.inference.determinism import fixed
 from bytewise.inference.exact import rope
 from bytewise.inference.exact.cache import ExactCache
 from bytewise.inference.exact.elementwise import rms_norm, sqrt32
-from bytewise.inference.exact.linear import ExactLinear, Tensors
 from bytewise.inference.exact.matmul import Float64Backend
-from bytewise.inference.exact.modules import ExactRotary
+from bytewise.inference.exact.modules import ExactLinear, ExactRotary, Tensors
+from bytewise.inference.exact.quantise import BLOCK, Rounded, round_weight
 from bytewise.inference.known_answers import operations
 from bytewise.inference.manifest import (
     FORMAT,

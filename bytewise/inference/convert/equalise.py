@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 
 from bytewise.inference.artifact.families import Linear, linears
-from bytewise.inference.artifact.weights import power_of_two, round_weight
 from bytewise.inference.convert.shards import TensorReader
-from bytewise.inference.exact.linear import Tensors
-from bytewise.inference.exact.quantise import ACTIVATION_BITS, quantise
+from bytewise.inference.exact.modules import Tensors
+from bytewise.inference.exact.quantise import ACTIVATION_BITS, power_of_two, quantise, round_weight
 from bytewise.inference.manifest import Architecture, Equalisation, ScaledPair
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label

@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from bytewise.inference.artifact.weights import BLOCK
+from bytewise.inference.exact.quantise import BLOCK
 from bytewise.protocol.errors.actors import UnsupportedModel
 
 INDEX_FILE = "model.safetensors.index.json"

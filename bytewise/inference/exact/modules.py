@@ -1,15 +1,99 @@
 """Exact replacements for the modules of transformers' models, except linear layers and experts (design section 6)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from bytewise.inference.exact import rope
 from bytewise.inference.exact.elementwise import gelu_tanh, rms_norm, silu, softcap
-from bytewise.inference.exact.linear import SharedProduct
-from bytewise.inference.exact.matmul import Backend, FusedBackend
-from bytewise.inference.exact.quantise import Rows
+from bytewise.inference.exact.matmul import Backend, FusedBackend, Weights
+from bytewise.inference.exact.quantise import ACTIVATION_BITS, Rows, quantise
+
+Tensors = dict[str, Tensor]
+
+
+LIMB = 256.0
+"""Factor of the high limb: a 16-bit weight is 256 · high + low, with low from -128 to 127."""
+
+
+class StackedLayers:
+    """Linear layers that are stacked, so that one product of any backend computes all.
+
+    All of them have weights of one precision (8 bits, or 16 bits in two int8 limbs), and all or none have biases.
+    """
+
+    def __init__(self, backend: Backend, layers: Sequence[Weights]) -> None:
+        self._backend = backend
+        self._high = backend.pack(torch.cat([layer.high for layer in layers]))
+        low, bias = ([layer.low for layer in layers if layer.low is not None], [x.bias for x in layers if x.bias is not None])
+        self._low = backend.pack(torch.cat(low)) if low else None
+        self._scale = torch.cat([layer.scale for layer in layers])
+        self._bias = torch.cat(bias) if bias else None
+
+    def of_rows(self, rows: Rows) -> Tensor:
+        """Returns float32(exact sum) · row scale · weight scale + bias for quantised rows. Each operation rounds once."""
+        result = self._sums(rows.values).to(torch.float32).mul_(rows.scale).mul_(self._scale)
+        return result if self._bias is None else result.add_(self._bias)
+
+    def _sums(self, values: Tensor) -> Tensor:
+        sums = self._backend.product(values, self._high)
+        if self._low is None:
+            return sums
+        # |q| < 2^14, |w| < 2^15, at most 2^16 of them: below 2^45, and so is each part, so that float64 adds exactly.
+        return sums.mul_(LIMB).add_(self._backend.product(values, self._low))
+
+
+class SharedProduct:
+    """Linear layers with the same input. They share one quantisation and one product."""
+
+    def __init__(self, backend: Backend, tensors: Tensors, names: list[str]) -> None:
+        layers = [_weights(tensors, name) for name in names]
+        self._fused: Callable[[Tensor], Tensor] | None = None
+        if isinstance(backend, FusedBackend):
+            self._fused = backend.linear(layers)
+        else:
+            self._stacked = StackedLayers(backend, layers)
+        self._seen: Tensor | None = None
+        self._result = torch.empty(0)
+
+    def of(self, x: Tensor, last: bool) -> Tensor:
+        """Returns the float32 outputs of all layers for the input x. They are computed for the first layer that asks, and
+        dropped after a call with `last`."""
+        if x is not self._seen:
+            self._seen, self._result = x, self._of_floats(x)
+        result = self._result
+        if last:
+            self._seen, self._result = None, torch.empty(0)
+        return result
+
+    def of_rows(self, rows: Rows) -> Tensor:
+        """Returns the outputs [M, N] of all layers for rows [M, K] that are already quantised."""
+        # Pass floats whose quantisation gives the same integers and the same scale.
+        return self._stacked.of_rows(rows) if self._fused is None else self._fused(rows.values * rows.scale)
+
+    def _of_floats(self, x: Tensor) -> Tensor:
+        if self._fused is not None:
+            return self._fused(x)
+        rows = quantise(x.reshape(-1, x.shape[-1]), ACTIVATION_BITS)
+        return self._stacked.of_rows(rows).view(*x.shape[:-1], -1)
+
+
+class ExactLinear(nn.Module):
+    """One linear layer. It takes its columns from a product that several layers share."""
+
+    def __init__(self, product: SharedProduct, start: int, stop: int, last: bool) -> None:
+        super().__init__()
+        self._product, self._start, self._stop, self._last = product, start, stop, last
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns the outputs of this layer."""
+        return self._product.of(x, self._last)[..., self._start : self._stop]
+
+
+def _weights(tensors: Tensors, name: str) -> Weights:
+    return Weights(tensors[name], tensors.get(f"{name}.low"), tensors[f"{name}.scale"], tensors.get(f"{name}.bias"))
+
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": silu, "gelu_tanh": gelu_tanh}
 """Activation functions by their name in the manifest."""

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from bytewise.inference.exact import elementwise
 from bytewise.inference.exact.matmul import MAX_KEYS, Backend
-from bytewise.inference.exact.quantise import ACTIVATION_BITS, MIN_EXPONENT, PROBABILITY_BITS, quantise
-from bytewise.inference.exact.rounding import nearest_float32
+from bytewise.inference.exact.quantise import ACTIVATION_BITS, MIN_EXPONENT, PROBABILITY_BITS, nearest_float32, quantise
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors.actors import NotExact

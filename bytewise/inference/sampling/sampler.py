@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from bytewise.inference.exact.elementwise import exp
-from bytewise.inference.exact.rounding import nearest_float32
+from bytewise.inference.exact.quantise import nearest_float32
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.records.request import DecodePolicy, TokenLogprobs

@@ -13,8 +13,8 @@ from bytewise.inference.determinism import fixed
 from bytewise.inference.exact.attention import AttentionRule, attend
 from bytewise.inference.exact.cache import ExactCache
 from bytewise.inference.exact.elementwise import rms_norm, silu
-from bytewise.inference.exact.linear import StackedLayers
 from bytewise.inference.exact.matmul import Float64Backend, FusedBackend, Weights
+from bytewise.inference.exact.modules import StackedLayers
 from bytewise.inference.exact.quantise import ACTIVATION_BITS, quantise
 from bytewise.inference.known_answers import known_models
 from bytewise.inference.manifest import Architecture
