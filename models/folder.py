@@ -1,14 +1,37 @@
-"""The checkpoint folder, which `transformers` loads and `bytewise model convert` converts."""
+"""The checkpoint folder, which `transformers` loads and `bytewise model convert` converts, and the tokenizer in it.
+
+The tokenizer is byte-level BPE, learnt from the training text, with the control tokens of `bytewise.inference.convert.make`.
+"""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
 from safetensors.torch import save
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from bytewise.inference.convert.make import CHAT_TEMPLATE, SPECIAL_TOKENS
+
+VOCABULARY_SIZE = 4096
+"""Number of tokens: control tokens, 256 bytes and merges."""
+
+
+def learn(texts: Iterable[str], size: int = VOCABULARY_SIZE) -> Tokenizer:
+    """A tokenizer with `size` tokens. Control tokens have the first ids, in their order."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=list(SPECIAL_TOKENS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
 
 CONTEXT = 1024
 """Most tokens of prompt and answer together."""

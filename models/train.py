@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
-from models import corpus, folder, vocabulary
+from models import corpus, folder
 
 LENGTH = 512
 """Tokens of a training window."""
@@ -60,7 +60,7 @@ def run(found: corpus.Corpus, out: Path, seconds: float, clock: Callable[[], flo
     """Trains the tokenizer, trains the model for `seconds` of the clock, and writes checkpoint, held-out text and licence to
     `out`."""
     learnt, held = [page for page in found if not page.held_out], [page for page in found if page.held_out]
-    tokenizer = vocabulary.learn(page.text for page in learnt)
+    tokenizer = folder.learn(page.text for page in learnt)
     stream = tokens(tokenizer, corpus.training_text(learnt))
     unseen = tokens(tokenizer, (page.text for page in held))
     say(f"{len(learnt)} pages to learn from, {len(stream)} tokens; {len(held)} pages held out, {len(unseen)} tokens")
