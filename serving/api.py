@@ -23,8 +23,7 @@ from bytewise.protocol.records.answer import COMPLETION_PREFIX, receipt_members
 from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.units import Digest
 from bytewise.service import metrics, telemetry
-from serving.json_numbers import parse_json
-from serving.openai import ChatRequest, models_body, read_chat_request
+from serving.openai import ChatRequest, models_body, parse_json, read_chat_request
 from serving.refusals import ApiRefusal, Late, error_body, failure, refusal
 from serving.request_queue import RequestQueue, RequestTicket, request_ticket
 

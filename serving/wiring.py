@@ -58,8 +58,7 @@ from serving.api import Gate, NamedReceipt, build_api
 from serving.batcher import BatchDuties, Batcher
 from serving.chain_view import BatchPages, ChainReadiness, DisputePages
 from serving.disputes import OperatorDisputes
-from serving.json_numbers import parse_json
-from serving.openai import ChatRequest, read_chat_request
+from serving.openai import ChatRequest, parse_json, read_chat_request
 from serving.pipeline import AnswerHook, Pipeline, PipelineDeps, unchanged_answer
 from serving.readiness import ReadinessWatch
 from serving.request_builder import ChatTokenizer, Offer, make_request
