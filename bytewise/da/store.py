@@ -23,15 +23,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from bytewise.da.certificate import NONCE_BYTES, DaCertificate, certify, parse_certificate
 from bytewise.da.conventions import (
     MAX_BODY_BYTES,
     MAX_PAYLOAD_BYTES,
+    NONCE_BYTES,
     STANDARD,
     VERSION_V3,
     VERSION_V4,
+    DaCertificate,
     ProxyRefusal,
+    certify,
     encode_payload,
+    parse_certificate,
 )
 from bytewise.da.settings import StoreSettings
 from bytewise.protocol import digests, encoding
