@@ -16,7 +16,7 @@ from bytewise.inference.backend_selection import AnyPath
 from bytewise.inference.determinism import fixed
 from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.exact.matmul import BACKENDS, backend_named
-from bytewise.inference.known_answers import known_models, self_test
+from bytewise.inference.known_answers import known_models, operations
 from bytewise.inference.known_answers.operations import integers
 from bytewise.inference.native.library import kernels
 from bytewise.inference.native.path import NativePath, missing_feature
@@ -118,7 +118,7 @@ def is_exact(name: str) -> bool:
     """Whether the backend of that name passes its known answers in this process."""
     try:
         with fixed(1):
-            self_test.verify_operations(backend_named(name))
+            operations.verify_operations(backend_named(name))
     except NotExact as error:
         print(error, file=sys.stderr)
         return False

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from bytewise.inference.artifact.token_table import TokenTable
 from bytewise.inference.engine_paths import HeadRow
-from bytewise.inference.sampling.constraint import Schemas
+from bytewise.inference.sampling.constraint import Schemas, StopStrings
 from bytewise.inference.sampling.sampler import LogitProcessor, choose, token_logprobs
-from bytewise.inference.sampling.stops import StopStrings
 from bytewise.protocol.errors.actors import CannotExecute, UnsupportedModel
 from bytewise.protocol.records.compare import Generated
 from bytewise.protocol.records.request import Request, TokenLogprobs, output_for

@@ -15,7 +15,7 @@ from bytewise.inference.engine_paths import Path
 from bytewise.inference.exact.matmul import BACKENDS, Backend, FusedBackend, backend_named
 from bytewise.inference.exact.modules import SharedProduct
 from bytewise.inference.exact.quantise import ACTIVATION_BITS
-from bytewise.inference.known_answers import known_models, self_test
+from bytewise.inference.known_answers import known_models, operations
 from bytewise.inference.known_answers.operations import ACTIVATION_MAX, WEIGHT_MAX
 from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.library import ThreadPool, kernels
@@ -122,7 +122,7 @@ def open_path(
                 raise
     backends = _backends(threads)
     wanted = fastest_first(backends, threads) if backend is None else [backend_named(backend, backends)]
-    return Runner(artifact, _own(self_test.first_exact(wanted, _verify), threads))
+    return Runner(artifact, _own(operations.first_exact(wanted, _verify), threads))
 
 
 def other_backend(first: AnyPath, threads: int) -> str:
@@ -135,7 +135,7 @@ def other_backend(first: AnyPath, threads: int) -> str:
         backend for backend in fastest_first(_backends(threads), threads)
         if f"torch-{backend.name}" != first.name and not (backend.name.startswith("native") and "native" in first.name)
     ]  # fmt: skip
-    return self_test.first_exact(others, _verify).name
+    return operations.first_exact(others, _verify).name
 
 
 def _native(artifact: Artifact, threads: int, kernel: str | None) -> AnyPath:
@@ -154,7 +154,7 @@ def _own(backend: Backend, threads: int) -> Backend:
 
 
 def _verify(backend: Backend) -> None:
-    self_test.verify_operations(backend)
+    operations.verify_operations(backend)
     if isinstance(backend, FusedBackend):
         # A fused backend takes the operations around its products from the C engine, too. So check whole models with golden rows,
         # as for the native path.

@@ -1,4 +1,4 @@
-"""Opens the engine of an artifact for the profile that its manifest names."""
+"""Opens the engine of an artifact for the profile that its manifest names, and computes the vectors of a model on an engine."""
 
 import functools
 from collections.abc import Callable
@@ -12,9 +12,10 @@ from bytewise.inference.manifest import profile_of
 from bytewise.inference.native.library import kernels, unavailable_reason
 from bytewise.inference.pinned import checkpoint
 from bytewise.inference.pinned.engine import PinnedEngine
-from bytewise.protocol.errors.actors import CannotExecute, ConfigurationError
+from bytewise.protocol.errors.actors import CannotExecute, ConfigurationError, NotExact
 from bytewise.protocol.records.environment import PROFILE_PINNED_1, Environment
-from bytewise.protocol.units import Digest
+from bytewise.protocol.records.model_vectors import KINDS, VectorAnswer, Vectors, questions
+from bytewise.protocol.units import ZERO_DIGEST, Digest
 
 DEVICES = ("cpu", "cuda")
 
@@ -93,3 +94,33 @@ def verify_artifact(
     pinned = checkpoint.load(path, progress)
     make_pinned = functools.partial(PinnedEngine, pinned, environment, device=device, threads=threads)
     return Loaded(pinned.model_id, make_pinned, True)
+
+
+# Vectors of a model. The account that proposes a model publishes their digest. Verifiers that compute the same answers certify
+# the model.
+
+
+ReportProgress = Callable[[str, int, int], None]
+"""Function that is called with the name of the next question, the number of answered questions and the number of all
+questions."""
+
+
+def vectors_of(engine: AnyEngine, tell: ReportProgress | None = None) -> Vectors:
+    """Runs the profile's own vectors, then lets the engine answer the questions of its model, and returns all results.
+
+    Each answer is also checked as a claim. Raises `NotExact` or `CannotExecute` if this machine cannot compute the vectors.
+    """
+    environment = engine.environment.digest if isinstance(engine, PinnedEngine) else ZERO_DIGEST
+    model_id, shape = engine.artifact.model_id, engine.artifact.manifest.architecture
+    profile_vectors = engine.vectors()
+    answers, asked = [], questions(model_id, environment, shape.vocabulary, shape.max_context)
+    for place, (name, request) in enumerate(zip(KINDS, asked, strict=True)):
+        if tell is not None:
+            tell(name, place, len(asked))
+        made = engine.generate(request)
+        # Also checks each answer as a claim, the way that votes use the engine.
+        checked = engine.verify(request, made.output, made.out_hash)
+        if checked.divergence is not None:
+            raise NotExact(f"the answer to vector {place + 1} ({name}) is not the one that this engine confirms")
+        answers.append(VectorAnswer(made.output.tokens_hash, made.trace_root))
+    return Vectors(engine.profile, profile_vectors, model_id, environment, tuple(answers))

@@ -13,7 +13,7 @@ from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.exact.cache import ExactCache, TokenCache
 from bytewise.inference.exact.matmul import Backend, FusedBackend
 from bytewise.inference.exact.quantise import ACTIVATION_BITS, NOT_FINITE, Rows, quantise
-from bytewise.inference.known_answers import known_models, self_test
+from bytewise.inference.known_answers import known_models, operations
 from bytewise.inference.model import build
 from bytewise.protocol.errors.actors import NotExact
 from bytewise.protocol.units import Digest
@@ -88,7 +88,7 @@ class Runner:
     def vectors(self) -> Digest:
         """Runs the known-answer tests and the profile's golden vectors on this backend, and returns the digest of these
         vectors. Raises `NotExact`, which names the difference."""
-        found = self_test.verify_profile(self.backend)
+        found = operations.verify_profile(self.backend)
         known_models.verify(lambda known: Runner(known, self.backend), lambda _: True)
         return found
 

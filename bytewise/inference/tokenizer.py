@@ -13,10 +13,8 @@ from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from bytewise.inference.artifact.token_table import TokenTable
-from bytewise.inference.artifact.verified import VerifiedArtifact
-from bytewise.inference.manifest import TEMPLATE_FILE, TOKENIZER_FILE
-from bytewise.inference.sampling.constraint import Schemas
-from bytewise.inference.sampling.stops import before_stop
+from bytewise.inference.manifest import TEMPLATE_FILE, TOKENIZER_FILE, VerifiedArtifact
+from bytewise.inference.sampling.constraint import Schemas, before_stop
 from bytewise.protocol.errors.actors import ArtifactMismatch, BadRequest
 
 ROLES = ("system", "user", "assistant", "tool")

@@ -17,10 +17,8 @@ import tokenizers
 import torch
 from torch import Tensor, nn, uint8
 
-from bytewise.inference.artifact import generation, layout
-from bytewise.inference.artifact.artifact import Progress, model_id_line
+from bytewise.inference.artifact.artifact import DTYPES, Progress, TensorSpec, header, model_id_line, tensor_specs
 from bytewise.inference.artifact.families import Linear, Norm, family_of, linears, norms
-from bytewise.inference.artifact.layout import DTYPES, TensorSpec, header
 from bytewise.inference.artifact.token_table import TokenTable
 from bytewise.inference.convert import checkpoint as checkpoints
 from bytewise.inference.convert.bound import Bounds, LayerMagnitudes, Magnitude
@@ -385,7 +383,7 @@ def convert(
         # Stop strings and schemas use the bytes of tokens, so refuse by name a tokenizer that does not define them.
         TokenTable(small[TOKENIZER_FILE], source.architecture.vocabulary).verify()
         precision = _precision(source, reader, options)
-        specs = layout.tensor_specs(source.architecture, precision)
+        specs = tensor_specs(source.architecture, precision)
         writer = closing.enter_context(contextlib.closing(TensorWriter(partial / WEIGHTS_FILE, specs, progress)))
         conversion = Conversion(source, reader, writer, precision, _tokens(source, options))
         bound = conversion.run()
@@ -434,9 +432,9 @@ def _manifest(
     equalisation: Equalisation | None,
     bound: int,
 ) -> Manifest:
-    defaults, stops = generation.read(source.path, source.architecture.vocabulary)
+    defaults, stops = checkpoints.read_generation(source.path, source.architecture.vocabulary)
     return Manifest(
         FORMAT, PROFILE_EXACT_1, source.architecture, tuple(sorted(files, key=lambda file: file.name)),
         digests.labelled(Label.TOKENIZER, small[TOKENIZER_FILE]), digests.labelled(Label.TEMPLATE, small[TEMPLATE_FILE]),
-        source.begin_token, generation.all_stop_tokens(source.stop_tokens, stops), defaults, precision, equalisation, bound,
+        source.begin_token, checkpoints.all_stop_tokens(source.stop_tokens, stops), defaults, precision, equalisation, bound,
     )  # fmt: skip

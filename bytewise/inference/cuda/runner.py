@@ -15,7 +15,7 @@ from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.exact.cache import CachedTensor, ExactCache, TokenCache
 from bytewise.inference.exact.matmul import Backend, Float32Backend, Float64Backend, backend_named
 from bytewise.inference.exact.quantise import ACTIVATION_BITS, Rows, quantise
-from bytewise.inference.known_answers import known_models, self_test
+from bytewise.inference.known_answers import known_models, operations
 from bytewise.inference.manifest import Architecture
 from bytewise.inference.runner import CHUNK, Runner, head_rows
 from bytewise.protocol.errors.actors import CannotExecute
@@ -293,7 +293,7 @@ class DeviceRunner(Runner):
         """Runs known-answer tests, golden vectors and known models on this backend and device, and returns the digest of the
         vectors. Raises `NotExact`, which names the difference."""
         with self._device:
-            digest = self_test.verify_profile(self.backend)
+            digest = operations.verify_profile(self.backend)
         # Whole models, whose golden rows were computed without any device, show that a card is exact.
         known_models.verify(lambda known: DeviceRunner(known, self.backend, self._device.type, self._bucket), lambda _: True)
         return digest
@@ -312,5 +312,5 @@ def open_cuda(artifact: Artifact, name: str | None = None) -> DeviceRunner:
         raise CannotExecute(f"start the process with {WORKSPACE}={WORKSPACES[0]}", CannotReason.BACKEND)
     wanted = CUDA_BACKENDS if name is None else (backend_named(name, CUDA_BACKENDS),)
     with torch.device("cuda"):
-        backend = self_test.first_exact(wanted)
+        backend = operations.first_exact(wanted)
     return DeviceRunner(artifact, backend, "cuda")

@@ -1,4 +1,4 @@
-"""Exact replacements for the modules of transformers' models, except linear layers and experts (design section 6)."""
+"""Exact replacements for the modules of transformers' models, except experts (design section 6)."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,8 +10,9 @@ from bytewise.inference.exact.elementwise import gelu_tanh, rms_norm, silu, soft
 from bytewise.inference.exact.matmul import Backend, FusedBackend, Weights
 from bytewise.inference.exact.quantise import ACTIVATION_BITS, Rows, quantise
 
-Tensors = dict[str, Tensor]
+# Linear layers as exact integer products.
 
+Tensors = dict[str, Tensor]
 
 LIMB = 256.0
 """Factor of the high limb: a 16-bit weight is 256 · high + low, with low from -128 to 127."""
@@ -94,6 +95,8 @@ class ExactLinear(nn.Module):
 def _weights(tensors: Tensors, name: str) -> Weights:
     return Weights(tensors[name], tensors.get(f"{name}.low"), tensors[f"{name}.scale"], tensors.get(f"{name}.bias"))
 
+
+# Embedding, norms, rotary embedding, activation and output head.
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": silu, "gelu_tanh": gelu_tanh}
 """Activation functions by their name in the manifest."""

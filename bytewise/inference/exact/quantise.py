@@ -1,4 +1,7 @@
-"""Quantiser of the profile. It turns rows of floats into integers with a power-of-two scale (design section 6).
+"""Roundings of the profile, with IEEE operations only, so that every machine gets the same bytes (design section 6).
+
+The quantiser turns rows of activations into integers with a power-of-two scale. A conversion rounds weights to integers. The
+sampler and the known answers round rationals to float32.
 
 `Q(x, b)` per row: E = max(exponent field of max|x|, 64), s = 2^(E - 126 - b), q = clamp(round half even(x / s), ±(2^b - 1)).
 The scale is read from the bits, so there is no division, no special case for a zero row, and no dependence on flush-to-zero.

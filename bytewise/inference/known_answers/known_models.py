@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bytewise.inference.artifact import layout
-from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.artifact.artifact import DTYPES, Artifact, TensorSpec, tensor_specs
 from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.engine_paths import Path as ModelPath
 from bytewise.inference.known_answers.operations import MODEL_DIGESTS, integers
@@ -131,13 +130,13 @@ def built_model(name: str) -> Artifact:
         FORMAT, PROFILE_EXACT_1, known.architecture, (), ZERO_DIGEST, ZERO_DIGEST, None, (),
         Generation(Decimal("0"), Decimal("1"), 0, None), precision, None, MAX_BOUND,
     )  # fmt: skip
-    specs = layout.tensor_specs(known.architecture, precision)
+    specs = tensor_specs(known.architecture, precision)
     tensors = {spec.name: _tensor(spec, known.strength) for spec in specs}
     return Artifact(Path(name), manifest, manifest.model_id, {}, tensors)
 
 
-def _tensor(spec: layout.TensorSpec, strength: float) -> Tensor:
-    dtype = layout.DTYPES[spec.dtype][0]
+def _tensor(spec: TensorSpec, strength: float) -> Tensor:
+    dtype = DTYPES[spec.dtype][0]
     count = torch.Size(spec.shape).numel()
     if spec.name in ("epsilon", "attention_scale", "embedding_scale"):
         return torch.full(spec.shape, 2.0**-17 if spec.name == "epsilon" else 0.25, dtype=dtype)

@@ -16,8 +16,7 @@ from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.known_answers import known_models, operations
 from bytewise.inference.known_answers.operations import PROFILE_DIGEST
 from bytewise.inference.manifest import WEIGHTS_FILE, Architecture
-from bytewise.inference.native.backend import NativeBackend
-from bytewise.inference.native.heads import MOST_HEAD_WIDTH
+from bytewise.inference.native.backend import MOST_HEAD_WIDTH, NativeBackend
 from bytewise.inference.native.library import ThreadPool, checked
 from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute
 from bytewise.protocol.errors.records import OutsideLimits

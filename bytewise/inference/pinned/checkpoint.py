@@ -9,9 +9,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from torch import Tensor
 
-from bytewise.inference.artifact import generation, mapped_weights
+from bytewise.inference.artifact import mapped_weights
 from bytewise.inference.artifact.artifact import Progress
-from bytewise.inference.artifact.verified import VerifiedArtifact, manifest_of, verify_named, verify_texts
 from bytewise.inference.convert import checkpoint as checkpoints
 from bytewise.inference.convert.staging_dir import staging_dir
 from bytewise.inference.manifest import (
@@ -22,6 +21,10 @@ from bytewise.inference.manifest import (
     ArtifactFile,
     FilePiece,
     ModelDescription,
+    VerifiedArtifact,
+    manifest_of,
+    verify_named,
+    verify_texts,
 )
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
@@ -98,11 +101,11 @@ def pin(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest
                 texts[name] = raw
             if progress is not None:
                 progress(name, number, len(names))
-        defaults, stops = generation.read(checkpoint, source.architecture.vocabulary)
+        defaults, stops = checkpoints.read_generation(checkpoint, source.architecture.vocabulary)
         manifest = PinnedManifest(
             FORMAT, PROFILE_PINNED_1, source.architecture, tuple(files),
             digests.labelled(Label.TOKENIZER, texts[TOKENIZER_FILE]), digests.labelled(Label.TEMPLATE, texts[TEMPLATE_FILE]),
-            source.begin_token, generation.all_stop_tokens(source.stop_tokens, stops), defaults,
+            source.begin_token, checkpoints.all_stop_tokens(source.stop_tokens, stops), defaults,
         )  # fmt: skip
         (partial / MANIFEST_FILE).write_bytes(encode(manifest))
     return manifest.model_id

@@ -12,8 +12,7 @@ from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.judging import Judge
 from bytewise.inference.manifest import TOKENIZER_FILE
 from bytewise.inference.pinned.checkpoint import PinnedArtifact
-from bytewise.inference.pinned.fingerprint import verify_here
-from bytewise.inference.pinned.switches import pinned_switches
+from bytewise.inference.pinned.fingerprint import pinned_switches, verify_here
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute, NotExact

@@ -1,8 +1,8 @@
-"""Answers that satisfy a JSON schema: llguidance decides which tokens may come next (docs/reference/exact-arithmetic.md,
-section 8).
+"""Rules about the text of an answer: a JSON schema that the answer satisfies, and stop strings that end the answer.
 
-Its masks depend only on the schema, the bytes of tokens, the tokens so far and the limits. The limits count steps, never time.
-The version of llguidance is part of the profile, because another version may allow other tokens.
+For a schema, llguidance decides which tokens may come next (docs/reference/exact-arithmetic.md, section 8). Its masks depend
+only on the schema, the bytes of tokens, the tokens so far and the limits. The limits count steps, never time. The version of
+llguidance is part of the profile, because another version may allow other tokens.
 """
 
 import json
@@ -255,3 +255,27 @@ def _grammar(text: str) -> str:
         raise ValueError(costly)
     named = {"name": "schema", "json_schema": {**schema, OPTIONS: COMPACT}}
     return json.dumps({"grammars": [{"lark_grammar": UNFORCED}, named]})
+
+
+# Stop strings. An answer ends at the token that completes a stop string. Bytes are compared, whatever the token boundaries.
+
+
+class StopStrings:
+    """Search for stop strings in the bytes of one answer, while the answer grows."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._stops = [text.encode() for text in texts]
+        self._kept = max(map(len, self._stops), default=1) - 1
+        self._tail = b""
+
+    def add(self, piece: bytes) -> bool:
+        """Adds the bytes of one token, and returns whether the answer now contains a stop string."""
+        seen = self._tail + piece
+        self._tail = seen[-self._kept :] if self._kept else b""
+        return any(stop in seen for stop in self._stops)
+
+
+def before_stop(raw: bytes, texts: Sequence[str]) -> bytes:
+    """Returns the bytes of an answer before its first stop string, or all bytes if there is none."""
+    found = [at for at in (raw.find(text.encode()) for text in texts) if at >= 0]
+    return raw[: min(found)] if found else raw

@@ -15,7 +15,7 @@ from bytewise.crypto.proofs import prove_partial, verify_partial
 from bytewise.crypto.shares import combine
 from bytewise.inference.determinism import fixed
 from bytewise.inference.engine import ExactEngine
-from bytewise.inference.known_answers import self_test
+from bytewise.inference.known_answers import operations
 from bytewise.inference.runner import Runner
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import encode
@@ -120,7 +120,7 @@ def test_wrong_backend_agrees_with_itself_and_fails_the_known_answers(court: Cou
     assert accused.divergence is not None
     assert twin.verify(request, accused.truth.output, accused.truth.out_hash).divergence is None
     with pytest.raises(CannotExecute, match="saturating"):
-        self_test.first_exact((Saturating(),))
+        operations.first_exact((Saturating(),))
 
 
 # --- answers ---

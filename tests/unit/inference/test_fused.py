@@ -18,8 +18,7 @@ from bytewise.inference.exact.modules import StackedLayers
 from bytewise.inference.exact.quantise import ACTIVATION_BITS, quantise
 from bytewise.inference.known_answers import known_models
 from bytewise.inference.manifest import Architecture
-from bytewise.inference.native.backend import NativeBackend
-from bytewise.inference.native.heads import NativeHeads
+from bytewise.inference.native.backend import NativeBackend, NativeHeads
 from bytewise.inference.native.library import ThreadPool, kernels
 from bytewise.inference.runner import Runner
 from bytewise.protocol.errors.actors import CannotExecute
