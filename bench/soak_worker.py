@@ -20,8 +20,8 @@ from bytewise.inference.known_answers import known_models, operations
 from bytewise.inference.known_answers.operations import integers
 from bytewise.inference.native.library import kernels
 from bytewise.inference.native.path import NativePath, missing_feature
-from bytewise.inference.runner import Runner
 from bytewise.inference.sampling.sampler import choose
+from bytewise.inference.torch_path import Runner
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors.actors import NotExact

@@ -20,7 +20,7 @@ from bytewise.inference.known_answers.operations import ACTIVATION_MAX, WEIGHT_M
 from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.library import ThreadPool, kernels
 from bytewise.inference.native.path import NativePath, missing_feature
-from bytewise.inference.runner import Runner
+from bytewise.inference.torch_path import Runner
 from bytewise.protocol.errors.actors import CannotExecute, NotExact
 from bytewise.protocol.records.statements import CannotReason
 

@@ -49,7 +49,7 @@ from bytewise.inference.manifest import (
     Manifest,
     Precision,
 )
-from bytewise.inference.model import decoder_layer
+from bytewise.inference.torch_path import decoder_layer
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label, RunningSha256
 from bytewise.protocol.encoding import encode

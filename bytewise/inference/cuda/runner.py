@@ -17,7 +17,7 @@ from bytewise.inference.exact.matmul import Backend, Float32Backend, Float64Back
 from bytewise.inference.exact.quantise import ACTIVATION_BITS, Rows, quantise
 from bytewise.inference.known_answers import known_models, operations
 from bytewise.inference.manifest import Architecture
-from bytewise.inference.runner import CHUNK, Runner, head_rows
+from bytewise.inference.torch_path import CHUNK, Runner, head_rows
 from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest

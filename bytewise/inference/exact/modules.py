@@ -1,4 +1,4 @@
-"""Exact replacements for the modules of transformers' models, except experts (design section 6)."""
+"""Exact replacements for the modules of transformers' models (design section 6)."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from bytewise.inference.exact import rope
-from bytewise.inference.exact.elementwise import gelu_tanh, rms_norm, silu, softcap
+from bytewise.inference.exact.attention import DENOMINATOR_ONE
+from bytewise.inference.exact.elementwise import exp, gelu_tanh, rms_norm, silu, softcap
 from bytewise.inference.exact.matmul import Backend, FusedBackend, Weights
 from bytewise.inference.exact.quantise import ACTIVATION_BITS, Rows, quantise
 
@@ -172,3 +173,62 @@ class Head:
         """Returns float32 logits [M, V] for quantised rows, with the soft cap of the model if it has one."""
         logits = self._product.of_rows(rows)
         return logits if self._cap is None else softcap(logits, self._cap)
+
+
+# Mixture of experts: exact routing; each chosen expert is an exact gated unit, added in ascending index (design section 6).
+
+Activation = Callable[[Tensor], Tensor]
+
+
+class ExactRouter(nn.Module):
+    """Router of a mixture of experts. It chooses the experts with the largest logits; the lower index wins among equal logits."""
+
+    def __init__(self, product: SharedProduct, chosen: int) -> None:
+        super().__init__()
+        self._product, self._count = product, chosen
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns three tensors for rows [M, D]: the logits [M, E], the weights [M, E], which are 0 for experts that were not
+        chosen, and the choice, bool [M, E]."""
+        logits = self._product.of_rows(quantise(x, ACTIVATION_BITS))
+        chosen = _rank(logits) < self._count
+        shifted = logits - logits.amax(-1, keepdim=True)
+        e = exp(torch.where(chosen, shifted, -torch.inf))
+        total = (e * DENOMINATOR_ONE).round_().sum(-1, keepdim=True, dtype=torch.float64).to(torch.float32)
+        return logits, e / (total * (1 / DENOMINATOR_ONE)), chosen
+
+
+def _rank(logits: Tensor) -> Tensor:
+    """Returns for each logit how many logits of its row come before it: larger logits, and equal logits with a lower index."""
+    index = torch.arange(logits.shape[-1])
+    own, other = logits[..., :, None], logits[..., None, :]
+    before = (other > own) | ((other == own) & (index[:, None] > index[None, :]))
+    return before.sum(-1)
+
+
+class ExactExperts(nn.Module):
+    """Experts of one layer of a mixture-of-experts model."""
+
+    def __init__(self, experts: list[tuple[SharedProduct, SharedProduct]], activation: Activation) -> None:
+        """Takes one pair for each expert: the product of its gate and up projections, and the product of its down projection."""
+        super().__init__()
+        self._experts, self._activation = experts, activation
+
+    def forward(self, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        """Returns Σ weight · expert(x) over the chosen experts of each row. The sum starts from 0, and experts are added by
+        ascending index."""
+        rows, result = quantise(x, ACTIVATION_BITS), torch.zeros_like(x)
+        for expert, column in enumerate(chosen.t().tolist()):
+            picked = [row for row, hit in enumerate(column) if hit]
+            if picked:
+                index = torch.tensor(picked)
+                part = Rows(rows.values[index], rows.scale[index], ACTIVATION_BITS)
+                scaled = self._unit(expert, part).mul_(weights[index, expert : expert + 1])
+                result.index_copy_(0, index, result[index].add_(scaled))
+        return result
+
+    def _unit(self, expert: int, rows: Rows) -> Tensor:
+        gate_up, down = self._experts[expert]
+        both = gate_up.of_rows(rows)
+        half = both.shape[-1] // 2
+        return down.of_rows(quantise(self._activation(both[:, :half]).mul_(both[:, half:]), ACTIVATION_BITS))

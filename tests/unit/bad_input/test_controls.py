@@ -16,7 +16,7 @@ from bytewise.crypto.shares import combine
 from bytewise.inference.determinism import fixed
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.known_answers import operations
-from bytewise.inference.runner import Runner
+from bytewise.inference.torch_path import Runner
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import CannotExecute

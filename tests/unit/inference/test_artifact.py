@@ -23,7 +23,7 @@ from bytewise.inference.engine import ExactEngine
 from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.exact.quantise import round_weight
 from bytewise.inference.manifest import Manifest
-from bytewise.inference.model import build
+from bytewise.inference.torch_path import build
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode

@@ -14,7 +14,7 @@ from bytewise.inference.exact.matmul import Backend, Float64Backend, backend_nam
 from bytewise.inference.exact.quantise import quantise
 from bytewise.inference.known_answers import operations
 from bytewise.inference.known_answers.operations import PROFILE_DIGEST
-from bytewise.inference.runner import Runner
+from bytewise.inference.torch_path import Runner
 from bytewise.protocol.errors.actors import CannotExecute, NotExact
 
 each_backend = pytest.mark.parametrize("backend", CUDA_BACKENDS, ids=lambda backend: backend.name)

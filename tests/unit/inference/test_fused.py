@@ -20,7 +20,7 @@ from bytewise.inference.known_answers import known_models
 from bytewise.inference.manifest import Architecture
 from bytewise.inference.native.backend import NativeBackend, NativeHeads
 from bytewise.inference.native.library import ThreadPool, kernels
-from bytewise.inference.runner import Runner
+from bytewise.inference.torch_path import Runner
 from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.errors.records import OutsideLimits
 from tests.fixtures.inference.head_rows import forced, text
