@@ -30,12 +30,13 @@ class Section:
 
     @property
     def text(self) -> str:
-        """The paragraphs, one a line."""
+        """The paragraphs, one paragraph on each line."""
         return "\n".join(self.paragraphs)
 
 
 class _Reader(HTMLParser):
-    """Walks the main part of a page. Void elements are not pushed, so the stack contains the open elements."""
+    """Reader of the main part of a page. The stack contains the open elements. It never contains void elements, because they
+    have no end."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -104,7 +105,7 @@ class _Reader(HTMLParser):
 
 
 def sections(html: str) -> list[Section]:
-    """The sections of a page that have prose, in order."""
+    """Returns the sections of a page that have prose, in order."""
     reader = _Reader()
     reader.feed(html)
     reader.close()
@@ -114,16 +115,17 @@ def sections(html: str) -> list[Section]:
 # The package of the documentation.
 
 PACKAGE = "python3.11-doc_3.11.2-6+deb12u8_all.deb"
-"""`apt-get download python3.11-doc` on Debian 12."""
+"""File name of the Debian package. On Debian 12, `apt-get download python3.11-doc` fetches it."""
 PACKAGE_SHA256 = "50eb63e7f636c4281e9ce1b8f10386f1def42159eddce34fc1f41c46261df71b"
 PAGES = "./usr/share/doc/python3.11/html/"
 LICENCE = "./usr/share/doc/python3.11-doc/copyright"
 LEFT_OUT = ("genindex", "contents", "search", "py-modindex", "whatsnew/changelog", "download", "about", "copyright", "license")
-"""Page names that are left out: lists of links, licences and the changelog are no prose."""
+"""Names of pages that the corpus leaves out, because lists of links, licences and the changelog are no prose."""
 HELD_OUT_OF_256 = 10
-"""Pages whose name hashes below this are held out: 3.9 %."""
+"""Number of the 256 values of a byte. A page is held out from training if the first byte of its name's hash is below this
+number. That holds out 3.9 % of the pages."""
 SHORTEST_ANSWER = 300
-"""Characters, about 75 tokens. Shorter answers would teach the model to end at once."""
+"""Least number of characters of an answer, about 75 tokens. Shorter answers would teach the model to end at once."""
 QUESTIONS = ("{}", "What is {}?", "Explain {}.", "Tell me about {}.")
 
 
@@ -134,7 +136,7 @@ class Page:
     name: str
     """Path below the root of the documentation, without suffix."""
     sections: tuple[Section, ...]
-    """Sections of prose."""
+    """Sections of prose, in the order of the page."""
 
     @property
     def held_out(self) -> bool:
@@ -149,19 +151,19 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Content of the package."""
+    """Text of the package."""
 
     pages: tuple[Page, ...]
-    """Ascending by name."""
+    """Pages, ascending by name."""
     licence: str
-    """The package's own licence file."""
+    """Text of the package's own licence file."""
 
     def __iter__(self) -> Iterator[Page]:
         return iter(self.pages)
 
 
 def read(package: Path) -> Corpus:
-    """The corpus of the Debian package. `ValueError` if the file is another one."""
+    """Returns the corpus of the Debian package. Raises `ValueError` if the file is another one."""
     data = package.read_bytes()
     found = hashlib.sha256(data).hexdigest()
     if found != PACKAGE_SHA256:
@@ -191,13 +193,14 @@ def _member(archive: bytes, name: str) -> bytes:
 
 
 def conversation(title: str, text: str) -> str:
-    """One question and its answer, as the chat template writes them."""
+    """Returns one question with its answer, in the form that the chat template writes."""
     form = QUESTIONS[hashlib.sha256(title.encode()).digest()[0] % len(QUESTIONS)]
     return f"<|begin|><|user|>{form.format(title)}<|end|><|assistant|>{text}<|end|>"
 
 
 def training_text(pages: list[Page]) -> Iterator[str]:
-    """Conversations about every section that is long enough for an answer, and every second page also as running text."""
+    """Yields a conversation about every section that is long enough for an answer. Of every second page it also yields the
+    running text."""
     for number, page in enumerate(pages):
         for section in page.sections:
             if len(section.text) >= SHORTEST_ANSWER:

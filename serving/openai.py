@@ -1,8 +1,9 @@
-"""The OpenAI wire format of chat completions. Every parameter that is not supported is refused by name.
+"""The OpenAI wire format of chat completions. The server refuses every parameter that it does not support, and names the
+parameter.
 
-A sampling parameter that the decode policy lacks is refused, unless it has its neutral value. If the server ignored the
-parameter, it would sign an answer to another question. `BadRequest` names the parameter. Sources: OpenAI API, "Create chat
-completion"; `ecosystem.md` 5.3 for errors.
+The decode policy lacks some of OpenAI's sampling parameters. The server refuses such a parameter, unless it has its neutral
+value. If the server ignored the parameter, it would sign an answer to another question. `BadRequest` names the parameter.
+Source: OpenAI API, "Create chat completion".
 """
 
 import json
@@ -41,9 +42,9 @@ class NumberText(str):
 
 
 def parse_json(body: bytes) -> Any:
-    """Parses a request body. Raises `BadRequest` if it is no JSON text, repeats a member, or contains NaN or an infinity.
+    """Parses a request body. Raises `BadRequest` if the body is no JSON text, repeats a member, or contains NaN or an infinity.
 
-    Numbers without fraction or exponent become `int`, all others `NumberText` (RFC 8259 section 6).
+    Numbers without fraction and exponent become `int`. All other numbers become `NumberText` (RFC 8259 section 6).
     """
     try:
         text = verify_depth(body).decode("utf-8")
@@ -57,8 +58,8 @@ def parse_json(body: bytes) -> Any:
 
 
 def canonical_decimal(param: str, value: object) -> Decimal:
-    """Returns the number as a canonical decimal string. Raises `BadRequest` with the parameter's name if the value is no number
-    or needs over 30 digits before or after the point."""
+    """Returns the number as a canonical decimal string. Raises `BadRequest` with the parameter's name if the value is no
+    number, or if it needs over 30 digits before or after the point."""
     if isinstance(value, bool) or not isinstance(value, int | NumberText):
         raise BadRequest(param, "must be a number", Code.INVALID_TYPE)
     text = str(value)
@@ -220,7 +221,8 @@ MAX_SEED = 2**63 - 1
 
 _ROLES = ("system", "developer", "user", "assistant")
 _NEUTRAL: Mapping[str, tuple[object, ...]] = {"stream": (False,), "store": (False,)}
-"""Parameters that this server does not support, each with the values that switch the parameter off and are accepted."""
+"""Parameters that this server does not support, each with its neutral values. A neutral value switches the parameter off, so
+the server accepts it."""
 _UNDERSTOOD = frozenset(
     "model messages max_tokens max_completion_tokens temperature top_p top_k min_p repetition_penalty presence_penalty "
     "frequency_penalty logit_bias stop logprobs top_logprobs response_format n seed user".split()
@@ -230,10 +232,10 @@ _UNSUPPORTED = frozenset(
     "prompt_cache_options prompt_cache_retention reasoning_effort safety_identifier service_tier stream_options tool_choice "
     "tools verbosity web_search_options".split()
 )
-"""Other parameters of OpenAI's chat completions, which are refused as unsupported. A name in none of these three sets is
-unknown."""
+"""Other parameters of OpenAI's chat completions. The server refuses them as unsupported. It refuses a name that is in none of
+these three sets as unknown."""
 MAX_CHOICES = 8
-"""Most choices of one answer. The engine computes one after the other, and each has a receipt."""
+"""Most choices of one answer. The engine computes one choice after the other, and each choice has a receipt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +246,7 @@ class ChatRequest:
     messages: tuple[tuple[str, str], ...]
     """Messages in order, each with its role and its text."""
     max_new_tokens: int | None
-    """Most new tokens, or None for as many as fit into the context."""
+    """Most new tokens. None allows as many as fit into the context."""
     temperature: Decimal
     top_p: Decimal
     top_k: int
@@ -268,7 +270,8 @@ class ChatRequest:
 
 
 def read_chat_request(value: Any) -> ChatRequest:
-    """Reads the request from a parsed body. Raises `BadRequest(param, why)` with the first parameter that cannot be served."""
+    """Reads the request from a parsed body. Raises `BadRequest(param, why)` with the first parameter that the server cannot
+    serve."""
     if not isinstance(value, dict):
         raise BadRequest("body", "must be a JSON object")
     body = {name: item for name, item in value.items() if item is not None}
@@ -300,8 +303,8 @@ def read_chat_request(value: Any) -> ChatRequest:
 
 
 def models_body(name: str, created: int, owner: str, context: int) -> dict[str, Any]:
-    """Returns the body of `GET /v1/models`. Its member `context_length`, the most tokens of prompt and answer, is an extension of
-    OpenAI's format."""
+    """Returns the body of `GET /v1/models`. The member `context_length` is the most tokens of prompt and answer together.
+    OpenAI's format does not have this member."""
     model = {"id": name, "object": "model", "created": created, "owned_by": owner, "context_length": context}
     return {"object": "list", "data": [model]}
 

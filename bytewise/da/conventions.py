@@ -22,7 +22,7 @@ VERSION_V3 = 0x02
 VERSION_V4 = 0x03
 """Version byte of a certificate of version 4. The byte is one less than the version."""
 MAX_CERTIFICATE_BYTES = 8 * 1024
-"""Size in bytes of the largest certificate. Certificates are sent in URLs; real ones have 1 to 3 kB."""
+"""Size in bytes of the largest certificate. Clients send certificates in URLs. Real certificates have 1 to 3 kB."""
 
 STANDARD = "standard"
 _LOCATOR = re.compile(r"eigenda:standard:0x((?:[0-9a-f]{2})+)")
@@ -30,7 +30,7 @@ _SYMBOL = 32
 
 
 class ReplyClass(enum.Enum):
-    """Classes of a proxy's answers by what the client must do (design section 5)."""
+    """Classes of a proxy's answers. The class says what the client must do next (design section 5)."""
 
     OK = "ok"
     CALLER_ERROR = "caller error"
@@ -40,19 +40,19 @@ class ReplyClass(enum.Enum):
 
 
 class ProxyRefusal(NamedTuple):
-    """Body of a 418 answer. Its status is 1 (certificate does not parse), 2 (too old), 3 (invalid on the chain) or 4 (blob does
-    not decode)."""
+    """Body of a 418 answer. Its status has one of four values: 1 (certificate does not parse), 2 (too old), 3 (invalid on the
+    chain), 4 (blob does not decode)."""
 
     status: int
     message: str
 
 
 def classify(status: int) -> ReplyClass:
-    """Returns the class of a proxy's answer by its HTTP status. A proxy also answers 500 if a blob was not found, so 500 proves
-    nothing.
+    """Returns the class of a proxy's answer by its HTTP status.
 
-    A proxy answers 400 to a call that it finds malformed. Any other redirection or refusal (404, 408, 413, …) comes from an
-    ingress while the proxy is away, so the client tries again.
+    A proxy answers 400 to a call that it finds malformed. A proxy also answers 500 if it did not find a blob, so 500 proves
+    nothing. Any other redirection or refusal (404, 408, 413, …) comes from an ingress while the proxy is away, so the client
+    tries again.
     """
     if status == 200:
         return ReplyClass.OK
@@ -71,10 +71,10 @@ def locator_of(certificate: bytes) -> str:
 
 
 def certificate_of(locator: str) -> bytes:
-    """Returns the certificate in a locator. Asks no proxy.
+    """Returns the certificate in a locator, without asking a proxy.
 
     Raises `BadCertificate` if the text does not contain a certificate of a version that a proxy accepts as input. A proxy would
-    answer 400 to such a certificate, which would look like an error of ours.
+    answer 400 to such a certificate, and the error would look like our own.
     """
     if len(locator) > 2 * MAX_CERTIFICATE_BYTES:
         raise BadCertificate(locator[:40], "too long")
@@ -86,8 +86,8 @@ def certificate_of(locator: str) -> bytes:
 
 
 def encode_payload(payload: bytes) -> bytes:
-    """Returns a payload in EigenDA's encoding 0: a header symbol with the length, then 31 bytes in each symbol of 32 bytes. The
-    number of symbols is padded to a power of two."""
+    """Returns a payload in EigenDA's encoding 0. A header symbol with the length comes first. Each further symbol of 32 bytes
+    has 31 bytes of payload. Padding makes the number of symbols a power of two."""
     header = b"\x00\x00" + len(payload).to_bytes(4, "big") + bytes(26)
     body = b"".join(b"\x00" + payload[at : at + 31].ljust(31, b"\x00") for at in range(0, len(payload), 31))
     symbols = (len(header) + len(body)) // _SYMBOL
