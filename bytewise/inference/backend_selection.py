@@ -1,5 +1,5 @@
-"""Selection of the path and backend that run a model on this machine: the fastest that passes its known-answer tests (design
-section 6)."""
+"""Selection of the path and backend that run a model on this machine. The fastest one that passes its known-answer tests wins
+(design section 6)."""
 
 import functools
 import time
@@ -27,8 +27,8 @@ from bytewise.protocol.records.statements import CannotReason
 # Speed is measured, because no rule predicts it for every processor.
 
 SHAPES = ((1, 1024, 1024), (16, 512, 512))
-"""Rows, outputs and inputs of the two measured linear layers. The first is like decoding one token, the second like prefilling
-16 tokens."""
+"""Rows, outputs and inputs of the two linear layers that are measured. The first is like decoding one token, the second like
+reading a prompt of 16 tokens."""
 
 ATTENTION = (8, 16, 64, 256)
 """Heads, queries, head width and keys of the measured attention products."""
@@ -38,15 +38,15 @@ ROUNDS = 4
 measurement."""
 
 SETTLING_S = 0.05
-"""Seconds to wait before a backend is measured: several times as long as an idle thread of the tensor library spins before it
-sleeps."""
+"""Seconds to wait before a backend is measured. An idle thread of the tensor library spins before it sleeps. The wait is
+several times as long."""
 
 
 def fastest_first(backends: Sequence[Backend], threads: int) -> list[Backend]:
     """Returns the backends, ordered by their measured speed with this thread count. A backend that cannot multiply at all comes
     last.
 
-    A measurement takes some milliseconds. It is made once for each backend and thread count in a process.
+    A measurement takes some milliseconds. A process makes it once for each backend and thread count.
     """
     return sorted(backends, key=lambda backend: _seconds(backend, threads))
 
@@ -89,8 +89,8 @@ def _once(work: Callable[[], Tensor]) -> float:
 AnyPath = Path[Any]
 
 PATHS = ("auto", "cuda", "native", "torch")
-"""Names that `open_path` accepts. `auto` selects the native path if it can run the model exactly, otherwise torch on the
-processor."""
+"""Names that `open_path` accepts. The name `auto` selects the native path if that path can run the model exactly. Otherwise it
+selects torch on the processor."""
 
 
 def open_path(
@@ -98,8 +98,8 @@ def open_path(
 ) -> AnyPath:
     """Returns a path that has just passed its known-answer tests. Raises `CannotExecute` if none of the requested paths passes.
 
-    `backend` names torch's way to multiply (and so selects torch), or a CUDA backend if `path` is `cuda`. `kernel` names the
-    native kernel (and so selects the native path). None selects the fastest. Call this function under the switches of
+    `backend` names a backend of torch, and so selects torch. If `path` is `cuda`, it names a CUDA backend. `kernel` names a
+    kernel of the C engine, and so selects the native path. None selects the fastest. Call this function under the switches of
     `determinism.fixed`.
     """
     if path not in PATHS:
@@ -128,8 +128,8 @@ def open_path(
 def other_backend(first: AnyPath, threads: int) -> str:
     """Returns the name of the fastest torch backend that multiplies in another way than the path `first`.
 
-    If `first` uses the product of the C engine, other backends with that product are excluded too. Raises `CannotExecute` if no
-    remaining backend passes its known-answer tests.
+    If `first` uses the product of the C engine, this function also excludes the other backends with that product. Raises
+    `CannotExecute` if no remaining backend passes its known-answer tests.
     """
     others = [
         backend for backend in fastest_first(_backends(threads), threads)

@@ -1,9 +1,9 @@
-"""Torch path: transformers' models with every computing module replaced by an exact one, and their forward loop (design section
-6).
+"""Torch path: transformers' models with an exact module in the place of every computing module, and their forward loop (design
+section 6).
 
-The graph (residuals, order of blocks, application of rotary embeddings, heads) is transformers' code. Linear layers, norms,
-activation, rotary tables, routing, experts, cache and attention are ours. The forward loop turns tokens into head rows, for one
-sequence or a ragged batch, in chunks of any size.
+The graph is transformers' code: residuals, order of blocks, application of rotary embeddings, heads. Linear layers, norms,
+activation, rotary tables, routing, experts, cache and attention are ours. The forward loop turns tokens into head rows. It
+works for one sequence or for a batch of sequences with different lengths, in chunks of any size.
 """
 
 import dataclasses
@@ -65,8 +65,8 @@ def build(artifact: Artifact, backend: Backend, device: str = "cpu") -> tuple[An
 
 
 def decoder_layer(shape: Architecture, index: int, tensors: Tensors, backend: Backend) -> Any:
-    """Returns one decoder layer with exact modules, without the rest of the model. The layer uses the first layer's place in a
-    cache."""
+    """Returns one decoder layer with exact modules, without the rest of the model. In a cache, the layer uses the place of the
+    first layer."""
     layer = _graph(dataclasses.replace(shape, layers=1, windows=())).layers[0]
     _Layer(shape, index, tensors, backend).patch(layer)
     return layer.eval()
@@ -74,8 +74,8 @@ def decoder_layer(shape: Architecture, index: int, tensors: Tensors, backend: Ba
 
 @functools.cache
 def library() -> Any:
-    """Returns the package transformers, in which our attention is registered. The package is imported late, because the import
-    takes seconds and the native path does not need it."""
+    """Returns the package transformers, with our attention registered in it. This function imports the package late, because
+    the import takes seconds and the native path does not need it."""
     import transformers
     from transformers.modeling_utils import AttentionInterface
 
@@ -84,7 +84,7 @@ def library() -> Any:
 
 
 def _graph(shape: Architecture) -> Any:
-    """Returns the family's model without weights. Configuration members that a family does not know have no effect."""
+    """Returns the family's model without weights. A configuration member that a family does not know has no effect."""
     config = library().AutoConfig.for_model(
         shape.family, vocab_size=shape.vocabulary, hidden_size=shape.width, intermediate_size=shape.intermediate,
         num_hidden_layers=shape.layers, num_attention_heads=shape.heads, num_key_value_heads=shape.key_value_heads,
@@ -101,7 +101,7 @@ def _cap(value: Decimal) -> Tensor | None:
 
 
 class _Layer:
-    """Replacement of the modules of one decoder layer."""
+    """Exact modules of one decoder layer."""
 
     def __init__(self, shape: Architecture, index: int, tensors: Tensors, backend: Backend) -> None:
         self._shape, self._tensors, self._backend = shape, tensors, backend
@@ -192,8 +192,8 @@ class Runner:
     def teacher_force(
         self, cache: TokenCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK, logits: bool = True
     ) -> list[list[HeadRow]]:
-        """Appends the sequences to the cache (prefill), and returns the head rows of each from its index `keep[i]` on. Shorter
-        sequences are padded on the right."""
+        """Appends the sequences to the cache, and returns the head rows of each sequence `i` from its index `keep[i]` on.
+        Shorter sequences are padded on the right."""
         longest, first = max(len(sequence) for sequence in sequences), cache.length
         tokens = torch.zeros((len(sequences), longest), dtype=torch.int64)
         # Padding comes after every real token of its sequence, so no token sees it.

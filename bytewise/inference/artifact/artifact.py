@@ -115,10 +115,12 @@ def _linear(name: str, shape: tuple[int, int], bits: int) -> Iterator[TensorSpec
 # Loading.
 
 CONSTANTS = {"epsilon", "attention_scale", "embedding_scale"}
-"""Names of the tensors that have a single number, for example a factor for rows. Such a number must be positive and finite."""
+"""Names of the tensors that have a single number, for example a factor for rows. The loader refuses such a number unless it is
+positive and finite."""
 
 Progress = Callable[[str, int, int], None]
-"""Function that is called with a file name, the number of bytes done and the number of all bytes, from one thread at a time."""
+"""Function that reports progress. It gets a file name, the number of bytes done and the number of all bytes. Only one thread
+calls it at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +132,15 @@ class Artifact(VerifiedArtifact[Manifest]):
 
 
 def model_id_of(path: Path) -> Digest:
-    """Returns the model id that an `exact-1` artifact claims. Only the manifest is read, so the files are not checked."""
+    """Returns the model id that an `exact-1` artifact claims. This function reads only the manifest, so it does not check the
+    other files."""
     return read_manifest(path).model_id
 
 
 def read_manifest(path: Path) -> Manifest:
     """Returns the manifest of an `exact-1` artifact folder, after comparing it with the model id file.
 
-    Raises `CannotExecute` if there is no manifest, and `ArtifactMismatch` if it is malformed or damaged.
+    Raises `CannotExecute` if there is no manifest, and `ArtifactMismatch` if the manifest is malformed or damaged.
     """
     manifest = manifest_of(path, Manifest)
     if manifest.profile != PROFILE_EXACT_1:
@@ -160,7 +163,7 @@ def load(path: Path, progress: Progress | None = None) -> Artifact:
     """Returns the artifact of a folder after checking every byte against the manifest. Raises `ArtifactMismatch`, which names
     the difference.
 
-    As many threads as there are processors hash pieces of the files.
+    The check runs in as many threads as there are processors. Each thread hashes pieces of the files.
     """
     manifest = read_manifest(path)
     files = {file.name: file for file in manifest.files}

@@ -16,13 +16,13 @@ from bytewise.inference.exact.quantise import ACTIVATION_BITS, Rows, quantise
 Tensors = dict[str, Tensor]
 
 LIMB = 256.0
-"""Factor of the high limb: a 16-bit weight is 256 · high + low, with low from -128 to 127."""
+"""Factor of the high limb. A 16-bit weight is 256 · high + low, with low from -128 to 127."""
 
 
 class StackedLayers:
-    """Linear layers that are stacked, so that one product of any backend computes all.
+    """Stack of linear layers. One product of any backend computes all of them.
 
-    All of them have weights of one precision (8 bits, or 16 bits in two int8 limbs), and all or none have biases.
+    All have weights of one precision: 8 bits, or 16 bits in two int8 limbs. Either all have biases, or none has.
     """
 
     def __init__(self, backend: Backend, layers: Sequence[Weights]) -> None:
@@ -60,8 +60,8 @@ class SharedProduct:
         self._result = torch.empty(0)
 
     def of(self, x: Tensor, last: bool) -> Tensor:
-        """Returns the float32 outputs of all layers for the input x. They are computed for the first layer that asks, and
-        dropped after a call with `last`."""
+        """Returns the float32 outputs of all layers for the input x. The first layer that asks causes the computation. A call
+        with `last` drops the outputs."""
         if x is not self._seen:
             self._seen, self._result = x, self._of_floats(x)
         result = self._result
@@ -104,13 +104,14 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"silu": silu, "gelu_tanh":
 
 
 def activation(name: str, backend: Backend) -> Callable[[Tensor], Tensor]:
-    """Returns the activation function with this name of the manifest. If the backend computes it in one call, that function is
-    used."""
+    """Returns the activation function with this name of the manifest. If the backend computes the function in one call, returns
+    the backend's version."""
     return backend.silu if name == "silu" and isinstance(backend, FusedBackend) else ACTIVATIONS[name]
 
 
 class ExactEmbedding(nn.Module):
-    """Embedding whose rows keep the checkpoint's type. A row is converted to float32 when it is used, which is exact."""
+    """Embedding whose rows keep the checkpoint's type. It converts a row to float32 when the row is used. The conversion is
+    exact."""
 
     def __init__(self, weight: Tensor, scale: Tensor | None) -> None:
         super().__init__()
@@ -181,15 +182,15 @@ Activation = Callable[[Tensor], Tensor]
 
 
 class ExactRouter(nn.Module):
-    """Router of a mixture of experts. It chooses the experts with the largest logits; the lower index wins among equal logits."""
+    """Router of a mixture of experts. It chooses the experts with the largest logits. Among equal logits the lower index wins."""
 
     def __init__(self, product: SharedProduct, chosen: int) -> None:
         super().__init__()
         self._product, self._count = product, chosen
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns three tensors for rows [M, D]: the logits [M, E], the weights [M, E], which are 0 for experts that were not
-        chosen, and the choice, bool [M, E]."""
+        """Returns three tensors for rows [M, D]: the logits [M, E], the weights [M, E] and the choice, bool [M, E]. The weight
+        of an expert that was not chosen is 0."""
         logits = self._product.of_rows(quantise(x, ACTIVATION_BITS))
         chosen = _rank(logits) < self._count
         shifted = logits - logits.amax(-1, keepdim=True)
@@ -199,7 +200,8 @@ class ExactRouter(nn.Module):
 
 
 def _rank(logits: Tensor) -> Tensor:
-    """Returns for each logit how many logits of its row come before it: larger logits, and equal logits with a lower index."""
+    """Returns for each logit the number of logits of its row that come before it. Larger logits come before it, and equal
+    logits with a lower index."""
     index = torch.arange(logits.shape[-1])
     own, other = logits[..., :, None], logits[..., None, :]
     before = (other > own) | ((other == own) & (index[:, None] > index[None, :]))
@@ -210,7 +212,8 @@ class ExactExperts(nn.Module):
     """Experts of one layer of a mixture-of-experts model."""
 
     def __init__(self, experts: list[tuple[SharedProduct, SharedProduct]], activation: Activation) -> None:
-        """Takes one pair for each expert: the product of its gate and up projections, and the product of its down projection."""
+        """Takes one pair of products for each expert. The first product computes its gate and up projections, the second its
+        down projection."""
         super().__init__()
         self._experts, self._activation = experts, activation
 

@@ -1,10 +1,11 @@
-"""Roundings of the profile, with IEEE operations only, so that every machine gets the same bytes (design section 6).
+"""Roundings of the profile. They use IEEE operations only, so that every machine gets the same bytes (design section 6).
 
-The quantiser turns rows of activations into integers with a power-of-two scale. A conversion rounds weights to integers. The
-sampler and the known answers round rationals to float32.
+There are three roundings. The quantiser turns rows of activations into integers with a power-of-two scale. A conversion rounds
+weights to integers. The sampler and the known answers round rationals to float32.
 
-`Q(x, b)` per row: E = max(exponent field of max|x|, 64), s = 2^(E - 126 - b), q = clamp(round half even(x / s), ±(2^b - 1)).
-The scale is read from the bits, so there is no division, no special case for a zero row, and no dependence on flush-to-zero.
+The quantiser computes `Q(x, b)` for each row: E = max(exponent field of max|x|, 64), s = 2^(E - 126 - b), q = clamp(round half
+even(x / s), ±(2^b - 1)). It reads the scale from the bits. So it needs no division and no special case for a zero row, and does
+not depend on flush-to-zero.
 """
 
 from dataclasses import dataclass
@@ -19,10 +20,10 @@ ACTIVATION_BITS = 14
 """Magnitude bits of activations, queries, keys and values (design section 6)."""
 
 PROBABILITY_BITS = 22
-"""Magnitude bits of attention weights (arithmetic review 1.4: 15 bits lose long contexts)."""
+"""Magnitude bits of attention weights. 15 bits would be too few for long contexts."""
 
 MIN_EXPONENT = 64
-"""Smallest value of E. This floor keeps scales normal floats, and tiny rows become zeros."""
+"""Smallest value of E. Because of this floor, scales are normal floats and tiny rows become zeros."""
 
 NOT_FINITE = 255
 """E of a row with an infinity or a NaN. All integers of such a row are zero."""
@@ -69,12 +70,12 @@ def quantise(x: Tensor, bits: int) -> Rows:
 
 
 LIMITS = {8: 127, 16: 32639}
-"""Largest integer of a weight for each precision in bits. -128 would shorten the longest exact sum, and 32639 = 256 · 127 + 127
-fits two limbs."""
+"""Largest integer of a weight for each precision in bits. -128 is not used, because it would shorten the longest exact sum.
+32639 = 256 · 127 + 127 fits two limbs."""
 
 BLOCK = 2**17
-"""Number of elements that are rounded at a time. They fit a processor's cache, and a conversion's memory does not grow with the
-model."""
+"""Number of elements that are rounded at a time. They fit a processor's cache, and the memory of a conversion does not grow
+with the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class Rounded:
     """Scale of each row, float32 [N]. A weight is its integer times the scale of its row."""
 
     def limbs(self, bits: int) -> tuple[Tensor, ...]:
-        """Returns the integers as int8 [N, K]. For 16 bits it returns two tensors, high and low: an integer is 256 · high +
+        """Returns the integers as int8 [N, K]. For 16 bits it returns two tensors, high and low. An integer is 256 · high +
         low, with low from -128 to 127."""
         if bits == 8:
             return (self.integers.to(torch.int8),)
@@ -108,7 +109,7 @@ def round_weight(weight: Tensor, bits: int = 8) -> Rounded:
 
 
 def power_of_two(exponents: Tensor) -> Tensor:
-    """Returns 2^k as float32 for int32 exponents k within ±126. The number is made from its bits, so it is exact."""
+    """Returns 2^k as float32 for int32 exponents k within ±126. The result is exact, because the number is made from its bits."""
     return ((exponents.to(torch.int32) + 127) << 23).view(torch.float32)
 
 
@@ -116,12 +117,12 @@ def power_of_two(exponents: Tensor) -> Tensor:
 
 
 LOWEST_EXPONENT = -149
-"""Exponent of the smallest float32: all float32 values are multiples of 2^-149."""
+"""Exponent of the smallest float32. All float32 values are multiples of 2^-149."""
 
 
 def nearest_float32(value: Fraction) -> float:
-    """Returns the float32 nearest to a rational, ties to even, subnormals included. Raises `MalformedValue` if it is beyond the
-    largest float32."""
+    """Returns the float32 that is nearest to a rational. Ties go to even, and subnormals are included. Raises `MalformedValue`
+    if the rational is beyond the largest float32."""
     if value == 0:
         return 0.0
     size = abs(value)

@@ -1,9 +1,8 @@
 """Known answers of operations, the vectors of the profile, and the choice of a backend that gives both (design section 6).
 
-The known answers are computed in Python integers and fractions at the worst operands.
-
-Comparing an operation with itself proves nothing. Int8 products saturate without VNNI, and float32 roots are rounded wrongly on
-some processors, and yet such a self-test would pass.
+The known answers are computed in Python integers and fractions, with the worst operands. Comparing an operation with itself
+proves nothing. Int8 products saturate without VNNI, and some processors round float32 roots wrongly. A self-test of that kind
+would pass all the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,7 +45,7 @@ WEIGHT_MAX, WEIGHT_MIN = 127, -128
 
 
 def integers(name: str, count: int, limit: int) -> list[int]:
-    """Returns `count` integers in ±limit from a counter-mode hash, the same on every machine."""
+    """Returns `count` integers in ±limit from a counter-mode hash. They are the same on every machine."""
     values = []
     for i in range(-(-count // 8)):
         block = digests.labelled(Label.WEIGHTS, name.encode(), i)
@@ -85,8 +84,8 @@ def verify_attention_products(backend: Backend) -> str:
 
 
 def verify_elementwise() -> int:
-    """Checks the elementwise operations against fractions, and returns how many were checked. Raises `NotExact`, which names a
-    wrong one."""
+    """Checks the elementwise operations against fractions, and returns the number of checked results. Raises `NotExact`, which
+    names a wrong operation."""
     numerators = [Fraction(n) for n in [1, 2, 5, 2**24 - 1, *integers("numerators", 60, 2**24 - 1)]]
     divisors = [Fraction(d) for d in [3, 7, 5120, 2**24 - 1, *(abs(d) + 1 for d in integers("divisors", 60, 2**23))]]
     quotients = [nearest_float32(n / d) for n, d in zip(numerators, divisors, strict=True)]
@@ -118,7 +117,7 @@ def verify_elementwise() -> int:
 
 
 def exp_in_fractions(t: Fraction) -> float:
-    """Returns the profile's exp(t), computed in fractions. Each step is rounded once to float32."""
+    """Returns the profile's exp(t), computed in fractions. Each step rounds once to float32."""
     if t < Fraction(elementwise.EXP_LOWEST):
         return 0.0
     n = Fraction(round(_round(t * Fraction(elementwise.LOG2_E))))
@@ -183,7 +182,10 @@ WIDTH, HEADS, SHARED, TOKENS = 64, 4, 2, 9
 
 def first_exact(backends: Sequence[Backend], verify: Callable[[Backend], object] | None = None) -> Backend:
     """Returns the first backend that passes `verify`. If `verify` is None, the backend must pass the known answers of all
-    operations. Raises `CannotExecute` if none passes, with the reason of the last one."""
+    operations.
+
+    Raises `CannotExecute` if no backend passes. The error has the reason of the last backend.
+    """
     reason = "no backend"
     for backend in backends:
         try:
@@ -195,8 +197,8 @@ def first_exact(backends: Sequence[Backend], verify: Callable[[Backend], object]
 
 
 def verify_profile(backend: Backend) -> Digest:
-    """Checks all known answers and recomputes the profile's vectors on this backend, and returns their digest. Raises
-    `NotExact` if anything differs."""
+    """Checks all known answers on this backend, and computes the profile's vectors again. Returns the digest of the vectors.
+    Raises `NotExact` if anything differs."""
     verify_operations(backend)
     found = profile_digest(backend)
     if found != PROFILE_DIGEST:
@@ -205,8 +207,8 @@ def verify_profile(backend: Backend) -> Digest:
 
 
 def verify_operations(backend: Backend) -> str:
-    """Checks that every operation of a path with this backend gives its known answers, and returns the backend's name. Raises
-    `NotExact` if one does not."""
+    """Checks the known answers of every operation that a path with this backend uses. Returns the backend's name. Raises
+    `NotExact` if an operation gives another answer."""
     verify_elementwise()
     verify_products(backend)
     return verify_attention_products(backend)

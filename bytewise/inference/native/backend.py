@@ -22,7 +22,7 @@ from bytewise.protocol.records.statements import CannotReason
 # Attention for the torch path in one call to C. It uses only the cache of the C engine.
 
 MOST_HEAD_WIDTH = 256
-"""Largest head width that the C engine supports, from attention.h."""
+"""Largest head width that the C engine supports. The file attention.h has the same number."""
 
 
 class _Shape(ctypes.Structure):
@@ -116,16 +116,18 @@ def _by_token(x: Tensor) -> Tensor:
 # Products, linear layers, norms and activations.
 
 EDGE = 32
-"""Rows of integers are padded with zeros to a multiple of this number, which is EDGE of kernel.h."""
+"""Rows of integers are padded with zeros to a multiple of this number. The file kernel.h has the same number as EDGE."""
 
 SHARED_ELEMENTS = 2**15
-"""Number of elements from which on elementwise work is divided among threads. Waking a thread costs about as much as so many
-elements."""
+"""Least number of elements for which elementwise work is divided among threads. Waking a thread costs about as much as
+computing so many elements."""
 
 
 def product(pool: ThreadPool, values: Tensor, weight: Tensor) -> Tensor:
-    """Returns the exact product values · weightᵀ as float64 [M, N]. `values` are integers [M, K] of any type with |v| < 2^14;
-    `weight` is contiguous int8 [N, K]."""
+    """Returns the exact product values · weightᵀ as float64 [M, N].
+
+    `values` are integers [M, K] of any type with |v| < 2^14. `weight` is contiguous int8 [N, K].
+    """
     (rows, depth), outputs = values.shape, weight.shape[0]
     if weight.dtype != torch.int8 or not weight.is_contiguous() or weight.shape[1] != depth:
         raise ValueError(f"weights {weight.dtype} {tuple(weight.shape)} for rows of {depth}")
@@ -140,7 +142,8 @@ def product(pool: ThreadPool, values: Tensor, weight: Tensor) -> Tensor:
 
 
 class NativeBackend:
-    """Backend that computes linear layers, norms, SiLU and most attention in C, and other attention products in float64."""
+    """Backend that computes linear layers, norms, SiLU and most attention in C. It computes other attention products in
+    float64."""
 
     def __init__(self, pool: ThreadPool) -> None:
         self._pool, self._alone = pool, ThreadPool(pool.kernel, 1)
@@ -180,7 +183,8 @@ class NativeBackend:
         return out.view(x.shape)
 
     def cache(self, shape: Architecture, batch: int, capacity: int) -> NativeHeads | None:
-        """Returns a cache that attends in C, or None if the model has soft caps or heads that the C engine does not support."""
+        """Returns a cache that computes attention in C. Returns None if the C engine does not support the model's heads, or if
+        the model has soft caps."""
         return NativeHeads(self._pool, shape, batch, capacity) if can_attend(shape) else None
 
     def cache_bytes(self, shape: Architecture, batch: int, capacity: int) -> int | None:
@@ -205,8 +209,8 @@ class NativeLinear:
     """Linear layers with the same input. Their weights stay in the artifact's memory."""
 
     def __init__(self, pool: ThreadPool, layers: Sequence[Weights]) -> None:
-        """Binds the weights. Raises `ValueError` if shapes or types of a layer do not fit together, and `CannotExecute` if
-        memory is short or there are too many layers."""
+        """Passes the addresses of the weights to the C engine. Raises `ValueError` if shapes or types of a layer do not fit
+        together. Raises `CannotExecute` if memory is short or there are too many layers."""
         self._pool, self._depth = pool, layers[0].high.shape[1]
         self._outputs = sum(layer.high.shape[0] for layer in layers)
         self._held: list[Tensor] = []

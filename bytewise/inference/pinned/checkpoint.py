@@ -1,4 +1,4 @@
-"""Artifact of `pinned-1`: an unconverted checkpoint with a manifest, whose digest is the model id."""
+"""Artifact of `pinned-1`: an unconverted checkpoint with a manifest. The digest of the manifest is the model id."""
 
 import json
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ CONFIG_FILE = "config.json"
 REQUIRED = (CONFIG_FILE, TOKENIZER_FILE, TEMPLATE_FILE)
 
 PIECE_BYTES = 64 * 2**20
-"""Size of the pieces in which files are hashed in parallel."""
+"""Size of the pieces of a file. Several threads hash the pieces at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ class PinnedArtifact(VerifiedArtifact[PinnedManifest]):
 def pin(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest:
     """Copies a checkpoint with a new manifest to `out`, which must not exist, and returns its model id.
 
-    Raises `UnsupportedModel`, which names what is missing, unreadable or not supported, and `ConfigurationError` if `out` exists,
-    cannot be written, or is being written by another process. A failure leaves nothing new at `out`.
+    Raises `UnsupportedModel`, which names the part that is missing, unreadable or not supported. Raises `ConfigurationError` if
+    `out` exists, cannot be written, or is being written by another process. A failure leaves nothing new at `out`.
     """
     with staging_dir(out) as partial:
         source = checkpoints.read(checkpoint)
@@ -122,8 +122,8 @@ def load(path: Path, progress: Progress | None = None) -> PinnedArtifact:
 
 
 def read_manifest(path: Path) -> PinnedManifest:
-    """Returns the manifest of an artifact folder. Raises `CannotExecute` if there is no manifest, and `ArtifactMismatch` if it
-    is malformed or of another profile."""
+    """Returns the manifest of an artifact folder. Raises `CannotExecute` if there is no manifest. Raises `ArtifactMismatch` if
+    the manifest is malformed or of another profile."""
     return manifest_of(path, PinnedManifest)
 
 
