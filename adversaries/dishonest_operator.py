@@ -27,8 +27,7 @@ from serving.wiring import run
 
 
 class AltersOneToken:
-    """Engine that returns the true answer with one token in the middle changed. The trace root stays that of the true
-    computation."""
+    """Engine that changes one token in the middle of the true answer. The trace root stays that of the true computation."""
 
     def __init__(self, honest: Engine) -> None:
         self._honest = honest
@@ -61,7 +60,8 @@ class RunsAnotherArtifact:
 
 
 class ForgesTheTrace:
-    """Engine that returns true tokens with a trace that was not computed, like a cached or guessed answer."""
+    """Engine that returns true tokens with a trace that it did not compute. An operator with cached or guessed answers would do
+    the same."""
 
     def __init__(self, honest: Engine) -> None:
         self._honest = honest
@@ -76,7 +76,7 @@ class ForgesTheTrace:
 
 
 class ShowsAnotherText:
-    """Engine that runs the model, but shows, seals and signs another text. `outHash` stays that of the true answer."""
+    """Engine that runs the model, but shows, seals and signs another text. The `outHash` stays that of the true answer."""
 
     def __init__(self, honest: Engine) -> None:
         self._honest = honest
@@ -91,8 +91,8 @@ class ShowsAnotherText:
 
 
 class CheatsInTurn:
-    """Engine that commits one fraud of each kind in the first requests, then gives honest answers. If `every` is N, it cheats on
-    every Nth answer for ever."""
+    """Engine that commits one fraud of each kind in the first requests, then gives honest answers. If `every` is N, it cheats
+    on every Nth answer for ever."""
 
     def __init__(self, honest: Engine, frauds: tuple[Engine, ...], every: int = 0, planted: Path | None = None) -> None:
         self._honest = honest

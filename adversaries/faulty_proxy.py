@@ -39,7 +39,7 @@ FAULTS = {
     "withhold": "every blob is unknown (DA only)",
     "corrupt": "one byte of every blob is another (DA only)",
 }
-"""Faults that may be ordered, with their meanings. VALUE is `value` in the order."""
+"""Faults that an order may name, with their meanings. VALUE is `value` in the order."""
 
 
 class Order(NamedTuple):
@@ -68,8 +68,8 @@ class FaultyProxy(ThreadingHTTPServer):
         self._record = record.open("a")
 
     def order_of(self, endpoint: str) -> Order | None:
-        """Returns the fault that an endpoint has now, and counts the request for it. Returns None without a fault. If several
-        orders fit, the order with the longest path counts."""
+        """Returns the present fault of an endpoint, and counts the request for that fault. Returns None if the endpoint has no
+        fault. If several orders fit, the order with the longest path counts."""
         with self.lock:
             found = [each for each in self.orders if endpoint.startswith(each)]
             if not found:
@@ -79,7 +79,7 @@ class FaultyProxy(ThreadingHTTPServer):
             return order
 
     def take(self, order: dict[str, Any]) -> None:
-        """Begins the fault of an order, or ends the endpoint's fault if the order names none."""
+        """Begins the fault of an order. If the order names no fault, ends the endpoint's fault."""
         head = self._head() if order["fault"] == "stale" else 0
         with self.lock:
             self.orders.pop(order["endpoint"], None)
@@ -164,7 +164,8 @@ class FaultyConnection(BaseHTTPRequestHandler):
         return self._answer(status, answer)
 
     def _fails(self, order: Order) -> bool:
-        """Applies the fault. Returns whether the request is answered or cut by this, so that it must not be forwarded."""
+        """Applies the fault. Returns whether the fault answers or cuts the request. The caller must not forward such a
+        request."""
         match order.fault:
             case "lag":
                 threading.Event().wait(order.value)
@@ -216,7 +217,7 @@ def _frozen(asked: Any, head: int) -> Any:
 
 
 def _altered(order: Order, kind: str, method: str, asked: Any, answer: bytes) -> bytes:
-    """Returns an answer as a stale, lying or corrupt endpoint changes it."""
+    """Returns the answer that a stale, lying or corrupt endpoint would give instead of this one."""
     if kind == "da":
         if order.fault != "corrupt" or method != "GET" or not answer:
             return answer

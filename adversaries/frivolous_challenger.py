@@ -24,7 +24,8 @@ class FrivolousChallenger(Watchtower):
     victim: Digest
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Returns the action to open the dispute, or no action if the receipt is disputed already or not seen yet."""
+        """Returns the action that opens the dispute. Returns no action if the receipt is already disputed, or if the watchtower
+        has not seen it yet."""
         disputed = any(case.receipt_id == self.victim for case in snapshot.disputes)
         if disputed or self._records.find(self.victim) is None:
             return ()

@@ -33,7 +33,8 @@ class RpcProxy(ThreadingHTTPServer):
         self.lock = threading.Lock()
 
     def holds(self, member: str, body: bytes) -> bool:
-        """Returns whether the answer to this call must be dropped. Each needle is used up by the first call that contains it."""
+        """Returns whether the proxy must drop the answer to this call. The first call that contains a needle uses the needle
+        up."""
         with self.lock:
             needle = self.needles.get(member)
             if needle is None or b"eth_sendRawTransaction" not in body or needle.encode() not in body:

@@ -14,7 +14,7 @@ WEIGHTS = "model.safetensors"
 
 
 def thin(checkpoint: Path, out: Path) -> None:
-    """Writes the thinner checkpoint to `out`, which must not exist. It works only for a checkpoint with a single weights file."""
+    """Writes the thinner checkpoint to `out`, which must not exist. The checkpoint must have a single weights file."""
     shutil.copytree(checkpoint, out, ignore=shutil.ignore_patterns("*.md", "*.txt", "LICENCE"))
     config: dict[str, Any] = json.loads((checkpoint / "config.json").read_bytes())
     config["num_hidden_layers"] -= 1

@@ -10,7 +10,7 @@ from bytewise.inference.artifact import artifact
 from bytewise.inference.backend_selection import fastest_first
 from bytewise.inference.determinism import environment, fixed
 from bytewise.inference.exact.matmul import BACKENDS
-from bytewise.inference.known_answers.self_test import first_exact
+from bytewise.inference.known_answers.operations import first_exact
 from bytewise.protocol.records.request import REQUEST_VERSION, DecodePolicy, Request
 from bytewise.protocol.records.trace import Generated, Verification
 from bytewise.protocol.units import U64, U256, ZERO_ADDRESS, Decimal, Digest

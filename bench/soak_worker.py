@@ -16,12 +16,12 @@ from bytewise.inference.backend_selection import AnyPath
 from bytewise.inference.determinism import fixed
 from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.exact.matmul import BACKENDS, backend_named
-from bytewise.inference.known_answers import known_models, self_test
+from bytewise.inference.known_answers import known_models, operations
 from bytewise.inference.known_answers.operations import integers
 from bytewise.inference.native.library import kernels
 from bytewise.inference.native.path import NativePath, missing_feature
-from bytewise.inference.runner import Runner
 from bytewise.inference.sampling.sampler import choose
+from bytewise.inference.torch_path import Runner
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors.actors import NotExact
@@ -118,7 +118,7 @@ def is_exact(name: str) -> bool:
     """Whether the backend of that name passes its known answers in this process."""
     try:
         with fixed(1):
-            self_test.verify_operations(backend_named(name))
+            operations.verify_operations(backend_named(name))
     except NotExact as error:
         print(error, file=sys.stderr)
         return False

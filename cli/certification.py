@@ -188,8 +188,7 @@ def _place(member: Member, name: Digest, proposed: "RegistryItem", file: Path | 
 def _computed(artifact: Path, environment: "Environment | None", device: str, threads: int) -> "Vectors":
     # Imported here because few verbs need torch, whose import takes seconds.
     from bytewise.inference.manifest import MANIFEST_FILE, profile_of
-    from bytewise.inference.profiles import open_engine
-    from bytewise.inference.reproduce import vectors_of
+    from bytewise.inference.profiles import open_engine, vectors_of
 
     if not (artifact / MANIFEST_FILE).is_file():
         raise ConfigurationError("ARTIFACT", f"{artifact} is no folder of an artifact: {MANIFEST_FILE} is not there")

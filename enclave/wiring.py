@@ -11,8 +11,8 @@ from pathlib import Path
 from types import FrameType
 
 from bytewise.inference.engine import ExactEngine
-from bytewise.inference.model import library
 from bytewise.inference.profiles import AnyEngine, Loaded, torch_instead, verify_artifact
+from bytewise.inference.torch_path import library
 from bytewise.ports import KeySource, Quoter
 from bytewise.protocol.assurance import HARDWARE, SIMULATED, warning
 from bytewise.protocol.encoding import decode

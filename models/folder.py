@@ -1,14 +1,39 @@
-"""The checkpoint folder, which `transformers` loads and `bytewise model convert` converts."""
+"""The checkpoint folder of the lighthouse model, and the tokenizer in it. `transformers` loads the folder, and `bytewise model
+convert` converts it.
+
+The tokenizer is byte-level BPE. It is learnt from the training text, and has the control tokens of
+`bytewise.inference.convert.make`.
+"""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
 from safetensors.torch import save
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from bytewise.inference.convert.make import CHAT_TEMPLATE, SPECIAL_TOKENS
+
+VOCABULARY_SIZE = 4096
+"""Number of tokens: control tokens, 256 bytes and merges."""
+
+
+def learn(texts: Iterable[str], size: int = VOCABULARY_SIZE) -> Tokenizer:
+    """Returns a tokenizer with `size` tokens. Control tokens have the first ids, in their order."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=list(SPECIAL_TOKENS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
 
 CONTEXT = 1024
 """Most tokens of prompt and answer together."""
@@ -18,11 +43,13 @@ NOT_OF_THE_MODEL = {
     "label2id", "output_attentions", "output_hidden_states", "pad_token_id", "pretraining_tp", "problem_type", "return_dict",
     "use_cache",
 }  # fmt: skip
-"""Configuration members about the library itself, about training and about other tasks."""
+"""Members of the configuration that are about the library itself, about training or about other tasks. The folder leaves them
+out."""
 
 
 def shape(tokenizer: Tokenizer) -> LlamaConfig:
-    """A Llama of 3.1 million parameters: small enough to train in an hour on one core, deep enough to write sentences."""
+    """Returns the configuration of a Llama with 3.1 million parameters. It is small enough to train in an hour on one core, and
+    deep enough to write sentences."""
     return LlamaConfig(
         hidden_size=192, intermediate_size=512, num_hidden_layers=6, num_attention_heads=6, num_key_value_heads=2,
         vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=CONTEXT, tie_word_embeddings=True, rms_norm_eps=1e-5,

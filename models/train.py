@@ -21,20 +21,20 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
-from models import corpus, folder, vocabulary
+from models import corpus, folder
 
 LENGTH = 512
-"""Tokens of a training window."""
+"""Number of tokens of a training window."""
 BATCH = 2
 PEAK_RATE, WARM_UP = 3e-3, 0.04
-"""Peak of the learning rate, and the share of the time until it is reached."""
+"""Peak of the learning rate, and the share of the time after which the rate reaches this peak."""
 REPORT_EVERY = 20
 SAVE_EVERY_S = 300.0
 SEED = 1
 
 
 def main() -> None:
-    """The command."""
+    """Runs the command."""
     parser = argparse.ArgumentParser(prog="python -m models.train", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--deb", type=Path, required=True, help=f"the Debian package {corpus.PACKAGE}")
     parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint; files of the same name are replaced")
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def say(sentence: str) -> None:
-    """One line of progress on standard error."""
+    """Prints one line of progress on standard error."""
     print(f"{time.strftime('%H:%M:%S')} {sentence}", file=sys.stderr, flush=True)
 
 
@@ -60,7 +60,7 @@ def run(found: corpus.Corpus, out: Path, seconds: float, clock: Callable[[], flo
     """Trains the tokenizer, trains the model for `seconds` of the clock, and writes checkpoint, held-out text and licence to
     `out`."""
     learnt, held = [page for page in found if not page.held_out], [page for page in found if page.held_out]
-    tokenizer = vocabulary.learn(page.text for page in learnt)
+    tokenizer = folder.learn(page.text for page in learnt)
     stream = tokens(tokenizer, corpus.training_text(learnt))
     unseen = tokens(tokenizer, (page.text for page in held))
     say(f"{len(learnt)} pages to learn from, {len(stream)} tokens; {len(held)} pages held out, {len(unseen)} tokens")
@@ -72,13 +72,14 @@ def run(found: corpus.Corpus, out: Path, seconds: float, clock: Callable[[], flo
 
 
 def tokens(tokenizer: Tokenizer, texts: Iterator[str]) -> Tensor:
-    """All texts as one row of token ids, int64 [N]."""
+    """Returns the tokens of all texts as one row of token ids, int64 [N]."""
     encoded = tokenizer.encode_batch(list(texts), add_special_tokens=False)
     return torch.tensor([token for each in encoded for token in each.ids])
 
 
 def windows(stream: Tensor) -> Iterator[Tensor]:
-    """Endless batches [BATCH, LENGTH + 1]. Each pass cuts the stream at other places and shuffles the pieces."""
+    """Yields batches [BATCH, LENGTH + 1] without end. Each pass over the stream cuts it at other places and shuffles the
+    pieces."""
     generator = torch.Generator().manual_seed(SEED)
     while True:
         shift = int(torch.randint(LENGTH, (1,), generator=generator))
@@ -89,21 +90,22 @@ def windows(stream: Tensor) -> Iterator[Tensor]:
 
 
 def rate(share: float) -> float:
-    """Learning rate when this share of the time is over: a linear rise, then a half cosine down to zero."""
+    """Returns the learning rate after this share of the time. The rate rises linearly to its peak, then falls to zero as half a
+    cosine."""
     if share < WARM_UP:
         return PEAK_RATE * share / WARM_UP
     return PEAK_RATE * 0.5 * (1 + math.cos(math.pi * min(1.0, (share - WARM_UP) / (1 - WARM_UP))))
 
 
 def loss_of(model: LlamaForCausalLM, batch: Tensor) -> Tensor:
-    """Mean negative log-likelihood of each next token, in nats."""
+    """Returns the mean negative log-likelihood of each next token, in nats."""
     logits = model(batch[:, :-1], use_cache=False).logits
     return functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
 
 
 @torch.no_grad()
 def held_out_loss(model: LlamaForCausalLM, unseen: Tensor) -> float:
-    """Mean loss on the first windows of the held-out text."""
+    """Returns the mean loss on the first windows of the held-out text."""
     starts = range(0, min(len(unseen) - LENGTH, 32 * LENGTH), LENGTH)
     return fmean(float(loss_of(model, unseen[None, start : start + LENGTH + 1])) for start in starts)
 
@@ -111,7 +113,8 @@ def held_out_loss(model: LlamaForCausalLM, unseen: Tensor) -> float:
 def train(
     model: LlamaForCausalLM, stream: Tensor, unseen: Tensor, seconds: float, clock: Callable[[], float], save: Callable[[], None]
 ) -> None:
-    """Trains with AdamW and clipped gradients until the time is over. Saves from time to time, and at the end."""
+    """Trains with AdamW and clipped gradients until the time is over. Saves the model every `SAVE_EVERY_S` seconds, and at the
+    end."""
     # Norm weights and other vectors do not decay.
     plain = [p for p in model.parameters() if p.dim() < 2]
     groups = [

@@ -1,8 +1,9 @@
-"""The leaves of the next batch: receipts, and signed empty leaves for numbers whose receipts can no longer be posted.
+"""The leaves of the next batch: receipts, and signed empty leaves in the places of receipts that can no longer be posted.
 
-The numbers of a batch have no gap. An empty leaf takes the place of a receipt that is lost or late, so that later receipts can
-still be anchored (ADR-011). The operator never skips a receipt that can still be posted. A receipt must be anchored before its
-Request expires: an expired Request is a defect of the record (R-28), for which a committee would convict the operator.
+The numbers of a batch have no gap. If a receipt is lost or late, the operator signs an empty leaf with the receipt's number, so
+that later receipts can still be anchored (ADR-011). The operator never skips a receipt that can still be posted. A receipt must
+be anchored before its Request expires. An expired Request is a defect of the record (R-28), and a committee would convict the
+operator for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,9 +19,11 @@ EXPIRED = "its request expires, and anchoring it would convict this operator"
 
 
 def verify_time_left(request: Request, until: int) -> Request:
-    """Returns the request if it does not expire before `until`, a Unix second of chain time. The caller adds the longest pause to
-    the time by which the receipt promises to be anchored. Raises `TryAgain` if the request expires earlier, because it waited too
-    long for the engine."""
+    """Returns the request if it does not expire before `until`, a Unix second of chain time.
+
+    The caller computes `until`: the time by which the receipt promises to be anchored, plus the longest pause. Raises
+    `TryAgain` if the request expires earlier, because the request waited too long for the engine.
+    """
     if request.expiry < until:
         raise TryAgain("engine", "the request waited for too long")
     return request
@@ -31,7 +34,7 @@ CLOSED = "its environment, model or key epoch has closed, or the pool that judge
 
 
 class ServiceTerms(NamedTuple):
-    """The environment, model and key epoch that a batch header names. Each of them can be closed separately."""
+    """The environment, model and key epoch that a batch header names. The chain can close each of the three by itself."""
 
     environment: Digest
     model_id: Digest
@@ -44,7 +47,7 @@ class ServiceTerms(NamedTuple):
 
 
 class SendLimit(NamedTuple):
-    """Time limit for posting a receipt. Of two limits, the one with the earlier time is the smaller one."""
+    """Time limit for posting a receipt. Limits compare by time: the smaller limit is the earlier one."""
 
     at: int
     """Last second of chain time at which the receipt can be posted."""
@@ -53,7 +56,7 @@ class SendLimit(NamedTuple):
 
 
 class LeafSlot(NamedTuple):
-    """One receipt number of the next batch, with its receipt or the reason why it is skipped."""
+    """One receipt number of the next batch. The slot has the receipt, or the reason why the batch skips the number."""
 
     seq: int
     signed: SignedReceipt | None
@@ -65,8 +68,8 @@ class LeafSlot(NamedTuple):
 def unanchored(receipt_store: ReceiptStore) -> tuple[SignedReceipt, ...]:
     """Returns up to two receipts: the oldest receipt of the open batch, and the oldest receipt that is in no batch.
 
-    An empty result means that every receipt is anchored, even while another thread builds batches. A receipt is first in no
-    batch, then in the open batch, then on the chain, and the store is read in that order.
+    An empty result means that every receipt is anchored. This holds even while another thread builds batches: a receipt is
+    first in no batch, then in the open batch, then on the chain, and this function reads the store in the same order.
     """
     loose = receipt_store.unbatched(1)
     header = receipt_store.open_batch()
@@ -79,15 +82,15 @@ def receipts_of(leaves: Sequence[ListEntry]) -> tuple[SignedReceipt, ...]:
 
 
 def leaf_slots(numbers: range, receipts: Sequence[SignedReceipt], untils: Mapping[int, SendLimit], now: int) -> list[LeafSlot]:
-    """Returns one slot for each number: with its receipt if that receipt can be posted at chain time `now`, otherwise with the
-    reason why the number is skipped. `untils` maps a number to the time limit of its receipt."""
+    """Returns one slot for each number. A slot has the receipt if that receipt can be posted at chain time `now`. Otherwise it
+    has the reason why the batch skips the number. `untils` maps a number to the time limit of its receipt."""
     found: dict[int, SignedReceipt] = {each.receipt.seq: each for each in receipts}
     return [_slot(seq, found.get(seq), untils.get(seq), now) for seq in numbers]
 
 
 def uniform_head(waiting: Sequence[LeafSlot]) -> list[LeafSlot]:
-    """Returns the slots from the start up to the first receipt with another environment, model or key epoch. A batch header names
-    only one of each."""
+    """Returns the slots before the first receipt with another environment, model or key epoch than the receipts before it. A
+    batch header names only one of each."""
     run: list[LeafSlot] = []
     service = None
     for each in waiting:

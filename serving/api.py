@@ -1,7 +1,7 @@
 """The HTTP API: `/v1/chat/completions`, `/v1/models`, `/v1/receipts`, `/health`, `/version`. Errors have OpenAI's envelope.
 
 This module parses the body itself, without FastAPI's models, for two reasons. Numbers must stay the decimals that the client
-wrote. And every refusal must name its parameter in the error envelope that the official client understands.
+wrote. Every refusal must name its parameter in the error envelope that the official client understands.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from bytewise.protocol.records.answer import COMPLETION_PREFIX, receipt_members
 from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.units import Digest
 from bytewise.service import metrics, telemetry
-from serving.json_numbers import parse_json
-from serving.openai import ChatRequest, models_body, read_chat_request
+from serving.openai import ChatRequest, models_body, parse_json, read_chat_request
 from serving.refusals import ApiRefusal, Late, error_body, failure, refusal
 from serving.request_queue import RequestQueue, RequestTicket, request_ticket
 
 NO_RETRY = {"x-should-retry": "false"}
 """Response header that tells the official client not to repeat a request for which a receipt exists."""
 RECEIPT_HEADER = "x-bytewise-receipt"
-"""Response header with the receipt ids of the choices, for clients whose types have no place for a receipt."""
+"""Response header with the receipt ids of the choices. It serves clients that cannot read the receipts in the body, because
+their types have no place for a receipt."""
 NamedReceipt = tuple[Digest, SignedReceipt]
 """A receipt and its id."""
 
@@ -39,7 +39,8 @@ _NAME = re.compile(f"0x([0-9a-f]{{64}})|{COMPLETION_PREFIX}([0-9a-f]{{32}})")
 
 
 class Counter(Protocol):
-    """The operator as the API sees it: the served model, and answers to requests. This object exists once the model is loaded."""
+    """The part of an operator that the API uses: the served model, and answers to requests. This object exists only after the
+    model is loaded."""
 
     @property
     def model_name(self) -> str:
@@ -67,7 +68,7 @@ class Counter(Protocol):
         ...
 
     def prepare(self, asked: RequestTicket, ask: ChatRequest) -> Callable[[], bytes]:
-        """Checks the request, and raises its errors in this call. Returns the function that computes the answer."""
+        """Checks the request, and raises the errors of the check. Returns the function that computes the answer."""
         ...
 
     def receipt(self, start: bytes) -> NamedReceipt | None:
@@ -75,13 +76,13 @@ class Counter(Protocol):
         ...
 
     def check_open(self) -> EpochRecord:
-        """Returns the key epoch to which answers are sealed. Raises `TryAgain` with the reason while no request may be
-        accepted."""
+        """Returns the key epoch to which answers are sealed. Raises `TryAgain` with the reason if the operator may not accept a
+        request now."""
         ...
 
 
 class Gate:
-    """Gives the API its service once the model is loaded. Until then every request is answered with status 503."""
+    """Gives the API its service after the model is loaded. Until then the API answers every request with status 503."""
 
     def __init__(self) -> None:
         self.service: Counter | None = None
@@ -93,13 +94,13 @@ class Gate:
         return self.service
 
     def ready(self) -> EpochRecord:
-        """Returns the key epoch to which the service seals answers. Raises `TryAgain` before the model is loaded, and while no
-        request may be accepted."""
+        """Returns the key epoch to which the service seals answers. Raises `TryAgain` if the model is not loaded yet, or if the
+        operator may not accept a request now."""
         return self.loaded().check_open()
 
 
 def build_api(gate: Gate, version: dict[str, Any], max_body_bytes: int, answer_timeout_s: float) -> FastAPI:
-    """Builds the web application. `gate` may get its service later. `version` is the body of `/version`."""
+    """Builds the web application. The caller may give `gate` its service later. `version` is the body of `/version`."""
     app = FastAPI(title="Bytewise operator", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_exception_handler(HTTPException, _http_error)  # type: ignore[arg-type]
     app.add_exception_handler(BytewiseError, _our_error)  # type: ignore[arg-type]
@@ -148,8 +149,8 @@ def _receipt_response(name: str, found: NamedReceipt | None) -> Response:
 
 
 def _name_start(name: str) -> bytes:
-    """Returns the first bytes of a receipt's id, from the id of the receipt or of its completion. Raises `BadRequest` for any
-    other name."""
+    """Returns the first bytes of a receipt's id. `name` is the id of the receipt, or the id of the completion that the receipt
+    belongs to. Raises `BadRequest` for any other name."""
     found = _NAME.fullmatch(name)
     if found is None:
         wanted = f"must be a receipt id (0x and 64 hex digits) or a completion id ({COMPLETION_PREFIX} and 32), in lower case"

@@ -26,16 +26,19 @@ from serving.wiring import run
 
 @dataclass(frozen=True, slots=True)
 class ScheduledAnswers:
-    """The answer hook of an attention fund, which makes an answer false if the schedule selects it
-    (`serving.pipeline.AnswerHook`)."""
+    """The answer hook of an attention fund (`serving.pipeline.AnswerHook`). It makes an answer false if the schedule selects
+    the answer."""
 
     schedule: FraudSchedule
     folder: AttentionFolder
     """Folder that stores the opening of each false answer for the reveal."""
 
     def finish(self, seq: int, request: Request, answer: Generated) -> Generated:
-        """Returns the answer, or a false one if the schedule selects number `seq`. The opening of a false answer is on the disk
-        before the receipt is signed. A retry replaces the opening."""
+        """Returns the answer, or a false answer if the schedule selects number `seq`.
+
+        The hook writes the opening of a false answer to the disk before the operator signs the receipt. A retry replaces the
+        opening.
+        """
         kind = self.schedule.fraud_at(seq)
         if kind is None:
             return answer
@@ -47,7 +50,7 @@ class ScheduledAnswers:
 
 def verify_private(settings: OperatorSettings) -> None:
     """Checks that only this machine can reach the endpoint, because no user may get a false answer. Raises `ConfigurationError`
-    otherwise."""
+    if another machine can reach it."""
     host = settings.listen.host
     try:
         is_local = host == "localhost" or ipaddress.ip_address(host).is_loopback

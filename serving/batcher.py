@@ -1,11 +1,10 @@
-"""Brings signed receipts to the chain in batches: list to DA, header to `ReceiptAnchor` (design section 5).
+"""Brings signed receipts to the chain in batches: the list goes to DA, the header to `ReceiptAnchor` (design section 5).
 
 The operator sends one batch at a time, because the contract requires first_seq = last_seq + 1. It stores the header before it
-sends it, so that it sends the same header again after a crash or a reorganisation. The chain, not the store, decides whether a
-batch is anchored.
-
-If a receipt of the batch can no longer be posted, the batch is discarded once none of its transactions can be mined. The next
-batch skips that receipt's number. `BatchDuties` answers demands about anchored batches and releases their collateral.
+sends the header. So it sends the same header again after a crash or a reorganisation. The chain, not the store, decides whether
+a batch is anchored. If a receipt of the batch can no longer be posted, the operator discards the batch after none of the
+batch's transactions can be mined. The next batch skips that receipt's number. `BatchDuties` answers demands about anchored
+batches and releases their collateral.
 """
 
 import itertools
@@ -56,18 +55,18 @@ SUBJECTS_PER_CALL = 256
 """Most demands that one call to the chain reads."""
 
 PAGES_PER_STEP = 16
-"""Most such calls in one step. If the operator has more receipts in open windows, it reads all of them over several blocks. That
-is long before any deadline, and anchoring goes on meanwhile."""
+"""Most such calls in one step. An operator with more receipts in open windows reads them over several blocks. All are read long
+before any deadline, and anchoring goes on meanwhile."""
 
 
 class _OwnBatch(NamedTuple):
-    """The facts about one batch of this operator that its duties need."""
+    """The facts about one batch of this operator that `BatchDuties` needs."""
 
     names: tuple[Digest, ...]
     """Ids of the batch's receipts in order, without skipped numbers."""
     late: tuple[Digest, ...]
-    """Ids of the receipts that were anchored after their promised time. Nobody can have demanded the anchoring of the other
-    receipts."""
+    """Ids of the receipts that were anchored after their promised time. Only for these receipts can somebody have demanded the
+    anchoring."""
 
 
 class BatchReader(Protocol):
@@ -82,15 +81,16 @@ class BatchReader(Protocol):
         ...
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
-        """Returns the next batches of all operators from number `from_batch` on, as many as one call gives."""
+        """Returns the next batches of all operators from number `from_batch` on. One call returns as many batches as the chain
+        client reads at once."""
         ...
 
     def demanded_envelopes(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
-        """Returns the deadline of each open demand for the envelope of one of these receipts, by receipt."""
+        """Returns the open demands for the envelopes of these receipts: for each demanded receipt the deadline of the demand."""
         ...
 
     def demanded_anchors(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
-        """Returns the deadline of each open demand to anchor one of these receipts, by receipt."""
+        """Returns the open demands to anchor these receipts: for each demanded receipt the deadline of the demand."""
         ...
 
 
@@ -139,11 +139,11 @@ class BatchDuties:
         self.locked_from = 0
         """Number of the operator's first receipt whose collateral is not released, at the last block."""
         self._again: dict[Digest, str] = {}
-        """New locators, by receipt, of envelopes that were put on DA again because of a demand."""
+        """Envelopes that this object put on DA again because of a demand. Maps a receipt to the new locator of its envelope."""
 
     def step(self) -> None:
-        """Answers demands, and releases collateral that may be released. Each transaction is sent once, although it may be
-        decided several times."""
+        """Answers demands, and releases collateral that may be released. Several steps may decide the same transaction, but the
+        sender sends it once."""
         head = self._reader.head()
         if head == self._number:
             return
@@ -164,7 +164,7 @@ class BatchDuties:
         self._number = head
 
     def _batches(self, snapshot: Snapshot) -> list[AnchoredBatch]:
-        """Returns all batches, of any operator, from this operator's first batch on whose collateral is not released."""
+        """Returns the batches of all operators, from this operator's first batch whose collateral is not released."""
         self._first = min(self._first, snapshot.batch_count)
         found: list[AnchoredBatch] = []
         while self._first + len(found) < snapshot.batch_count:
@@ -200,8 +200,8 @@ class BatchDuties:
         return {receipt_id(self._anchor, each.receipt): (place, each) for place, each in placed}
 
     def _answer_anchors(self, batches: Sequence[AnchoredBatch], block: int) -> None:
-        """Answers demands to anchor receipts that were anchored late. Without an answer, such a demand costs a penalty although
-        the receipt is anchored."""
+        """Answers demands to anchor receipts that were anchored late. A demand without an answer costs a penalty, even if the
+        receipt is anchored."""
         for batch in batches:
             late = self._own[_key(batch)].late
             demanded = self._reader.demanded_anchors(late, block) if late else {}
@@ -245,18 +245,18 @@ class BatchDuties:
 
 
 def _key(batch: AnchoredBatch) -> tuple[int, int]:
-    """Returns the identity of a batch. If a batch is anchored again after a reorganisation, its time and so its identity
-    changes."""
+    """Returns the identity of a batch. A batch that is anchored again after a reorganisation has another time, and so another
+    identity."""
     return batch.first_seq, batch.anchored_at
 
 
 LIST_BYTES = 126_976
-"""Most bytes of the receipts in one list. To answer a demand, one transaction must carry the list and its leaves. Nodes forward
-no transaction above 128 KiB, and 4 KiB of that are left for everything else. An operator that cannot answer is slashed
-(`Demands.expire`)."""
+"""Most bytes of the receipts in one list. One transaction must be able to carry the list and its leaves, because the operator
+answers a demand with them. Nodes forward no transaction above 128 KiB. Of these, 4 KiB are left for everything else. The
+contract slashes an operator that does not answer (`Demands.expire`)."""
 
 _SKIP_REASONS = {EXPIRED: "expired", CLOSED: "closed", NO_RECEIPT: "no_receipt"}
-"""Label in the metric for each reason why a number is skipped."""
+"""Maps each reason why a number is skipped to its label in the metric."""
 
 LEAF_BYTES = 22 * 32
 """Bytes of one receipt and its signature among the arguments of `answerList`: words of 32 bytes, 16 for the receipt, 5 for the
@@ -272,8 +272,11 @@ class ReadinessReader(Protocol):
 
     def anchorable_for(self, service: ServiceTerms, readiness: Readiness) -> int | None:
         """Returns for how many more seconds of the protocol clock the contract accepts a batch with this environment, model and
-        key epoch. The number is negative once that time is over. Returns None if there is no such limit, because nothing that the
-        batch needs is closing."""
+        key epoch.
+
+        The number is negative after that time is over. Returns None if there is no limit, because nothing that the batch needs
+        is closing.
+        """
         ...
 
 
@@ -281,22 +284,22 @@ class AnchorSender(Protocol):
     """The part of `chain.sending.sender` that a batcher uses."""
 
     def anchor(self, header: BatchHeader, fee_wei: int, deadline: int = 0) -> None:
-        """Posts the header once, however often this is called, and not after `deadline` in chain time; 0 means no deadline.
-        `fee_wei` is the fee that is sent; the contract returns what is too much."""
+        """Posts the header. Repeated calls post it once. Posts nothing after `deadline`, a Unix second of chain time; 0 means
+        no deadline. `fee_wei` is the fee that the sender pays. The contract returns the part that it does not need."""
         ...
 
     def withdraw_batch(self, header: BatchHeader) -> bool:
-        """Cancels the transaction that posts the header if it was never signed. Returns whether no transaction with this header
-        can be mined any more."""
+        """Cancels the transaction that posts the header, if that transaction was never signed. Returns True if no transaction
+        with this header can be mined any more."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Batcher:
-    """The builder and sender of an operator's batches. It works once for each tick."""
+    """The builder and sender of an operator's batches. It works once in each tick."""
 
     operator: Signer
-    """Signer of the operator's account, which has the stake. It signs empty leaves."""
+    """Signer of the operator's account, which owns the stake. It signs empty leaves."""
     environment: Digest
     model_id: Digest
     anchor: Domain
@@ -312,14 +315,14 @@ class Batcher:
     retry_memory_s: int
     retry_answers: int
     restored: bool = False
-    """Whether the database came from a backup. Then nobody knows the numbers of receipts that were signed after the backup. A
-    second receipt with such a number would be equivocation, so the operator signs no more receipts."""
+    """Whether the database came from a backup. Then the operator does not know which numbers it used for receipts after the
+    backup. A second receipt with such a number would be equivocation, so the operator signs no more receipts."""
 
     def tick(self) -> None:
-        """Reads the chain, notes which batches are anchored, and builds and sends the next batch.
+        """Reads the chain, records which batches are anchored, and builds and sends the next batch.
 
-        It may be called at any time and repeats nothing. A receipt that can no longer be posted is not sent: its number is
-        skipped (`serving.anchoring_order`).
+        The caller may call it at any time, because a repeated call repeats nothing. A receipt that can no longer be posted is
+        not sent, and the batch skips its number (`serving.anchoring_order`).
         """
         readiness = self.chain.read()
         next_seq = self.receipt_store.next_seq()
@@ -350,8 +353,9 @@ class Batcher:
     def _publish(self, readiness: Readiness) -> None:
         """Sends the oldest stored batch that is not anchored.
 
-        The sender posts no header twice, so nothing happens if a lagging chain node does not show the batch yet. If it is too
-        late for the batch and no stored batch can be mined any more, a new batch is built and sent.
+        The sender posts no header twice. So a repeated call is harmless while a lagging chain node does not show the batch yet.
+        If the time limit of the batch is over and no stored batch can be mined any more, this method builds and sends a new
+        batch.
         """
         opened = self.receipt_store.open_batches()
         if opened:
@@ -382,8 +386,8 @@ class Batcher:
         return min(untils if left is None else [*untils, SendLimit(readiness.timestamp + left, CLOSED)], default=None)
 
     def _untils(self, waiting: Sequence[SignedReceipt], readiness: Readiness) -> dict[int, SendLimit]:
-        """Returns the time limit of each receipt, by number. It leaves enough time to mine a transaction before the Request
-        expires."""
+        """Returns the time limit of each receipt, by number. The limit leaves enough time to mine a transaction before the
+        Request expires."""
         expiries = self.receipt_store.expiries([each.receipt.seq for each in waiting])
         services = {ServiceTerms.of(each.receipt) for each in waiting}
         left = {each: self.chain.anchorable_for(each, readiness) for each in services}
@@ -421,8 +425,8 @@ class Batcher:
         return header
 
     def _service(self, run: Sequence[LeafSlot], readiness: Readiness) -> ServiceTerms | None:
-        """Returns the terms under which leaves are posted: the terms of their receipts. If all leaves are empty, it returns the
-        active terms, or None if the operator may not serve."""
+        """Returns the terms under which the operator posts these leaves: the terms of their receipts. If all leaves are empty,
+        returns the active terms, or None if the operator may not serve."""
         for each in run:
             if each.signed is not None:
                 return ServiceTerms.of(each.signed.receipt)
@@ -448,8 +452,8 @@ class Batcher:
         )  # fmt: skip
 
     def _behind(self, readiness: Readiness) -> str | None:
-        """Returns the reason why no receipt may be signed before the waiting receipts are anchored, or None if signing may go
-        on."""
+        """Returns the reason why the operator may sign no receipt before the waiting receipts are anchored. Returns None if it
+        may sign."""
         if self.restored:
             return "the database came from a backup: register another account to serve again"
         oldest = self._oldest()
@@ -459,14 +463,14 @@ class Batcher:
         return f"receipt {oldest.seq} still waits to be anchored"
 
     def _oldest(self) -> Receipt | None:
-        """Returns the first receipt that is not anchored, or None. It may be a receipt that no batch can take now for lack of
-        free stake."""
+        """Returns the first receipt that is not anchored, or None. The result can be a receipt that no batch can take now,
+        because free stake is missing."""
         waiting = unanchored(self.receipt_store)
         return waiting[0].receipt if waiting else None
 
 
 def answerable_head(run: Sequence[ListEntry]) -> Sequence[ListEntry]:
-    """Returns the first entries of `run`, as many as the operator can send to the contract when somebody demands the list
-    (`LIST_BYTES`). It returns at least one entry."""
+    """Returns the first entries of `run`. The result has as many entries as the operator can send to the contract if somebody
+    demands the list (`LIST_BYTES`), but at least one."""
     sizes = itertools.accumulate(len(encode(each)) + len(",") + LEAF_BYTES for each in run)
     return run[: max(1, sum(size <= LIST_BYTES for size in sizes))]

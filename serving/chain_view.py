@@ -30,7 +30,7 @@ class ChainReadiness:
         self._max_fee_wei = max_fee_wei
 
     def read(self) -> Readiness:
-        """Reads the operator's state at the newest block, and sets the metrics of it."""
+        """Reads the operator's state at the newest block, and sets the metrics that show this state."""
         reader = self._reader
         block = reader.head()
         snapshot = reader.snapshot(self._operator, block)
@@ -59,8 +59,8 @@ class ChainReadiness:
         )  # fmt: skip
 
     def anchorable_for(self, service: ServiceTerms, readiness: Readiness) -> int | None:
-        """Returns for how many more seconds the contract accepts a batch under these terms, at the block of `readiness`
-        (`SnapshotReader.anchorable_for`)."""
+        """Returns for how many more seconds the contract accepts a batch under these terms (`SnapshotReader.anchorable_for`).
+        The block is that of `readiness`."""
         return self._reader.anchorable_for(self._operator, *service, readiness.number)
 
     def _judged(self, pool: Digest, block: int) -> bool:
@@ -73,7 +73,7 @@ class ChainReadiness:
         return min(snapshot.me.free_wei // params.money.receipt_collateral, params.shares.max_batch)
 
     def _listed(self, epoch: int, key: EpochOnChain) -> bool:
-        """Returns whether the address book has this key epoch with the shards that the chain names. Without it the operator
+        """Returns whether the address book has this key epoch with the shards that the chain names. If it has not, the operator
         accepts no request, but still anchors signed receipts."""
         records = [document.record for document in self._reader.network.epochs if document.record.epoch == epoch]
         listed = any(names_holders(each, key.shards, key.threshold) for each in records)
@@ -123,15 +123,16 @@ class BatchPages:
         return self._reader.snapshot(self._operator, block)
 
     def anchored(self, from_batch: int, block: int) -> tuple[AnchoredBatch, ...]:
-        """Returns the next batches of all operators from number `from_batch` on, as many as one call gives."""
+        """Returns the next batches of all operators from number `from_batch` on. One call returns as many batches as the chain
+        client reads at once."""
         return self._reader.anchored(from_batch, block)
 
     def demanded_envelopes(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
-        """Returns the deadline of each open demand for the envelope of one of these receipts, by receipt."""
+        """Returns the open demands for the envelopes of these receipts: for each demanded receipt the deadline of the demand."""
         return self._open(DemandKind.ENVELOPE, receipts, receipts, block)
 
     def demanded_anchors(self, receipts: tuple[Digest, ...], block: int) -> dict[Digest, int]:
-        """Returns the deadline of each open demand to anchor one of these receipts, by receipt."""
+        """Returns the open demands to anchor these receipts: for each demanded receipt the deadline of the demand."""
         domain = self._reader.network.demands_domain
         return self._open(DemandKind.ANCHOR, receipts, tuple(anchor_subject(domain, each) for each in receipts), block)
 

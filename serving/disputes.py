@@ -1,5 +1,5 @@
-"""Handles disputes against this operator: logs them, makes sure that the committee finds the envelope, and appeals if a person
-ordered that.
+"""Handles disputes against this operator. It logs them, makes sure that the committee finds the envelope, and appeals if a
+person ordered an appeal.
 
 An honest operator can lose a dispute only if the committee does not find the envelope.
 """
@@ -25,12 +25,11 @@ from bytewise.storage.duties import Duties
 from bytewise.storage.receipt_store import ReceiptStore
 
 APPEAL = "appeal"
-"""Kind of the duty that `bytewise dispute appeal` stores. Its subject is the dispute."""
+"""Kind of the duty that `bytewise dispute appeal` stores. The subject of the duty is the dispute."""
 OVER = frozenset({Phase.FINAL, Phase.AIRGAP, Phase.APPEAL})
 """Phases in which no committee fetches the envelope, unless an appeal begins another round."""
 SERVE_BUDGET_S = 2.0
-"""Seconds of wall time in one step after which no further envelope is looked for on DA, because the operator's other duties must
-not wait."""
+"""Seconds of wall time that one step spends on looking for envelopes on DA. The operator's other duties must not wait longer."""
 
 
 class DisputeReader(Protocol):
@@ -53,12 +52,12 @@ class DisputeSender(Protocol):
     """The part of a sender that `OperatorDisputes` uses."""
 
     def appeal(self, dispute: Digest, bond_wei: int) -> None:
-        """Appeals a verdict, which asks for the next round of the dispute."""
+        """Appeals a verdict. An appeal asks for the next round of the dispute."""
         ...
 
     def demand_envelope(self, signed: SignedReceipt, batch_id: int, proof: tuple[Digest, ...], bond_wei: int) -> None:
-        """Demands the envelope of this operator's own receipt. The operator then answers the demand with a new locator, because a
-        committee uses a new locator only if it answers a demand."""
+        """Demands the envelope of this operator's own receipt. The operator then answers the demand with a new locator. A
+        committee uses a new locator only if it is the answer to a demand."""
         ...
 
 
@@ -70,8 +69,8 @@ class OperatorDisputes:
         operator: Address, anchor: Domain, monotonic: Callable[[], float] = monotonic_s,
         observe: Callable[[Snapshot], None] = lambda _: None,
     ) -> None:  # fmt: skip
-        """The object calls `observe` with each snapshot, which has every dispute that can still change. `orders` stores the
-        appeals that a person ordered."""
+        """Calls `observe` in each step with the snapshot of that step, which has every dispute that can still change. `orders`
+        stores the appeals that a person ordered."""
         self._observe = observe
         self._reader = reader
         self._sender = sender
@@ -84,7 +83,8 @@ class OperatorDisputes:
         self._number = -1
         self._said: dict[Digest, tuple[int, Phase, Verdict]] = {}
         self._served: set[tuple[Digest, int]] = set()
-        """Disputes and rounds whose committee can fetch the envelope, or for which the operator can do nothing more."""
+        """Finished pairs of a dispute and a round. In each, the committee can fetch the envelope, or the operator can do
+        nothing more."""
 
     def step(self) -> None:
         """Handles this operator's disputes at the newest block, once for each block. If the time for envelopes runs out
@@ -126,8 +126,8 @@ class OperatorDisputes:
             telemetry.log("dispute.can_be_appealed", bond_wei=str(case.appeal_bond_wei), until=case.appeal_end, **facts)
 
     def _appeal(self, own: Mapping[Digest, Dispute], snapshot: Snapshot) -> None:
-        """Appeals the disputes for which a person ordered it. Only a person can decide that, because the operator does not keep
-        the client's text (ADR-024)."""
+        """Appeals the disputes for which a person ordered an appeal. Only a person can decide about an appeal, because the
+        operator does not keep the client's text (ADR-024)."""
         for order in self._orders.pending():
             case = own.get(Digest(order.subject))
             if order.kind != APPEAL or case is None:

@@ -1,17 +1,20 @@
-"""The OpenAI wire format of chat completions. Every parameter that is not supported is refused by name.
+"""The OpenAI wire format of chat completions. The server refuses every parameter that it does not support, and names the
+parameter.
 
-A sampling parameter that the decode policy lacks is refused, unless it has its neutral value. If the server ignored the
-parameter, it would sign an answer to another question. `BadRequest` names the parameter. Sources: OpenAI API, "Create chat
-completion"; `ecosystem.md` 5.3 for errors.
+The decode policy lacks some of OpenAI's sampling parameters. The server refuses such a parameter, unless it has its neutral
+value. If the server ignored the parameter, it would sign an answer to another question. `BadRequest` names the parameter.
+Source: OpenAI API, "Create chat completion".
 """
 
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
+from bytewise.protocol.encoding import verify_depth
 from bytewise.protocol.errors.actors import BadRequest
+from bytewise.protocol.errors.records import NotCanonical
 from bytewise.protocol.records.request import (
     MAX_BIASES,
     MAX_GRAMMAR_BYTES,
@@ -21,8 +24,79 @@ from bytewise.protocol.records.request import (
     TOKEN_LIMIT,
 )
 from bytewise.protocol.units import Decimal, decimal, fraction
-from serving.json_numbers import NumberText, canonical_decimal
 from serving.refusals import Code
+
+# JSON without floats: a number reaches the Request as the decimal that the client wrote (design section 4). A float would
+# turn 0.7 into 0.6999…. Here `0.70`, `7e-1` and `0.7` all become the canonical decimal `0.7`.
+
+_NUMBER = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
+_LONGEST_NUMBER = 64
+_MOST_DIGITS = 30
+"""Most digits on each side of the point, as in `protocol.units.decimal`."""
+
+
+class NumberText(str):
+    """A JSON number with fraction or exponent, as the client wrote it."""
+
+    __slots__ = ()
+
+
+def parse_json(body: bytes) -> Any:
+    """Parses a request body. Raises `BadRequest` if the body is no JSON text, repeats a member, or contains NaN or an infinity.
+
+    Numbers without fraction and exponent become `int`. All other numbers become `NumberText` (RFC 8259 section 6).
+    """
+    try:
+        text = verify_depth(body).decode("utf-8")
+        value = json.loads(text, object_pairs_hook=_object, parse_float=NumberText, parse_constant=_no_number)
+        json.dumps(value, ensure_ascii=False).encode("utf-8")  # a lone surrogate has no UTF-8 form
+    except BadRequest:
+        raise
+    except (ValueError, NotCanonical) as error:
+        raise BadRequest("body", f"not valid JSON: {str(error)[:120]}") from None
+    return value
+
+
+def canonical_decimal(param: str, value: object) -> Decimal:
+    """Returns the number as a canonical decimal string. Raises `BadRequest` with the parameter's name if the value is no
+    number, or if it needs over 30 digits before or after the point."""
+    if isinstance(value, bool) or not isinstance(value, int | NumberText):
+        raise BadRequest(param, "must be a number", Code.INVALID_TYPE)
+    text = str(value)
+    parts = _NUMBER.fullmatch(text)
+    if parts is None or len(text) > _LONGEST_NUMBER:
+        raise BadRequest(param, "is too long a number")
+    sign, whole, part, power = parts.group(1), parts.group(2), parts.group(3) or "", int(parts.group(4) or 0)
+    if abs(power) > _LONGEST_NUMBER:
+        raise BadRequest(param, "has too large an exponent")
+    return _written(param, sign, whole, part, power)
+
+
+def _written(param: str, sign: str, whole: str, part: str, power: int) -> Decimal:
+    digits, point = whole + part, len(whole) + power
+    if point <= 0:
+        digits, point = "0" * (1 - point) + digits, 1
+    digits = digits.ljust(point, "0")
+    before, after = digits[:point].lstrip("0") or "0", digits[point:].rstrip("0")
+    if len(before) > _MOST_DIGITS or len(after) > _MOST_DIGITS:
+        raise BadRequest(param, f"needs more than {_MOST_DIGITS} digits")
+    text = before + ("." + after if after else "")
+    return decimal("0" if text == "0" else sign + text)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise BadRequest(next(name for name in names if names.count(name) > 1)[:60], "is given twice")
+    return members
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a JSON number")
+
+
+# Parameters of chat completions.
 
 ANY_OBJECT = '{"type":"object"}'
 """JSON schema for the response format `json_object`."""
@@ -147,7 +221,8 @@ MAX_SEED = 2**63 - 1
 
 _ROLES = ("system", "developer", "user", "assistant")
 _NEUTRAL: Mapping[str, tuple[object, ...]] = {"stream": (False,), "store": (False,)}
-"""Parameters that this server does not support, each with the values that switch the parameter off and are accepted."""
+"""Parameters that this server does not support, each with its neutral values. A neutral value switches the parameter off, so
+the server accepts it."""
 _UNDERSTOOD = frozenset(
     "model messages max_tokens max_completion_tokens temperature top_p top_k min_p repetition_penalty presence_penalty "
     "frequency_penalty logit_bias stop logprobs top_logprobs response_format n seed user".split()
@@ -157,10 +232,10 @@ _UNSUPPORTED = frozenset(
     "prompt_cache_options prompt_cache_retention reasoning_effort safety_identifier service_tier stream_options tool_choice "
     "tools verbosity web_search_options".split()
 )
-"""Other parameters of OpenAI's chat completions, which are refused as unsupported. A name in none of these three sets is
-unknown."""
+"""Other parameters of OpenAI's chat completions. The server refuses them as unsupported. It refuses a name that is in none of
+these three sets as unknown."""
 MAX_CHOICES = 8
-"""Most choices of one answer. The engine computes one after the other, and each has a receipt."""
+"""Most choices of one answer. The engine computes one choice after the other, and each choice has a receipt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +246,7 @@ class ChatRequest:
     messages: tuple[tuple[str, str], ...]
     """Messages in order, each with its role and its text."""
     max_new_tokens: int | None
-    """Most new tokens, or None for as many as fit into the context."""
+    """Most new tokens. None allows as many as fit into the context."""
     temperature: Decimal
     top_p: Decimal
     top_k: int
@@ -195,7 +270,8 @@ class ChatRequest:
 
 
 def read_chat_request(value: Any) -> ChatRequest:
-    """Reads the request from a parsed body. Raises `BadRequest(param, why)` with the first parameter that cannot be served."""
+    """Reads the request from a parsed body. Raises `BadRequest(param, why)` with the first parameter that the server cannot
+    serve."""
     if not isinstance(value, dict):
         raise BadRequest("body", "must be a JSON object")
     body = {name: item for name, item in value.items() if item is not None}
@@ -227,8 +303,8 @@ def read_chat_request(value: Any) -> ChatRequest:
 
 
 def models_body(name: str, created: int, owner: str, context: int) -> dict[str, Any]:
-    """Returns the body of `GET /v1/models`. Its member `context_length`, the most tokens of prompt and answer, is an extension of
-    OpenAI's format."""
+    """Returns the body of `GET /v1/models`. The member `context_length` is the most tokens of prompt and answer together.
+    OpenAI's format does not have this member."""
     model = {"id": name, "object": "model", "created": created, "owned_by": owner, "context_length": context}
     return {"object": "list", "data": [model]}
 

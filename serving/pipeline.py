@@ -1,12 +1,13 @@
 """Computes one answer: run, seal, put on DA, sign, store, answer (design section 5). All of it runs in the engine's thread.
 
-A crash is harmless at every point. One transaction stores number, signed receipt and answer together. Before it, no signed record
-has left the process; at worst DA has a ciphertext that no receipt names. After it, a retry gets the stored answer, and the
-batcher publishes the receipt. An answer with several choices has several receipts, which are stored together or not at all.
+A crash is harmless at every point. One transaction stores number, signed receipt and answer together. Before the transaction,
+no signed record has left the process; at worst DA has a ciphertext that no receipt names. After it, a retry gets the stored
+answer, and the batcher publishes the receipt. An answer with several choices has several receipts. The transaction stores all
+of them or none.
 
-A remote signer may have signed although its response was lost. So the answer is first stored as a draft, without signatures.
-While there is a draft, the operator asks the signer only for the receipts of this draft. The draft ends when they are signed, or
-when too little time is left to anchor them (ADR-009).
+A remote signer may have signed although its response was lost. So the operator first stores the answer as a draft, without
+signatures. While there is a draft, the operator asks the signer only for the receipts of this draft. The draft ends when its
+receipts are signed, or when too little time is left to anchor them (ADR-009).
 """
 
 from collections.abc import Callable
@@ -37,23 +38,23 @@ from serving.request_builder import ChatTokenizer, Offer, Rng, make_choices, mak
 from serving.request_queue import RequestTicket
 
 AnswerHook = Callable[[int, Request, Generated], Generated]
-"""Function that may change a computed answer before it is sealed and signed. It gets the receipt number, the request and the
-answer."""
+"""Function that may change a computed answer before the operator seals and signs it. It gets the receipt number, the request
+and the answer."""
 
 
 def unchanged_answer(_seq: int, _request: Request, answer: Generated) -> Generated:
-    """Returns the answer unchanged. Every operator uses this hook, except that of an attention fund."""
+    """Returns the answer unchanged. All operators use this hook, except the operator of an attention fund."""
     return answer
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineDeps:
-    """The keys and connections that a pipeline uses. `wiring` chooses them."""
+    """The keys and connections that a pipeline uses. The module `serving.wiring` chooses them."""
 
     engine: Engine
     tokenizer: ChatTokenizer
     operator: Signer
-    """Signer of the operator's account, which has the stake."""
+    """Signer of the operator's account, which owns the stake."""
     gateway: LocalSigner
     """Signer of the requests that the operator builds for clients."""
     blobs: BlobStore
@@ -65,12 +66,12 @@ class PipelineDeps:
     anchor: Domain
     """EIP-712 domain of `ReceiptAnchor`."""
     finish: AnswerHook = unchanged_answer
-    """Hook that the pipeline calls for each answer once its receipt number is known (`serving.attention`)."""
+    """Hook for each answer (`serving.attention`). The pipeline calls it when the answer's receipt number is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class SealedAnswer:
-    """One choice whose envelope is on DA, before its receipt is signed."""
+    """One choice of an answer. Its envelope is on DA, and its receipt is not signed yet."""
 
     payload: Payload
     receipt: Receipt
@@ -80,20 +81,20 @@ class SealedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class DraftedAnswer:
-    """All choices of an answer, in the form in which they are stored before their receipts are signed."""
+    """All choices of an answer whose receipts are not signed yet. The store keeps an answer in this form."""
 
     key: Digest
     """Name of the request."""
     once: bool
-    """Whether only one answer may be stored under this name, because the client sent an idempotency key."""
+    """Whether the store may have only one answer under this name, because the client sent an idempotency key."""
     assurance: str
     """Assurance of the key epoch to which the envelopes are sealed."""
     choices: tuple[SealedAnswer, ...]
 
 
 def readable_draft(answer: DraftedAnswer) -> bytes:
-    """Encodes an answer that is stored before its receipts are signed. Raises `BadRequest` if the bytes are too large to be
-    decoded again, which happens with several very long choices."""
+    """Encodes an answer whose receipts are not signed yet, for the store. Raises `BadRequest` if the bytes are too large to be
+    decoded again. This happens with several very long choices."""
     try:
         return verify_size(encode(answer))
     except TooLarge:
@@ -101,7 +102,7 @@ def readable_draft(answer: DraftedAnswer) -> bytes:
 
 
 class Pipeline:
-    """The pipeline that turns chat requests into stored, signed answers."""
+    """Turns chat requests into stored, signed answers."""
 
     def __init__(
         self, offer: Offer, deps: PipelineDeps, anchor_within_s: int, accept_simulated: bool, accept_rebuilt: bool = False
@@ -113,8 +114,8 @@ class Pipeline:
         self._accept_rebuilt = accept_rebuilt
 
     def prepare(self, asked: RequestTicket, ask: ChatRequest) -> Callable[[], bytes]:
-        """Checks the request and returns the function that computes its answer. Raises `BadRequest` or `TryAgain` if the request
-        cannot be served."""
+        """Checks the request and returns the function that computes its answer. Raises `BadRequest` or `TryAgain` if the
+        operator cannot serve the request."""
         deps = self._deps
         readiness, _ = deps.watch.open()
         request, _ = make_request(
@@ -161,11 +162,12 @@ class Pipeline:
         return self._issue(answer)
 
     def _finish_draft(self) -> Digest | None:
-        """Signs the stored draft, whose signatures were lost, and stores the result.
+        """Signs the stored draft, whose signatures were lost, and stores the result. Returns the name of its request, or None
+        if there is no draft.
 
-        Returns the name of its request, or None if there is no draft. The draft is given up once half of the promised time or
-        less is left. Its numbers then stay without receipts. Raises `Unavailable` while nobody signs. Also raises it while a
-        draft cannot be decoded, or is of another model or environment, and is not given up yet.
+        The operator gives the draft up when half of the promised time or less is left. The draft's numbers then stay without
+        receipts. Until then this method raises `Unavailable` if the signer does not sign, if the draft cannot be decoded, or if
+        the draft is of another model or environment.
         """
         deps = self._deps
         draft = deps.receipt_store.drafted()

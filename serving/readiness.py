@@ -1,4 +1,5 @@
-"""The state of the chain that decides whether this operator may serve. It is read at one block and counts for a limited time."""
+"""The state of the chain that decides whether this operator may serve. The operator reads it at one block, and uses it for a
+limited time."""
 
 import threading
 from collections.abc import Callable
@@ -12,14 +13,15 @@ from bytewise.service.chain_head import ChainHead
 from bytewise.service.readiness import Check, ReadinessRegistry, rounded_ether
 
 OPERATOR_GAS = 2_000_000
-"""Largest amount of gas that an operator may have to pay at once (`bench/results/gas.json`): for a batch after the longest
-silence, an appeal, and the answer to a demand. Only the answer with the longest list takes more, up to 5 million. This amount
-pays for it at two fifths of the highest fee."""
+"""Largest amount of gas that an operator may have to pay at once (`bench/results/gas.json`). It covers a batch after the
+longest silence, an appeal, and the answer to a demand. Only the answer with the longest list takes more, up to 5 million gas.
+For such an answer this amount is enough at two fifths of the highest fee."""
 NO_EPOCH = "no key epoch is open, or the operator's network.json lacks it"
-"""Reason to refuse requests. The chain may have an epoch that the address book lacks, which was read at the start."""
+"""Reason to refuse requests. The chain may have a key epoch that the address book lacks, because the operator reads the address
+book only at its start."""
 FEE_MARGIN = 2
-"""Factor by which the fee that is sent exceeds the present price of anchoring. The price rises by at most an eighth in each of
-its epochs, and the contract returns the surplus."""
+"""Factor by which the operator sends a larger fee than the present price of anchoring. The price rises by at most an eighth in
+each of its epochs, and the contract returns the surplus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +48,17 @@ class Readiness:
     judged: bool
     """Whether enough verifiers can judge the operator's answers. Without them the contract accepts no batch."""
     room: int
-    """Number of receipts after the last anchored one that can be anchored, even if the earlier ones are disputed. It is 0 if open
-    receipts leave less free stake than the whole minimum and one slash."""
+    """Number of receipts after the last anchored receipt that the operator can still anchor, even if the earlier receipts are
+    disputed. It is 0 if open receipts leave less free stake than the whole minimum plus one slash."""
     price_wei: int
     """Price of anchoring one receipt, in wei."""
     most: int
-    """Most receipts that the contract accepts in one batch now. A larger batch would be refused for good."""
+    """Most receipts that the contract accepts in one batch now. The contract would refuse a larger batch for good."""
     paused: bool
     """Whether the guardian has stopped the protocol clock. The contract accepts no batch during a pause."""
     pause_s: int
-    """Longest pause, in seconds, that can begin while a request waits. A pause does not extend a request, which expires by wall
-    time."""
+    """Longest pause, in seconds, that can begin while a request waits. A pause does not extend a request, because a request
+    expires by wall time."""
     max_anchor_delay_s: int
     """Longest time from signing to anchoring that the network accepts, in seconds."""
     balance_wei: int
@@ -66,7 +68,7 @@ class Readiness:
 
     @property
     def closed_because(self) -> str | None:
-        """Reason why no request may be accepted now, or None if requests may be accepted."""
+        """Reason why the operator may accept no request now. None if it may accept requests."""
         for good, reason in (
             (not self.paused, "the network is paused"),
             (self.registered, "this operator is not registered"),
@@ -83,12 +85,16 @@ class Readiness:
         return None
 
     def promise_s(self, wanted_s: int) -> int:
-        """Returns the seconds from signing to the time `anchorBy` of a receipt: `wanted_s`, but at most the network's longest
-        delay. Clients refuse a receipt with a later `anchorBy`, because nobody can demand its anchoring before that time."""
+        """Returns the seconds from signing a receipt to its time `anchorBy`: `wanted_s`, but at most the network's longest
+        delay.
+
+        Clients refuse a receipt with a later `anchorBy`, because nobody can demand its anchoring before that time.
+        """
         return min(wanted_s, self.max_anchor_delay_s)
 
     def verify_room(self, last: int) -> int:
-        """Returns receipt number `last` if that receipt and all before it can be anchored. Raises `TryAgain` if stake is missing.
+        """Returns receipt number `last` if the operator can anchor that receipt and all before it. Raises `TryAgain` if stake
+        is missing.
 
         The operator calls this before it signs. A receipt that it cannot anchor before the request expires costs a penalty.
         """
@@ -98,9 +104,12 @@ class Readiness:
 
 
 def least_stake_wei(me: Holdings, money: Money) -> int:
-    """Returns the least stake in wei with which an operator may accept one more request. It is the collateral of all open
-    receipts and of one more, one slash, and the free stake that the contract requires before it binds more. One slash is enough,
-    because all open disputes together take at most one from the free stake."""
+    """Returns the least stake in wei with which an operator may accept one more request.
+
+    It is the sum of three amounts: the collateral of all open receipts and of one more, one slash, and the free stake that the
+    contract requires before it binds more. One slash is enough, because all open disputes together take at most one slash from
+    the free stake.
+    """
     return me.collateral_wei + money.slash_amount + money.min_operator_stake + money.receipt_collateral
 
 
@@ -113,8 +122,8 @@ def operator_required_wei(params: ParamSet, price_wei: int, max_fee_wei: int) ->
     """Returns the balance in wei that an operator's account needs in the worst case.
 
     It is the sum of three amounts: the gas at `max_fee_wei` (the highest fee that the account pays), the price of anchoring a
-    full batch, and the bond of the most expensive appeal. With less, the operator accepts no request, because a receipt that it
-    cannot anchor costs a penalty.
+    full batch, and the bond of the most expensive appeal. With a smaller balance the operator accepts no request, because a
+    receipt that it cannot anchor costs a penalty.
     """
     appeals = map(params.appeal_bond, range(2, params.committee.rounds + 1))
     anchoring_wei = FEE_MARGIN * params.shares.max_batch * price_wei
@@ -122,7 +131,8 @@ def operator_required_wei(params: ParamSet, price_wei: int, max_fee_wei: int) ->
 
 
 def operator_checks(readiness: Readiness, behind: str | None) -> tuple[Check, ...]:
-    """Returns the checks of `/readyz` for one reading of the chain. `behind` is the reason why anchoring is too late, or None."""
+    """Returns the checks of `/readyz` for one reading of the chain. `behind` is the reason why anchoring is too late, or None
+    if it is in time."""
     closed = readiness.closed_because or behind
     return (
         Check(
@@ -149,13 +159,14 @@ def operator_checks(readiness: Readiness, behind: str | None) -> tuple[Check, ..
 
 
 class ReadinessWatch:
-    """The last reading of the chain, which counts for `fresh_s` seconds. The batch tick writes it, and every request reads it."""
+    """The last reading of the chain, which is valid for `fresh_s` seconds. The tick of the batcher writes it, and every request
+    reads it."""
 
     def __init__(
         self, fresh_s: float, monotonic: Callable[[], float], registry: ReadinessRegistry | None = None,
         head: ChainHead | None = None,
     ) -> None:  # fmt: skip
-        """`registry` and `head` get each reading, for the checks of `/readyz`."""
+        """Gives each reading to `registry` and `head`, for the checks of `/readyz`."""
         self._registry = registry
         self._head = head
         self._fresh_s = fresh_s
@@ -177,8 +188,8 @@ class ReadinessWatch:
             self._registry.started()
 
     def open(self) -> tuple[Readiness, EpochRecord]:
-        """Returns the last reading and the key epoch to which answers are sealed. Raises `TryAgain` with the reason if no request
-        may be accepted."""
+        """Returns the last reading and the key epoch to which answers are sealed. Raises `TryAgain` with the reason if the
+        operator may not accept a request."""
         with self._lock:
             held, behind = self._held, self._behind
         if held is None or self._monotonic() - held[0] > self._fresh_s:

@@ -1,7 +1,7 @@
-"""Refusals that a client gets instead of an answer: OpenAI's error envelope, with its statuses, types and codes.
+"""Responses to requests that get no answer: OpenAI's error envelope, with OpenAI's statuses, types and codes.
 
-Source: OpenAI API, "Error codes", and its responses to wrong parameters. OpenAI has no `unavailable`, `idempotency_key_reused`
-and `receipt_not_found`; this project added these codes.
+Source: OpenAI API, "Error codes", and its responses to wrong parameters. OpenAI has no codes `unavailable`,
+`idempotency_key_reused` and `receipt_not_found`. This project added them.
 """
 
 import enum
@@ -12,10 +12,10 @@ from bytewise.protocol.errors.branches import BytewiseError, Unavailable
 
 
 class Code(enum.StrEnum):
-    """Error codes that a `BadRequest` has as its third value. Without a third value the code is `INVALID_VALUE`."""
+    """Error codes of a `BadRequest`, which has the code as its third value. Without a third value the code is `INVALID_VALUE`."""
 
     INVALID_VALUE = "invalid_value"
-    """The value has the right type, but is impossible here."""
+    """The parameter allows this type, but not this value."""
     INVALID_TYPE = "invalid_type"
     """The value has a type that the parameter does not allow."""
     UNKNOWN = "unknown_parameter"
@@ -37,7 +37,7 @@ class Busy(TryAgain):
 
 
 class Late(TryAgain):
-    """The answer is not ready within the time that a client waits. Its computation goes on."""
+    """The answer is not ready within the time that a client waits. The engine goes on to compute it."""
 
 
 class ApiRefusal(NamedTuple):

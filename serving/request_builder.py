@@ -1,6 +1,8 @@
-"""Builds the Request that is signed and executed for a chat request: prompt, seed, nonce, expiry (design sections 3 and 4).
+"""Builds the Request for a chat request: prompt, seed, nonce, expiry (design sections 3 and 4). The engine executes this
+Request.
 
-In client mode `delegated` the gateway, a part of the operator, signs the Request with its own key, and the receipt says so.
+The gateway is a part of the operator. In client mode `delegated` it signs the Request with its own key, and the receipt says
+so.
 """
 
 from collections.abc import Callable
@@ -19,7 +21,7 @@ from serving.openai import ChatRequest
 from serving.refusals import Code
 
 Rng = Callable[[int], bytes]
-"""Function that returns a number of random bytes: `os.urandom` in the service."""
+"""Function that returns a number of random bytes. The service uses `os.urandom`."""
 
 
 class ChatTokenizer(AnswerTokenizer, Protocol):
@@ -40,7 +42,7 @@ class ChatTokenizer(AnswerTokenizer, Protocol):
         ...
 
     def refusal(self, schema: str) -> str:
-        """Returns the reason why no answer can satisfy a JSON schema, or an empty text if one can."""
+        """Returns the reason why no answer can satisfy a JSON schema. Returns an empty text if an answer can satisfy it."""
         ...
 
 
@@ -56,8 +58,8 @@ class Offer:
     environment: Environment
     chain_id: int
     request_ttl_s: int
-    """Seconds from the creation of a Request in which its receipt may be anchored, without pauses. They are well above the
-    longest anchoring delay."""
+    """Seconds from the creation of a Request in which the operator may anchor its receipt, without pauses. This time is well
+    above the longest anchoring delay."""
 
 
 def make_request(
@@ -65,8 +67,8 @@ def make_request(
 ) -> tuple[Request, Blob]:
     """Builds the Request, and returns it with the signature of the gateway's key.
 
-    `now` is chain time in Unix seconds. The longest pause, `pause_s`, is added to the expiry, because a Request goes on to expire
-    during a pause (ADR-011). Raises `BadRequest` with the parameter that is outside the limits.
+    `now` is chain time in Unix seconds. The expiry includes the longest pause, `pause_s`, because a Request also expires during
+    a pause (ADR-011). Raises `BadRequest` with the parameter that is outside the limits.
     """
     prompt = _render(ask, tokenizer)
     limits = offer.environment.limits
@@ -103,11 +105,11 @@ def make_request(
 def make_choices(
     request: Request, count: int, client: LocalSigner, rng: Rng, environment: Environment
 ) -> list[tuple[Request, Blob]]:
-    """Makes the signed Requests for `count` choices. The first is `request` itself, the others are copies with new seeds and
-    nonces.
+    """Makes the signed Requests for `count` choices. The first is `request` itself. The others are copies of it with new seeds
+    and nonces.
 
-    Raises `BadRequest` if one of these Requests is larger than the limits allow. A copy can be larger than `request`, because its
-    seed may have more digits.
+    Raises `BadRequest` if one of these Requests is larger than the limits allow. A copy can be larger than `request`, because
+    its seed may have more digits.
     """
     others = [replace(request, seed=choice_seed(request.seed, i), nonce=Digest(rng(32))) for i in range(1, count)]
     within = [_within_limits(each, environment) for each in (request, *others)]

@@ -1,8 +1,8 @@
-"""The queue for the single engine thread, and the memory that gives a retried request the receipt of its first try.
+"""The queue for the single engine thread. It also recognises a retried request, and gives it the receipt of its first try.
 
-Two equal requests get two answers, unless the second one is a retry. A retry has the idempotency key of the first request, or a
-retry count above 0, which the official client sends instead of a key (`ecosystem.md` 5.3). A retry gets the answer of the first
-request, and waits while that answer is computed.
+Two equal requests get two answers, unless the second request is a retry. A retry has the idempotency key of the first request,
+or a retry count above 0. The official client sends a retry count instead of a key. A retry gets the answer of the first
+request, and waits while the engine computes that answer.
 """
 
 import re
@@ -22,8 +22,8 @@ from serving.refusals import Busy, Code
 MAX_KEY_CHARACTERS = 255
 """Most characters of an idempotency key."""
 MOST_OWED = 1024
-"""Most refused requests that are remembered, so that their retries count as new requests. The retry of a forgotten one may get
-the answer of an equal request."""
+"""Most refused requests that the queue remembers, so that their retries count as new requests. If the queue has forgotten a
+refused request, its retry may get the answer of an equal request."""
 
 _HALF = 16
 _RETRIES = re.compile("[0-9]{1,9}")
@@ -31,11 +31,11 @@ _RETRIES = re.compile("[0-9]{1,9}")
 
 @dataclass(frozen=True, slots=True)
 class RequestTicket:
-    """The identity of a request, by which its retries are recognised."""
+    """The identity of a request. The queue recognises the retries of a request by it."""
 
     name: Digest
-    """Hash of caller and request. With an idempotency key, its first half is a hash of caller and key, and its second half a hash
-    of the request."""
+    """Hash of caller and request. With an idempotency key, the first half of the name is a hash of caller and key, and the
+    second half is a hash of the request."""
     once: bool
     """Whether the request has an idempotency key. There is only one answer for each key."""
     retry: int
@@ -43,13 +43,15 @@ class RequestTicket:
 
     @property
     def start(self) -> bytes:
-        """Bytes with which the name of every retry begins. With an idempotency key they are the first half of the name, which is
-        a hash of caller and key. Without a key they are the whole name."""
+        """Bytes with which the name of every retry begins. With an idempotency key, these bytes are the first half of the name.
+        Without a key, they are the whole name."""
         return self.name[:_HALF] if self.once else self.name
 
     def verify_name(self, name: Digest) -> None:
-        """Checks that `name`, which begins with `start`, is the name of this request. Raises `BadRequest` if it is the name of
-        another request with the same idempotency key."""
+        """Checks that a stored name is the name of this request. `name` begins with `start`.
+
+        Raises `BadRequest` if it is the name of another request with the same idempotency key.
+        """
         if name != self.name:
             raise BadRequest("Idempotency-Key", "was sent with another body: a new request needs a new key", Code.KEY_REUSED)
 
@@ -58,8 +60,8 @@ def request_ticket(body: bytes, authorization: str, address: str, idempotency_ke
     """Makes the ticket of a request from its bytes, three headers and the client's address. `retries` is the header
     `x-stainless-retry-count`.
 
-    A retry must come from the same API key and address as its first request. The server accepts any API key, so different clients
-    may use the same one, and an answer contains its opening. Raises `BadRequest` if the idempotency key is too long.
+    A retry must come from the same API key and address as its first request. The server accepts any API key, so different
+    clients may use the same key, and an answer contains its opening. Raises `BadRequest` if the idempotency key is too long.
     """
     caller = [text.encode("utf-8", "surrogateescape") for text in (authorization, address)]
     retry = int(retries) if _RETRIES.fullmatch(retries) else 0
@@ -78,12 +80,13 @@ class _Run:
     ticket: RequestTicket
     future: Future[bytes]
     retry: int
-    """Highest retry count of the requests that wait for this run. If several equal runs exist, each serves the retries of one
-    client."""
+    """Highest retry count of the requests that wait for this run. If several runs are for equal requests, each run serves the
+    retries of one client."""
 
 
 class RequestQueue:
-    """The queue of the engine thread. It accepts work up to a limit, and gives retries the answer of their first request."""
+    """The queue of the engine thread. It accepts a limited amount of work, and gives retries the answer of their first
+    request."""
 
     def __init__(
         self,
@@ -91,8 +94,8 @@ class RequestQueue:
         queue_limit: int,
         on_bug: Callable[[BaseException], None],
     ) -> None:
-        """`remembered` finds a stored answer by the start of its name, and returns the whole name and the answer. The queue calls
-        `on_bug` with a `Bug` that ended a run."""
+        """Makes an empty queue. `remembered` finds a stored answer by the start of its name, and returns the whole name and the
+        answer. The queue calls `on_bug` with each `Bug` that ends a run."""
         self._remembered = remembered
         self._limit = queue_limit
         self._on_bug = on_bug
@@ -103,10 +106,11 @@ class RequestQueue:
         self._executor = ThreadPoolExecutor(1, "engine")
 
     def submit(self, asked: RequestTicket, prepare: Callable[[], Callable[[], bytes]]) -> Future[bytes]:
-        """Returns the future answer of a request.
+        """Returns the future answer of a request. `prepare()` checks the request, raises the errors of the check, and returns
+        the work for the engine thread.
 
-        `prepare()` checks the request, raises its errors, and returns the work for the engine thread. Raises `Busy` if the queue
-        is full, and `BadRequest` if the idempotency key belongs to another request. In both cases nothing is accepted.
+        Raises `Busy` if the queue is full, and `BadRequest` if the idempotency key belongs to another request. In both cases
+        the queue accepts nothing.
         """
         with self._lock:
             new = self._is_new(asked)

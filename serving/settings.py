@@ -40,16 +40,17 @@ class ModelSettings:
     device: str = "cpu"
     """Device on which the engine runs: `cpu` or `cuda`."""
     cache_bytes: int = 0
-    """Most memory for the keys and values of one job, in bytes. With 0, it is half of the memory of the machine or control group
-    that the weights leave free."""
+    """Most memory for the keys and values of one job, in bytes. With 0, the engine computes it: the memory of the machine or
+    control group, less the weights, divided by two."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptSettings:
-    """Section `[accept]`, optional: key epochs with weaker guarantees to which the operator also seals answers."""
+    """Section `[accept]`, optional: key epochs with weaker guarantees. The operator seals answers to such an epoch only if the
+    setting allows it."""
 
     simulated: bool = False
-    """Whether to seal to a key epoch with assurance `simulated`. Without it, the operator refuses such an epoch (fence 5)."""
+    """Whether to seal to a key epoch with assurance `simulated`. Without this setting the operator refuses such an epoch."""
     rebuilt: bool = False
     """Whether to seal to a rebuilt epoch (ADR-040). One broken enclave can then read the whole epoch."""
 
@@ -59,19 +60,22 @@ class LimitSettings:
     """Section `[limits]`, optional: times and sizes."""
 
     queue: int = 16
-    """Most requests that wait or run. Further requests are answered with status 429."""
+    """Most requests that wait or run. The operator answers further requests with status 429."""
     answer_timeout_s: float = 600.0
     """Seconds that a client waits for its answer, above 0. The default is the read timeout of the official client."""
     retry_memory_s: int = 900
-    """Seconds for which an answer is remembered for retries. The default is above the official client's read timeout of 600 s."""
+    """Seconds for which the operator remembers an answer for retries. The default is above the official client's read timeout
+    of 600 s."""
     retry_answers: int = 10_000
-    """Number of answers that are remembered for retries. The oldest are forgotten first, in steps of one second."""
+    """Number of answers that the operator remembers for retries. It forgets the oldest first, in steps of one second."""
     anchor_within_s: int = 300
-    """Promised seconds from signing to anchoring (`anchorBy`). The network's `max_anchor_delay` also limits them."""
+    """Promised seconds from signing a receipt to anchoring it (`anchorBy`). The promise is at most the network's
+    `max_anchor_delay`."""
     request_ttl_s: int = 7200
-    """Seconds in which the receipt of a Request may be anchored. The longest pause that the guardian may make is added."""
+    """Seconds from the creation of a Request in which the operator may anchor its receipt. The operator adds the longest pause
+    that the guardian may make."""
     max_batch: int = 64
-    """Most receipts in a batch. The contract also limits them."""
+    """Most receipts in a batch. The contract has a limit too, and the smaller one counts."""
     max_body_bytes: int = 1 << 20
     """Largest request body, in bytes."""
 
@@ -91,8 +95,8 @@ class OperatorSettings:
     network_file: Path
     """Path of the address book: chain id, addresses, deployment block, key epochs."""
     gateway_key_file: Path
-    """File of the key that signs Requests for clients without a key (client mode `delegated`): 32 bytes in hex, no keystore. Only
-    the owner may read it."""
+    """File of the key that signs Requests for clients without a key (client mode `delegated`). It has 32 bytes in hex and is no
+    keystore. Only the owner may read it."""
     chain: ChainSettings
     da: DaSettings
     signer: SignerSettings
@@ -106,14 +110,14 @@ class OperatorSettings:
     accept: AcceptSettings = field(default_factory=AcceptSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     housekeeping: HousekeepingSettings = field(default_factory=HousekeepingSettings)
-    """Times for which records are kept. A record that a dispute, a demand, a penalty or a transaction can still need is never
-    deleted."""
+    """Times for which the operator keeps records. It never deletes a record that a dispute, a demand, a penalty or a
+    transaction can still need."""
     backup: BackupSettings | None = None
-    """Backups that the process makes by itself. Without this section it makes none."""
+    """Backups that the process makes by itself. Without this section the process makes none."""
     checkpoints: CheckpointSettings | None = None
-    """Places for signed checkpoints of the journal. Without this section none are made."""
+    """Places for signed checkpoints of the journal. Without this section the process makes none."""
     metrics: MetricsSettings | None = None
-    """Address at which metrics and probes are served. Without this section they are not served."""
+    """Address at which the process serves metrics and probes. Without this section it serves none."""
 
     def __post_init__(self) -> None:
         if self.role != "operator":
@@ -123,7 +127,7 @@ class OperatorSettings:
 
 
 def read_environment(path: Path) -> Environment:
-    """Reads the environment in a file. Raises `ConfigurationError` if the file contains none."""
+    """Reads the environment from a file. Raises `ConfigurationError` if the file contains no environment."""
     try:
         return decode(Environment, path.read_bytes())
     except OSError as error:

@@ -1,8 +1,9 @@
-"""Connects the parts of an operator process and runs it. `serving.__main__` and the dishonest operators in `adversaries` use it.
+"""Connects the parts of an operator process and runs it. `serving.__main__` and the dishonest operators in `adversaries` use
+it.
 
-The main thread runs uvicorn's loop, one thread loads the model and then ticks, and one thread runs the engine. Before the
-operator is ready, `warm_up` answers two requests and verifies the answers as a verifier would. `OwnStake` renews the operator's
-stake record at EigenLayer, because the operator cannot post batches without a record that counts (ADR-034).
+The process has three threads. The main thread runs uvicorn's loop. One thread loads the model and then ticks. One thread runs
+the engine. Before the operator is ready, `warm_up` answers two requests and verifies the answers as a verifier would.
+`OwnStake` renews the operator's stake record at EigenLayer. Without a valid record the operator cannot post batches (ADR-034).
 """
 
 import json
@@ -58,8 +59,7 @@ from serving.api import Gate, NamedReceipt, build_api
 from serving.batcher import BatchDuties, Batcher
 from serving.chain_view import BatchPages, ChainReadiness, DisputePages
 from serving.disputes import OperatorDisputes
-from serving.json_numbers import parse_json
-from serving.openai import ChatRequest, read_chat_request
+from serving.openai import ChatRequest, parse_json, read_chat_request
 from serving.pipeline import AnswerHook, Pipeline, PipelineDeps, unchanged_answer
 from serving.readiness import ReadinessWatch
 from serving.request_builder import ChatTokenizer, Offer, make_request
@@ -73,13 +73,13 @@ class Recorder(Protocol):
     """The part of a sender that `OwnStake` uses."""
 
     def sync_stake(self, account: Address, block: int) -> None:
-        """Makes the contract `EigenLayerStake` record the present stake of an account, because an old record stops counting.
-        `block` is the block of the record that is replaced, or 0 if there is no record."""
+        """Makes the contract `EigenLayerStake` record the present stake of an account, because an old record becomes invalid.
+        `block` is the block of the record that this call replaces, or 0 if there is no record."""
         ...
 
 
 class OwnStake:
-    """The operator's stake record. This object reads it from time to time, and renews it before it is too old."""
+    """The operator's stake record. This object reads the record from time to time, and renews it before it is too old."""
 
     def __init__(self, chain: StakeRecordReader, sender: Recorder, first_block: int, operator: Address) -> None:
         self._chain = chain
@@ -88,7 +88,8 @@ class OwnStake:
         self._record = StakeRecorder(chain, first_block, operator)
 
     def step(self) -> None:
-        """Plans the renewal of the stake record if that is due. A renewal that is decided several times is sent once."""
+        """Plans the renewal of the stake record when the renewal is due. Several steps may decide the same renewal, but the
+        sender sends it once."""
         head = self._chain.head()
         if head < self._record.next_look:
             return
@@ -98,7 +99,8 @@ class OwnStake:
 
 NEW_TOKENS = 8
 TEMPERATURES = (0, 0.8)
-"""Temperatures of the two requests. One uses greedy decoding and one sampling, which are the two code paths of the sampler."""
+"""Temperatures of the two requests of `warm_up`. One request is greedy and one samples, so that both code paths of the sampler
+run."""
 
 
 def warm_up(engine: Engine, offer: Offer, tokenizer: ChatTokenizer, client: LocalSigner) -> int:
@@ -118,11 +120,11 @@ def warm_up(engine: Engine, offer: Offer, tokenizer: ChatTokenizer, client: Loca
 
 
 FRESH_TICKS, FRESH_S = 15, 30.0
-"""Ticks and seconds for which a reading of the chain counts, whichever is longer. After that, requests are refused until the
-chain answers."""
+"""A reading of the chain is valid for so many ticks or so many seconds, whichever is longer. After that, the operator refuses
+requests until the chain answers."""
 HTTP_DRAIN_S, TICK_DRAIN_S, WORK_DRAIN_S = 4, 3.0, 4.5
-"""Seconds that open connections, a running tick, and all work beside HTTP may take when the process ends. HTTP ends first and the
-work after it, together within 10 s."""
+"""When the process ends, the seconds for open connections, for a running tick, and for all work besides HTTP. HTTP ends first
+and the work after it, together within 10 s."""
 
 
 HookFactory = Callable[[Address, int], AnswerHook]
@@ -143,11 +145,11 @@ def run(
     settings: OperatorSettings, wrap_engine: Callable[[Engine], Engine] = unchanged_engine, config: Path | None = None,
     hook_of: HookFactory = honest_answers,
 ) -> int:  # fmt: skip
-    """Runs an operator until SIGTERM, and returns the exit code of the process. Only dishonest operators of tests set
-    `wrap_engine`. Only the operator of an attention fund sets `hook_of` (`serving.attention`).
+    """Runs an operator until SIGTERM, and returns the exit code of the process.
 
-    Raises `KeyInUse` if another process of this machine uses the account's key. `config` is the settings file, which backups
-    contain.
+    Only the dishonest operators of tests set `wrap_engine`. Only the operator of an attention fund sets `hook_of`
+    (`serving.attention`). `config` is the settings file, and backups contain it. Raises `KeyInUse` if another process of this
+    machine uses the account's key.
     """
     telemetry.configure("operator")
     readiness = ReadinessRegistry()
@@ -180,8 +182,8 @@ class ServedModel:
         return None if found is None else (receipt_id(self.anchor, found.receipt), found)
 
     def check_open(self) -> EpochRecord:
-        """Returns the key epoch to which answers are sealed. Raises `TryAgain` if no request may be accepted
-        (`ReadinessWatch.open`)."""
+        """Returns the key epoch to which answers are sealed (`ReadinessWatch.open`). Raises `TryAgain` if the operator may not
+        accept a request."""
         return self.watch.open()[1]
 
 
@@ -199,11 +201,12 @@ class OperatorWork:
     """Periodic jobs that run beside the tick."""
 
     def tick(self) -> None:
-        """Does the work of one tick in order: duties about anchored batches, the next batch, disputes, and the stake record.
+        """Does the work of one tick in this order: duties about anchored batches, the next batch, disputes, the stake record.
 
-        A failure of one part does not stop the other parts. For example, no batch can be built while DA is down, but just then
-        verifiers demand lists, which the operator must answer. The transactions of each part are sent before the next part may
-        wait for DA. A `Bug` ends the tick at once. Of other errors, the first is raised at the end.
+        A failure of one part does not stop the other parts. For example, the operator can build no batch while DA is down. Just
+        then verifiers demand lists, and the operator must answer. The sender sends the transactions of each part before the
+        next part may wait for DA. A `Bug` ends the tick at once. For other errors, the tick goes on, and raises the first of
+        them at the end.
         """
         failed: list[Fault | Unavailable] = []
         pump = self.sender.pump
@@ -219,7 +222,7 @@ class OperatorWork:
 
 
 def sender_policy(settings: OperatorSettings, own_nonces: int) -> SenderPolicy:
-    """Returns the limits of the operator's sender. All nonces below `own_nonces` are known to be the account's own."""
+    """Returns the limits of the operator's sender. The account itself used all nonces below `own_nonces`."""
     return SenderPolicy(
         confirmations=settings.chain.confirmations, max_fee_wei=settings.signer.max_fee_wei, own_nonces=own_nonces
     )
@@ -289,7 +292,7 @@ class Operator:
             self._server.should_exit = True
 
     def _lease(self, network: Network, operator: Address) -> NonceLease:
-        """Returns the operator's nonce lease, which the caller takes. Without it, two processes of one account would sign
+        """Returns the operator's nonce lease. The caller takes the lease. Without it, two processes of one account would sign
         receipts with the same numbers."""
         database = open_database(self._settings.db.location)
         check_revision(database)

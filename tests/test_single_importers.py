@@ -8,10 +8,10 @@ from tests.source import name_of, product_files, tree_of
 BOUNDARIES = {
     "bytewise.protocol.economics.coverage": "formulas without I/O; the command reads the chain",
     "bytewise.crypto.reconstruction": "cryptography",
-    "bytewise.da.certificate": "a foreign format",
     "bytewise.da.store": "HTTP, disk",
     "bytewise.inference.cuda.runner": "a device",
     "bytewise.inference.native.path": "C",
+    "bytewise.inference.pinned.engine": "floats of transformers",
     "bytewise.tee.gpu": "a foreign format",
     "bytewise.tee.snp": "a foreign format",
     "bytewise.storage.index.period_sums": "SQL",

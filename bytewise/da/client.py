@@ -1,9 +1,10 @@
 """Client of one or more EigenDA proxies. It implements `bytewise.ports.BlobStore` (design section 5).
 
-After a successful answer the call ends. If a proxy finds the call malformed, `CallerError` is raised. After an answer of class
-RETRY the client asks the same proxy again, a bounded number of times. After that, or after an answer of class FAIL_OVER, it asks
-the next proxy. If no proxy is left, the last answer decides between `TryAgain` and `FailOver`. A certificate that a proxy calls
-bad raises `BadCertificate` only if a second proxy agrees, otherwise `TryAgain`.
+The answer of a proxy decides what follows. A successful answer ends the call. If a proxy finds the call malformed, the client
+raises `CallerError`. After an answer of class RETRY the client asks the same proxy again, a bounded number of times. After an
+answer of class FAIL_OVER, or after the last attempt, it asks the next proxy. If no proxy is left, the last answer decides
+whether the client raises `TryAgain` or `FailOver`. If one proxy calls a certificate bad, the client asks a second proxy. It
+raises `BadCertificate` if the second proxy agrees, otherwise `TryAgain`.
 """
 
 import json
@@ -23,7 +24,7 @@ from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
 
 ATTEMPTS = 3
-"""Number of attempts at one proxy before the next proxy is tried. The proxy itself retries three times."""
+"""Number of attempts at one proxy before the client tries the next proxy. The proxy itself retries three times."""
 BACKOFF_S = 0.2
 """Number of seconds before the second attempt. The wait doubles with each attempt."""
 CONNECT_TIMEOUT_S = 5.0
@@ -79,8 +80,8 @@ class DaClient:
         """Returns the bytes of a locator. The caller checks their hash. Raises `CallerError`, `BadCertificate`, `TryAgain` or
         `FailOver`, as the module describes.
 
-        `accept` checks the bytes. If it refuses the bytes of a proxy, the next proxy is asked, so that a lying proxy cannot
-        hide an honest one.
+        `accept` checks the bytes. If it refuses the bytes of a proxy, the client asks the next proxy. So a lying proxy cannot
+        hide an honest proxy.
         """
         certificate = certificate_of(locator)
         accused: list[str] = []

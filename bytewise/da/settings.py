@@ -17,10 +17,10 @@ class StoreSettings:
     host: str = "127.0.0.1"
     """Address at which the REST interface listens."""
     retention_s: int = 14 * 24 * 3600
-    """Time in seconds for which a blob is kept; two weeks, as with EigenDA."""
+    """Time in seconds for which the store keeps a blob. The default is two weeks, as with EigenDA."""
     max_total_bytes: int = 4 * 2**30
     """Largest total size of all blobs in bytes. The store answers further uploads with 503."""
     metrics: MetricsSettings | None = None
-    """Address of metrics and probes. Without this section they are not served."""
+    """Address at which the store serves metrics and probes. Without this section it serves none."""
     memstore: bool = False
     """Whether the fault settings under /memstore/config can be read and changed; for tests only."""

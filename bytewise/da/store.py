@@ -1,8 +1,9 @@
-"""The store: blobs on disk (`BlobFolder`), and the REST interface of the EigenDA proxy, standard mode and op-generic.
+"""The store: blobs on disk (`BlobFolder`), and the REST interface of the EigenDA proxy. It serves the proxy's standard mode and
+its mode op-generic.
 
-A request uses standard mode only with `commitment_mode=standard`. Otherwise the commitment begins with the OP type byte. The
-store differs from the proxy in its certificates, which have a format of our own. A certificate that does not parse is answered
-with 418, as a real backend does. `GET` and `PATCH /memstore/config` inject faults as the proxy's memstore does, with Go
+A request uses standard mode only with `commitment_mode=standard`. Without it, the commitment begins with the OP type byte. The
+store differs from the proxy in its certificates, which have a format of our own. The store answers 418 if a certificate does
+not parse, as a real backend does. `GET` and `PATCH /memstore/config` inject faults as the proxy's memstore does, with Go
 durations.
 """
 
@@ -23,15 +24,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from bytewise.da.certificate import NONCE_BYTES, DaCertificate, certify, parse_certificate
 from bytewise.da.conventions import (
     MAX_BODY_BYTES,
     MAX_PAYLOAD_BYTES,
+    NONCE_BYTES,
     STANDARD,
     VERSION_V3,
     VERSION_V4,
+    DaCertificate,
     ProxyRefusal,
+    certify,
     encode_payload,
+    parse_certificate,
 )
 from bytewise.da.settings import StoreSettings
 from bytewise.protocol import digests, encoding
@@ -46,8 +50,8 @@ from bytewise.service.clock import SystemClock
 
 
 class StoredBlob(NamedTuple):
-    """One blob of the store. If it has a refusal, the store answers with the refusal, because a fault setting asked for that
-    when the blob was stored."""
+    """One blob of the store. A blob can have a refusal, because a fault setting asked for it when the blob was stored. The
+    store then answers with the refusal."""
 
     payload: bytes
     refusal: ProxyRefusal | None
@@ -83,8 +87,8 @@ class BlobFolder:
             raise FailOver("store", error.strerror) from None
 
     def get(self, certificate: DaCertificate, now: float) -> StoredBlob:
-        """Returns the blob of a certificate at Unix second `now`. Raises `TryAgain` if it was never stored, has expired, or no
-        longer fits its certificate."""
+        """Returns the blob of a certificate at Unix second `now`. Raises `TryAgain` if the blob was never stored, has expired,
+        or no longer fits its certificate."""
         try:
             data = self._path(certificate).read_bytes()
         except FileNotFoundError:
@@ -98,7 +102,7 @@ class BlobFolder:
         return StoredBlob(payload, refusal)
 
     def prune(self, now: float) -> int:
-        """Deletes the blobs that have expired at Unix second `now`, and returns how many."""
+        """Deletes the blobs that have expired at Unix second `now`, and returns the number of deleted blobs."""
         late = [path for path in self._folder.glob("*.blob") if _expiry(path) <= now]
         for path in late:
             self._drop(path)
@@ -214,7 +218,7 @@ def parse_go_duration(text: object) -> float:
 
 
 def go_duration(seconds: float) -> str:
-    """Returns the text in which Go prints a duration of so many seconds."""
+    """Returns a number of seconds as Go prints a duration."""
     if seconds == 0 or seconds >= 60:
         whole = int(seconds)
         hours, minutes, rest = whole // 3600, whole // 60 % 60, _short(seconds - whole // 60 * 60)
@@ -266,7 +270,7 @@ _MAX_CONFIG_BYTES = 64 * 1024
 
 
 class _ErrorReply(Exception):
-    """Exception that ends a request with a status and a text, in the form of Go's http.Error."""
+    """Exception that ends a request. The store then answers with a status and a text, in the form of Go's http.Error."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)

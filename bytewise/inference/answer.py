@@ -1,6 +1,6 @@
-"""Generation of an answer: one head row gives one token, until a rule of the decode policy ends the answer (design section 6).
+"""Generation of an answer. Each head row gives one token, until a rule of the decode policy ends the answer (design section 6).
 
-Every decode parameter depends only on the prompt and the tokens so far, so generating and verifying build the same answer.
+Every decode parameter depends only on the prompt and the tokens so far. So generating and verifying build the same answer.
 """
 
 from collections.abc import Callable
@@ -9,9 +9,8 @@ from torch import Tensor
 
 from bytewise.inference.artifact.token_table import TokenTable
 from bytewise.inference.engine_paths import HeadRow
-from bytewise.inference.sampling.constraint import Schemas
+from bytewise.inference.sampling.constraint import Schemas, StopStrings
 from bytewise.inference.sampling.sampler import LogitProcessor, choose, token_logprobs
-from bytewise.inference.sampling.stops import StopStrings
 from bytewise.protocol.errors.actors import CannotExecute, UnsupportedModel
 from bytewise.protocol.records.request import Request, TokenLogprobs, output_for
 from bytewise.protocol.records.statements import CannotReason
@@ -20,8 +19,8 @@ from bytewise.protocol.units import Digest
 
 
 class TokenTexts:
-    """Texts of the tokens of one artifact, for decode parameters that use text. The tokenizer file is read when the first such
-    request comes."""
+    """Texts of the tokens of one artifact, for decode parameters that use text. This class reads the tokenizer file when the
+    first such request comes."""
 
     def __init__(self, tokenizer_json: bytes, vocabulary: int) -> None:
         self.vocabulary = vocabulary
@@ -38,7 +37,7 @@ class TokenTexts:
 
 
 class AnswerBuilder:
-    """An answer under construction. Tokens are added until there is a finish reason."""
+    """An answer under construction. It grows by one token at a time until it has a finish reason."""
 
     request: Request
     """Request that the answer belongs to."""
@@ -47,7 +46,7 @@ class AnswerBuilder:
     reason: str | None
     """Finish reason, or None while more tokens can be added."""
     scored: bool
-    """Whether the request needs all logits of a row, because it samples, changes or restricts the choice of tokens, or lists
+    """Whether the request needs all logits of a row. It does if it samples, changes or restricts the choice of tokens, or lists
     log probabilities. Otherwise the token of the largest logit is enough."""
 
     def __init__(self, request: Request, execution: Digest, words: TokenTexts) -> None:
@@ -68,13 +67,13 @@ class AnswerBuilder:
 
     @property
     def scores(self) -> Tensor | None:
-        """Logits of the newest row after the adjustments of the decode policy. The row's token was chosen from them. None
-        before the first row, after `forget`, or if no token could be chosen."""
+        """Logits of the newest row after the adjustments of the decode policy. The answer's token at this row was chosen from
+        them. None before the first row, after `forget`, or if no token could be chosen."""
         return self._scores()
 
     def add(self, head: HeadRow) -> None:
-        """Chooses the token for the next head row and adds it to the answer. Sets `reason` if the answer ends with this row;
-        `reason` is `error` if no token can be chosen."""
+        """Chooses the token for the next head row and adds the token to the answer. Sets `reason` if the answer ends with this
+        row. If no token can be chosen, `reason` is `error`."""
         token = self._choose(head)
         if token is None:
             self.reason = "error"

@@ -1,5 +1,5 @@
-"""Selection of the path and backend that run a model on this machine: the fastest that passes its known-answer tests (design
-section 6)."""
+"""Selection of the path and backend that run a model on this machine. The fastest one that passes its known-answer tests wins
+(design section 6)."""
 
 import functools
 import time
@@ -12,23 +12,23 @@ from torch import Tensor
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.cuda.runner import open_cuda
 from bytewise.inference.engine_paths import Path
-from bytewise.inference.exact.linear import SharedProduct
 from bytewise.inference.exact.matmul import BACKENDS, Backend, FusedBackend, backend_named
+from bytewise.inference.exact.modules import SharedProduct
 from bytewise.inference.exact.quantise import ACTIVATION_BITS
-from bytewise.inference.known_answers import known_models, self_test
+from bytewise.inference.known_answers import known_models, operations
 from bytewise.inference.known_answers.operations import ACTIVATION_MAX, WEIGHT_MAX
 from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.library import ThreadPool, kernels
 from bytewise.inference.native.path import NativePath, missing_feature
-from bytewise.inference.runner import Runner
+from bytewise.inference.torch_path import Runner
 from bytewise.protocol.errors.actors import CannotExecute, NotExact
 from bytewise.protocol.records.statements import CannotReason
 
 # Speed is measured, because no rule predicts it for every processor.
 
 SHAPES = ((1, 1024, 1024), (16, 512, 512))
-"""Rows, outputs and inputs of the two measured linear layers. The first is like decoding one token, the second like prefilling
-16 tokens."""
+"""Rows, outputs and inputs of the two linear layers that are measured. The first is like decoding one token, the second like
+reading a prompt of 16 tokens."""
 
 ATTENTION = (8, 16, 64, 256)
 """Heads, queries, head width and keys of the measured attention products."""
@@ -38,15 +38,15 @@ ROUNDS = 4
 measurement."""
 
 SETTLING_S = 0.05
-"""Seconds to wait before a backend is measured: several times as long as an idle thread of the tensor library spins before it
-sleeps."""
+"""Seconds to wait before a backend is measured. An idle thread of the tensor library spins before it sleeps. The wait is
+several times as long."""
 
 
 def fastest_first(backends: Sequence[Backend], threads: int) -> list[Backend]:
     """Returns the backends, ordered by their measured speed with this thread count. A backend that cannot multiply at all comes
     last.
 
-    A measurement takes some milliseconds. It is made once for each backend and thread count in a process.
+    A measurement takes some milliseconds. A process makes it once for each backend and thread count.
     """
     return sorted(backends, key=lambda backend: _seconds(backend, threads))
 
@@ -89,8 +89,8 @@ def _once(work: Callable[[], Tensor]) -> float:
 AnyPath = Path[Any]
 
 PATHS = ("auto", "cuda", "native", "torch")
-"""Names that `open_path` accepts. `auto` selects the native path if it can run the model exactly, otherwise torch on the
-processor."""
+"""Names that `open_path` accepts. The name `auto` selects the native path if that path can run the model exactly. Otherwise it
+selects torch on the processor."""
 
 
 def open_path(
@@ -98,8 +98,8 @@ def open_path(
 ) -> AnyPath:
     """Returns a path that has just passed its known-answer tests. Raises `CannotExecute` if none of the requested paths passes.
 
-    `backend` names torch's way to multiply (and so selects torch), or a CUDA backend if `path` is `cuda`. `kernel` names the
-    native kernel (and so selects the native path). None selects the fastest. Call this function under the switches of
+    `backend` names a backend of torch, and so selects torch. If `path` is `cuda`, it names a CUDA backend. `kernel` names a
+    kernel of the C engine, and so selects the native path. None selects the fastest. Call this function under the switches of
     `determinism.fixed`.
     """
     if path not in PATHS:
@@ -122,20 +122,20 @@ def open_path(
                 raise
     backends = _backends(threads)
     wanted = fastest_first(backends, threads) if backend is None else [backend_named(backend, backends)]
-    return Runner(artifact, _own(self_test.first_exact(wanted, _verify), threads))
+    return Runner(artifact, _own(operations.first_exact(wanted, _verify), threads))
 
 
 def other_backend(first: AnyPath, threads: int) -> str:
     """Returns the name of the fastest torch backend that multiplies in another way than the path `first`.
 
-    If `first` uses the product of the C engine, other backends with that product are excluded too. Raises `CannotExecute` if no
-    remaining backend passes its known-answer tests.
+    If `first` uses the product of the C engine, this function also excludes the other backends with that product. Raises
+    `CannotExecute` if no remaining backend passes its known-answer tests.
     """
     others = [
         backend for backend in fastest_first(_backends(threads), threads)
         if f"torch-{backend.name}" != first.name and not (backend.name.startswith("native") and "native" in first.name)
     ]  # fmt: skip
-    return self_test.first_exact(others, _verify).name
+    return operations.first_exact(others, _verify).name
 
 
 def _native(artifact: Artifact, threads: int, kernel: str | None) -> AnyPath:
@@ -154,7 +154,7 @@ def _own(backend: Backend, threads: int) -> Backend:
 
 
 def _verify(backend: Backend) -> None:
-    self_test.verify_operations(backend)
+    operations.verify_operations(backend)
     if isinstance(backend, FusedBackend):
         # A fused backend takes the operations around its products from the C engine, too. So check whole models with golden rows,
         # as for the native path.

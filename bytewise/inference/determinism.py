@@ -1,5 +1,4 @@
-"""Sets, verifies and restores the process-wide switches that affect numbers, and describes the environment of `exact-1` (habit
-46)."""
+"""Sets, verifies and restores the process-wide switches that affect numbers. Also describes the environment of `exact-1`."""
 
 import contextlib
 import functools
@@ -26,8 +25,8 @@ ENGINE_FLAGS = (
 on it."""
 
 MAX_REQUEST_BYTES = 1 << 20
-"""Largest canonical request in bytes, unless a caller of `environment` chooses another limit. Eight characters per token leave
-room for the largest context of small models."""
+"""Largest canonical request in bytes, unless a caller of `environment` chooses another limit. With eight characters per token,
+the largest context of small models fits."""
 
 
 SUMS = (
@@ -36,11 +35,11 @@ SUMS = (
     (0x3F800000, 0x33C00000, 0x3F800001),  # 1 + 1.5 · 2^-24 is nearer to 1 + 2^-23.
     (0x00000001, 0x00000000, 0x00000001),  # The smallest subnormal is neither read nor written as zero.
 )
-"""Test additions. Each row has the bits of two float32 numbers and of their sum, written as int32. Every other rounding mode or
-treatment of subnormals gives other bits in at least one sum."""
+"""Test additions. Each row has the bits of two float32 numbers and of their sum, written as int32. Any other rounding mode, and
+any other treatment of subnormals, gives other bits in at least one sum."""
 
 SHARE = 2**15
-"""Number of elements that torch gives at least to each thread when it divides an addition among threads
+"""Least number of elements that torch gives to each thread when it divides an addition among threads
 (`at::internal::GRAIN_SIZE`)."""
 
 
@@ -66,11 +65,11 @@ def fixed(threads: int) -> Iterator[None]:
 
 
 def verify_switches(threads: int) -> int:
-    """Checks that every switch has the value of the profile, and returns the thread count. Otherwise raises `NotExact` with the
-    name of the first wrong switch.
+    """Checks that every switch has the value of the profile, and returns the thread count. Raises `NotExact` with the name of
+    the first wrong switch.
 
     Rounding and subnormals are modes of each thread, and another library may have set them. This function checks the current
-    thread and each helper thread with which the library multiplies (ADR-006). Threads of the C engine set their own modes.
+    thread and each helper thread of the tensor library (ADR-006). Threads of the C engine set their own modes.
     """
     import torch
 
@@ -109,7 +108,8 @@ def environment(
     artifact: Artifact, *, container: Digest = ZERO_DIGEST, max_new_tokens: int = 1024, max_context: int | None = None,
     max_request_bytes: int = MAX_REQUEST_BYTES,
 ) -> Environment:  # fmt: skip
-    """Returns the environment to register for an `exact-1` artifact on any processor. This function does not import torch."""
+    """Returns the environment to register for an `exact-1` artifact. It is the same on any processor. This function does not
+    import torch."""
     shape = artifact.manifest.architecture
     context = min(shape.max_context, max_context or shape.max_context)
     numbers = {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES}

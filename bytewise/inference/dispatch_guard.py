@@ -1,7 +1,8 @@
-"""Guard that refuses every torch operation outside the profile, by overload and arguments (design section 6).
+"""Guard that refuses every torch operation outside the profile. It looks at the operation's overload and its arguments (design
+section 6).
 
-The guard is on during warm-up and in tests. In steady state it is off, because it inspects every operand and makes decoding
-five to eight times slower.
+The guard is on while an engine starts, and in tests. Later it is off, because it inspects every operand and makes decoding five
+to eight times slower.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ MOVES = frozenset(
     "lift_fresh numpy_T permute reshape resolve_conj resolve_neg select.int slice.Tensor "
     "squeeze.dim stack t to.dtype to.dtype_layout transpose.int unbind.int unsqueeze view view.dtype".split()
 )
-"""Torch operations that move bytes, or change their type with one rounding."""
+"""Torch operations that move bytes, or that change the type of numbers with one rounding."""
 
 MAKES = frozenset(
     "arange arange.start empty.memory_format fill_.Scalar full ones_like zeros zero_ zeros_like scalar_tensor".split()
@@ -37,7 +38,8 @@ SELECTS = frozenset(
 """Torch operations that compare, combine bits, change signs or round to integers. They are exact on every machine."""
 
 _MEMORY: Any = deterministic
-"""torch's module `deterministic`, typed as Any: the library creates properties of this module that its types do not declare."""
+"""torch's module `deterministic`, with the type Any. The library creates properties of this module that its types do not
+declare."""
 
 ORDERS = frozenset("sort topk".split())
 """Torch operations that sort. The sorted values are exact, but the order of equal values depends on the machine. So the guard
@@ -144,10 +146,10 @@ def _compile(*args: Any, **kwargs: Any) -> Any:
 def guarded(on: bool) -> Iterator[None]:
     """Context manager that turns the dispatch guard on if `on` is true. It also turns torch's fill of new memory on or off.
 
-    The fill is part of torch's `use_deterministic_algorithms`: it writes NaN into new memory, which reveals reads of unwritten
+    The fill is part of torch's `use_deterministic_algorithms`. It writes NaN into new memory, which reveals reads of unwritten
     memory. Without the guard the fill is off, because it costs a third of the launches of decoding. With the guard,
-    `torch.compile` raises `NotExact`, because it fuses operations where no guard sees them. The previous state is restored at
-    the end.
+    `torch.compile` raises `NotExact`, because it fuses operations where no guard sees them. At the end, the context manager
+    restores the previous state.
     """
     filled = _MEMORY.fill_uninitialized_memory
     _MEMORY.fill_uninitialized_memory = on

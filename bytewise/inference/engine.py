@@ -1,4 +1,4 @@
-"""The engine: generates the one answer to a request, and checks a claim by one forward pass (design section 6)."""
+"""The engine. It generates the one answer to a request, and checks a claim by one forward pass (design section 6)."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -28,10 +28,10 @@ from bytewise.protocol.units import Digest
 
 
 def batches(order: Sequence[int], size: Callable[[int], int], fits: Callable[[int, int], bool]) -> Iterator[Sequence[int]]:
-    """Generator that divides claims into runs, so that each run satisfies `fits(number of claims, tokens of the longest claim)`.
+    """Yields runs of claims, so that each run satisfies `fits(number of claims, tokens of the longest claim)`.
 
-    `order` lists the claims, ascending by their number of tokens, which `size` returns. A claim that does not fit even alone is a
-    run of its own; the caller handles it.
+    `order` lists the claims, ascending by their number of tokens. `size` returns that number. A claim that does not fit even
+    alone is a run of its own, and the caller handles it.
     """
     start = 0
     for stop, claim in enumerate(order):
@@ -50,20 +50,20 @@ cache."""
 
 
 class Prefix(Generic[AnyCache]):
-    """Cache of keys and values of the newest conversation, with the tokens that are in it. The next prompt reuses the tokens
-    with which both begin."""
+    """Cache of keys and values of the newest conversation, with the tokens that are in it. If the next prompt begins with the
+    same tokens, it reuses their keys and values."""
 
     def __init__(self, make: Callable[[int], AnyCache], longest: int) -> None:
-        """`make` creates an empty cache for a number of tokens. `longest` is the largest capacity that a new cache gets beyond
-        the need."""
+        """Begins without a cache. `make` creates an empty cache for a number of tokens. A new cache gets at most `longest`
+        tokens of capacity, unless its first request needs more."""
         self._make, self._longest = make, longest
         self._kept: tuple[AnyCache, list[int]] | None = None
 
     def take(self, prompt: Sequence[int], capacity: int) -> tuple[AnyCache, int]:
-        """Returns a cache with at least that capacity, and how many tokens of the prompt are already in it.
+        """Returns a cache with at least that capacity, and the number of tokens of the prompt that are already in it.
 
-        The prompt's last token is never among them. The caller owns the cache until it calls `put`. Without a suitable old cache,
-        a new empty cache is made.
+        The prompt's last token is never among them. The caller owns the cache until it calls `put`. If no old cache is
+        suitable, this method makes an empty one.
         """
         kept, self._kept = self._kept, None
         if kept is None or kept[0].capacity < capacity:
@@ -77,17 +77,17 @@ class Prefix(Generic[AnyCache]):
         return cache, shared
 
     def put(self, cache: AnyCache, tokens: Sequence[int]) -> None:
-        """Stores a cache for the next `take`, instead of the previous cache. `tokens` are exactly the tokens that are in the
+        """Stores a cache for the next `take`, in place of the previous cache. `tokens` are exactly the tokens that are in the
         cache."""
         self._kept = (cache, list(tokens))
 
 
 Judged = Verification | CannotExecute | OutsideLimits
-"""Result for one claim: the verification, or the error because of which the claim could not be judged."""
+"""Result for one claim: the verification, or the error that prevented it."""
 
 LOGITS_BYTES = 16 * 2**20
-"""Most bytes of logits for one piece of the claims, if the logits are needed. With more, logits would take most of the memory
-of a small model."""
+"""Most bytes of logits for one piece of the claims, if the claims need logits. Without this limit, logits would take most of
+the memory of a small model."""
 
 # Messages of the library's CPU allocator, on Linux and elsewhere, and of its kernels: a plain RuntimeError with only a text.
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "bad_alloc")
@@ -107,8 +107,8 @@ def memory_bounded() -> Iterator[None]:
 
 @contextlib.contextmanager
 def still_exact() -> Iterator[None]:
-    """Context manager that turns `NotExact` into `CannotExecute` with the reason BACKEND: the machine was exact when the engine
-    started, and no longer is."""
+    """Context manager that turns `NotExact` into `CannotExecute` with the reason BACKEND. It is for a machine that was exact
+    when the engine started, and no longer is."""
     try:
         yield
     except NotExact as error:
@@ -124,14 +124,14 @@ class ExactEngine:
         self, artifact: Artifact, *, threads: int = 1, path: str = "auto", backend: str | None = None, kernel: str | None = None,
         guard: bool = False, chunk: int | None = None, reuse_prefix: bool = False, cache_bytes: int | None = None,
     ) -> None:  # fmt: skip
-        """Opens the requested path, or the fastest path that passes its known-answer tests, and warms up under the dispatch
-        guard.
+        """Opens the requested path, or the fastest path that passes its known-answer tests. Then warms the path up under the
+        dispatch guard.
 
-        `path` is `auto`, `cuda`, `native` or `torch`; `backend` (torch) and `kernel` (native) narrow the choice. `guard` keeps
-        the dispatch guard on. `chunk` is the most tokens of one forward call; None chooses what suits the path. `reuse_prefix`
+        `path` is `auto`, `cuda`, `native` or `torch`. `backend` (torch) and `kernel` (native) narrow the choice. `guard` keeps
+        the dispatch guard on. `chunk` is the most tokens of one forward call; with None the path chooses it. `reuse_prefix`
         keeps the newest conversation's keys and values (see `Prefix`). `cache_bytes` bounds the memory of one job's caches;
-        None is half of what the weights leave. No byte of an answer depends on these arguments. Raises `CannotExecute` if no
-        path passes.
+        with None the bound is half of the memory that the weights leave. No byte of an answer depends on these arguments.
+        Raises `CannotExecute` if no path passes.
         """
         with memory_bounded(), fixed(threads):
             self.path: AnyPath = open_path(artifact, threads, path, backend, kernel)
@@ -178,18 +178,22 @@ class ExactEngine:
             return answer.finish()
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
-        """Checks a claimed output and out_hash by one forward pass over the claimed tokens. After the first divergence the
-        engine generates the rest of the true answer itself. Raises `OutsideLimits` or `CannotExecute` if the claim cannot be
-        judged."""
+        """Checks a claimed output and out_hash by one forward pass over the claimed tokens.
+
+        After the first divergence the engine itself generates the rest of the true answer. Raises `OutsideLimits` or
+        `CannotExecute` if it cannot judge the claim.
+        """
         (found,) = self.verify_many([(request, claimed, out_hash)])
         if isinstance(found, Verification):
             return found
         raise found
 
     def verify_many(self, claims: Sequence[Claim]) -> list[Judged]:
-        """Checks several claims, as many in one pass as memory allows. Each result is the same as if the claim were alone.
+        """Checks several claims. One pass has as many claims as memory allows. Each result is the same as if the engine checked
+        the claim alone.
 
-        If a claim cannot be judged, its place in the list has the error that `verify` would raise. The other claims are judged.
+        If the engine cannot judge a claim, the claim's place in the list has the error that `verify` would raise. The engine
+        judges the other claims all the same.
         """
         with fixed(self._library_threads), guarded(self._guard):
             return self._judged(claims)
@@ -197,8 +201,8 @@ class ExactEngine:
     def confirm(self, request: Request, verification: Verification) -> Verification:
         """Confirms a divergence before it may lead to a vote against the claim, and returns the verification.
 
-        A second path must give the whole true answer too, and the profile's vectors must pass on both paths now. Raises
-        `CannotExecute` otherwise. A verification without divergence is returned without these checks.
+        A second path must give the whole true answer too. The profile's vectors must pass on both paths now. Raises
+        `CannotExecute` if one of these checks fails. A verification without divergence is returned without checks.
         """
         if verification.divergence is None:
             return verification
@@ -278,8 +282,8 @@ class ExactEngine:
             return error
 
     def _verdicts(self, judges: Sequence[Judge]) -> list[Judged] | None:
-        """Returns the results of claims that are judged in one pass. Returns None if memory ran out and there are several
-        claims."""
+        """Returns the results of claims that are judged in one pass. If memory runs out and there are several claims, returns
+        None."""
         try:
             with memory_bounded():
                 cache = self._teacher_force(judges)
@@ -354,5 +358,6 @@ def _capacity(request: Request) -> int:
 
 
 def position_of_next(answer: AnswerBuilder) -> int:
-    """Returns the position at which the newest token of an answer is fed: the first position that the cache does not hold."""
+    """Returns the position at which the engine feeds the newest token of an answer. It is the first position that is not in the
+    cache."""
     return len(answer.request.prompt) + len(answer.steps) - 1

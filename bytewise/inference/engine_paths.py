@@ -1,4 +1,5 @@
-"""Interface of a path: one way, torch or native, to run an artifact's model. All paths give the same bytes."""
+"""Interface of a path. A path is one way to run an artifact's model, for example with torch or with the C engine. All paths
+give the same bytes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,32 +16,31 @@ class HeadRow:
     """Input and output of the output head at one position."""
 
     row: bytes
-    """Row for the trace. In `exact-1` it is the final norm's output, quantised to integers, Q(x, 14), as int16 little-endian.
+    """Row for the trace. In `exact-1` it is the final norm's output, quantised to integers by Q(x, 14), as int16 little-endian.
     In `pinned-1` it is the SHA-256 of the logits."""
     exponent: int
-    """Exponent field E of the row in `exact-1`; 0 in `pinned-1`."""
+    """Exponent field E of the row in `exact-1`. It is 0 in `pinned-1`."""
     said: Tensor | Callable[[], Tensor] | None
-    """The logits, or a function that computes them. None if the row or a logit is not finite, because the answer ends at such a
-    row."""
+    """The logits, or a function that computes them. None if the row or a logit is not finite. The answer ends at such a row."""
     chosen: int | None = None
     """Token of the largest logit (the lowest id among equals). None if the path has not looked for it."""
 
     @property
     def logits(self) -> Tensor | None:
-        """Logits of the row, float32 [V]; None if the answer ends at this row. Reading them can cost a product with the whole
+        """Logits of the row, float32 [V]. None if the answer ends at this row. Reading them can cost a product with the whole
         head."""
         return self.said() if callable(self.said) else self.said
 
     @property
     def best(self) -> int | None:
-        """Token of the largest logit (the lowest id among equals); None if the answer ends at this row."""
+        """Token of the largest logit (the lowest id among equals). None if the answer ends at this row."""
         if self.chosen is not None or self.logits is None:
             return self.chosen
         return greedy(self.logits[None])[0]
 
 
 class PathCache(Protocol):
-    """Keys and values of the tokens so far, of one sequence or of a ragged batch."""
+    """Keys and values of the tokens so far. The cache is of one sequence, or of a batch of sequences with different lengths."""
 
     capacity: int
     """Number of tokens for which each sequence has room."""
@@ -63,10 +63,10 @@ class Path(Protocol[AnyCache]):
     name: str
     """Name that is recorded with results. It contains the backend of the torch path, or the kernel of the native path."""
     own_threads: bool
-    """Whether the path computes on its own threads. Then the tensor library gets only one thread: after an operation its idle
-    threads spin for a millisecond on cores that the path's threads need."""
+    """Whether the path computes on its own threads. Then the tensor library gets only one thread. Its idle threads spin for a
+    millisecond after an operation, on cores that the path's threads need."""
     chunk: int
-    """Suitable number of tokens per forward call. With fewer tokens the weights are read too often; more tokens only take
+    """Suitable number of tokens per forward call. With fewer tokens the path reads the weights too often. More tokens only take
     memory."""
 
     def cache(self, batch: int, capacity: int) -> AnyCache:
@@ -89,12 +89,13 @@ class Path(Protocol[AnyCache]):
     def teacher_force(
         self, cache: AnyCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int, logits: bool = True
     ) -> list[list[HeadRow]]:
-        """Appends each sequence to its cache (prefill), and returns its head rows from index `keep[i]` of the appended tokens on.
+        """Appends each sequence to its cache, and returns the head rows of the appended tokens, for sequence `i` from index
+        `keep[i]` on.
 
-        The engine calls this method in pieces, so that the logits of few positions are in memory at a time; a sequence continues
-        where its cache ends. Sequences of a batch grow in step. Once a sequence has ended, neither this call nor a later call
-        appends tokens to it. `chunk` is the most tokens of each sequence in one forward call. If `logits` is false, a path need
-        not keep logits; a row then computes its logits when they are read.
+        The engine calls this method in pieces, so that the logits of only few positions are in memory at a time. A sequence
+        continues where its cache ends. Sequences of a batch grow in step. After the end of a sequence, no call appends tokens
+        to it. `chunk` is the most tokens of each sequence in one forward call. If `logits` is false, a path need not keep
+        logits. A row then computes its logits when they are read.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Judges a claim: which of its tokens can be fed, and where it differs from the true answer (design section 6)."""
+"""Judges a claim: which of its tokens the model can read, and where it differs from the true answer (design section 6)."""
 
 import heapq
 from collections.abc import Iterable
@@ -28,23 +28,24 @@ from bytewise.protocol.units import Decimal, Digest
 
 @dataclass(frozen=True, slots=True)
 class JudgingContext:
-    """Data that a verifier compares, besides the claimed output. The verifier knows one hash of the operator's rows, never the
-    rows."""
+    """Data that a verifier compares, besides the claimed output. Of the operator's rows the verifier knows only one hash."""
 
     nonce: Digest
     """Nonce of the request, which blinds the leaves."""
     out_hash: Digest
-    """Claimed out_hash."""
+    """The claimed out_hash."""
     truth: tuple[TraceStep, ...]
     """Rows and tokens of the true answer."""
     replayed: tuple[TraceStep, ...]
-    """Rows that this model gives when it is fed the claimed tokens. There are fewer rows than claimed tokens if some tokens
-    cannot be fed."""
+    """Rows that this model gives when it reads the claimed tokens. There are fewer rows than claimed tokens if the model cannot
+    read some of the tokens."""
 
 
 def first_divergence(truth: Generated, claimed: Output, evidence: JudgingContext, gap: Decimal | None) -> Divergence | None:
-    """Returns the first divergence of a claim from the true answer, or None if they are equal. `gap` is the difference of the
-    two largest logits at the position of that divergence; None if it is unknown."""
+    """Returns the first divergence of a claim from the true answer, or None if they are equal.
+
+    `gap` is the difference of the two largest logits at the position of that divergence. None if it is unknown.
+    """
     expected, given = truth.output.token_ids, claimed.token_ids
     for position, (ours, theirs) in enumerate(zip(expected, given, strict=False)):
         if ours != theirs:
@@ -87,8 +88,8 @@ Claim = tuple[Request, Output, Digest]
 
 
 class Judge:
-    """Comparison of one claim with the true answer, which this class builds row by row. At most one row of logits is in
-    memory."""
+    """Comparison of one claim with the true answer. This class builds the true answer row by row. At most one row of logits is
+    in memory."""
 
     def __init__(self, answer: AnswerBuilder, claimed: Output, out_hash: Digest, vocabulary: int) -> None:
         self.answer = answer
@@ -100,8 +101,8 @@ class Judge:
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """Tokens to feed in the first pass: the prompt, and the claimed tokens that can be fed, except the last. The last one
-        is fed later, if the true answer goes on after it."""
+        """Tokens for the model to read in the first pass: the prompt, and the claimed tokens that it can read, except the last
+        one. The model reads the last one later, if the true answer goes on after it."""
         return (*self.answer.request.prompt, *self.believable[:-1])
 
     def take(self, rows: Iterable[HeadRow]) -> None:
@@ -115,8 +116,8 @@ class Judge:
                 self.grow(row)
 
     def grow(self, row: HeadRow) -> None:
-        """Extends the true answer by one head row. If its token is the first that differs from the claim, keeps the gap between
-        the logits."""
+        """Extends the true answer by one head row. If the row's token is the first that differs from the claim, stores the gap
+        between the logits."""
         answer, before = self.answer, len(self.answer.steps)
         answer.add(row)
         agrees = len(answer.steps) > before < len(self.believable) and answer.steps[before].token == self.believable[before]
@@ -134,8 +135,8 @@ class Judge:
 
 
 def believable(request: Request, claimed: Output, vocabulary: int) -> tuple[int, ...]:
-    """Returns the claimed tokens that can be fed: at most as many as the request allows, and none from the first token on that
-    is outside the vocabulary."""
+    """Returns the claimed tokens that the model can read. They are at most as many as the request allows. They end before the
+    first token that is outside the vocabulary."""
     tokens = claimed.token_ids[: request.decode.max_new_tokens]
     return next((tokens[:i] for i, token in enumerate(tokens) if token >= vocabulary), tokens)
 

@@ -1,14 +1,18 @@
-"""The artifact manifest: canonical JSON whose labelled digest is the model id (design section 6)."""
+"""The artifact manifest: canonical JSON whose labelled digest is the model id (design section 6). The module also reads the
+manifest of a folder, and has the common part of the artifacts of every profile."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.encoding import encode, parse
+from bytewise.protocol.encoding import decode, encode, parse
+from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute
 from bytewise.protocol.errors.branches import Fault
 from bytewise.protocol.errors.records import MalformedValue
 from bytewise.protocol.records.request import MAX_STOP_TOKENS
+from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Decimal, Digest
 
 FORMAT = 2
@@ -23,19 +27,20 @@ MODEL_ID_FILE = "model_id"
 model, compare its id with the id that you expect."""
 
 HEADER_PIECE = "header"
-"""Name of the only piece of the weights file that is not a tensor: the header."""
+"""Name of the header in the weights file. The header is the only piece of this file that is not a tensor."""
 
 MAX_BOUND = 187
-"""Largest exponent field E of an activation: 187, the field of 2^60. A model whose activations might exceed it is not
-converted."""
+"""Largest exponent field E of an activation: 187, the field of 2^60. If a model's activations might exceed it, the model cannot
+be converted."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilePiece:
-    """Consecutive bytes of a file with their own hash, so that a file is hashed in parallel and damage can be located."""
+    """Consecutive bytes of a file with their own hash. With pieces, several threads can hash a file, and an error can say where
+    the damage is."""
 
     name: str
-    """Name of the piece. In the weights file it is `header` or the tensor's name, in any other file the file's name."""
+    """Name of the piece. In the weights file it is `header` or the tensor's name. In any other file it is the file's name."""
     size: int
     """Number of bytes."""
     sha256: Digest
@@ -59,11 +64,11 @@ class ArtifactFile:
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """Shape of a decoder. A feature that a model lacks is zero, false or empty."""
+    """Shape of a decoder. If a model lacks a feature, the feature's field is zero, false or empty."""
 
     family: str
-    """Family whose modelling code is the graph: `llama`, `mistral`, `qwen2`, `qwen3`, `gemma2`; with experts `mixtral`,
-    `qwen3_moe`."""
+    """Model family, whose modelling code defines the computation: `llama`, `mistral`, `qwen2`, `qwen3`, `gemma2`; with experts
+    `mixtral`, `qwen3_moe`."""
     layers: int
     """Number of decoder layers."""
     width: int
@@ -93,19 +98,19 @@ class Architecture:
     extra_norms: bool
     """Whether the outputs of attention and gated unit are normalised too (Gemma 2)."""
     windows: tuple[int, ...]
-    """Sliding window of each layer: how many tokens a token sees, itself included; 0 means all. Empty if no layer has a
-    window."""
+    """Sliding window of each layer: the number of tokens that a token sees, including itself. 0 means all. Empty if no layer
+    has a window."""
     attention_softcap: Decimal
-    """Soft cap of attention scores: a score x becomes cap · tanh(x / cap). `0` means that scores have no cap."""
+    """Soft cap of attention scores. A score x becomes cap · tanh(x / cap). `0` means that scores have no cap."""
     final_softcap: Decimal
-    """Soft cap of logits, with the same formula. `0` means that logits have no cap."""
+    """Soft cap of logits. A logit x becomes cap · tanh(x / cap). `0` means that logits have no cap."""
     experts: int
-    """Number of experts in each layer; 0 for a dense model."""
+    """Number of experts in each layer. 0 means that the model has no experts."""
     experts_per_token: int
-    """Number of experts to which each token is routed."""
+    """Number of experts that compute each token."""
 
     def window(self, layer: int) -> int:
-        """Returns the sliding window of a layer in tokens; 0 means that a token sees all earlier tokens."""
+        """Returns the sliding window of a layer in tokens. 0 means that a token sees all earlier tokens."""
         return self.windows[layer] if self.windows else 0
 
 
@@ -118,8 +123,8 @@ class Precision:
     head_bits: int
     """Bits of the output head: 8, or 16 in two int8 limbs."""
     embedding: str
-    """Type of the stored embedding: `float32`, `bfloat16` or `float16`, as in the checkpoint. A row is converted to float32
-    without rounding when it is used."""
+    """Type of the stored embedding, as in the checkpoint: `float32`, `bfloat16` or `float16`. The engine converts a row to
+    float32 when it uses the row. The conversion does not round."""
 
     def __post_init__(self) -> None:
         if {self.weight_bits, self.head_bits} - {8, 16}:
@@ -140,32 +145,35 @@ class Generation:
     top_k: int
     """Recommended top_k; 0 keeps all tokens."""
     max_new_tokens: int | None
-    """Recommended longest answer in tokens; None if the makers recommend none."""
+    """Recommended longest answer in tokens. None if the makers recommend none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScaledPair:
-    """A producer of channels and its consumers, which were scaled against each other at conversion."""
+    """A norm or linear layer (the producer of channels) and the linear layers that read its channels (its consumers). The
+    conversion scaled them against each other."""
 
     name: str
-    """`producer > consumer`, with names of tensors in the artifact. Several consumers are separated by commas."""
+    """`producer > consumer`, with names of tensors in the artifact. Commas separate several consumers."""
     quarters: int
     """Strength of the equalisation: alpha = quarters / 4. With 0 the pair is unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Equalisation:
-    """Channel scaling at conversion. Its factors are exact powers of two that cancel, so they only affect the rounding of
+    """Channel scaling at conversion. Its factors are exact powers of two that cancel. So they only affect the rounding of
     weights."""
 
     calibration: Digest
-    """Digest, under the label CALIBRATION, of the ids of the tokens on which the error was measured."""
+    """Digest of the ids of the calibration tokens, under the label CALIBRATION. The conversion measured the error on these
+    tokens."""
     tokens: int
-    """Number of tokens on which the error was measured."""
+    """Number of calibration tokens."""
     pairs: tuple[ScaledPair, ...]
     """Scaled pairs, in the order of computation."""
     skipped: tuple[str, ...]
-    """Names of pairs that the architecture does not allow or that were not measured, as `producer > consumer`."""
+    """Names of pairs that were not scaled, as `producer > consumer`. The architecture does not allow them, or the conversion
+    did not measure them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +193,7 @@ class ModelDescription:
     template_digest: Digest
     """Digest of the chat template, under the label TEMPLATE."""
     begin_token: int | None
-    """Token that a chat template may name `bos_token`; None if the model has no such token."""
+    """Token that a chat template may name `bos_token`. None if the model has no such token."""
     stop_tokens: tuple[int, ...]
     """Tokens that end an answer, ascending."""
     generation: Generation
@@ -214,14 +222,14 @@ class ModelDescription:
 
 @dataclass(frozen=True, slots=True)
 class Manifest(ModelDescription):
-    """Manifest of an `exact-1` artifact: the common parts, and how its integers were made."""
+    """Manifest of an `exact-1` artifact. Besides the common parts it says how the conversion made the integers."""
 
     precision: Precision
     """Storage format of the weights."""
     equalisation: Equalisation | None
-    """Channel scaling at conversion; None if conversion left channels unchanged."""
+    """Channel scaling at conversion. None if the conversion left channels unchanged."""
     bound: int
-    """Largest exponent field E that an activation can have, proven at conversion by interval arithmetic."""
+    """Largest exponent field E that an activation can have. The conversion proves this bound by interval arithmetic."""
 
     def __post_init__(self) -> None:
         # Do not call super() without arguments: `slots` makes a new class, which is not the one written here.
@@ -238,3 +246,66 @@ def profile_of(path: Path) -> str:
     except (OSError, Fault):
         return ""
     return str(value.get("profile", "")) if isinstance(value, dict) else ""
+
+
+# Common part of loaded artifacts of every profile: a manifest, and the bytes that the loader checked against it.
+
+
+AnyManifest = TypeVar("AnyManifest", bound=ModelDescription)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedArtifact(Generic[AnyManifest]):
+    """Verified artifact. It keeps the hashed bytes in memory, so replacing a file after the check has no effect."""
+
+    path: Path
+    """Folder from which the artifact was read."""
+    manifest: AnyManifest
+    """Manifest of the artifact."""
+    model_id: Digest
+    """Digest of the manifest."""
+    content: dict[str, bytes] = field(repr=False)
+    """Bytes of the manifest's files by name. An `exact-1` artifact leaves out the weights file, whose bytes are in its
+    tensors."""
+
+    @property
+    def name(self) -> str:
+        """Name for people: the folder's name. It is not part of the model id."""
+        return self.path.name
+
+    @property
+    def tokenizer_digest(self) -> Digest:
+        """Digest of the tokenizer file."""
+        return self.manifest.tokenizer_digest
+
+    @property
+    def template_digest(self) -> Digest:
+        """Digest of the chat template."""
+        return self.manifest.template_digest
+
+
+def manifest_of(path: Path, kind: type[AnyManifest]) -> AnyManifest:
+    """Returns the manifest of an artifact folder. Raises `CannotExecute` if there is no manifest, and `ArtifactMismatch` if the
+    manifest is malformed."""
+    try:
+        return decode(kind, (path / MANIFEST_FILE).read_bytes())
+    except OSError as error:
+        raise CannotExecute(f"no artifact at {path.name or path}: {error.strerror}", CannotReason.MODEL_MISSING) from None
+    except Fault as error:
+        raise ArtifactMismatch(path.name, f"{MANIFEST_FILE}: {error}") from None
+
+
+def verify_named(path: Path, manifest: ModelDescription, *needed: str) -> None:
+    """Raises `ArtifactMismatch` if the manifest lacks one of the files that its profile needs."""
+    missing = sorted(set(needed) - {file.name for file in manifest.files})
+    if missing:
+        raise ArtifactMismatch(path.name, f"manifest lacks {', '.join(missing)}")
+
+
+def verify_texts(path: Path, manifest: ModelDescription, content: dict[str, bytes]) -> None:
+    """Raises `ArtifactMismatch` if the tokenizer or the chat template does not have the digest in the manifest. Every request
+    contains these digests."""
+    if digests.labelled(Label.TOKENIZER, content[TOKENIZER_FILE]) != manifest.tokenizer_digest:
+        raise ArtifactMismatch(path.name, "tokenizer digest")
+    if digests.labelled(Label.TEMPLATE, content[TEMPLATE_FILE]) != manifest.template_digest:
+        raise ArtifactMismatch(path.name, "template digest")

@@ -1,4 +1,5 @@
-"""Memory limits of caches. They are checked before allocation, because an overcommitted system kills the process later."""
+"""Memory limits of caches. The engine checks them before it allocates, because an overcommitted system kills the process
+later."""
 
 import os
 from collections.abc import Iterator
@@ -9,15 +10,14 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 def of_machine() -> int:
-    """Returns the largest number of bytes that this process can have: the machine's memory, or the smallest limit of its
+    """Returns the largest number of bytes that this process can have. It is the machine's memory, or a smaller limit of its
     control groups."""
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min([physical, *_bounds(MEMBERSHIP, CGROUPS)])
 
 
 def allowance(total: int, weights: int) -> int:
-    """Returns the number of bytes that caches may take if no setting says otherwise: half of the memory that the weights
-    leave."""
+    """Returns the number of bytes that caches may take by default. It is half of the memory that the weights leave."""
     return max(total - weights, 0) // 2
 
 

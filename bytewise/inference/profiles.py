@@ -1,4 +1,5 @@
-"""Opens the engine of an artifact for the profile that its manifest names."""
+"""Engines of all profiles. The module opens the engine of an artifact for the profile that its manifest names. It also computes
+the vectors of a model on an engine."""
 
 import functools
 from collections.abc import Callable
@@ -12,9 +13,10 @@ from bytewise.inference.manifest import profile_of
 from bytewise.inference.native.library import kernels, unavailable_reason
 from bytewise.inference.pinned import checkpoint
 from bytewise.inference.pinned.engine import PinnedEngine
-from bytewise.protocol.errors.actors import CannotExecute, ConfigurationError
+from bytewise.protocol.errors.actors import CannotExecute, ConfigurationError, NotExact
 from bytewise.protocol.records.environment import PROFILE_PINNED_1, Environment
-from bytewise.protocol.units import Digest
+from bytewise.protocol.records.model_vectors import KINDS, VectorAnswer, Vectors, questions
+from bytewise.protocol.units import ZERO_DIGEST, Digest
 
 DEVICES = ("cpu", "cuda")
 
@@ -22,7 +24,8 @@ AnyEngine = ExactEngine | PinnedEngine
 
 
 def model_id_of(path: Path) -> Digest:
-    """Returns the model id that an artifact of any profile claims. Only the manifest is read, so the files are not checked."""
+    """Returns the model id that an artifact of any profile claims. This function reads only the manifest, so it does not check
+    the other files."""
     return checkpoint.read_manifest(path).model_id if profile_of(path) == PROFILE_PINNED_1 else artifacts.model_id_of(path)
 
 
@@ -36,13 +39,13 @@ def open_engine(
     path: Path, environment: Environment | None, *, threads: int = 1, backend: str = "", device: str = "cpu",
     progress: Progress | None = None, cache_bytes: int = 0, room: int = 0,
 ) -> AnyEngine:  # fmt: skip
-    """Returns the engine of an artifact on `cpu` or `cuda`. For `pinned-1` the caller must pass an environment; `exact-1` runs in
-    any.
+    """Returns the engine of an artifact on `cpu` or `cuda`. For `pinned-1` the caller must pass an environment. An engine of
+    `exact-1` runs in any environment.
 
-    `cache_bytes` bounds the memory of one job's caches; 0 means half of what the weights leave. The caches of a job with `room`
-    tokens must fit. Both count only for `exact-1`, because the library makes the caches of `pinned-1`. Raises `ArtifactMismatch`
-    if a file differs from the manifest, and `CannotExecute` for too little memory or another environment. Raises
-    `ConfigurationError` for an unknown device, or if `pinned-1` has no environment.
+    `cache_bytes` bounds the memory of one job's caches; 0 means half of the memory that the weights leave. The caches of a job
+    with `room` tokens must fit. Both arguments count only for `exact-1`, because the library makes the caches of `pinned-1`.
+    Raises `ArtifactMismatch` if a file differs from the manifest. Raises `CannotExecute` for too little memory or another
+    environment. Raises `ConfigurationError` for an unknown device, or if `pinned-1` has no environment.
     """
     engine = verify_artifact(
         path, environment, threads=threads, backend=backend, device=device, progress=progress, cache_bytes=cache_bytes
@@ -60,13 +63,13 @@ def torch_instead(path: Path, device: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Fully verified artifact in memory. Engines can be made from it in this process and in its forks."""
+    """Fully verified artifact in memory. This process and its forks can make engines from it."""
 
     model_id: Digest
     """Digest of the artifact."""
     open: Callable[[], AnyEngine]
-    """Function that makes an engine and raises the errors of `open_engine`. The engine starts threads, and a fork does not copy
-    threads. So call this function after a fork."""
+    """Function that makes an engine and raises the errors of `open_engine`. Call it after a fork, because the engine starts
+    threads and a fork does not copy threads."""
     has_library: bool
     """Whether engines of this artifact compute with transformers, which they import late."""
 
@@ -93,3 +96,34 @@ def verify_artifact(
     pinned = checkpoint.load(path, progress)
     make_pinned = functools.partial(PinnedEngine, pinned, environment, device=device, threads=threads)
     return Loaded(pinned.model_id, make_pinned, True)
+
+
+# Vectors of a model. The account that proposes a model publishes their digest. Verifiers that compute the same answers certify
+# the model.
+
+
+ReportProgress = Callable[[str, int, int], None]
+"""Function that reports progress. It gets the name of the next question, the number of answered questions and the number of all
+questions."""
+
+
+def vectors_of(engine: AnyEngine, tell: ReportProgress | None = None) -> Vectors:
+    """Computes the vectors of the profile and the answers to the questions of the engine's model, and returns both.
+
+    The engine also checks each answer as a claim. Raises `NotExact` or `CannotExecute` if this machine cannot compute the
+    vectors.
+    """
+    environment = engine.environment.digest if isinstance(engine, PinnedEngine) else ZERO_DIGEST
+    model_id, shape = engine.artifact.model_id, engine.artifact.manifest.architecture
+    profile_vectors = engine.vectors()
+    answers, asked = [], questions(model_id, environment, shape.vocabulary, shape.max_context)
+    for place, (name, request) in enumerate(zip(KINDS, asked, strict=True)):
+        if tell is not None:
+            tell(name, place, len(asked))
+        made = engine.generate(request)
+        # Also checks each answer as a claim, the way that votes use the engine.
+        checked = engine.verify(request, made.output, made.out_hash)
+        if checked.divergence is not None:
+            raise NotExact(f"the answer to vector {place + 1} ({name}) is not the one that this engine confirms")
+        answers.append(VectorAnswer(made.output.tokens_hash, made.trace_root))
+    return Vectors(engine.profile, profile_vectors, model_id, environment, tuple(answers))

@@ -1,8 +1,8 @@
-"""Conversion of text to tokens and back. Only the edge of the network needs it, because receipts carry token ids (design
-section 4).
+"""Conversion of text to tokens and back. Only operators and clients need it, because receipts carry token ids (design section
+4).
 
-The chat template runs in Jinja's immutable sandbox. Text that names a control token is refused, so no message can take another
-role.
+The chat template runs in Jinja's immutable sandbox. A text that names a control token is refused, so no message can take
+another role.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,8 @@ from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from bytewise.inference.artifact.token_table import TokenTable
-from bytewise.inference.artifact.verified import VerifiedArtifact
-from bytewise.inference.manifest import TEMPLATE_FILE, TOKENIZER_FILE
-from bytewise.inference.sampling.constraint import Schemas
-from bytewise.inference.sampling.stops import before_stop
+from bytewise.inference.manifest import TEMPLATE_FILE, TOKENIZER_FILE, VerifiedArtifact
+from bytewise.inference.sampling.constraint import Schemas, before_stop
 from bytewise.protocol.errors.actors import ArtifactMismatch, BadRequest
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -66,7 +64,8 @@ class Tokenizer:
         return self._lexicon.text(before_stop(self.written(token_ids), stop_strings))
 
     def text_with_control(self, token_ids: Sequence[int]) -> str:
-        """Returns the text of a prompt with the names of control tokens, which separate its roles. Unknown ids give no text."""
+        """Returns the text of a prompt, including the names of control tokens. These names separate the roles of the prompt.
+        Unknown ids give no text."""
         return str(self._tokens.decode(list(token_ids), skip_special_tokens=False))
 
     def written(self, token_ids: Sequence[int]) -> bytes:

@@ -11,8 +11,7 @@ from cryptography.hazmat.primitives import hashes
 
 from bytewise.inference.artifact import artifact
 from bytewise.inference.determinism import environment
-from bytewise.inference.profiles import open_engine
-from bytewise.inference.reproduce import vectors_of
+from bytewise.inference.profiles import open_engine, vectors_of
 from bytewise.protocol import digests
 from bytewise.protocol.address_book import Network
 from bytewise.protocol.encoding import encode

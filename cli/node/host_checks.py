@@ -263,7 +263,7 @@ def model(view: NodeView) -> Check:
 def arithmetic(view: NodeView) -> Check:
     """Checks that this machine passes the known-answer test of the arithmetic profile. A failed test raises an error."""
     from bytewise.inference.exact.matmul import BACKENDS
-    from bytewise.inference.known_answers.self_test import first_exact, verify_profile
+    from bytewise.inference.known_answers.operations import first_exact, verify_profile
 
     backend = first_exact(BACKENDS)
     return Check(

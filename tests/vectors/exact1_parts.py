@@ -11,12 +11,11 @@ from bytewise.inference.exact import rope
 from bytewise.inference.exact.attention import AttentionRule, attend
 from bytewise.inference.exact.cache import ExactCache
 from bytewise.inference.exact.elementwise import exp, gelu_tanh, rms_norm, silu, softcap, sqrt32, tanh
-from bytewise.inference.exact.linear import SharedProduct
 from bytewise.inference.exact.matmul import Float64Backend
+from bytewise.inference.exact.modules import ExactRouter, SharedProduct
 from bytewise.inference.exact.quantise import quantise
 from bytewise.inference.known_answers.operations import integers
-from bytewise.inference.model import ExactRouter
-from bytewise.inference.runner import Runner
+from bytewise.inference.torch_path import Runner
 from bytewise.protocol import digests
 from tests.fixtures.inference.tiny import LLAMA3, VARIANTS, YARN, tiny
 

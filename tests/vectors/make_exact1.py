@@ -20,7 +20,7 @@ from bytewise.inference.convert.make import make_model
 from bytewise.inference.determinism import fixed
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.exact.matmul import Float64Backend
-from bytewise.inference.known_answers import self_test
+from bytewise.inference.known_answers import operations
 from bytewise.inference.known_answers.operations import integers
 from bytewise.inference.sampling.sampler import draw, keep
 from bytewise.protocol import digests
@@ -86,7 +86,7 @@ def vectors(folder: Path) -> dict[str, Any]:
     """The whole file; `folder` is for the small model."""
     model = small_model(folder)
     with fixed(1):
-        head = {"profile": PROFILE_EXACT_1, "profile_digest": self_test.profile_digest(Float64Backend()).hex()}
+        head = {"profile": PROFILE_EXACT_1, "profile_digest": operations.profile_digest(Float64Backend()).hex()}
         parts = {
             **exact1_parts.elementwise(), "rotary": exact1_parts.rotary(), "attention": exact1_parts.attention(),
             "routing": exact1_parts.routing(), "families": exact1_parts.families(folder), "sampler": sampler(),

@@ -1,1 +1,1 @@
-"""The artifact of a model: manifest, tensors, model families, token table (design section 6)."""
+"""The artifact of a model: tensors, model families, token table (design section 6). Its manifest is in `inference.manifest`."""

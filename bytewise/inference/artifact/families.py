@@ -1,6 +1,6 @@
 """Model families of the profile: a table of their differences, and the tensors of a layer.
 
-The configuration classes of `transformers` read config.json, so a member and its default have the same meaning as in
+The configuration classes of `transformers` read config.json. So a member and its default have the same meaning as in
 `transformers`.
 """
 
@@ -17,12 +17,12 @@ MOST_PARTS, MOST_TOKENS = 1024, 2**20
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Model family: one modelling file of transformers, described by how it differs from the other families."""
+    """Model family. Each family has one modelling file of transformers. The fields say how the family differs from the others."""
 
     name: str
     """Name of the family, as in `model_type` of config.json."""
     model_class: str
-    """Only accepted entry of `architectures` in config.json."""
+    """The only entry that `architectures` in config.json may have."""
     query_bias: bool = False
     """Whether queries, keys and values always have a bias. Otherwise they have one if config.json says `attention_bias`."""
     query_key_norm: bool = False
@@ -36,16 +36,17 @@ class Family:
     activation_member: str = "hidden_act"
     """Member of config.json that names the activation."""
     heads_divide_width: bool = False
-    """Whether the width must be a multiple of the number of heads. For such a family transformers cannot build another graph."""
+    """Whether the width must be a multiple of the number of heads. If it must, transformers cannot build a model with other
+    sizes."""
     window_in_every_layer: bool = False
-    """Whether `sliding_window` of config.json holds for all layers. Otherwise it holds for the layers that `layer_types`
-    names."""
+    """Whether `sliding_window` of config.json is the window of all layers. Otherwise it is the window of the layers that
+    `layer_types` names."""
     router: str = ""
     """Name of the router's tensor in a layer; empty for a family without experts."""
     experts: tuple[str, str, str, str] = ("", "", "", "")
     """Four names: the prefix of a layer's experts, then the gate, up and down projection in each expert."""
     required: tuple[tuple[str, object], ...] = ()
-    """Pairs of a member of config.json and the only value that is accepted for it."""
+    """Pairs of a member of config.json and the only value that the profile accepts for it."""
 
 
 FAMILIES = {
@@ -81,8 +82,11 @@ def family_of(name: str) -> Family:
 
 
 def verify(shape: Architecture) -> None:
-    """Checks the sizes that a checkpoint or manifest states. Raises `UnsupportedModel` if a sum could exceed the bounds of
-    exact arithmetic, or if two computation paths could interpret the sizes differently."""
+    """Checks the sizes that a checkpoint or manifest states.
+
+    Raises `UnsupportedModel` if a sum could exceed the bounds of exact arithmetic, or if two paths could interpret the sizes
+    differently.
+    """
     sizes = (shape.layers, shape.width, shape.intermediate, shape.heads, shape.key_value_heads, shape.head_width)
     if min(*sizes, shape.vocabulary, shape.max_context) < 1:
         raise UnsupportedModel("a size below 1")

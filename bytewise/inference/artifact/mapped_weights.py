@@ -1,8 +1,9 @@
-"""Reading of files into private memory. Threads read and hash the pieces in parallel; afterwards the memory is read-only.
+"""Reading of files into private memory. Several threads read and hash the pieces at the same time. Afterwards the memory is
+read-only.
 
-The engine uses exactly the hashed bytes, so replacing or changing the file later has no effect. Memory is in huge pages where
-the system has them: decoding reads every weight once per token, and a page-table lookup for every 4 KiB would add a fifth of
-the time (ADR-007).
+The engine uses exactly the hashed bytes, so replacing or changing the file later has no effect. The memory is in huge pages if
+the system has them, because decoding reads every weight once per token. A page-table lookup for every 4 KiB would add a fifth
+of the time (ADR-007).
 """
 
 import contextlib
@@ -34,7 +35,7 @@ def verified(folder: Path, file: ArtifactFile, progress: Callable[[str, int, int
     """Reads a file of the artifact, compares every piece with its digest, and returns the bytes as read-only memory.
 
     Raises `ArtifactMismatch`, which names the file and the piece that differs. Raises `CannotExecute` if memory is short. If
-    the file is larger than all memory that this process can have, it raises the error before it reads anything.
+    the file is larger than all memory that this process can have, the function raises `CannotExecute` before it reads anything.
     """
     try:
         with (folder / file.name).open("rb") as source:
@@ -59,7 +60,7 @@ def verified(folder: Path, file: ArtifactFile, progress: Callable[[str, int, int
 
 
 def tensor(view: memoryview, offset: int, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-    """Returns a tensor that shares the bytes of a file from `offset` on. Writing to the tensor kills the process."""
+    """Returns a tensor that shares the bytes of a file from `offset` on. A write to the tensor kills the process."""
     with warnings.catch_warnings():
         # The library warns of read-only buffers, which weights are meant to be.
         warnings.simplefilter("ignore", UserWarning)

@@ -1,8 +1,8 @@
 """Table of the bytes of each token, from the artifact's own tokenizer file. A token's bytes do not depend on its neighbours.
 
 Stop strings and grammars are part of the profile, so the text of tokens must be part of it too. A text is a concatenation of
-these bytes. Supported families have two kinds of vocabulary: byte-level (a printable character for each byte, as in GPT-2), and
-SentencePiece with byte fallback (U+2581 for a space, `<0x0A>` for a byte).
+these bytes. Supported families have two kinds of vocabulary. A byte-level vocabulary has a printable character for each byte,
+as in GPT-2. A SentencePiece vocabulary with byte fallback has U+2581 for a space, and `<0x0A>` for a byte.
 """
 
 import json
@@ -20,15 +20,15 @@ _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 def byte_characters() -> list[str]:
-    """Returns the character that stands for each byte in byte-level vocabularies: the byte's own character if it is printable,
-    otherwise one from U+0100 on."""
+    """Returns the character that stands for each byte in byte-level vocabularies. A printable byte has its own character. Every
+    other byte has a character from U+0100 on."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     spare = iter(range(0x100, 0x200))
     return [chr(byte) if byte in printable else chr(next(spare)) for byte in range(256)]
 
 
 class TokenTable:
-    """Bytes of every token of one tokenizer. The tokenizer file is parsed at the first use."""
+    """Bytes of every token of one tokenizer. This class parses the tokenizer file at its first use."""
 
     def __init__(self, tokenizer_json: bytes, vocabulary: int) -> None:
         """`tokenizer_json` is the content of the file. `vocabulary` is the number of logits, at least as large as the
@@ -37,7 +37,7 @@ class TokenTable:
         self.vocabulary = vocabulary
 
     def verify(self) -> "TokenTable":
-        """Returns the table if it has the bytes of every token; otherwise raises `UnsupportedModel`."""
+        """Returns the table if it has the bytes of every token. Raises `UnsupportedModel` if it has not."""
         _ = self.pieces
         return self
 
@@ -46,15 +46,15 @@ class TokenTable:
         return b"".join(self.pieces[token] for token in token_ids if token < self.vocabulary)
 
     def text(self, raw: bytes) -> str:
-        """Returns the text of an answer's bytes. Invalid UTF-8 is replaced, and the space that some tokenizers put before the
-        text is removed."""
+        """Returns the text of an answer's bytes. Replaces invalid UTF-8, and removes the space that some tokenizers put before
+        the text."""
         text = raw.decode("utf-8", "replace")
         return text.removeprefix(" ") if self._begins_with_space else text
 
     @cached_property
     def pieces(self) -> list[bytes]:
-        """Bytes of each token by id, one entry for each logit; empty for control tokens. Reading it raises `UnsupportedModel`
-        if the file has another kind of vocabulary."""
+        """Bytes of each token by id. There is one entry for each logit, and the entry of a control token is empty. Raises
+        `UnsupportedModel` if the file has another kind of vocabulary."""
         try:
             names = self._names()
             silent = self.control

@@ -1,8 +1,9 @@
-"""Proof by interval arithmetic that no activation of a model exceeds 2^60 (arithmetic review 1.3).
+"""Proof by interval arithmetic that no activation of a model exceeds 2^60.
 
-Every sublayer begins with an RMSNorm, which bounds its output for any input: |x_j| <= sqrt(D) |g_j| and, by Cauchy and Schwarz,
-|Σ w x| <= sqrt(D) max|g| ‖w‖. The proof uses the artifact's own integers in exact sums and rationals, so every machine proves
-the same bound. Each line is in `docs/reference/exact-arithmetic.md`, 3.6. A change of a line changes model ids.
+Every sublayer begins with an RMSNorm, which bounds the sublayer's output for any input: |x_j| <= sqrt(D) |g_j| and, by Cauchy
+and Schwarz, |Σ w x| <= sqrt(D) max|g| ‖w‖. The proof uses the artifact's own integers in exact sums and rationals. So every
+machine proves the same bound. Each line of the proof is in `docs/reference/exact-arithmetic.md`, 3.6. A change of a line
+changes model ids.
 """
 
 from collections.abc import Iterator
@@ -15,8 +16,8 @@ from torch import Tensor
 
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.artifact.families import linears, norms
-from bytewise.inference.artifact.weights import BLOCK, Rounded
 from bytewise.inference.determinism import fixed
+from bytewise.inference.exact.quantise import BLOCK, Rounded
 from bytewise.inference.manifest import Architecture
 from bytewise.protocol.errors.actors import ArtifactMismatch, UnsupportedModel
 
@@ -24,8 +25,9 @@ LARGEST = 2**60
 """Bound of activations. Their squares, times a row's length, stay below 2^128."""
 
 SLACK = Fraction(9, 8)
-"""Factor that covers all roundings between two norms. Each quantiser adds at most 2^-4 (K = 65,536 values off by half a unit of
-2^-13 of the largest), attention's integer weights add 2^-6, and each float32 operation adds 2^-24."""
+"""Factor that covers all roundings between two norms. They are three. Each quantiser adds at most 2^-4: K = 65,536 values are
+off by half a unit, and the unit is 2^-13 of the largest value. Attention's integer weights add 2^-6. Each float32 operation
+adds 2^-24."""
 
 SMALLEST = Fraction(1, 2**30)
 """Bound of the values of rows below the quantiser's floor."""
@@ -33,14 +35,14 @@ SMALLEST = Fraction(1, 2**30)
 
 @dataclass(slots=True)
 class Magnitude:
-    """Magnitudes of one linear layer's weights, from which bounds of its output follow."""
+    """Magnitudes of the weights of one linear layer. Bounds of the layer's output follow from them."""
 
     absolute: float = 0.0
     """Largest Σ|w| of the rows."""
     square: float = 0.0
     """Largest Σw² of the rows."""
     bias: float = 0.0
-    """Largest |bias|; 0 without a bias."""
+    """Largest |bias|. It is 0 if the layer has no bias."""
 
     def add(self, rounded: Rounded) -> None:
         """Includes more rows of the layer's weight. Sums of integers are exact in float64, and each product with a scale rounds
@@ -54,11 +56,12 @@ class Magnitude:
         self.bias = max(self.bias, float(bias.abs().amax()))
 
     def of_norm(self, gain: float, width: int) -> Fraction:
-        """Returns the largest output if the input comes from an RMSNorm of `width` channels whose largest |weight| is `gain`."""
+        """Returns the largest output of the layer if its input comes from an RMSNorm. The RMSNorm has `width` channels, and its
+        largest |weight| is `gain`."""
         return root(width * Fraction(gain) ** 2 * Fraction(self.square)) * SLACK + Fraction(self.bias)
 
     def of(self, largest: Fraction) -> Fraction:
-        """Returns the largest output if no input exceeds `largest`."""
+        """Returns the largest output of the layer if no input exceeds `largest`."""
         return Fraction(self.absolute) * largest * SLACK + Fraction(self.bias)
 
 
@@ -73,7 +76,8 @@ class LayerMagnitudes:
 
 
 class Bounds:
-    """Bound of the residual stream, which grows with each layer, and the largest bound of any activation so far."""
+    """Two bounds of a model. One is of the residual stream, and grows with each layer. The other is the largest bound of any
+    activation so far."""
 
     def __init__(self, shape: Architecture, embedding: Fraction, rope_gain: float, attention_scale: float) -> None:
         """`embedding` is the largest value that enters the residual stream. `rope_gain` is the largest value of the rotary
@@ -84,7 +88,8 @@ class Bounds:
         self._add("embedding", embedding)
 
     def layer(self, index: int, reach: LayerMagnitudes) -> None:
-        """Adds one decoder layer. Raises `UnsupportedModel`, which names the operation whose result may exceed the bound."""
+        """Adds one decoder layer. Raises `UnsupportedModel` if the result of an operation may exceed the bound. The error names
+        the operation."""
         name, shape = f"layers.{index}.", self._shape
         first, second = ("post_attention_layernorm", "post_feedforward_layernorm") if shape.extra_norms else ("", "")
         mixed = self._attention(name, reach)
@@ -156,8 +161,8 @@ def root(value: Fraction) -> Fraction:
 def verify_bound(artifact: Artifact) -> None:
     """Proves the manifest's bound again from the weights. Raises `ArtifactMismatch` if the proven bound differs.
 
-    The proof reads every weight, which takes longer than hashing them. Loading an artifact trusts the stated bound; `bytewise
-    model check` proves it. Raises `NotExact` on a machine whose float arithmetic is not that of the profile.
+    The proof reads every weight, which takes longer than hashing them. So loading an artifact trusts the stated bound, and
+    `bytewise model check` proves it. Raises `NotExact` on a machine whose float arithmetic is not that of the profile.
     """
     stated = artifact.manifest.bound
     try:
@@ -172,8 +177,8 @@ def verify_bound(artifact: Artifact) -> None:
 
 
 def bound_of(artifact: Artifact) -> int:
-    """Returns the largest exponent field E of any activation of the model. Raises `UnsupportedModel`, which names an operation
-    whose result may exceed 2^60."""
+    """Returns the largest exponent field E of any activation of the model. Raises `UnsupportedModel` if a result may exceed
+    2^60. The error names the operation."""
     shape, tensors = artifact.manifest.architecture, artifact.tensors
     embedding = Fraction(_largest(tensors["embedding"])) * Fraction(float(tensors.get("embedding_scale", torch.ones(1))))
     turn = max(_largest(tensor) for name, tensor in tensors.items() if name.startswith("rope."))

@@ -1,6 +1,7 @@
-"""Reading of a Hugging Face checkpoint. A feature that the profile cannot run exactly is refused by name (design section 6).
+"""Reading of a Hugging Face checkpoint: its config.json and its generation_config.json (design section 6). If the profile
+cannot run a feature exactly, reading fails and names the feature.
 
-transformers' own configuration classes read config.json, so defaults and older spellings have the same meaning as in
+transformers' own configuration classes read config.json. So defaults and older spellings have the same meaning as in
 transformers.
 """
 
@@ -13,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from bytewise.inference.artifact.families import MOST_PARTS, Family, family_of, verify
-from bytewise.inference.artifact.generation import token_ids
 from bytewise.inference.exact.matmul import MAX_KEYS
-from bytewise.inference.manifest import Architecture
+from bytewise.inference.manifest import Architecture, Generation
 from bytewise.protocol.errors.actors import ConfigurationError, UnsupportedModel
+from bytewise.protocol.records.request import MAX_STOP_TOKENS
 from bytewise.protocol.units import Decimal
 
 ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
@@ -26,8 +27,8 @@ OLDER_MEMBERS = {
     "_name_or_path", "cache_implementation", "head_dim", "hidden_act", "model_type", "rope_scaling", "rope_theta", "torch_dtype",
     "partial_rotary_factor",
 }  # fmt: skip
-"""Members of config.json that are not fields of a configuration class. Either the class reads them all the same, or they do not
-affect the computation."""
+"""Members of config.json that are not fields of a configuration class. The class reads such a member all the same, or the
+member does not affect the computation."""
 
 Inert = Callable[[Any, dict[str, Any]], bool]
 """Function that returns whether a member of config.json has no effect. It gets the member's value and the whole config.json."""
@@ -36,8 +37,8 @@ INERT_MEMBERS: dict[str, Inert] = {
     "_attn_implementation_autoset": lambda value, raw: True,  # How some releases of transformers choose their attention code.
     "transformers.js_config": lambda value, raw: True,  # For a library in browsers.
 }
-"""Members that published checkpoints of any family have and that no configuration class knows. Each has the function that
-checks that it has no effect."""
+"""Members that published checkpoints of any family have, although no configuration class knows them. Maps each to the function
+that checks that the member has no effect."""
 
 INERT_MEMBERS_OF: dict[str, dict[str, Inert]] = {
     "llama": {
@@ -56,7 +57,7 @@ INERT_MEMBERS_OF: dict[str, dict[str, Inert]] = {
         "shared_expert_intermediate_size": lambda value, raw: value == 0,
     },
 }
-"""Like `INERT_MEMBERS`, but each entry counts only for the checkpoints of one family."""
+"""The same as `INERT_MEMBERS`, by family. An entry counts only for the checkpoints of its family."""
 
 ROPE_MEMBERS = {
     "default": set[str](),
@@ -67,7 +68,8 @@ ROPE_MEMBERS = {
         "truncate",
     },
 }  # fmt: skip
-"""Parameters, besides the base, of each supported rope type. Types that depend on the running length are not supported."""
+"""Parameters of each supported type of rotary embedding, besides the base. A type is not supported if its angles depend on the
+running length."""
 
 POSITIVE_ROPE_MEMBERS = {"rope_theta", "factor", "original_max_position_embeddings", "attention_factor"}
 """Rope parameters that must not be zero, because zero would give no angle, or the same angle for every position."""
@@ -75,7 +77,7 @@ POSITIVE_ROPE_MEMBERS = {"rope_theta", "factor", "original_max_position_embeddin
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Checkpoint of a supported family whose configuration was read and checked."""
+    """Checkpoint of a supported family. Its configuration was read and checked."""
 
     path: Path
     """Folder of the checkpoint."""
@@ -84,11 +86,12 @@ class Checkpoint:
     epsilon: float
     """Epsilon of the RMSNorm layers."""
     score_divisor: float
-    """Number by whose square root attention scores are divided: the head width, unless the checkpoint sets another."""
+    """Attention scores are divided by the square root of this number. It is the head width, unless the checkpoint sets another
+    number."""
     rope: dict[str, Any]
     """Parameters of the rotary embedding."""
     tied: bool
-    """Whether the output head is the embedding."""
+    """Whether the model uses its embedding as its output head."""
     begin_token: int | None
     """Token with which a text begins (bos); None if the checkpoint names none."""
     stop_tokens: tuple[int, ...]
@@ -96,10 +99,10 @@ class Checkpoint:
 
 
 def read(path: Path, context: int | None = None) -> Checkpoint:
-    """Reads and checks the configuration of a checkpoint folder. Raises `UnsupportedModel`, which names what the profile cannot
-    run.
+    """Reads and checks the configuration of a checkpoint folder. Raises `UnsupportedModel`, which names the feature that the
+    profile cannot run.
 
-    `context` is the most tokens of prompt and answer together; None takes the checkpoint's limit. Raises `ConfigurationError`
+    `context` is the most tokens of prompt and answer together. None takes the checkpoint's limit. Raises `ConfigurationError`
     if the checkpoint's limit is lower.
     """
     raw = _json(path / "config.json")
@@ -248,9 +251,81 @@ def _rope(config: Any) -> dict[str, Any]:
 
 
 def _rope_number(name: str, value: Any) -> bool:
-    """Returns whether a rope parameter has a value that can make frequencies. `truncate` must be a bool, every other a number."""
+    """Returns whether a rope parameter has a value that can make frequencies. `truncate` must be a bool. Every other parameter
+    must be a number."""
     if name == "truncate":
         return isinstance(value, bool)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         return False
     return value > 0 or name not in POSITIVE_ROPE_MEMBERS
+
+
+# Reading of generation_config.json: the sampling parameters that a checkpoint recommends, as exact decimals.
+
+
+GENERATION_FILE = "generation_config.json"
+
+GENERATION_RANGES: dict[str, tuple[float, float]] = {
+    "temperature": (0, 100), "top_p": (1e-6, 1), "top_k": (0, 2**31), "max_new_tokens": (1, 2**31),
+}  # fmt: skip
+"""Smallest and largest accepted value of each member of generation_config.json."""
+
+
+def read_generation(folder: Path, vocabulary: int) -> tuple[Generation, tuple[int, ...]]:
+    """Returns the recommended parameters and the stop tokens from the generation_config.json of a checkpoint folder.
+
+    Without the file the parameters are greedy and there are no stop tokens. Without `do_sample` they are greedy at any
+    temperature, because `transformers` reads the file so. Raises `UnsupportedModel`, which names a bad member.
+    """
+    try:
+        values = json.loads((folder / GENERATION_FILE).read_bytes())
+    except FileNotFoundError:
+        values = {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise UnsupportedModel(f"{GENERATION_FILE}: {str(error)[:200]}") from None
+    if not isinstance(values, dict):
+        raise UnsupportedModel(f"{GENERATION_FILE}: not an object")
+    drawn = values.get("do_sample") is True
+    temperature = _number(values, "temperature", 1) if drawn else 0
+    longest = None if values.get("max_new_tokens") is None else int(_number(values, "max_new_tokens", 1))
+    top_p, top_k = _number(values, "top_p", 1), _number(values, "top_k", 0)
+    defaults = Generation(_decimal(temperature), _decimal(top_p), int(top_k), longest)
+    return defaults, token_ids(GENERATION_FILE, values, "eos_token_id", vocabulary)
+
+
+def all_stop_tokens(*named: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the stop tokens of several files together, ascending. Raises `UnsupportedModel` if they are more than a request
+    can carry."""
+    tokens = tuple(sorted({token for each in named for token in each}))
+    if len(tokens) > MAX_STOP_TOKENS:
+        raise UnsupportedModel(f"config.json and {GENERATION_FILE} name {len(tokens)} stop tokens, most are {MAX_STOP_TOKENS}")
+    return tokens
+
+
+def _number(values: dict[str, Any], name: str, default: int) -> int | float:
+    value = default if values.get(name) is None else values[name]
+    low, high = GENERATION_RANGES[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise UnsupportedModel(f"{GENERATION_FILE}: {name} is {str(value)[:40]}")
+    return value
+
+
+def _decimal(value: float) -> Decimal:
+    # The shortest decimal that reads as this float is the text that the model's makers wrote.
+    return Decimal(f"{PlainDecimal(repr(value)).normalize():f}")
+
+
+def token_ids(file: str, values: dict[str, Any], name: str, vocabulary: int) -> tuple[int, ...]:
+    """Returns the token ids of one member of a file. The member is one id, a list of ids, null or missing.
+
+    Raises `UnsupportedModel` if a value is not a token of the vocabulary, or if there are more stop tokens than a request can
+    carry.
+    """
+    value = values.get(name)
+    tokens = value if isinstance(value, list) else [] if value is None else [value]
+    if len(tokens) > MAX_STOP_TOKENS:
+        raise UnsupportedModel(f"{file}: {name} names {len(tokens)} tokens, most are {MAX_STOP_TOKENS}")
+    for token in tokens:
+        if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < vocabulary:
+            raise UnsupportedModel(f"{file}: {name} is {str(token)[:40]}, the vocabulary has {vocabulary} tokens")
+    return tuple(tokens)

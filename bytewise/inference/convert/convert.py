@@ -1,7 +1,7 @@
 """Converts a checkpoint to an artifact, reproducibly: every conversion gives the same model id (design section 6).
 
-The conversion uses only IEEE operations and correctly rounded constants. The checkpoint is read once or twice, some rows at a
-time, and the artifact is written meanwhile. Calibration tokens go through the exact model, to measure the inputs of its linear
+The conversion uses only IEEE operations and correctly rounded constants. It reads the checkpoint once or twice, some rows at a
+time, and writes the artifact meanwhile. It runs calibration tokens through the exact model, to measure the inputs of the linear
 layers.
 """
 
@@ -17,12 +17,9 @@ import tokenizers
 import torch
 from torch import Tensor, nn, uint8
 
-from bytewise.inference.artifact import generation, layout
-from bytewise.inference.artifact.artifact import Progress, model_id_line
+from bytewise.inference.artifact.artifact import DTYPES, Progress, TensorSpec, header, model_id_line, tensor_specs
 from bytewise.inference.artifact.families import Linear, Norm, family_of, linears, norms
-from bytewise.inference.artifact.layout import DTYPES, TensorSpec, header
 from bytewise.inference.artifact.token_table import TokenTable
-from bytewise.inference.artifact.weights import BLOCK, Rounded, round_weight
 from bytewise.inference.convert import checkpoint as checkpoints
 from bytewise.inference.convert.bound import Bounds, LayerMagnitudes, Magnitude
 from bytewise.inference.convert.checkpoint import Checkpoint
@@ -33,9 +30,9 @@ from bytewise.inference.determinism import fixed
 from bytewise.inference.exact import rope
 from bytewise.inference.exact.cache import ExactCache
 from bytewise.inference.exact.elementwise import rms_norm, sqrt32
-from bytewise.inference.exact.linear import ExactLinear, Tensors
 from bytewise.inference.exact.matmul import Float64Backend
-from bytewise.inference.exact.modules import ExactRotary
+from bytewise.inference.exact.modules import ExactLinear, ExactRotary, Tensors
+from bytewise.inference.exact.quantise import BLOCK, Rounded, round_weight
 from bytewise.inference.known_answers import operations
 from bytewise.inference.manifest import (
     FORMAT,
@@ -52,7 +49,7 @@ from bytewise.inference.manifest import (
     Manifest,
     Precision,
 )
-from bytewise.inference.model import decoder_layer
+from bytewise.inference.torch_path import decoder_layer
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label, RunningSha256
 from bytewise.protocol.encoding import encode
@@ -64,12 +61,12 @@ from bytewise.protocol.units import Digest
 
 
 class TensorWriter:
-    """Writer of the weights file. The rows of one tensor arrive in order, but tensors may arrive in any order, also at the same
-    time."""
+    """Writer of the weights file. The rows of one tensor must arrive in order. The tensors may arrive in any order, also at the
+    same time."""
 
     def __init__(self, path: Path, specs: list[TensorSpec], progress: Progress | None) -> None:
-        """Creates the file at its full size, so that a full disk is noticed at once. Raises `OSError` if the file cannot be
-        created."""
+        """Creates the file at its full size, so that a full disk is noticed at the start. Raises `OSError` if the file cannot
+        be created."""
         self._specs = {spec.name: spec for spec in specs}
         self._header = header(specs)
         self._start, self._offset = {}, len(self._header)
@@ -84,8 +81,8 @@ class TensorWriter:
         _write_all(self._file.fileno(), memoryview(self._header), 0)
 
     def write(self, name: str, rows: Tensor) -> None:
-        """Appends rows, or a whole tensor. Raises `ValueError` if type or size differ from the tensor's specification, which is
-        a bug of the caller."""
+        """Appends rows, or a whole tensor. Raises `ValueError` if type or size differ from the tensor's specification. Such a
+        difference is a bug of the caller."""
         spec = self._specs[name]
         data = rows.contiguous().flatten().view(uint8).numpy().data
         if rows.dtype != DTYPES[spec.dtype][0] or self._written[name] + len(data) > spec.size:
@@ -109,7 +106,7 @@ class TensorWriter:
         return head, *tensors
 
     def close(self) -> None:
-        """Closes the file, whether it is finished or not."""
+        """Closes the file, even if a tensor is incomplete."""
         self._file.close()
 
 
@@ -122,21 +119,21 @@ def _write_all(descriptor: int, data: memoryview, offset: int) -> None:
 # Inputs of a model's linear layers: calibration tokens through the exact model, one layer in memory at a time.
 
 DEFAULT_TOKENS = 128
-"""Number of calibration tokens if they come from a hash."""
+"""Number of calibration tokens that come from a hash."""
 
 MOST_TOKENS = 256
-"""Most calibration tokens that are taken from a text."""
+"""Most calibration tokens that come from a text."""
 
 
 def hashed_tokens(shape: Architecture) -> tuple[int, ...]:
-    """Returns calibration tokens from a hash, which anyone can compute. They have no meaning."""
+    """Returns calibration tokens that are computed from a hash. Anyone can compute them. They have no meaning."""
     count = min(DEFAULT_TOKENS, shape.max_context)
     return tuple(int.from_bytes(digests.labelled(Label.CALIBRATION, i), "big") % shape.vocabulary for i in range(count))
 
 
 def text_tokens(shape: Architecture, checkpoint: Path, text: Path) -> tuple[int, ...]:
-    """Returns the first tokens of a text file, for calibration. Raises `ConfigurationError` if it cannot be read, is empty or
-    has tokens that the model does not have."""
+    """Returns the first tokens of a text file, for calibration. Raises `ConfigurationError` if the file cannot be read, is
+    empty or has tokens that the model does not have."""
     try:
         tokenizer = tokenizers.Tokenizer.from_str((checkpoint / TOKENIZER_FILE).read_text("utf-8"))
         # No tokenizer makes a token longer than some kilobytes, so a long text need not be tokenised whole.
@@ -150,11 +147,11 @@ def text_tokens(shape: Architecture, checkpoint: Path, text: Path) -> tuple[int,
 
 
 class Calibration:
-    """Residual stream of the calibration tokens. It moves through the model layer by layer."""
+    """Residual stream of the calibration tokens. The stream passes through the model, layer by layer."""
 
     def __init__(self, shape: Architecture, hidden: Tensor, constants: Tensors) -> None:
-        """`hidden` are the embedded tokens, float32 [T, D]. `constants` are the artifact's tables, epsilon and attention
-        scale."""
+        """Begins with the embedded tokens `hidden`, float32 [T, D]. `constants` are the artifact's tables, epsilon and
+        attention scale."""
         self._shape, self._hidden, self._constants = shape, hidden[None], constants
         positions = torch.arange(hidden.shape[0])[None]
         tables = {name.removeprefix("rope."): table for name, table in constants.items() if name.startswith("rope.")}
@@ -162,8 +159,8 @@ class Calibration:
         self._backend = BlockBackend()
 
     def layer(self, index: int, tensors: Tensors) -> Tensors:
-        """Moves the stream through one decoder layer. Returns the inputs [T, K] of the layer's linear layers by name, except
-        those of experts."""
+        """Moves the stream through one decoder layer. Returns the inputs [T, K] of the layer's linear layers by name, but not
+        the inputs of experts."""
         seen: Tensors = {}
         layer = decoder_layer(self._shape, index, tensors | self._constants, self._backend)
         for name, module in layer.named_modules():
@@ -190,8 +187,8 @@ def _keep(seen: Tensors, name: str) -> Any:
 
 
 class BlockBackend(Float64Backend):
-    """Backend of float64 products that converts only some rows of the weights to float64 at a time, because each layer is used
-    once and memory is scarce."""
+    """Backend of float64 products for layers that are used only once. It converts only some rows of the weights to float64 at a
+    time, because memory is scarce."""
 
     name = "float64-blocks"
 
@@ -210,18 +207,18 @@ class BlockBackend(Float64Backend):
 # The tensors of one artifact, in the order of computation, some rows at a time.
 
 HEAD, EMBEDDING, LAST_NORM = "lm_head", "model.embed_tokens", Norm("norm", "model.norm.weight", 0)
-"""Names of the output head, the embedding and the last norm in the checkpoint. Names of head and embedding are without
-`.weight`."""
+"""Names of the output head, the embedding and the last norm in the checkpoint. The names of head and embedding lack their
+suffix `.weight`."""
 
 
 class Conversion:
-    """Conversion of one checkpoint, which writes all tensors. Its methods raise `UnsupportedModel`, which names a tensor or
-    operation that cannot be exact."""
+    """Conversion of one checkpoint, which writes all tensors. Its methods raise `UnsupportedModel` if a tensor or operation
+    cannot be exact. The error names it."""
 
     def __init__(
         self, source: Checkpoint, reader: TensorReader, writer: TensorWriter, precision: Precision, tokens: tuple[int, ...]
     ) -> None:
-        """Prepares the conversion. Channels are equalised on the calibration `tokens`, if there are any."""
+        """Prepares the conversion. If there are calibration `tokens`, the conversion uses them to equalise channels."""
         self._source, self._reader, self._writer, self._precision = source, reader, writer, precision
         self._shape, self._family = source.architecture, family_of(source.architecture.family)
         self._tokens = tokens
@@ -245,7 +242,7 @@ class Conversion:
         return bound
 
     def equalisation(self) -> Equalisation | None:
-        """Returns the record of the equalisation, or None if channels were not equalised."""
+        """Returns the record of the equalisation. Returns None if the conversion did not equalise channels."""
         return self._equaliser.record() if self._equaliser else None
 
     def _constants(self) -> Tensors:
@@ -358,14 +355,16 @@ class ConversionOptions:
     bits: int = 8
     """Bits of the weights: 8 or 16."""
     head_bits: int | None = None
-    """Bits of the output head; None for the same number as `bits`."""
+    """Bits of the output head. None takes the value of `bits`."""
     equalise: bool = True
-    """Whether channels are equalised where that makes the error of the outputs smaller."""
+    """Whether the conversion equalises channels. It does so only for those channels where this makes the error of the outputs
+    smaller."""
     calibration: Path | None = None
-    """Text file whose tokens measure the error of equalised channels; None for calibration tokens from a hash."""
+    """Text file with calibration tokens, which measure the error of equalised channels. None takes calibration tokens from a
+    hash."""
     context: int | None = None
-    """Most tokens of prompt and answer together; None for the checkpoint's own limit. A value is required if the checkpoint's
-    limit is above 131,072."""
+    """Most tokens of prompt and answer together. None takes the checkpoint's own limit. If that limit is above 131,072, a value
+    is required."""
 
 
 def convert(
@@ -373,8 +372,8 @@ def convert(
 ) -> Digest:
     """Writes the artifact of a checkpoint folder to `out`, which must not exist, and returns its model id.
 
-    Without `options`, `bits` is the precision of the weights and everything else has its default; with `options`, `bits` is
-    ignored. Raises `UnsupportedModel`, which names what cannot be run exactly. A failure, or killing the process, leaves
+    Without `options`, `bits` is the precision of the weights, and every option has its default. With `options`, `bits` is
+    ignored. Raises `UnsupportedModel`, which names the feature that cannot be run exactly. A failed or killed conversion leaves
     nothing at `out`.
     """
     options = options or ConversionOptions(bits)
@@ -386,7 +385,7 @@ def convert(
         # Stop strings and schemas use the bytes of tokens, so refuse by name a tokenizer that does not define them.
         TokenTable(small[TOKENIZER_FILE], source.architecture.vocabulary).verify()
         precision = _precision(source, reader, options)
-        specs = layout.tensor_specs(source.architecture, precision)
+        specs = tensor_specs(source.architecture, precision)
         writer = closing.enter_context(contextlib.closing(TensorWriter(partial / WEIGHTS_FILE, specs, progress)))
         conversion = Conversion(source, reader, writer, precision, _tokens(source, options))
         bound = conversion.run()
@@ -435,9 +434,9 @@ def _manifest(
     equalisation: Equalisation | None,
     bound: int,
 ) -> Manifest:
-    defaults, stops = generation.read(source.path, source.architecture.vocabulary)
+    defaults, stops = checkpoints.read_generation(source.path, source.architecture.vocabulary)
     return Manifest(
         FORMAT, PROFILE_EXACT_1, source.architecture, tuple(sorted(files, key=lambda file: file.name)),
         digests.labelled(Label.TOKENIZER, small[TOKENIZER_FILE]), digests.labelled(Label.TEMPLATE, small[TEMPLATE_FILE]),
-        source.begin_token, generation.all_stop_tokens(source.stop_tokens, stops), defaults, precision, equalisation, bound,
+        source.begin_token, checkpoints.all_stop_tokens(source.stop_tokens, stops), defaults, precision, equalisation, bound,
     )  # fmt: skip

@@ -1,9 +1,10 @@
-"""Channel equalisation by exact powers of two (design section 6, arithmetic review 2). It costs nothing when the model runs.
+"""Channel equalisation by exact powers of two (design section 6). It costs nothing when the model runs.
 
-A producer is a norm or linear layer whose channels are the input of some linear layers, its consumers. Each channel j of a
-producer is divided by 2^k_j, and the consumers' columns are multiplied by 2^k_j: k_j = round(alpha · log2 rms_j), centred on its
-median. alpha is the value of {0, 1/4, 1/2, 3/4, 1} with the least error of the consumers' outputs on calibration tokens, against
-16-bit weights and 22-bit activations. All decisions use integers, so every machine decides alike.
+A producer is a norm or linear layer. Its consumers are linear layers, and the producer's channels are their input. The
+equalisation divides each channel j of a producer by 2^k_j, and multiplies the consumers' columns by 2^k_j. The exponents are
+k_j = round(alpha · log2 rms_j), centred on their median. The strength alpha is one of 0, 1/4, 1/2, 3/4 and 1. The equalisation
+takes the strength with the least error of the consumers' outputs on calibration tokens. The reference has 16-bit weights and
+22-bit activations. All decisions use integers, so every machine decides alike.
 """
 
 from collections.abc import Iterator
@@ -14,10 +15,9 @@ import torch
 from torch import Tensor
 
 from bytewise.inference.artifact.families import Linear, linears
-from bytewise.inference.artifact.weights import power_of_two, round_weight
 from bytewise.inference.convert.shards import TensorReader
-from bytewise.inference.exact.linear import Tensors
-from bytewise.inference.exact.quantise import ACTIVATION_BITS, quantise
+from bytewise.inference.exact.modules import Tensors
+from bytewise.inference.exact.quantise import ACTIVATION_BITS, power_of_two, quantise, round_weight
 from bytewise.inference.manifest import Architecture, Equalisation, ScaledPair
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
@@ -39,9 +39,11 @@ class Shifts:
     """Factors of consumers: 2^k as float32 for each input channel."""
 
     def add(self, producer: str, exponents: Tensor, consumers: dict[str, Tensor]) -> None:
-        """Records the factors of a producer and its consumers. Each channel of the producer is divided by 2^k, with k from
-        `exponents`. Each column of a consumer is multiplied by 2^k, with k from `consumers`: one tensor by name, in the order of
-        the columns."""
+        """Records the factors of a producer and its consumers.
+
+        Each channel of the producer is divided by 2^k, with k from `exponents`. Each column of a consumer is multiplied by 2^k,
+        with k from `consumers`. It maps a consumer's name to one tensor, with the exponents in the order of the columns.
+        """
         self.rows[producer] = power_of_two(-exponents)
         for name, columns in consumers.items():
             self.columns[name] = power_of_two(columns)
@@ -55,15 +57,15 @@ class Shifts:
         return block
 
     def vector(self, name: str, values: Tensor) -> Tensor:
-        """Returns a norm weight or bias after scaling."""
+        """Returns a norm's weight or a bias after scaling."""
         return values * self.rows[name] if name in self.rows else values
 
 
 QUARTERS = (0, 1, 2, 3, 4)
-"""Values of alpha that are tried, in quarters. The first value leaves the channels unchanged."""
+"""Values of alpha that the equalisation tries, in quarters. The first value leaves the channels unchanged."""
 
 WORTH = Fraction(7, 8)
-"""A pair is scaled only if its error falls below this share of the original error. A smaller gain may be chance and may
+"""A pair is scaled only if its error falls below this share of the original error. A smaller gain may be chance, and may
 increase the error elsewhere."""
 
 SAMPLE_ROWS = 128
@@ -78,7 +80,7 @@ ERROR_BITS = 20
 
 @dataclass(frozen=True, slots=True)
 class PairScaling:
-    """Equalisation of one producer with its consumers: how strong it is, and the exponents of the factors."""
+    """Equalisation of one producer with its consumers: its strength, and the exponents of the factors."""
 
     quarters: int
     """Strength of the equalisation: alpha = quarters / 4."""
@@ -87,7 +89,8 @@ class PairScaling:
 
 
 def choose(inputs: Tensor, consumers: list[Tensor], channel: Tensor, bits: int) -> PairScaling:
-    """Returns the equalisation of one producer with the least error, or none (`quarters` 0) if the error falls too little.
+    """Returns the equalisation of one producer with the least error. Returns an equalisation with `quarters` 0, which changes
+    nothing, if the error falls too little.
 
     `inputs` [T, K] are the consumers' inputs. `consumers` has a sample of rows [n, K] of each consumer's weight. `channel` [K]
     has the producer's channel of each of the K columns. `bits` is the precision of the consumers.
@@ -119,9 +122,9 @@ def _energy(inputs: Tensor, channel: Tensor) -> list[int]:
 
 
 def _exponents(energy: list[int], quarters: int) -> Tensor:
-    """Returns round(alpha · log2 rms) minus its median, within ±24. Channels that are never used get 0.
+    """Returns round(alpha · log2 rms) minus its median, within ±24. A channel that is never used gets 0.
 
-    log2 rms = log2(energy) / 2, so k = ⌊(log2(energy^quarters) + 4) / 8⌋; ⌊log2⌋ of an integer is its bit length less one.
+    log2 rms = log2(energy) / 2, so k = ⌊(log2(energy^quarters) + 4) / 8⌋. The ⌊log2⌋ of an integer is its bit length less one.
     """
     raw = [None if value == 0 else ((value**quarters).bit_length() + 3) // 8 for value in energy]
     known = sorted(value for value in raw if value is not None)
@@ -163,7 +166,7 @@ class _Pair:
 
 
 class Equaliser:
-    """Chooser of the factors (`Shifts`) of each layer. It records its choices for the manifest."""
+    """Chooses the factors (`Shifts`) of each layer, and records the choices for the manifest."""
 
     def __init__(self, shape: Architecture, reader: TensorReader, bits: int, tokens: tuple[int, ...]) -> None:
         self._shape, self._reader, self._bits, self._tokens = shape, reader, bits, tokens

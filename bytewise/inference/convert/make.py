@@ -1,8 +1,8 @@
 """Makes a small model from a seed: a Hugging Face checkpoint with the same bytes on every machine.
 
-Weights are integers of a counter-mode SHA-256, scaled by a power of two, without random generator or libm. The model is
-untrained. Its answers are printable nonsense that depends on all tokens before, which is enough for a network that compares
-bytes.
+Weights are integers of a counter-mode SHA-256, scaled by a power of two. They need neither a random generator nor libm. The
+model is untrained. Its answers are printable nonsense that depends on all earlier tokens. For a network that compares bytes,
+that is enough.
 """
 
 import json
@@ -107,7 +107,8 @@ def _weights(seed: int, config: dict[str, Any]) -> Iterator[tuple[str, Floats]]:
 
 
 HEAD_GAIN = 6
-"""Standard deviation of logits. Rows of zeros then have a weight of about e^-15 against the best printable byte."""
+"""Standard deviation of logits. A token whose row in the head is zero then has a weight of about e^-15, measured against the
+best printable byte."""
 
 QUERY_GAIN = 2
 """Factor that makes attention use few keys, so that the answer varies with the whole prompt."""

@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from bytewise.inference.artifact.weights import BLOCK
+from bytewise.inference.exact.quantise import BLOCK
 from bytewise.protocol.errors.actors import UnsupportedModel
 
 INDEX_FILE = "model.safetensors.index.json"
@@ -24,7 +24,7 @@ _DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """Tensor in a file of the checkpoint. Rows are read on demand, because a mapped file would count as memory of this
+    """Tensor in a file of the checkpoint. It reads rows on demand, because a mapped file would count as memory of this
     process."""
 
     name: str
@@ -40,7 +40,7 @@ class StoredTensor:
 
     def rows(self, start: int, stop: int) -> Tensor:
         """Returns the rows from `start` to before `stop`, in the tensor's own type. Raises `UnsupportedModel` if the file ends
-        before."""
+        within these rows."""
         size = self.dtype.itemsize * prod(self.shape[1:])
         data = bytearray((stop - start) * size)
         if os.preadv(self.file.fileno(), [data], self.offset + start * size) != len(data):
@@ -63,7 +63,7 @@ class StoredTensor:
 
 
 class TensorReader:
-    """Reader of all tensors that a checkpoint's index file, or its only weights file, names."""
+    """Reader of all tensors of a checkpoint. The checkpoint's index file, or its only weights file, names them."""
 
     def __init__(self, path: Path) -> None:
         """Opens the files. Raises `UnsupportedModel` if a file is missing, unreadable or truncated, or if a tensor is missing
@@ -83,8 +83,8 @@ class TensorReader:
         return name in self._entries
 
     def tensor(self, name: str, shape: tuple[int, ...]) -> StoredTensor:
-        """Returns a tensor of the checkpoint, without reading its rows. Raises `UnsupportedModel` if it is missing, has another
-        shape or is not of a float type of `_DTYPES`."""
+        """Returns a tensor of the checkpoint, without reading its rows. Raises `UnsupportedModel` if the tensor is missing, has
+        another shape or is not of a float type in `_DTYPES`."""
         if name not in self._entries:
             raise UnsupportedModel(f"checkpoint lacks {name}")
         file, entry, start = self._entries[name]
@@ -99,8 +99,9 @@ class TensorReader:
         return torch.cat(list(self.tensor(name, shape).blocks()))
 
     def finish(self) -> None:
-        """Raises `UnsupportedModel` if a tensor of the checkpoint was never asked for. Such a tensor belongs to an operation
-        outside the profile. Tensors whose names end in `rotary_emb.inv_freq` may be left over."""
+        """Checks that the caller has asked for every tensor of the checkpoint. Raises `UnsupportedModel` otherwise, because a
+        tensor that nobody asks for belongs to an operation outside the profile. Tensors whose names end in
+        `rotary_emb.inv_freq` are exempt."""
         left = sorted(name for name in self._unread if not name.endswith("rotary_emb.inv_freq"))
         if left:
             raise UnsupportedModel(f"unknown tensors {', '.join(left[:3])}")

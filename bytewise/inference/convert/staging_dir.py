@@ -1,4 +1,5 @@
-"""Creation of a folder completely or not at all, with one writer at a time. The next writer removes what a killed writer left."""
+"""Creation of a folder, completely or not at all, with one writer at a time. If a writer is killed, the next writer removes its
+files."""
 
 import contextlib
 import fcntl
@@ -12,11 +13,11 @@ from bytewise.protocol.errors.actors import ConfigurationError
 
 @contextlib.contextmanager
 def staging_dir(out: Path) -> Iterator[Path]:
-    """Context manager that gives an empty folder beside `out`. On success that folder becomes `out`, safe on disk; on an error
-    it is removed.
+    """Context manager that gives an empty folder beside `out`. On success that folder becomes `out`, and its files are safely
+    on disk. On an error the folder is removed.
 
-    Raises `ConfigurationError` if `out` exists, another process is writing it, or it cannot be written. A writer locks the
-    folder itself, and the system releases the lock when the writer's process dies.
+    Raises `ConfigurationError` if `out` exists, if another process is writing it, or if it cannot be written. A writer locks
+    the folder itself. The system releases the lock when the writer's process dies.
     """
     partial = out.with_name(out.name + ".partial")
     try:

@@ -1,4 +1,5 @@
-"""Forward loop of the torch path on a CUDA device: integer products on its matrix units, and decoding in fixed shapes."""
+"""Forward loop of the torch path on a CUDA device. The matrix units of the device compute integer products, and decoding uses
+fixed shapes."""
 
 import contextlib
 import weakref
@@ -15,9 +16,9 @@ from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.exact.cache import CachedTensor, ExactCache, TokenCache
 from bytewise.inference.exact.matmul import Backend, Float32Backend, Float64Backend, backend_named
 from bytewise.inference.exact.quantise import ACTIVATION_BITS, Rows, quantise
-from bytewise.inference.known_answers import known_models, self_test
+from bytewise.inference.known_answers import known_models, operations
 from bytewise.inference.manifest import Architecture
-from bytewise.inference.runner import CHUNK, Runner, head_rows
+from bytewise.inference.torch_path import CHUNK, Runner, head_rows
 from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import Digest
@@ -26,26 +27,31 @@ from bytewise.service.settings import library_variables
 # Exact integer products on a CUDA device, with its units for 8-bit integers, bfloat16, TF32 and float64.
 
 LEAST_ROWS = 32
-"""Number of rows of the smallest int8 product. The library requires more than 16 on CUDA; 32 is the next tile height."""
+"""Number of rows of the smallest int8 product. The library requires more than 16 rows on CUDA. The next tile height is 32."""
 
 UNIT = 8
-"""Number to whose multiples the sizes of an int8 product are padded."""
+"""The sizes of an int8 product are padded to multiples of this number."""
 
 
 class CudaInt8Backend(Float64Backend):
-    """Backend that multiplies two int8 limbs of each value on the int8 tensor cores. Attention is computed in float64."""
+    """Backend that splits each value into two int8 limbs and multiplies them on the int8 tensor cores. It computes attention in
+    float64."""
 
     name = "cuda-int8"
 
     def pack(self, weight: Tensor) -> Tensor:
-        """Returns the weight as [K, N], a view of memory padded to [N', K']. Tensor cores need the operands in this order."""
+        """Returns the weight as [K, N], a view of memory that is padded to [N', K']. Tensor cores need the operands in this
+        order."""
         padded = torch.zeros((_up(weight.shape[0]), _up(weight.shape[1])), dtype=torch.int8, device=weight.device)
         padded[: weight.shape[0], : weight.shape[1]] = weight
         return padded[: weight.shape[0], : weight.shape[1]].t()
 
     def product(self, values: Tensor, packed: Tensor) -> Tensor:
-        """Returns the exact products of the values q. The limbs hi = floor(q / 128) and lo = q - 128 hi are stacked and padded
-        with zeros, so that one int8 product is enough."""
+        """Returns the exact products of the values q.
+
+        Each value has the limbs hi = floor(q / 128) and lo = q - 128 hi. They are stacked and padded with zeros, so that one
+        int8 product is enough.
+        """
         (rows, depth), columns, deep = values.shape, packed.shape[1], packed.stride(1)
         whole = packed.as_strided((deep, _up(columns)), (1, deep))
         integers = values.to(torch.int16)
@@ -63,14 +69,15 @@ class CudaFloat64Backend(Float64Backend):
 
 
 class CudaBfloat16Backend(Float32Backend):
-    """Backend that splits integers into parts up to 256, which bfloat16 holds exactly. It sums their products in float32 in
-    chunks below 2^24."""
+    """Backend that splits integers into parts up to 256, because bfloat16 represents these exactly. It sums their products in
+    float32, in chunks whose sums stay below 2^24."""
 
     name = "cuda-bfloat16"
     kind = torch.bfloat16
 
     def multiply(self, left: Tensor, right: Tensor) -> Tensor:
-        """Returns the product with float32 sums. A processor has no such product, so there the operands are widened first."""
+        """Returns the product with float32 sums. On a processor, which has no such product, this method first widens the
+        operands."""
         if not left.is_cuda:
             return super().multiply(left.to(torch.float32), right.to(torch.float32))
         function = torch.mm if left.dim() == 2 else torch.bmm
@@ -83,7 +90,7 @@ class CudaTf32Backend(Float32Backend):
     name = "cuda-tf32"
 
     def multiply(self, left: Tensor, right: Tensor) -> Tensor:
-        """Returns the product. TF32 is allowed only while it is computed."""
+        """Returns the product. TF32 is allowed only during this product."""
         with _tf32():
             return super().multiply(left, right)
 
@@ -109,21 +116,21 @@ CUDA_BACKENDS: tuple[Backend, ...] = (CudaInt8Backend(), CudaBfloat16Backend(), 
 # Decoding in fixed shapes: every step is the same sequence of kernels over the same memory, so that CUDA can replay it.
 
 BUCKET = 256
-"""Number of cache slots by which the attended part of a cache grows. There is one CUDA graph for each size in use."""
+"""Number of cache slots by which the attended part of a cache grows. There is one CUDA graph for each size that is in use."""
 
 WARM_UP_RUNS = 3
-"""Number of runs on a separate stream before a graph is captured. The library requires such runs."""
+"""Number of runs on a separate stream before a graph is captured. The library requires them."""
 
 
 def can_be_static(shape: Architecture) -> bool:
-    """Returns whether every decoding step of the model has the same shape. Sliding windows cut the keys by position, and
-    experts are chosen by value, so models with either are excluded."""
+    """Returns whether every decoding step of the model has the same shape. Two features prevent this. Sliding windows cut the
+    keys by position, and the router chooses experts by value."""
     return not shape.windows and not shape.experts
 
 
 class StaticCache(ExactCache):
-    """Keys and values of one sequence at fixed addresses. The tensor `at` has the position of the newest token; later slots are
-    not filled."""
+    """Keys and values of one sequence at fixed addresses. The tensor `at` has the position of the newest token. The slots after
+    it are not filled."""
 
     def __init__(self, shape: Architecture, slots: int) -> None:
         super().__init__(shape.layers, 1, shape.key_value_heads, shape.head_width, slots)
@@ -146,7 +153,7 @@ class StaticCache(ExactCache):
         target.advance(1)
 
     def advance(self, count: int) -> None:
-        """Does nothing, because `at` is set before each step."""
+        """Does nothing, because the caller sets `at` before each step."""
 
     def _store(self, kind: int, layer: int, rows: Rows) -> CachedTensor:
         values, scale = self._values[kind, layer], self._scale[kind, layer]
@@ -210,15 +217,16 @@ class CapturedStep:
 
 
 class StaticDecoder:
-    """Decoder that feeds tokens in fixed shapes, for one sequence after another."""
+    """Decoder that feeds tokens in fixed shapes. It serves one sequence after another."""
 
     def __init__(self, network: StaticNetwork, captured: bool, bucket: int = BUCKET) -> None:
-        """`captured` makes a CUDA graph of each step. `bucket` is the number of slots by which the shapes grow."""
+        """Makes a decoder. With `captured`, it makes a CUDA graph of each step. `bucket` is the number of slots by which the
+        shapes grow."""
         self._network, self._captured, self._bucket = network, captured, bucket
         self._steps: dict[int, CapturedStep] = {}
         self._held: tuple[weakref.ref[ExactCache], int, int] | None = None
-        """The cache whose tokens are also in a step's memory, the number of these tokens, and the number of slots of that
-        step."""
+        """Three facts about the present step: the cache whose tokens are also in the step's memory, the number of these tokens,
+        and the number of slots of the step."""
 
     def feed(self, cache: ExactCache, token: int) -> HeadRow:
         """Feeds one more token at the end of a cache of one sequence, and returns the head row."""
@@ -232,8 +240,8 @@ class StaticDecoder:
         return head_rows(rows, logits)[0]
 
     def forget(self) -> None:
-        """Forgets which cache was copied into the fixed shapes. Call it after other code has changed a cache: the next token then
-        copies its whole cache again."""
+        """Forgets which cache was copied into the fixed shapes. Call it after other code has changed a cache. The next token
+        then copies its whole cache again."""
         self._held = None
 
     def _step(self, slots: int) -> CapturedStep:
@@ -246,15 +254,19 @@ class StaticDecoder:
 
 
 WORKSPACE, WORKSPACES = "CUBLAS_WORKSPACE_CONFIG", (":4096:8", ":16:8")
-"""Environment variable that the library requires before it runs deterministic algorithms on CUDA, and the two accepted values."""
+"""Environment variable that the library requires before it runs deterministic algorithms on CUDA, and the two values that it
+accepts."""
 
 
 class DeviceRunner(Runner):
-    """Torch path of one artifact on one backend and device. Tensors that do not name a device are created on that device."""
+    """Torch path of one artifact on one backend and device. A tensor is created on that device, unless the code names another."""
 
     def __init__(self, artifact: Artifact, backend: Backend, device: str, bucket: int = BUCKET) -> None:
-        """Builds the model on the device. If the model allows it, decoding has fixed shapes of multiples of `bucket` slots, as
-        graphs on CUDA. `bucket` 0 turns that off."""
+        """Builds the model on the device.
+
+        If the model allows it, decoding has fixed shapes of multiples of `bucket` slots. On CUDA these shapes are graphs. With
+        `bucket` 0, decoding has no fixed shapes.
+        """
         self._device, self._bucket = torch.device(device), bucket
         with self._device:
             super().__init__(artifact, backend, device)
@@ -293,17 +305,17 @@ class DeviceRunner(Runner):
         """Runs known-answer tests, golden vectors and known models on this backend and device, and returns the digest of the
         vectors. Raises `NotExact`, which names the difference."""
         with self._device:
-            digest = self_test.verify_profile(self.backend)
+            digest = operations.verify_profile(self.backend)
         # Whole models, whose golden rows were computed without any device, show that a card is exact.
         known_models.verify(lambda known: DeviceRunner(known, self.backend, self._device.type, self._bucket), lambda _: True)
         return digest
 
 
 def open_cuda(artifact: Artifact, name: str | None = None) -> DeviceRunner:
-    """Returns the path on the current CUDA device with the named backend, or with the first backend that passes its
-    known-answer tests.
+    """Returns the path on the current CUDA device with the named backend. Without a name, it takes the first backend that
+    passes its known-answer tests.
 
-    Raises `CannotExecute` if there is no such device, no backend passes, or the process was not started with `WORKSPACE`.
+    Raises `CannotExecute` if there is no such device, if no backend passes, or if the process was started without `WORKSPACE`.
     """
     if not torch.cuda.is_available():
         raise CannotExecute("no CUDA device is here", CannotReason.BACKEND)
@@ -312,5 +324,5 @@ def open_cuda(artifact: Artifact, name: str | None = None) -> DeviceRunner:
         raise CannotExecute(f"start the process with {WORKSPACE}={WORKSPACES[0]}", CannotReason.BACKEND)
     wanted = CUDA_BACKENDS if name is None else (backend_named(name, CUDA_BACKENDS),)
     with torch.device("cuda"):
-        backend = self_test.first_exact(wanted)
+        backend = operations.first_exact(wanted)
     return DeviceRunner(artifact, backend, "cuda")

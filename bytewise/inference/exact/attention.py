@@ -1,4 +1,5 @@
-"""Attention without online softmax: exact scores, exact maximum, integer weights, integer sums (design section 6).
+"""Attention with exact scores, an exact maximum, integer weights and integer sums (design section 6). It does not use online
+softmax.
 
 a = q · k; x = float32(a) · (c · s_q) · s_k; x = cap · tanh(x / cap) if the model has a cap; x = -inf for a key that the query
 does not see; e = exp(x - max x); den = Σ round(e · 2^30); w = Q(e · s_v, 22); o = float32(Σ w · v) · s_w / (float32(den) ·
@@ -20,10 +21,10 @@ IMPLEMENTATION = "exact-1"
 """Name under which transformers finds `exact_attention`."""
 
 DENOMINATOR_ONE = float(2**30)
-"""Number that stands for 1 in the fixed-point denominator."""
+"""Number that stands for 1 in the denominator, which is a fixed-point number."""
 
 TILE_SCORES = 2**20
-"""Most scores in memory at a time. Queries are processed in tiles for that. No byte depends on it."""
+"""Most scores in memory at a time. To stay below it, queries are processed in tiles. No byte depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +36,18 @@ class AttentionRule:
     scale: Tensor
     """Factor of the scores, float32 [1]."""
     window: int = 0
-    """Number of positions that a query sees, its own included; 0 means all positions up to its own."""
+    """Number of positions that a query sees, including its own. With 0 it sees all positions up to its own."""
     cap: Tensor | None = None
     """Soft cap of the scores, float32 [1]; None if the model has none."""
 
 
 def exact_attention(module: Any, query: Tensor, key: Any, value: Any, _mask: None, **_: Any) -> tuple[Tensor, None]:
-    """Computes attention for transformers: from queries, float32 [B, H, T, d], and cached keys and values it returns [B, T, H,
+    """Computes attention for transformers, from queries, float32 [B, H, T, d], and cached keys and values. Returns [B, T, H,
     d].
 
     `key` and `value` are the results of the cache's `update`. Both are a `NewKeys` if the cache computes attention itself,
     otherwise a `CachedTensor`. The queries belong to the last T slots. `module.rule` is the layer's `AttentionRule`. The
-    library's other arguments (mask, scaling, window) say the same in floats and are not read.
+    library's other arguments (mask, scaling, window) say the same in floats, and this function does not read them.
     """
     rule: AttentionRule = module.rule
     if isinstance(key, NewKeys):
@@ -72,8 +73,8 @@ def attend(rule: AttentionRule, query: Tensor, keys: CachedTensor, values: Cache
 
 
 def _tile(rule: AttentionRule, query: Rows, keys: CachedTensor, values: CachedTensor) -> Tensor:
-    """Returns the mixed values of queries at the last slots of the keys. With a window, the first query sees from the first
-    slot on."""
+    """Returns the mixed values of queries at the last slots of the keys. If there is a window, the first query sees the slots
+    from the first one on."""
     batch, heads, length, width = query.values.shape
     shared, slots = keys.values.shape[1:3]
     grouped = query.values.reshape(batch * shared, -1, width)
@@ -107,7 +108,7 @@ def _operand(stored: CachedTensor) -> Tensor:
 
 
 def _visible(length: int, slots: int, window: int) -> Tensor:
-    """Returns bool [length, slots]: whether a query, which is at one of the last slots, sees a key."""
+    """Returns bool [length, slots]: whether each query sees each key. The queries are at the last slots."""
     own, other = torch.arange(slots - length, slots)[:, None], torch.arange(slots)[None, :]
     visible = other <= own
     return visible & (other > own - window) if window else visible

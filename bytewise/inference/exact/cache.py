@@ -1,7 +1,7 @@
 """Keys and values, quantised once per token and head. A row in the cache never changes (design section 6).
 
-Slot and absolute position are equal: a sequence fills its slots from 0 on. Shorter sequences of a batch are padded on the
-right, behind every position that their tokens see.
+Slot and absolute position are equal, because a sequence fills its slots from 0 on. Shorter sequences of a batch are padded on
+the right. No token of a sequence sees its padding.
 """
 
 import abc
@@ -19,12 +19,13 @@ class CachedTensor:
     """Keys or values of one layer, in all filled slots or in a range of them."""
 
     values: Tensor
-    """Integers of 15 bits with sign, as int16 [B, heads, S, d]. That is a quarter of the bytes that the float64 product reads."""
+    """Integers of 15 bits with sign, as int16 [B, heads, S, d]. They take a quarter of the bytes that the float64 product
+    reads."""
     scale: Tensor
     """Scale of each row of integers, float32 [B, heads, 1, S]."""
     filled: Tensor | None = None
-    """Mask of the slots that have a token, bool [S]; None if all slots have one. Slots can be empty when decoding has a fixed
-    shape."""
+    """Mask of the slots that have a token, bool [S]. None if all slots have one. If decoding has a fixed shape, slots can be
+    empty."""
 
     def slots(self, start: int, stop: int) -> "CachedTensor":
         """Returns the slots from `start` to before `stop`. It shares memory with this object."""
@@ -33,7 +34,7 @@ class CachedTensor:
 
 
 class TokenCache(abc.ABC):
-    """Base class of the caches that transformers' models get as `past_key_values`. The models call `update` in each layer."""
+    """Base class of caches. transformers' models get a cache as `past_key_values`, and call its method `update` in each layer."""
 
     length = 0
     """Number of tokens of each sequence in the cache."""
@@ -41,7 +42,7 @@ class TokenCache(abc.ABC):
     """Number of tokens of each sequence for which the cache has room."""
 
     def advance(self, count: int) -> None:
-        """Adds `count` tokens to the length, after a forward pass has stored them in every layer."""
+        """Adds `count` tokens to the length. Call it after a forward pass has stored these tokens in every layer."""
         self.length += count
 
     def crop(self, length: int) -> None:
@@ -66,7 +67,7 @@ class NewKeys:
 
 
 class AttendingCache(TokenCache):
-    """Base class of caches that compute attention themselves, because only they know how their memory is laid out."""
+    """Base class of caches that compute attention themselves. Only such a cache knows how its memory is laid out."""
 
     def update(self, keys: Tensor, values: Tensor, layer: int) -> tuple[NewKeys, NewKeys]:
         """Returns the new keys and values without storing them. `attend` stores them and computes attention in one call."""

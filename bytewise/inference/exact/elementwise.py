@@ -1,6 +1,6 @@
-"""Functions between the matrix products, each a fixed sequence of single IEEE-754 float32 operations (design section 6).
+"""Functions between the matrix products. Each is a fixed sequence of single IEEE-754 float32 operations (design section 6).
 
-They use no library exp, sin, rsqrt or sigmoid, because these differ between instruction sets and even between positions in one
+They use no library exp, sin, rsqrt or sigmoid, because these differ between instruction sets, and even between positions in one
 tensor.
 """
 
@@ -26,8 +26,8 @@ EXP_COEFFICIENTS = tuple(
 """Coefficients 1/7! down to 1/0! of the series of exp, rounded to float32. For |r| < 0.35 the next term is below 2^-27."""
 
 EXP_LOWEST = -86.0
-"""Smallest argument for which `exp` is computed; below it, exp is exactly 0. From here to 0 all intermediate values are normal
-floats."""
+"""Smallest argument for which `exp` computes a value. Below it, exp is exactly 0. From here to 0 all intermediate values are
+normal floats."""
 
 
 GELU_SLOPE = float.fromhex("0x1.988454p+0")
@@ -38,8 +38,8 @@ GELU_CUBIC = float.fromhex("0x1.6e4e26p-5")
 
 
 def exp(t: Tensor) -> Tensor:
-    """Returns exp(t) for t <= 0. The error is below 1.2 ulp, the function is monotone, and it is exactly 0 for t < -86 and for
-    NaN."""
+    """Returns exp(t) for t <= 0. The error is below 1.2 ulp, and the function is monotone. For t < -86 and for NaN the result
+    is exactly 0."""
     bounded = t.clamp(min=EXP_LOWEST)
     n = (bounded * LOG2_E).round_()
     r = bounded.sub_(n * LN2_HIGH).sub_(n * LN2_LOW)
@@ -53,7 +53,7 @@ def exp(t: Tensor) -> Tensor:
 
 
 def sigmoid(x: Tensor) -> Tensor:
-    """Returns σ(x). With e = exp(-|x|) it is e / (e + 1) for x < 0, and 1 / (e + 1) otherwise."""
+    """Returns σ(x). With e = exp(-|x|), the result is e / (e + 1) for x < 0, and 1 / (e + 1) for all other x."""
     e = exp(x.abs().neg_())
     return torch.where(x < 0, e, 1.0) / e.add_(1.0)
 
@@ -64,7 +64,8 @@ def silu(x: Tensor) -> Tensor:
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """Returns the tanh form of GELU: x · σ(v) with v = (x + x·x·x · 0.044715) · 2√(2/π), because (1 + tanh u) / 2 = σ(2u)."""
+    """Returns the tanh form of GELU: x · σ(v) with v = (x + x·x·x · 0.044715) · 2√(2/π). This is equal, because (1 + tanh u) /
+    2 = σ(2u)."""
     return x * sigmoid((x * x * x * GELU_CUBIC + x) * GELU_SLOPE)
 
 
@@ -81,15 +82,16 @@ def softcap(x: Tensor, cap: Tensor) -> Tensor:
 
 
 def sqrt32(x: Tensor) -> Tensor:
-    """Returns the correctly rounded float32 root as float32(sqrt64(float64(x))), which is right for every faithful sqrt64."""
+    """Returns the correctly rounded float32 root, computed as float32(sqrt64(float64(x))). This is correct for every faithful
+    sqrt64."""
     return x.to(torch.float64).sqrt().to(torch.float32)
 
 
 def rms_norm(x: Tensor, weight: Tensor, epsilon: Tensor, width: Tensor) -> Tensor:
-    """Returns x / sqrt32(v) · w with v = float32(Σq² / D) · s² + ε, where q and s come from Q(x, 14).
+    """Returns x / sqrt32(v) · w with v = float32(Σq² / D) · s² + ε. The integers q and the scale s come from Q(x, 14).
 
-    `epsilon` is float32 and `width` (D) float64. Each has one element and one dimension, because a scalar divisor becomes a
-    multiplication by its reciprocal on some devices.
+    `epsilon` is float32 and `width` (D) float64. Each has one element and one dimension, because some devices turn a division
+    by a scalar into a multiplication by its reciprocal.
     """
     rows = quantise(x, ACTIVATION_BITS)
     integers = rows.values.to(torch.float64)

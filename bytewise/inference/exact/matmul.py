@@ -1,7 +1,7 @@
 """Exact integer matrix products, and the interchangeable ways to compute them (design section 6).
 
 Every backend returns the same integers, as float64, because all sums stay below 2^53. `product` multiplies 14-bit activations
-with int8 weights. `batched` multiplies the integers of attention. The bounds are in arithmetic review 1.1.
+with int8 weights. `batched` multiplies the integers of attention.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -16,7 +16,7 @@ from bytewise.inference.manifest import Architecture
 from bytewise.protocol.errors.actors import CannotExecute
 
 MIN_DEPTH = 8
-"""Fewest terms in a sum of a product. The library's int8 kernel returns unwritten memory for one term (torch 2.13)."""
+"""Fewest terms in a sum of a product. With one term, the library's int8 kernel returns unwritten memory (torch 2.13)."""
 
 MAX_DEPTH = 65_536
 """Most terms K in a sum of int8 products: 255 · 127 · K stays below 2^31 even in the unsigned form of VNNI."""
@@ -35,7 +35,7 @@ class Backend(Hashable, Protocol):
     """One way to multiply integers."""
 
     name: str
-    """Name by which the backend is chosen and recorded."""
+    """Name of the backend, for settings and records."""
 
     def pack(self, weight: Tensor) -> Tensor:
         """Returns int8 weights [N, K] in the layout that `product` reads."""
@@ -57,9 +57,9 @@ class Weights:
     """Weights of one linear layer, as they are in the artifact."""
 
     high: Tensor
-    """Weights of 8 bits, or high limbs of weights of 16 bits, int8 [N, K]."""
+    """int8 [N, K]: the weights if they have 8 bits, their high limbs if they have 16 bits."""
     low: Tensor | None
-    """Low limbs, int8 [N, K]: a weight is 256 · high + low. None if weights have 8 bits."""
+    """Low limbs, int8 [N, K]. A weight is 256 · high + low. None if weights have 8 bits."""
     scale: Tensor
     """Scale of each output, float32 [N]."""
     bias: Tensor | None
@@ -68,12 +68,12 @@ class Weights:
 
 @runtime_checkable
 class FusedBackend(Backend, Protocol):
-    """Backend that also computes the steps between the products (quantising, norms, activation, attention). Each step is one call
-    instead of a dozen. The bytes are the same."""
+    """Backend that also computes the steps between the products: quantising, norms, activation, attention. Each step is one
+    call in place of a dozen calls. The bytes are the same."""
 
     def linear(self, layers: Sequence[Weights]) -> Callable[[Tensor], Tensor]:
-        """Returns a function for layers with the same input. It quantises float32 [..., K], multiplies, scales and adds biases,
-        and returns [..., N] with the outputs of all layers."""
+        """Returns a function for layers with the same input. The function quantises float32 [..., K], multiplies, scales and
+        adds biases. It returns [..., N] with the outputs of all layers."""
         ...
 
     def rms_norm(self, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
@@ -104,8 +104,10 @@ class Int8Backend:
         return weight.t().contiguous()
 
     def product(self, values: Tensor, packed: Tensor) -> Tensor:
-        """Returns the exact product of the values q. The limbs hi = floor(q / 128) and lo = q - 128 hi are stacked, so that one
-        int8 product is enough."""
+        """Returns the exact product of the values q.
+
+        Each value has the limbs hi = floor(q / 128) and lo = q - 128 hi. They are stacked, so that one int8 product is enough.
+        """
         integers = values.to(torch.int16)
         limbs = torch.cat((integers >> 7, integers & 127)).to(torch.int8)
         sums = torch._int_mm(limbs, packed)
@@ -113,12 +115,13 @@ class Int8Backend:
         return sums[:rows].to(torch.float64).mul_(128.0).add_(sums[rows:])
 
     def batched(self, left: Tensor, right: Tensor, bits: int) -> Tensor:
-        """Returns the exact batched product, which is one float64 product. Int8 calls for each head cost more than they save."""
+        """Returns the exact batched product. It is one float64 product, because int8 calls for each head cost more than they
+        save."""
         return torch.bmm(left.to(torch.float64), right)
 
 
 class Float64Backend:
-    """Backend of plain float64 products: every partial sum is an integer below 2^53."""
+    """Backend of plain float64 products. Every partial sum is an integer below 2^53."""
 
     name = "float64"
 
@@ -127,7 +130,7 @@ class Float64Backend:
         return weight.to(torch.float64).t().contiguous()
 
     def product(self, values: Tensor, packed: Tensor) -> Tensor:
-        """Returns the exact product, which is one float64 product. The activations are not split into smaller integers."""
+        """Returns the exact product as one float64 product. This backend does not split the activations into smaller integers."""
         return torch.mm(values.to(torch.float64), packed)
 
     def batched(self, left: Tensor, right: Tensor, bits: int) -> Tensor:
@@ -136,7 +139,7 @@ class Float64Backend:
 
 
 class Float32Backend:
-    """Backend of float32 products of limbs, in chunks so short that every partial sum is an integer below 2^24."""
+    """Backend of float32 products of limbs. The chunks of a sum are so short that every partial sum is an integer below 2^24."""
 
     name = "float32"
     kind = torch.float32
@@ -151,7 +154,8 @@ class Float32Backend:
         return weight.to(self.kind).t().contiguous()
 
     def product(self, values: Tensor, packed: Tensor) -> Tensor:
-        """Returns the exact product. Values are split into limbs as for int8, and the sums of the chunks are added in float64."""
+        """Returns the exact product. It splits values into the same limbs as `Int8Backend`, and adds the sums of the chunks in
+        float64."""
         high = (values * 0.0078125).floor_()
         limbs = torch.cat((high, values - high * 128.0)).to(self.kind)
         depth, rows = packed.shape[0], values.shape[0]
@@ -162,7 +166,7 @@ class Float32Backend:
         return total[:rows].mul(128.0).add_(total[rows:])
 
     def batched(self, left: Tensor, right: Tensor, bits: int) -> Tensor:
-        """Returns the exact product. `left` is split into base-256 digits, `right` into 7-bit limbs."""
+        """Returns the exact product. It splits `left` into base-256 digits and `right` into 7-bit limbs."""
         narrow = right.to(torch.float32)
         high = (narrow * 0.0078125).floor_()
         total = torch.zeros((left.shape[0], left.shape[1], right.shape[2]), dtype=torch.float64)

@@ -1,7 +1,7 @@
-"""Rotary position embedding from two float64 factor tables of correctly rounded constants (arithmetic review 1.5).
+"""Rotary position embedding from two float64 factor tables of correctly rounded constants.
 
-For position p = 256 h + l, cos(p) = float32(cos(256h) cos(l) - sin(256h) sin(l)), and sine alike, with each operation rounded
-once in float64. The tables are part of the artifact. Only `factor_tables` needs mpmath, at conversion.
+For position p = 256 h + l, cos(p) = float32(cos(256h) cos(l) - sin(256h) sin(l)). Each operation rounds once in float64. The
+sine is computed alike. The tables are part of the artifact. Only `factor_tables` needs mpmath, at conversion.
 """
 
 from typing import Any
@@ -99,11 +99,11 @@ def _yarn(mpmath: Any, parameters: dict[str, Any], plain: list[Any], head_width:
 
 
 def _yarn_gain(mpmath: Any, parameters: dict[str, Any]) -> Any:
-    """Returns YaRN's factor of cosine and sine: `attention_factor` if the parameters have it, otherwise 1 + ln(factor) / 10, or
-    1 for a factor up to 1.
+    """Returns YaRN's factor of cosine and sine.
 
-    If the parameters have `mscale` and `mscale_all_dim`, it is (1 + mscale · ln(factor) / 10) / (1 + mscale_all_dim ·
-    ln(factor) / 10).
+    It is `attention_factor` if the parameters have this member. Otherwise it is 1 for a factor up to 1. For a larger factor it
+    is (1 + mscale · ln(factor) / 10) / (1 + mscale_all_dim · ln(factor) / 10) if the parameters have `mscale` and
+    `mscale_all_dim`, otherwise 1 + ln(factor) / 10.
     """
     if parameters.get("attention_factor") is not None:
         return mpmath.mpf(parameters["attention_factor"])

@@ -1,7 +1,8 @@
-"""Known models: whole models with golden head rows, made from counter-mode hashes in memory. Every path runs them first.
+"""Known models: whole models with golden head rows. They are made in memory from counter-mode hashes. Every path runs them
+first.
 
 Each model has a feature that the other models lack: biases, windows, widths that fill no vector, head norms, two-limb weights,
-soft caps, experts, and scores with a wider range than exp. The digests are golden: `tests/unit/inference/test_known_models.py`
+soft caps, experts, and scores with a wider range than exp. The digests are golden. `tests/unit/inference/test_known_models.py`
 computes the same rows in Python fractions.
 """
 
@@ -14,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bytewise.inference.artifact import layout
-from bytewise.inference.artifact.artifact import Artifact
+from bytewise.inference.artifact.artifact import DTYPES, Artifact, TensorSpec, tensor_specs
 from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.engine_paths import Path as ModelPath
 from bytewise.inference.known_answers.operations import MODEL_DIGESTS, integers
@@ -28,7 +28,7 @@ from bytewise.protocol.records.environment import PROFILE_EXACT_1
 from bytewise.protocol.units import ZERO_DIGEST, Decimal, Digest
 
 TOKENS = 70
-"""Number of positions, more than the panels and blocks of any kernel. The last positions are decoded one by one."""
+"""Number of positions. It is larger than the panels and blocks of any kernel. The path decodes the last positions one by one."""
 
 DECODED = 6
 CHUNK = 24
@@ -69,14 +69,14 @@ KNOWN_MODELS = {
     ),
     "experts": KnownModel(Architecture("mixtral", **(_SILU | {"experts": 4, "experts_per_token": 2, "layers": 1}))),
 }  # fmt: skip
-"""Known models by the name of their special feature."""
+"""Known models. The name of each is its special feature."""
 
 AnyPath = ModelPath[Any]
 
 
 def verify(open_path: Callable[[Artifact], AnyPath], can_run: Callable[[Architecture], bool]) -> int:
-    """Runs the known models that a path can run, and compares their golden rows. Returns how many were run. Raises `NotExact`,
-    which names the first model that differs."""
+    """Runs the known models that a path can run, and compares their golden rows. Returns the number of models that it ran.
+    Raises `NotExact`, which names the first model that differs."""
     names = [name for name, known in KNOWN_MODELS.items() if can_run(known.architecture)]
     for name in names:
         path = open_path(built_model(name))
@@ -90,8 +90,8 @@ def verify(open_path: Callable[[Artifact], AnyPath], can_run: Callable[[Architec
 
 
 def digest_on(path: AnyPath) -> Digest:
-    """Runs a known model on a path, and returns a hash of all head rows and logits. Most rows are teacher-forced in chunks, the
-    last rows are decoded."""
+    """Runs a known model on a path, and returns a hash of all head rows and logits. The path reads most tokens in chunks, and
+    decodes the last tokens one by one."""
     tokens = tokens_of()
     cache, prefilled = path.cache(1, TOKENS), TOKENS - DECODED
     rows = path.teacher_force(cache, [tokens[:prefilled]], [0], CHUNK)[0]
@@ -123,21 +123,21 @@ def tokens_of() -> list[int]:
 
 @functools.cache
 def built_model(name: str) -> Artifact:
-    """Returns one of `KNOWN_MODELS` as an artifact without files. It is the same object each time, because nothing writes to
-    its tensors."""
+    """Returns one of `KNOWN_MODELS` as an artifact without files. It returns the same object each time, because nothing writes
+    to its tensors."""
     known = KNOWN_MODELS[name]
     precision = Precision(known.bits, known.bits, known.embedding)
     manifest = Manifest(
         FORMAT, PROFILE_EXACT_1, known.architecture, (), ZERO_DIGEST, ZERO_DIGEST, None, (),
         Generation(Decimal("0"), Decimal("1"), 0, None), precision, None, MAX_BOUND,
     )  # fmt: skip
-    specs = layout.tensor_specs(known.architecture, precision)
+    specs = tensor_specs(known.architecture, precision)
     tensors = {spec.name: _tensor(spec, known.strength) for spec in specs}
     return Artifact(Path(name), manifest, manifest.model_id, {}, tensors)
 
 
-def _tensor(spec: layout.TensorSpec, strength: float) -> Tensor:
-    dtype = layout.DTYPES[spec.dtype][0]
+def _tensor(spec: TensorSpec, strength: float) -> Tensor:
+    dtype = DTYPES[spec.dtype][0]
     count = torch.Size(spec.shape).numel()
     if spec.name in ("epsilon", "attention_scale", "embedding_scale"):
         return torch.full(spec.shape, 2.0**-17 if spec.name == "epsilon" else 0.25, dtype=dtype)

@@ -1,10 +1,11 @@
-"""Known answers of operations, computed in Python integers and fractions at the worst operands (design section 6).
+"""Known answers of operations, the vectors of the profile, and the choice of a backend that gives both (design section 6).
 
-Comparing an operation with itself proves nothing. Int8 products saturate without VNNI, and float32 roots are rounded wrongly on
-some processors, and yet such a self-test would pass.
+The known answers are computed in Python integers and fractions, with the worst operands. Comparing an operation with itself
+proves nothing. Int8 products saturate without VNNI, and some processors round float32 roots wrongly. A self-test of that kind
+would pass all the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import isqrt
 
@@ -12,18 +13,21 @@ import torch
 from torch import Tensor
 
 from bytewise.inference.exact import elementwise
+from bytewise.inference.exact.attention import AttentionRule, attend
+from bytewise.inference.exact.cache import ExactCache
+from bytewise.inference.exact.elementwise import rms_norm, silu
 from bytewise.inference.exact.matmul import MAX_KEYS, Backend
-from bytewise.inference.exact.quantise import ACTIVATION_BITS, MIN_EXPONENT, PROBABILITY_BITS, quantise
-from bytewise.inference.exact.rounding import nearest_float32
+from bytewise.inference.exact.quantise import ACTIVATION_BITS, MIN_EXPONENT, PROBABILITY_BITS, nearest_float32, quantise
+from bytewise.inference.sampling.sampler import draw, keep, weigh
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
-from bytewise.protocol.errors.actors import NotExact
-from bytewise.protocol.units import Digest
+from bytewise.protocol.errors.actors import CannotExecute, NotExact
+from bytewise.protocol.units import Decimal, Digest, fraction
 
 # Golden numbers of profile `exact-1`. They never change. Made by tests/vectors/make_exact1.py.
 
 PROFILE_DIGEST = Digest(bytes.fromhex("b6ad51f910a00e8fe98d982680ef7f1cb6cf22e2474243e9d56e6adc6de1e7b8"))
-"""Value that `self_test.profile_digest` must return on every backend and machine."""
+"""Value that `profile_digest` must return on every backend and machine."""
 
 MODEL_DIGESTS = {
     "bias and window": Digest(bytes.fromhex("225619367affa6145bcb1bdf2354dffa9042ead7db002b9a2ffa32d35715af6b")),
@@ -41,7 +45,7 @@ WEIGHT_MAX, WEIGHT_MIN = 127, -128
 
 
 def integers(name: str, count: int, limit: int) -> list[int]:
-    """Returns `count` integers in ±limit from a counter-mode hash, the same on every machine."""
+    """Returns `count` integers in ±limit from a counter-mode hash. They are the same on every machine."""
     values = []
     for i in range(-(-count // 8)):
         block = digests.labelled(Label.WEIGHTS, name.encode(), i)
@@ -80,8 +84,8 @@ def verify_attention_products(backend: Backend) -> str:
 
 
 def verify_elementwise() -> int:
-    """Checks the elementwise operations against fractions, and returns how many were checked. Raises `NotExact`, which names a
-    wrong one."""
+    """Checks the elementwise operations against fractions, and returns the number of checked results. Raises `NotExact`, which
+    names a wrong operation."""
     numerators = [Fraction(n) for n in [1, 2, 5, 2**24 - 1, *integers("numerators", 60, 2**24 - 1)]]
     divisors = [Fraction(d) for d in [3, 7, 5120, 2**24 - 1, *(abs(d) + 1 for d in integers("divisors", 60, 2**23))]]
     quotients = [nearest_float32(n / d) for n, d in zip(numerators, divisors, strict=True)]
@@ -113,7 +117,7 @@ def verify_elementwise() -> int:
 
 
 def exp_in_fractions(t: Fraction) -> float:
-    """Returns the profile's exp(t), computed in fractions. Each step is rounded once to float32."""
+    """Returns the profile's exp(t), computed in fractions. Each step rounds once to float32."""
     if t < Fraction(elementwise.EXP_LOWEST):
         return 0.0
     n = Fraction(round(_round(t * Fraction(elementwise.LOG2_E))))
@@ -167,3 +171,83 @@ def _root(square: int) -> float:
 def _same(what: str, found: object, right: object) -> None:
     if found != right:
         raise NotExact(f"known answer of {what}")
+
+
+# Selection of backends that are exact on this machine, and the vectors of the profile.
+
+
+WIDTH, HEADS, SHARED, TOKENS = 64, 4, 2, 9
+"""Shape of the block that computes the vectors: width, query heads, key and value heads, tokens."""
+
+
+def first_exact(backends: Sequence[Backend], verify: Callable[[Backend], object] | None = None) -> Backend:
+    """Returns the first backend that passes `verify`. If `verify` is None, the backend must pass the known answers of all
+    operations.
+
+    Raises `CannotExecute` if no backend passes. The error has the reason of the last backend.
+    """
+    reason = "no backend"
+    for backend in backends:
+        try:
+            (verify or verify_operations)(backend)
+            return backend
+        except (NotExact, CannotExecute, RuntimeError) as error:
+            reason = f"{backend.name}: {str(error)[:120]}"
+    raise CannotExecute(f"no backend passes the known answers; {reason}")
+
+
+def verify_profile(backend: Backend) -> Digest:
+    """Checks all known answers on this backend, and computes the profile's vectors again. Returns the digest of the vectors.
+    Raises `NotExact` if anything differs."""
+    verify_operations(backend)
+    found = profile_digest(backend)
+    if found != PROFILE_DIGEST:
+        raise NotExact(f"profile vectors on {backend.name}: {found.hex()}")
+    return found
+
+
+def verify_operations(backend: Backend) -> str:
+    """Checks the known answers of every operation that a path with this backend uses. Returns the backend's name. Raises
+    `NotExact` if an operation gives another answer."""
+    verify_elementwise()
+    verify_products(backend)
+    return verify_attention_products(backend)
+
+
+def profile_digest(backend: Backend) -> Digest:
+    """Returns a hash of the intermediate values of one block on fixed numbers: norm, product, attention, SiLU, product,
+    sampler."""
+    x = _numbers("input", (1, TOKENS, WIDTH), 2.0**-9)
+    norm, epsilon = _numbers("norm", (WIDTH,), 2.0**-12), torch.full((1,), 2.0**-17)
+    normed = rms_norm(x, norm, epsilon, torch.full((1,), float(WIDTH), dtype=torch.float64))
+    projected = _linear(backend, "qkv", normed, WIDTH * (HEADS + 2 * SHARED) // HEADS)
+    heads = projected.view(1, TOKENS, HEADS + 2 * SHARED, WIDTH // HEADS).transpose(1, 2)
+    query, keys, values = heads[:, :HEADS], heads[:, HEADS:-SHARED], heads[:, -SHARED:]
+    cache = ExactCache(1, 1, SHARED, WIDTH // HEADS, TOKENS)
+    stored = cache.update(keys, values, 0)
+    mixed = attend(AttentionRule(backend, torch.full((1,), 0.25)), query, *stored).transpose(1, 2)
+    logits = _linear(backend, "head", silu(mixed.reshape(1, TOKENS, WIDTH)), 4 * WIDTH)
+    draws = [_draws(logits[0, i], i) for i in range(TOKENS)]
+    parts = [tensor.contiguous().cpu().numpy().tobytes() for tensor in (normed, projected, mixed, logits)]
+    return digests.labelled(Label.VECTORS, *parts, *[token for row in draws for token in row])
+
+
+def _draws(logits: Tensor, position: int) -> list[int]:
+    tokens = []
+    for temperature, top_k, top_p in (("0.7", 0, "1"), ("1.3", 17, "0.95"), ("0.01", 0, "0.5")):
+        weights = weigh(logits, fraction(Decimal(temperature)))
+        key = digests.labelled(Label.SAMPLER, position, temperature.encode())
+        tokens.append(draw(keep(weights, top_k, fraction(Decimal(top_p))), key))
+    return tokens
+
+
+def _linear(backend: Backend, name: str, x: Tensor, outputs: int) -> Tensor:
+    weight = _numbers(name, (outputs, x.shape[-1]), 1.0, 127).to(torch.int8)
+    rows = quantise(x.reshape(-1, x.shape[-1]), ACTIVATION_BITS)
+    sums = backend.product(rows.values, backend.pack(weight)).to(torch.float32)
+    return (sums * rows.scale * _numbers(f"{name}-scale", (outputs,), 2.0**-22, 4095)).view(*x.shape[:-1], outputs)
+
+
+def _numbers(name: str, shape: tuple[int, ...], unit: float, limit: int = 4095) -> Tensor:
+    count = torch.Size(shape).numel()
+    return torch.tensor(integers(name, count, limit), dtype=torch.float32).view(shape) * unit

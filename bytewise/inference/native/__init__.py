@@ -1,2 +1,2 @@
-"""The native path: a small engine in C that computes the whole forward pass in one call. Its bytes equal those of the torch
+"""The native path: a small engine in C that computes the whole forward pass in one call. It gives the same bytes as the torch
 path."""

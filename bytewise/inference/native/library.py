@@ -15,7 +15,7 @@ STEM = "_engine"
 """Name of the compiled module in this folder."""
 
 KERNELS = {"avx512": 2, "avx2": 1, "scalar": 0}
-"""Names of the kernels with their numbers in C, fastest first."""
+"""Names of the kernels with their numbers in C. The fastest is first."""
 
 _INT, _LONG, _POINTER, _FLOAT = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p, ctypes.c_float
 
@@ -56,8 +56,8 @@ _FAILURES = {
 
 @functools.cache
 def library(folder: Path = Path(__file__).parent) -> ctypes.CDLL | None:
-    """Returns the compiled engine of a folder. Returns None if it was not built, was built from other sources, or is for
-    another machine."""
+    """Returns the compiled engine of a folder. Returns None if the engine was not built, was built from other sources, or is
+    for another machine."""
     paths = [folder / f"{STEM}{suffix}" for suffix in importlib.machinery.EXTENSION_SUFFIXES]
     built = next((path for path in paths if path.is_file()), None)
     if built is None or sys.byteorder != "little":
@@ -97,17 +97,17 @@ def kernels() -> tuple[str, ...]:
 
 
 def checked(status: int) -> None:
-    """Raises `CannotExecute` if a status that a C function returned is not 0."""
+    """Raises `CannotExecute` if a C function failed. `status` is the function's result, and 0 means success."""
     if status:
         raise CannotExecute(*_FAILURES[status])
 
 
 class ThreadPool:
-    """Pool of threads that compute with one kernel. It serves one caller at a time; `close` ends the threads."""
+    """Pool of threads that compute with one kernel. It serves one caller at a time. The method `close` ends the threads."""
 
     def __init__(self, kernel: str | None = None, threads: int = 1) -> None:
-        """Starts the threads. `kernel` None selects the fastest kernel. Raises `CannotExecute` if there is no compiled engine,
-        no such kernel on this machine, or the threads cannot be started."""
+        """Starts the threads. With `kernel` None, the pool takes the fastest kernel. Raises `CannotExecute` if there is no
+        compiled engine, if this machine has no such kernel, or if the threads cannot be started."""
         available = kernels()
         name = available[0] if kernel is None and available else kernel
         loaded = library()

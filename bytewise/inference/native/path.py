@@ -1,4 +1,4 @@
-"""The native path: the C engine runs a model from the artifact's own tensors. Tokens go in, head rows come out."""
+"""The native path: the C engine runs a model from the artifact's own tensors. It reads tokens and gives head rows."""
 
 import ctypes
 import functools
@@ -16,8 +16,7 @@ from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.known_answers import known_models, operations
 from bytewise.inference.known_answers.operations import PROFILE_DIGEST
 from bytewise.inference.manifest import WEIGHTS_FILE, Architecture
-from bytewise.inference.native.backend import NativeBackend
-from bytewise.inference.native.heads import MOST_HEAD_WIDTH
+from bytewise.inference.native.backend import MOST_HEAD_WIDTH, NativeBackend
 from bytewise.inference.native.library import ThreadPool, checked
 from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute
 from bytewise.protocol.errors.records import OutsideLimits
@@ -42,7 +41,7 @@ LAYER_SLOTS: dict[str, tuple[int, torch.dtype]] = {
     },
     **{norm: (len(_LINEARS) * len(_PARTS) + index, torch.float32) for index, norm in enumerate(_NORMS)},
 }
-"""Slot and type of each tensor of a layer. The key is the tensor's name after `layers.{i}.`."""
+"""Place and type of each tensor of a layer in the C engine's tables. The key is the tensor's name after `layers.{i}.`."""
 
 GLOBAL_SLOTS: dict[str, tuple[int, torch.dtype | None]] = {
     **{f"head{part}": (place, dtype) for place, (part, dtype) in enumerate(_PARTS.items())},
@@ -51,14 +50,14 @@ GLOBAL_SLOTS: dict[str, tuple[int, torch.dtype | None]] = {
     "embedding": (len(_PARTS) + 1, None),
     **{table: (len(_PARTS) + 2 + index, torch.float64) for index, table in enumerate(_TABLES)},
 }
-"""Slot and type of each tensor outside the layers, by name. None means that any type of `EMBEDDING_TYPES` is allowed."""
+"""Place and type of each tensor outside the layers, by name. With None, any type of `EMBEDDING_TYPES` is allowed."""
 
 
 CHUNK = 512
 """Most tokens of one forward call for one sequence. This limit bounds the memory. No byte depends on it."""
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
-"""Families whose graph the C engine implements."""
+"""Families whose computation the C engine implements."""
 
 _SHORT, _INT = ctypes.c_int16, ctypes.c_int32
 
@@ -106,14 +105,17 @@ class NativeCache:
 
 
 class NativePath:
-    """Native path: the model of one artifact on one kernel. Use it from one thread, for one call at a time, and not in a child
-    process after a fork."""
+    """Native path: the model of one artifact on one kernel. Use it from one thread, for one call at a time. Do not use it in a
+    child process after a fork."""
 
     chunk, own_threads = CHUNK, True
 
     def __init__(self, artifact: Artifact, *, kernel: str | None = None, threads: int = 1) -> None:
-        """Binds the model's tensors. `kernel` None selects the fastest kernel. Raises `CannotExecute` if the kernel is not
-        available or the engine lacks a feature of the model. Raises `ArtifactMismatch` if a tensor does not fit."""
+        """Passes the addresses of the model's tensors to the C engine. With `kernel` None, the path takes the fastest kernel.
+
+        Raises `CannotExecute` if the kernel is not available, or if the engine lacks a feature of the model. Raises
+        `ArtifactMismatch` if a tensor does not fit.
+        """
         shape = artifact.manifest.architecture
         lacking = missing_feature(shape)
         if lacking is not None:
@@ -152,11 +154,12 @@ class NativePath:
     def teacher_force(
         self, cache: NativeCache, sequences: Sequence[Sequence[int]], keep: Sequence[int], chunk: int = CHUNK, logits: bool = True
     ) -> list[list[HeadRow]]:
-        """Feeds all tokens of each sequence to the model and appends them to the sequence's cache (prefill). For sequence `i`,
-        returns one `HeadRow` for each of these tokens from index `keep[i]` to the last.
+        """Feeds all tokens of each sequence to the model and appends them to the sequence's cache. For sequence `i`, returns
+        one `HeadRow` for each of these tokens from index `keep[i]` to the last.
 
-        The tokens of all sequences are computed together, without padding, at most `chunk` times the number of sequences in one
-        call. If `logits` is false, a row has only the token of its largest logit. Its logits are computed when read.
+        The path computes the tokens of all sequences together, without padding. One call to C computes at most `chunk` times
+        the number of sequences. If `logits` is false, a row has only the token of its largest logit, and computes its logits
+        when they are read.
         """
         rows: list[list[HeadRow]] = [[] for _ in sequences]
         tokens: list[tuple[int, int, int]] = []

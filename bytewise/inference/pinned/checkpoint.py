@@ -1,4 +1,4 @@
-"""Artifact of `pinned-1`: an unconverted checkpoint with a manifest, whose digest is the model id."""
+"""Artifact of `pinned-1`: an unconverted checkpoint with a manifest. The digest of the manifest is the model id."""
 
 import json
 from dataclasses import dataclass
@@ -9,9 +9,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from torch import Tensor
 
-from bytewise.inference.artifact import generation, mapped_weights
+from bytewise.inference.artifact import mapped_weights
 from bytewise.inference.artifact.artifact import Progress
-from bytewise.inference.artifact.verified import VerifiedArtifact, manifest_of, verify_named, verify_texts
 from bytewise.inference.convert import checkpoint as checkpoints
 from bytewise.inference.convert.staging_dir import staging_dir
 from bytewise.inference.manifest import (
@@ -22,6 +21,10 @@ from bytewise.inference.manifest import (
     ArtifactFile,
     FilePiece,
     ModelDescription,
+    VerifiedArtifact,
+    manifest_of,
+    verify_named,
+    verify_texts,
 )
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
@@ -35,7 +38,7 @@ CONFIG_FILE = "config.json"
 REQUIRED = (CONFIG_FILE, TOKENIZER_FILE, TEMPLATE_FILE)
 
 PIECE_BYTES = 64 * 2**20
-"""Size of the pieces in which files are hashed in parallel."""
+"""Size of the pieces of a file. Several threads hash the pieces at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +84,8 @@ class PinnedArtifact(VerifiedArtifact[PinnedManifest]):
 def pin(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest:
     """Copies a checkpoint with a new manifest to `out`, which must not exist, and returns its model id.
 
-    Raises `UnsupportedModel`, which names what is missing, unreadable or not supported, and `ConfigurationError` if `out` exists,
-    cannot be written, or is being written by another process. A failure leaves nothing new at `out`.
+    Raises `UnsupportedModel`, which names the part that is missing, unreadable or not supported. Raises `ConfigurationError` if
+    `out` exists, cannot be written, or is being written by another process. A failure leaves nothing new at `out`.
     """
     with staging_dir(out) as partial:
         source = checkpoints.read(checkpoint)
@@ -98,11 +101,11 @@ def pin(checkpoint: Path, out: Path, progress: Progress | None = None) -> Digest
                 texts[name] = raw
             if progress is not None:
                 progress(name, number, len(names))
-        defaults, stops = generation.read(checkpoint, source.architecture.vocabulary)
+        defaults, stops = checkpoints.read_generation(checkpoint, source.architecture.vocabulary)
         manifest = PinnedManifest(
             FORMAT, PROFILE_PINNED_1, source.architecture, tuple(files),
             digests.labelled(Label.TOKENIZER, texts[TOKENIZER_FILE]), digests.labelled(Label.TEMPLATE, texts[TEMPLATE_FILE]),
-            source.begin_token, generation.all_stop_tokens(source.stop_tokens, stops), defaults,
+            source.begin_token, checkpoints.all_stop_tokens(source.stop_tokens, stops), defaults,
         )  # fmt: skip
         (partial / MANIFEST_FILE).write_bytes(encode(manifest))
     return manifest.model_id
@@ -119,8 +122,8 @@ def load(path: Path, progress: Progress | None = None) -> PinnedArtifact:
 
 
 def read_manifest(path: Path) -> PinnedManifest:
-    """Returns the manifest of an artifact folder. Raises `CannotExecute` if there is no manifest, and `ArtifactMismatch` if it
-    is malformed or of another profile."""
+    """Returns the manifest of an artifact folder. Raises `CannotExecute` if there is no manifest. Raises `ArtifactMismatch` if
+    the manifest is malformed or of another profile."""
     return manifest_of(path, PinnedManifest)
 
 

@@ -12,8 +12,7 @@ from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.judging import Judge
 from bytewise.inference.manifest import TOKENIZER_FILE
 from bytewise.inference.pinned.checkpoint import PinnedArtifact
-from bytewise.inference.pinned.fingerprint import verify_here
-from bytewise.inference.pinned.switches import pinned_switches
+from bytewise.inference.pinned.fingerprint import pinned_switches, verify_here
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.errors.actors import ArtifactMismatch, CannotExecute, NotExact
@@ -27,7 +26,7 @@ from bytewise.protocol.units import Digest
 # The float path: transformers' own model, one sequence, fed in the same shapes for generating and verifying.
 
 EXPONENT = 0
-"""Exponent in every trace leaf: a row of floats has no common exponent, so the field is always 0."""
+"""Exponent in every trace leaf. The field is always 0, because a row of floats has no common exponent."""
 
 
 class FloatModel:
@@ -97,8 +96,8 @@ class PinnedEngine:
     profile = PROFILE_PINNED_1
 
     def __init__(self, artifact: PinnedArtifact, environment: Environment, *, device: str = "cpu", threads: int = 1) -> None:
-        """Builds the model. Raises `CannotExecute` (ENVIRONMENT), which names the difference, if this machine and process do
-        not match the environment."""
+        """Builds the model. Raises `CannotExecute` (ENVIRONMENT) if this machine and process do not match the environment. The
+        error names the difference."""
         self.artifact, self.environment = artifact, environment
         self._words = TokenTexts(artifact.content[TOKENIZER_FILE], artifact.manifest.architecture.vocabulary)
         self._device, self._threads = device, threads
@@ -118,8 +117,8 @@ class PinnedEngine:
             return answer.finish()
 
     def verify(self, request: Request, claimed: Output, out_hash: Digest) -> Verification:
-        """Computes the answer again in the same shapes as `generate`, and returns it with the first divergence of the claim, if
-        any."""
+        """Computes the answer again, with tensors of the same shapes as in `generate`. Returns it with the first divergence of
+        the claim, if any."""
         self._check(request)
         with memory_bounded(), pinned_switches(self._threads):
             judge = Judge(self._answer(request), claimed, out_hash, self.artifact.manifest.architecture.vocabulary)
@@ -141,8 +140,8 @@ class PinnedEngine:
     def confirm(self, request: Request, verification: Verification) -> Verification:
         """Returns the verification if this machine gives the same true answer once more. Otherwise raises `CannotExecute`.
 
-        This profile has no second backend. So the check is that the machine still matches the environment and repeats its
-        answer. A verification without divergence is returned without these checks.
+        This profile has no second backend. So the engine checks that the machine still matches the environment and repeats its
+        answer. A verification without divergence is returned without checks.
         """
         if verification.divergence is None:
             return verification
@@ -153,8 +152,8 @@ class PinnedEngine:
         return verification
 
     def vectors(self) -> Digest:
-        """Returns the digest of the rows over a fixed prompt, fed at once and then token by token. Computes it twice, and
-        raises `NotExact` if the results differ."""
+        """Returns the digest of the rows over a fixed prompt. The engine reads the prompt at once, and then token by token. It
+        computes the digest twice, and raises `NotExact` if the results differ."""
         with memory_bounded(), pinned_switches(self._threads):
             first, second = self._self_test(), self._self_test()
         if first != second:

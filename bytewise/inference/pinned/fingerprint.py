@@ -1,23 +1,56 @@
-"""Environment of this machine: all that must be equal for equal float results (design section 6, the paper's rule)."""
+"""Environment of this machine: everything that must be equal for equal float results (design section 6, the paper's rule). The
+module also sets the tensor library's switches, which are flags of the environment."""
 
+import contextlib
 import csv
 import io
 import platform
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 import torch
 
-from bytewise.inference.determinism import LIBRARIES, MAX_REQUEST_BYTES
+from bytewise.inference.determinism import LIBRARIES, MAX_REQUEST_BYTES, fixed
 from bytewise.inference.manifest import Architecture
-from bytewise.inference.pinned.switches import flags
 from bytewise.protocol import digests
 from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.records.environment import PROFILE_PINNED_1, Environment, Limits, Version
 from bytewise.protocol.records.statements import CannotReason
 from bytewise.protocol.units import ZERO_DIGEST, Digest
+from bytewise.service.settings import library_variables
+
+# Switches of the library.
+
+VARIABLES = ("ATEN_CPU_CAPABILITY", "CUBLAS_WORKSPACE_CONFIG", "MKL_CBWR", "NVIDIA_TF32_OVERRIDE", "ONEDNN_MAX_CPU_ISA")
+"""Environment variables by which libraries choose kernels when they load. Operator and verifier must set the same values."""
+
+SWITCHES = ("attention=eager", "cudnn-benchmark=off", "deterministic-algorithms", "no-autocast", "tf32=off")
+
+
+@contextlib.contextmanager
+def pinned_switches(threads: int) -> Iterator[None]:
+    """Context manager that sets the switches under which the profile computes. It restores the previous state, also after an
+    error."""
+    cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = (cuda.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic)
+    try:
+        cuda.allow_tf32 = cudnn.allow_tf32 = cudnn.benchmark = False
+        cudnn.deterministic = True
+        with fixed(threads):
+            yield
+    finally:
+        cuda.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic = before
+
+
+def flags(threads: int) -> list[str]:
+    """Returns the names of the fixed switches, then the thread count and the libraries' variables of this process as
+    `name=value`."""
+    found = library_variables(VARIABLES)
+    return [*SWITCHES, f"threads={threads}", *(f"{name}={found.get(name, 'unset')}" for name in VARIABLES)]
+
 
 # Properties of a machine on which float results depend: processor or GPU, driver, modes. They are read, never guessed.
 
@@ -42,8 +75,8 @@ class Machine:
 
 
 def read_cpu(cpu_info: Path = CPU_INFO) -> Machine:
-    """Reads which processor this is from the kernel's data (proc(5)). Raises `CannotExecute` (ENVIRONMENT) if the data is
-    missing or incomplete."""
+    """Reads the processor's type from the kernel's data (proc(5)). Raises `CannotExecute` (ENVIRONMENT) if the data is missing
+    or incomplete."""
     try:
         text = cpu_info.read_text()
     except OSError as error:
@@ -61,8 +94,8 @@ def read_cpu(cpu_info: Path = CPU_INFO) -> Machine:
 
 
 def read_gpu(index: int = 0, command: str = NVIDIA_SMI) -> Machine:
-    """Reads which GPU has this index from the driver's own tool. Raises `CannotExecute` (ENVIRONMENT) if there is none or the
-    tool fails."""
+    """Reads the type of the GPU with this index from the driver's own tool. Raises `CannotExecute` (ENVIRONMENT) if there is no
+    such GPU or the tool fails."""
     query = [command, f"--id={index}", f"--query-gpu={','.join(NVIDIA_FIELDS)}", "--format=csv,noheader"]
     try:
         done = subprocess.run(query, capture_output=True, text=True, timeout=NVIDIA_TIMEOUT_S, check=True)
@@ -92,8 +125,8 @@ container, and the operator chooses the limits."""
 def fingerprint(
     shape: Architecture, *, device: str = "cpu", threads: int = 1, container: Digest = ZERO_DIGEST, max_new_tokens: int = 1024
 ) -> Environment:
-    """Returns the environment of this machine and process, for registration. Raises `CannotExecute` (ENVIRONMENT) if it cannot
-    be determined."""
+    """Returns the environment of this machine and process, for registration. Raises `CannotExecute` (ENVIRONMENT) if a part of
+    it cannot be determined."""
     found = _machine(device)
     limits = Limits(shape.max_context, min(max_new_tokens, shape.max_context), MAX_REQUEST_BYTES, shape.vocabulary)
     told = tuple(sorted([*found.facts, *flags(threads), f"torch-build={_build()}"]))

@@ -1,8 +1,8 @@
-"""Answers that satisfy a JSON schema: llguidance decides which tokens may come next (docs/reference/exact-arithmetic.md,
-section 8).
+"""Rules about the text of an answer: a JSON schema that the answer satisfies, and stop strings that end the answer.
 
-Its masks depend only on the schema, the bytes of tokens, the tokens so far and the limits. The limits count steps, never time.
-The version of llguidance is part of the profile, because another version may allow other tokens.
+For a schema, llguidance decides which tokens may come next (docs/reference/exact-arithmetic.md, section 8). Its masks depend
+only on the schema, the bytes of tokens, the tokens so far and the limits. The limits count steps, never time. The version of
+llguidance is part of the profile, because another version may allow other tokens.
 """
 
 import json
@@ -31,10 +31,10 @@ MOST_PROPERTIES = 512
 MOST_PATTERN_PROPERTIES = 32
 """Most entries of all `patternProperties` together. The library proves each pair disjoint."""
 MOST_MULTIPLE = 10_000
-"""Largest least common multiple of all `multipleOf`, as digits without leading and trailing zeros. The library builds an
-automaton with so many states."""
+"""Largest least common multiple of all `multipleOf`. They are read as digits without leading and trailing zeros. The library
+builds an automaton with so many states."""
 MOST_MERGED_PATTERNS = 8
-"""Most patterns and formats in a document with merged schemas. Each may be intersected with all others."""
+"""Most patterns and formats in a document with merged schemas. The library may intersect each with all others."""
 MOST_MERGES = 2**18
 """Limit for a document with merged schemas: the number of branches, times the square of (properties + 16)."""
 
@@ -42,7 +42,8 @@ BRANCHES = ("allOf", "anyOf", "oneOf")
 ANNOTATIONS = frozenset(
     "title description default examples deprecated readOnly writeOnly $defs definitions $schema $id $comment".split()
 )
-"""Members of a schema that do not constrain the answer. A branch with only such members beside it is not merged."""
+"""Members of a schema that do not constrain the answer. The library does not merge a branch that has only such members beside
+it."""
 
 
 @dataclass(slots=True)
@@ -56,7 +57,7 @@ class _Counts:
     multiples: set[Decimal] = field(default_factory=set)
 
     def look(self, value: Any) -> None:
-        """Counts a value and its content. A word in data (`const`, `default`) counts like a keyword, which is rare and
+        """Counts a value and its content. A word in data (`const`, `default`) counts as a keyword too. This is rare and
         harmless."""
         self.values += 1
         if isinstance(value, dict):
@@ -81,7 +82,7 @@ class _Counts:
 
 
 def excess(schema: dict[str, Any]) -> str:
-    """Returns the limit that a schema exceeds, as a message. Returns an empty string if the schema may be compiled."""
+    """Returns a message with the limit that a schema exceeds. Returns an empty string if the schema may be compiled."""
     counts = _Counts()
     counts.look(schema)
     for what, count, most in (
@@ -115,7 +116,7 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
 LIBRARY_VERSION = "1.9.1"
-"""Version of llguidance whose masks the profile uses."""
+"""Version of llguidance that gives the masks of the profile."""
 
 LIMITS: dict[str, Any] = {
     "max_items_in_row": 2_000, "initial_lexer_fuel": 1_000_000, "step_lexer_fuel": 200_000, "step_max_items": 50_000,
@@ -124,14 +125,15 @@ LIMITS: dict[str, Any] = {
 """Limits of the work for one schema and one mask, in the library's own units. They are part of the profile."""
 
 OPTIONS = "x-guidance"
-"""Member of a schema in which llguidance looks for its own options."""
+"""Name of the member of a schema in which llguidance looks for its own options."""
 
 COMPACT = {"whitespace_flexible": False}
-"""Option that forbids white space between the tokens of JSON. White space has no meaning, and a model could write it for ever."""
+"""Option that forbids white space between the tokens of JSON. White space has no meaning there, and a model could write it for
+ever."""
 
 UNFORCED = '%llguidance {"no_forcing": true}\nstart: @schema'
-"""Grammar that keeps the library from tokenising text that has only one continuation. Every token that fits the text is
-allowed."""
+"""Grammar that allows every token that fits the text. Without it, the library tokenises text itself if the text has only one
+continuation."""
 
 
 MOST_REMEMBERED = 64
@@ -139,18 +141,18 @@ MOST_REMEMBERED = 64
 
 
 class Schemas:
-    """Maker of constraints for one vocabulary. The library is loaded at the first use."""
+    """Maker of constraints for one vocabulary. It loads the library at its first use."""
 
     def __init__(self, lexicon: TokenTable) -> None:
         self._lexicon = lexicon
         self._remembered = lru_cache(MOST_REMEMBERED)(self._refusal)
 
     def constraint(self, text: str) -> "Constraint":
-        """Returns the constraint of one answer by a JSON schema. It allows no token if the schema costs too much or the library
-        refuses it.
+        """Returns the constraint of one answer by a JSON schema. If the schema costs too much or the library refuses it, the
+        constraint allows no token.
 
-        The schema is compiled anew each time. A copy of the library's matcher would share the lexer's states with the original.
-        Then other answers could use up a part of this answer's limit.
+        The library compiles the schema anew each time. A copy of the library's matcher would share the lexer's states with the
+        original. Then other answers could use up a part of this answer's limit.
         """
         from llguidance import LLMatcher, LLParserLimits
 
@@ -162,8 +164,11 @@ class Schemas:
         return Constraint(matcher, self._lexicon.vocabulary, matcher.get_error())
 
     def refusal(self, text: str) -> str:
-        """Returns the reason why a schema is refused, or an empty string if it is accepted. A schema is refused if it costs too
-        much, if the library rejects it, or if no token can begin an answer. The newest results are cached."""
+        """Returns the reason why a schema is refused, or an empty string if it is accepted.
+
+        There are three reasons: the schema costs too much, the library rejects it, or no token can begin an answer. This class
+        caches the newest results.
+        """
         return self._remembered(text)
 
     def _refusal(self, text: str) -> str:
@@ -182,14 +187,14 @@ class Schemas:
 
 
 class Constraint:
-    """Constraint of one answer by a schema. It says which tokens may come next."""
+    """Constraint of one answer by a schema. It knows which tokens may come next."""
 
     allowed: Tensor | None
-    """Tokens that may come next, bool [V]; None if there is none."""
+    """Tokens that may come next, bool [V]. None if there is no such token."""
     accepts: bool
-    """Whether the text so far is complete, so that a stop token may end it."""
+    """Whether the text so far is complete. A stop token may then end it."""
     error: str
-    """Error of the library, or the limit that was reached; empty if there is none."""
+    """Error of the library, or the limit that was reached. Empty if there is none."""
 
     def __init__(self, matcher: "LLMatcher | None", vocabulary: int, error: str) -> None:
         self._matcher, self._vocabulary = matcher, vocabulary
@@ -203,7 +208,8 @@ class Constraint:
         return self.accepts and self.allowed is None
 
     def choices(self, stop_tokens: Sequence[int]) -> Tensor | None:
-        """Returns the allowed tokens, with the stop tokens if the text may end here. Returns None if no token is left."""
+        """Returns the allowed tokens. If the text may end here, they include the stop tokens. Returns None if no token is
+        left."""
         ends = [token for token in stop_tokens if token < self._vocabulary] if self.accepts else []
         if not ends:
             return self.allowed
@@ -255,3 +261,27 @@ def _grammar(text: str) -> str:
         raise ValueError(costly)
     named = {"name": "schema", "json_schema": {**schema, OPTIONS: COMPACT}}
     return json.dumps({"grammars": [{"lark_grammar": UNFORCED}, named]})
+
+
+# Stop strings. An answer ends at the token that completes a stop string. Bytes are compared, whatever the token boundaries.
+
+
+class StopStrings:
+    """Search for stop strings in the bytes of one answer, while the answer grows."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._stops = [text.encode() for text in texts]
+        self._kept = max(map(len, self._stops), default=1) - 1
+        self._tail = b""
+
+    def add(self, piece: bytes) -> bool:
+        """Adds the bytes of one token, and returns whether the answer now contains a stop string."""
+        seen = self._tail + piece
+        self._tail = seen[-self._kept :] if self._kept else b""
+        return any(stop in seen for stop in self._stops)
+
+
+def before_stop(raw: bytes, texts: Sequence[str]) -> bytes:
+    """Returns the bytes of an answer before its first stop string, or all bytes if there is none."""
+    found = [at for at in (raw.find(text.encode()) for text in texts) if at >= 0]
+    return raw[: min(found)] if found else raw

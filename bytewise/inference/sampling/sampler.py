@@ -1,9 +1,9 @@
 """The sampler: a pure integer function of logits, decode policy, key and position (design section 6).
 
-weights = round(exp((x - max x) / float32(temperature)) · 2^40), which is defined for every row: the largest logit always weighs
-2^40. Top-k and top-p keep the tokens with the largest weights; of tokens with equal weight, those with the lowest ids. Min-p
-keeps all tokens whose weight reaches a threshold. The sampler draws from the remaining tokens in ascending id, with 256 bits of
-SHA-256 per position.
+weights = round(exp((x - max x) / float32(temperature)) · 2^40). They are defined for every row, because the largest logit
+always weighs 2^40. Top-k and top-p keep the tokens with the largest weights. Of tokens with equal weight, they keep the lowest
+ids. Min-p keeps all tokens whose weight reaches a threshold. The sampler draws from the remaining tokens in ascending id, with
+256 bits of SHA-256 per position.
 """
 
 import decimal
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from bytewise.inference.exact.elementwise import exp
-from bytewise.inference.exact.rounding import nearest_float32
+from bytewise.inference.exact.quantise import nearest_float32
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.records.request import DecodePolicy, TokenLogprobs
@@ -26,7 +26,7 @@ from bytewise.protocol.units import Decimal, Digest, fraction
 
 
 class LogitProcessor:
-    """Penalties and biases of one answer, which change its logits depending on the tokens of the prompt and of the answer so
+    """Penalties and biases of one answer. They change its logits, depending on the tokens of the prompt and of the answer so
     far."""
 
     def __init__(self, policy: DecodePolicy, prompt: Sequence[int], vocabulary: int) -> None:
@@ -50,8 +50,8 @@ class LogitProcessor:
         self._often[token] = nearest_float32(self._count[token] * self._frequency)
 
     def apply(self, logits: Tensor) -> Tensor | None:
-        """Returns the adjusted float32 logits [V]. Returns None if one of them is no longer finite, because the answer ends at
-        such a row."""
+        """Returns the adjusted float32 logits [V]. Returns None if one of them is no longer finite. The answer ends at such a
+        row."""
         if self._repetition != 1:
             logits = self._repeat(logits, self._repetition)
         if self._frequency:
@@ -69,24 +69,24 @@ class LogitProcessor:
 
 
 WEIGHT_ONE = float(2**40)
-"""Weight of the largest logit: weights are fixed-point numbers with 40 bits. Sums over any vocabulary below 2^22 stay below
+"""Weight of the largest logit. Weights are fixed-point numbers with 40 bits. Sums over any vocabulary below 2^22 stay below
 2^62."""
 
 NUCLEUS = 256
-"""Number of largest weights among which the nucleus (the tokens of top-p) is first looked for. It is usually smaller; otherwise
-16 times as many are tried, and so on."""
+"""Number of largest weights among which the sampler first looks for the nucleus, which is the tokens of top-p. The nucleus is
+usually smaller. If it is not, the sampler tries 16 times as many weights, and so on."""
 
 
 def greedy(logits: Tensor) -> list[int]:
-    """Returns for each row of logits [M, V] the token of the largest logit; the lowest id among equals."""
+    """Returns for each row of logits [M, V] the token of the largest logit. Among equal logits the lowest id wins."""
     ids = torch.arange(logits.shape[-1])
     best = logits.amax(-1, keepdim=True)
     return [int(token) for token in torch.where(logits == best, ids, logits.shape[-1]).amin(-1).tolist()]
 
 
 def choose(logits: Tensor, policy: DecodePolicy, seed: int, execution: Digest, position: int) -> int:
-    """Returns the token at one position: the greedy one at temperature 0, otherwise a drawn one. A logit of minus infinity is
-    never chosen."""
+    """Returns the token at one position. At temperature 0 it is the greedy token, otherwise the sampler draws it. It is never a
+    token with a logit of minus infinity."""
     if policy.temperature_fraction == 0:
         return greedy(logits[None])[0]
     weights = weigh(logits, policy.temperature_fraction)
@@ -102,7 +102,8 @@ def weigh(logits: Tensor, temperature: Fraction) -> Tensor:
 
 
 def keep(weights: Tensor, top_k: int, top_p: Fraction, min_p: Fraction = Fraction(0)) -> Tensor:
-    """Returns the weights with zeros for tokens outside top-k, then outside top-p, then below min-p."""
+    """Returns the weights with zeros for dropped tokens. The function first drops tokens outside top-k, then outside top-p,
+    then below min-p."""
     if 0 < top_k < weights.shape[0]:
         threshold = int(weights.topk(top_k).values[-1])
         weights = _cut(weights, threshold, top_k - int((weights > threshold).sum()))
@@ -117,7 +118,8 @@ def keep(weights: Tensor, top_k: int, top_p: Fraction, min_p: Fraction = Fractio
 
 
 def draw(weights: Tensor, key: Digest) -> int:
-    """Returns the drawn token. Its interval of cumulated weights, in ascending id, contains floor(key · total / 2^256)."""
+    """Returns the drawn token. The weights, in ascending id, divide the range from 0 to their sum into intervals. The drawn
+    token's interval contains floor(key · total / 2^256)."""
     cumulated = weights.cumsum(0)
     point = int.from_bytes(key) * int(cumulated[-1]) >> 256
     return int((cumulated <= point).sum())
@@ -178,8 +180,8 @@ def logprob(weight: int, total: int) -> Decimal:
 
 
 def largest(logits: Tensor, count: int) -> list[int]:
-    """Returns the ids of the `count` largest logits, larger logits first, lower ids first among equals. Returns all ids if
-    there are fewer."""
+    """Returns the ids of the `count` largest logits. Larger logits come first. Among equal logits the lower id comes first.
+    Returns all ids if there are fewer."""
     count = min(count, logits.shape[0])
     if count == 0:
         return []

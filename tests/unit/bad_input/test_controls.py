@@ -14,8 +14,8 @@ from bytewise.crypto.envelope import open_with_point, verify_receipt_envelope
 from bytewise.crypto.shares import combine, prove_partial, verify_partial
 from bytewise.inference.determinism import fixed
 from bytewise.inference.engine import ExactEngine
-from bytewise.inference.known_answers import self_test
-from bytewise.inference.runner import Runner
+from bytewise.inference.known_answers import operations
+from bytewise.inference.torch_path import Runner
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import CannotExecute
@@ -119,7 +119,7 @@ def test_wrong_backend_agrees_with_itself_and_fails_the_known_answers(court: Cou
     assert accused.divergence is not None
     assert twin.verify(request, accused.truth.output, accused.truth.out_hash).divergence is None
     with pytest.raises(CannotExecute, match="saturating"):
-        self_test.first_exact((Saturating(),))
+        operations.first_exact((Saturating(),))
 
 
 # --- answers ---

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bytewise.da.certificate import certify, parse_certificate
-from bytewise.da.conventions import ProxyRefusal, encode_payload
+from bytewise.da.conventions import ProxyRefusal, certify, encode_payload, parse_certificate
 from bytewise.da.store import BlobFolder, FaultSettings, go_duration, parse_go_duration
 from bytewise.protocol.errors.actors import FailOver, TryAgain
 from bytewise.protocol.errors.records import MalformedValue

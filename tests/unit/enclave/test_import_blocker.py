@@ -25,7 +25,7 @@ from bytewise.inference.determinism import fixed
 from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.pinned import checkpoint
 from bytewise.inference.pinned.engine import FloatModel
-from bytewise.inference.runner import Runner
+from bytewise.inference.torch_path import Runner
 rows, tokens = {}, list(range(40, 60))
 for folder in sorted(Path(sys.argv[2]).iterdir()):
     runner = Runner(artifact.load(folder / "artifact"), Float64Backend())

@@ -17,13 +17,13 @@ from safetensors.torch import save_file as save_torch
 
 from bytewise.inference.artifact import artifact
 from bytewise.inference.artifact.artifact import Artifact, model_id_line
-from bytewise.inference.artifact.weights import round_weight
 from bytewise.inference.convert.convert import convert
 from bytewise.inference.convert.make import make_model
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.exact.matmul import Float64Backend
+from bytewise.inference.exact.quantise import round_weight
 from bytewise.inference.manifest import Manifest
-from bytewise.inference.model import build
+from bytewise.inference.torch_path import build
 from bytewise.protocol import digests
 from bytewise.protocol.digests import Label
 from bytewise.protocol.encoding import encode

@@ -14,9 +14,9 @@ from bytewise.inference.exact import attention
 from bytewise.inference.exact.attention import AttentionRule, attend
 from bytewise.inference.exact.cache import CachedTensor, ExactCache
 from bytewise.inference.exact.matmul import Float64Backend
+from bytewise.inference.exact.modules import ExactRouter
 from bytewise.inference.known_answers.operations import integers
-from bytewise.inference.model import ExactRouter
-from bytewise.inference.runner import Runner
+from bytewise.inference.torch_path import Runner
 from tests.fixtures.inference.tiny import tiny
 
 LENGTH, HEADS, SHARED, WIDTH = 21, 4, 2, 6

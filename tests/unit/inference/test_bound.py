@@ -11,11 +11,11 @@ from safetensors.torch import load_file, save_file
 
 from bytewise.inference.artifact import artifact
 from bytewise.inference.artifact.artifact import Artifact
-from bytewise.inference.artifact.weights import round_weight
 from bytewise.inference.convert.bound import Magnitude, bound_of, root, verify_bound
 from bytewise.inference.convert.convert import ConversionOptions, convert
 from bytewise.inference.exact.matmul import Float64Backend
-from bytewise.inference.runner import Runner
+from bytewise.inference.exact.quantise import round_weight
+from bytewise.inference.torch_path import Runner
 from bytewise.protocol.errors.actors import ArtifactMismatch, UnsupportedModel
 from tests.fixtures.inference.altered_artifact import altered
 from tests.fixtures.inference.tiny import VARIANTS, tiny, write_checkpoint
@@ -28,7 +28,7 @@ def test_no_activation_of_any_family_exceeds_the_bound(variant: str, tmp_path: P
     bound = model.manifest.bound
     assert bound_of(model) == bound
     verify_bound(model)
-    for module in ("exact.linear", "exact.elementwise", "exact.attention", "exact.cache", "runner"):
+    for module in ("exact.modules", "exact.elementwise", "exact.attention", "exact.cache", "torch_path"):
         watch(monkeypatch, f"bytewise.inference.{module}", seen)
     runner = Runner(model, Float64Backend())
     with torch.inference_mode():

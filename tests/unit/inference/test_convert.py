@@ -16,7 +16,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from bytewise.inference.artifact import artifact, generation
+from bytewise.inference.artifact import artifact
+from bytewise.inference.convert.checkpoint import all_stop_tokens
 from bytewise.inference.convert.convert import ConversionOptions, convert
 from bytewise.inference.convert.staging_dir import staging_dir
 from bytewise.protocol.errors.actors import ConfigurationError, UnsupportedModel
@@ -222,9 +223,9 @@ def test_damaged_checkpoint_is_refused_by_name(checkpoint: Path, harm: Callable[
 
 def test_stop_tokens_of_two_files_together_are_bounded() -> None:
     ours, theirs = tuple(range(600)), tuple(range(400, 1024))
-    assert generation.all_stop_tokens(ours, theirs) == tuple(range(1024))
+    assert all_stop_tokens(ours, theirs) == tuple(range(1024))
     with pytest.raises(UnsupportedModel, match=r"config.json and generation_config.json name 1025 stop tokens, most are 1024"):
-        generation.all_stop_tokens(ours, (*theirs, 1024))
+        all_stop_tokens(ours, (*theirs, 1024))
 
 
 def test_generation_defaults_become_exact_decimals(checkpoint: Path, tmp_path: Path) -> None:

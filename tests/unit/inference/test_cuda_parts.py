@@ -12,9 +12,9 @@ from bytewise.inference.dispatch_guard import guarded
 from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.exact.matmul import Backend, Float64Backend, backend_named
 from bytewise.inference.exact.quantise import quantise
-from bytewise.inference.known_answers import operations, self_test
+from bytewise.inference.known_answers import operations
 from bytewise.inference.known_answers.operations import PROFILE_DIGEST
-from bytewise.inference.runner import Runner
+from bytewise.inference.torch_path import Runner
 from bytewise.protocol.errors.actors import CannotExecute, NotExact
 
 each_backend = pytest.mark.parametrize("backend", CUDA_BACKENDS, ids=lambda backend: backend.name)
@@ -32,7 +32,7 @@ class ShortSums(CudaBfloat16Backend):
 @each_backend
 def test_every_backend_gives_the_profiles_vectors_under_the_guard(backend: Backend) -> None:
     with fixed(1), guarded(True):
-        assert self_test.profile_digest(backend) == PROFILE_DIGEST
+        assert operations.profile_digest(backend) == PROFILE_DIGEST
 
 
 @each_backend
@@ -43,7 +43,7 @@ def test_every_backend_passes_the_known_answers_at_worst_operands(backend: Backe
 def test_unit_with_short_accumulators_is_skipped() -> None:
     with pytest.raises(NotExact, match="cuda-bfloat16"):
         operations.verify_products(ShortSums(), (64,))
-    assert self_test.first_exact((ShortSums(), CudaFloat64Backend())).name == "cuda-float64"
+    assert operations.first_exact((ShortSums(), CudaFloat64Backend())).name == "cuda-float64"
 
 
 def test_the_int8_product_reads_padding_as_zero() -> None:

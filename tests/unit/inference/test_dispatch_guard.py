@@ -13,7 +13,7 @@ from bytewise.inference.dispatch_guard import guarded
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.exact.modules import ExactNorm
-from bytewise.inference.runner import Runner
+from bytewise.inference.torch_path import Runner
 from bytewise.protocol.errors.actors import NotExact
 
 x = torch.tensor([[0.5, 1.5, -2.0], [3.0, 4.0, 5.5]])

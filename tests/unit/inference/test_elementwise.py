@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bytewise.inference.exact.elementwise import LN2_HIGH, LN2_LOW, LOG2_E, exp, gelu_tanh, rms_norm, silu, softcap, sqrt32, tanh
-from bytewise.inference.exact.rounding import nearest_float32
+from bytewise.inference.exact.quantise import nearest_float32
 from bytewise.inference.known_answers.operations import exp_in_fractions, quantise_in_integers
 from tests.reference.engine import arithmetic
 

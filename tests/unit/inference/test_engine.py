@@ -10,7 +10,7 @@ from torch import Tensor
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine import ExactEngine, memory_bounded
 from bytewise.inference.exact.matmul import Float64Backend
-from bytewise.inference.runner import Runner
+from bytewise.inference.torch_path import Runner
 from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.errors.records import OutsideLimits
 from bytewise.protocol.records.request import Output, Request, output_for

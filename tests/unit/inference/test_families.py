@@ -17,7 +17,7 @@ from bytewise.inference.engine_paths import HeadRow
 from bytewise.inference.exact import rope
 from bytewise.inference.exact.matmul import Float32Backend, Float64Backend
 from bytewise.inference.known_answers.operations import integers
-from bytewise.inference.runner import Runner
+from bytewise.inference.torch_path import Runner
 from bytewise.protocol.errors.actors import UnsupportedModel
 from tests.fixtures.inference.tiny import LLAMA3, VARIANTS, YARN, tiny, write_checkpoint
 

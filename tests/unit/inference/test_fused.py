@@ -13,15 +13,14 @@ from bytewise.inference.determinism import fixed
 from bytewise.inference.exact.attention import AttentionRule, attend
 from bytewise.inference.exact.cache import ExactCache
 from bytewise.inference.exact.elementwise import rms_norm, silu
-from bytewise.inference.exact.linear import StackedLayers
 from bytewise.inference.exact.matmul import Float64Backend, FusedBackend, Weights
+from bytewise.inference.exact.modules import StackedLayers
 from bytewise.inference.exact.quantise import ACTIVATION_BITS, quantise
 from bytewise.inference.known_answers import known_models
 from bytewise.inference.manifest import Architecture
-from bytewise.inference.native.backend import NativeBackend
-from bytewise.inference.native.heads import NativeHeads
+from bytewise.inference.native.backend import NativeBackend, NativeHeads
 from bytewise.inference.native.library import ThreadPool, kernels
-from bytewise.inference.runner import Runner
+from bytewise.inference.torch_path import Runner
 from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.errors.records import OutsideLimits
 from tests.fixtures.inference.head_rows import forced, text

@@ -18,7 +18,7 @@ from bytewise.inference.known_answers import known_models
 from bytewise.inference.known_answers.operations import MODEL_DIGESTS, PROFILE_DIGEST
 from bytewise.inference.native.library import kernels
 from bytewise.inference.native.path import NativePath, missing_feature
-from bytewise.inference.runner import Runner
+from bytewise.inference.torch_path import Runner
 from bytewise.protocol.encoding import encode
 from bytewise.protocol.errors.actors import CannotExecute, NotExact
 from bytewise.protocol.records.statements import CannotReason

@@ -24,7 +24,7 @@ from bytewise.inference.exact.matmul import BACKENDS, Float64Backend, backend_na
 from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.library import ThreadPool, kernels
 from bytewise.inference.native.path import NativePath, missing_feature
-from bytewise.inference.runner import Runner
+from bytewise.inference.torch_path import Runner
 from bytewise.protocol.records.trace import Verification
 from bytewise.service.settings import child_environment
 from tests.fixtures.inference.head_rows import LENGTH, SHORT, digest, forced, text, whole

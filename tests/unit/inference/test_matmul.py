@@ -10,7 +10,7 @@ from bytewise.inference.backend_selection import fastest_first
 from bytewise.inference.cuda.runner import CUDA_BACKENDS
 from bytewise.inference.determinism import fixed
 from bytewise.inference.exact.matmul import BACKENDS, MIN_DEPTH, Backend, Float64Backend
-from bytewise.inference.known_answers import operations, self_test
+from bytewise.inference.known_answers import operations
 from bytewise.inference.known_answers.operations import PROFILE_DIGEST
 from bytewise.inference.native.backend import NativeBackend
 from bytewise.inference.native.library import ThreadPool, kernels
@@ -37,7 +37,7 @@ def test_products_of_any_operands_are_the_integers_of_python(backend: Backend, d
 @pytest.mark.parametrize("backend", [*BACKENDS, *NATIVE], ids=lambda backend: backend.name)
 def test_every_backend_passes_known_answers_and_vectors_on_this_machine(backend: Backend) -> None:
     with fixed(1):
-        assert self_test.verify_profile(backend) == PROFILE_DIGEST
+        assert operations.verify_profile(backend) == PROFILE_DIGEST
 
 
 def test_backends_are_ordered_by_measured_speed() -> None:
@@ -67,14 +67,14 @@ def test_known_answers_of_elementwise_operations_pass_on_this_machine() -> None:
 
 
 def test_saturating_backend_is_skipped() -> None:
-    assert self_test.first_exact((Saturating(), Float64Backend())).name == "float64"
+    assert operations.first_exact((Saturating(), Float64Backend())).name == "float64"
 
 
 def test_machine_without_an_exact_backend_cannot_execute() -> None:
     with pytest.raises(CannotExecute, match="saturating"):
-        self_test.first_exact((Saturating(),))
+        operations.first_exact((Saturating(),))
 
 
 def test_saturating_backend_fails_the_profile_by_name() -> None:
     with pytest.raises(NotExact, match="saturating"):
-        self_test.verify_profile(Saturating())
+        operations.verify_profile(Saturating())

@@ -17,7 +17,7 @@ from bytewise.inference.exact.matmul import Float64Backend
 from bytewise.inference.native.backend import product
 from bytewise.inference.native.library import ThreadPool, kernels
 from bytewise.inference.native.path import NativePath, missing_feature
-from bytewise.inference.runner import Runner
+from bytewise.inference.torch_path import Runner
 from tests.fixtures.inference.head_rows import forced, text, whole
 from tests.fixtures.inference.tiny import VARIANTS, write_checkpoint
 

@@ -9,9 +9,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from bytewise.inference.pinned.engine import FloatModel, PinnedEngine, head_row
-from bytewise.inference.pinned.fingerprint import fingerprint
-from bytewise.inference.pinned.switches import pinned_switches
-from bytewise.inference.reproduce import vectors_of
+from bytewise.inference.pinned.fingerprint import fingerprint, pinned_switches
+from bytewise.inference.profiles import vectors_of
 from bytewise.protocol import digests
 from bytewise.protocol.errors.actors import CannotExecute
 from bytewise.protocol.errors.records import OutsideLimits

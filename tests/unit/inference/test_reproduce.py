@@ -5,7 +5,7 @@ import dataclasses
 from bytewise.inference.artifact.artifact import Artifact
 from bytewise.inference.engine import ExactEngine
 from bytewise.inference.known_answers.operations import PROFILE_DIGEST
-from bytewise.inference.reproduce import vectors_of
+from bytewise.inference.profiles import vectors_of
 from bytewise.protocol.records.model_vectors import KINDS
 from bytewise.protocol.units import ZERO_DIGEST
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bytewise.inference.exact.rounding import nearest_float32
+from bytewise.inference.exact.quantise import nearest_float32
 from bytewise.inference.sampling import sampler
 from bytewise.inference.sampling.sampler import choose, draw, greedy, keep, weigh
 from bytewise.protocol import digests

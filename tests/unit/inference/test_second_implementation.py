@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bytewise.inference.exact.matmul import Float64Backend
-from bytewise.inference.runner import Runner
+from bytewise.inference.torch_path import Runner
 from tests.fixtures.inference.tiny import VARIANTS, tiny
 from tests.reference.engine import files
 from tests.reference.engine.model import SecondEngine, Step

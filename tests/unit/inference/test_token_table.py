@@ -15,7 +15,7 @@ from bytewise.inference.artifact.token_table import TokenTable
 from bytewise.inference.convert.convert import convert
 from bytewise.inference.convert.make import make_model
 from bytewise.inference.convert.make import tokenizer as byte_tokenizer
-from bytewise.inference.sampling.stops import StopStrings, before_stop
+from bytewise.inference.sampling.constraint import StopStrings, before_stop
 from bytewise.protocol.errors.actors import CannotExecute, UnsupportedModel
 from bytewise.protocol.units import ZERO_DIGEST
 from tests.fixtures.builders import GREEDY, World

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from models import corpus
-from models.corpus import Page, conversation, training_text
-from models.pages import Section
+from models.corpus import Page, Section, conversation, training_text
 
 LONG = "It does what it says. " * 20
 

@@ -1,6 +1,6 @@
 """What is taken from a page of documentation, and what is left out."""
 
-from models.pages import sections
+from models.corpus import sections
 
 PAGE = """
 <html><head><title>not this</title></head><body><nav>nor this</nav>

@@ -9,14 +9,13 @@ import torch
 from transformers import AutoTokenizer, LlamaForCausalLM
 
 from bytewise.inference.convert.make import SPECIAL_TOKENS
-from models import corpus, folder, train, vocabulary
-from models.corpus import Corpus, Page
-from models.pages import Section
+from models import corpus, folder, train
+from models.corpus import Corpus, Page, Section
 
 
 def test_tokenizer_is_reproducible_and_encodes_every_byte() -> None:
     texts = ["the thing that the thing does", "another thing\nentirely — é"] * 20
-    first, second = (vocabulary.learn(texts, 300) for _ in range(2))
+    first, second = (folder.learn(texts, 300) for _ in range(2))
     assert first.to_str() == second.to_str()
     assert [first.token_to_id(token) for token in SPECIAL_TOKENS] == list(range(len(SPECIAL_TOKENS)))
     ids = first.encode("\x00 漢 thing<|end|>", add_special_tokens=False).ids

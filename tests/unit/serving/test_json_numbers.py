@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bytewise.protocol.errors.actors import BadRequest
 from bytewise.protocol.units import decimal
-from serving.json_numbers import NumberText, canonical_decimal, parse_json
+from serving.openai import NumberText, canonical_decimal, parse_json
 
 DIGITS = st.text("0123456789", min_size=1, max_size=8)
 

@@ -11,8 +11,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsBas
 
 from bytewise.protocol.errors.actors import BadRequest, NotExact, TryAgain
 from bytewise.protocol.errors.branches import BytewiseError
-from serving.json_numbers import parse_json
-from serving.openai import read_chat_request
+from serving.openai import parse_json, read_chat_request
 from serving.refusals import Busy, Code, Late, failure, refusal
 
 GOOD: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
