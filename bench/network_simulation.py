@@ -35,8 +35,8 @@ from verifier.jobs.enclave_pool import EnclavePool
 from verifier.node import Node, NodePart
 from verifier.stake.deferred_slashes import DeferredPayments, RefusedSlashes
 from verifier.stake.stake_record import StakeRecorder, StaleWeights
+from verifier.watch.chain_events import SETTLED_BLOCKS
 from verifier.watch.demand_index import DemandIndex
-from verifier.watch.event_counter import SETTLED_BLOCKS
 from verifier.watch.open_windows import SnapshotPages
 
 VERIFIERS, RECEIPTS_A_DAY = 1_000, 1_000_000

@@ -40,8 +40,8 @@ from verifier.disputes.own_disputes import OwnDisputes
 from verifier.stake.refusals import Refusals
 from verifier.watch.absence_check import HAND_IN_S, AbsenceCheck, DaHealth
 from verifier.watch.backlog import Backlog
+from verifier.watch.chain_events import EventCounter
 from verifier.watch.demand_index import DemandIndex
-from verifier.watch.event_counter import EventCounter
 from verifier.watch.receipt_inbox import ReceiptInbox
 from verifier.watch.records import FETCH_BUDGET_S, Records
 

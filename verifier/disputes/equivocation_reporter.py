@@ -21,7 +21,7 @@ from bytewise.protocol.units import Address, Digest
 from bytewise.service import metrics, telemetry
 from bytewise.storage.archive import Archive
 from verifier.stake.refusals import Refusals
-from verifier.watch.event_counter import EventCounter
+from verifier.watch.chain_events import EventCounter
 from verifier.watch.leaf_index import MAX_PROOFS, DoubleNumber, EquivocationProofs, LeafIndex, LeafNumber, P, SkippedReceipt
 from verifier.watch.receipt_inbox import ReceiptInbox
 

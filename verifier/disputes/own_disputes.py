@@ -11,7 +11,7 @@ from bytewise.protocol.court.settlement import CONVICTIONS
 from bytewise.protocol.decisions.snapshot import Dispute, DisputeOpening, Snapshot
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import metrics
-from verifier.watch.event_follower import EventFollower
+from verifier.watch.chain_events import EventFollower
 
 
 class OwnDisputesChain(BlockView, AccountView, SnapshotView, Protocol):

@@ -42,7 +42,7 @@ from verifier.audits.audit_hints import HintBox
 from verifier.disputes.own_disputes import OwnDisputes
 from verifier.disputes.strategist import LocalStrategy, Strategist
 from verifier.watch.absence_check import HAND_IN_S
-from verifier.watch.event_follower import EventFollower
+from verifier.watch.chain_events import EventFollower
 from verifier.watch.records import LiveReceipt, Records
 
 DISPUTE = "dispute"

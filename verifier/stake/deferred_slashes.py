@@ -16,7 +16,7 @@ from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.digests import keccak256
 from bytewise.protocol.units import Address, Digest
 from verifier.stake.refusals import Refusals
-from verifier.watch.event_counter import SETTLED_BLOCKS, EventCounter
+from verifier.watch.chain_events import SETTLED_BLOCKS, EventCounter
 
 
 class RefusedSlashReader(BlockView, Protocol):

@@ -14,7 +14,7 @@ from bytewise.protocol.decisions.disputes import MovePolicy, is_my_turn
 from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.decisions.stake import StakeRecord, decide_sync, next_look
 from bytewise.protocol.units import Address, Digest
-from verifier.watch.event_counter import SETTLED_BLOCKS, EventCounter
+from verifier.watch.chain_events import SETTLED_BLOCKS, EventCounter
 
 
 class StakeRecordReader(BlockView, SnapshotView, Protocol):

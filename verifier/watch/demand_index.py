@@ -11,7 +11,7 @@ from bytewise.ports import BlockView, DemandView
 from bytewise.protocol.decisions.demands import DemandKind, DemandRecord, DemandState
 from bytewise.protocol.decisions.snapshot import ExtendedWindow, Snapshot
 from bytewise.protocol.units import Digest
-from verifier.watch.event_follower import EventFollower
+from verifier.watch.chain_events import EventFollower
 
 SUBJECTS_PER_CALL = 256
 """Most demands that one call to the chain reads."""

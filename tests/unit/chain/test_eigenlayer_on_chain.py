@@ -30,7 +30,7 @@ from verifier.executor import make_move
 from verifier.stake.deferred_slashes import RefusedSlashes
 from verifier.stake.refusals import REMEMBERED_S
 from verifier.stake.stake_record import StakeRecorder, StaleWeights
-from verifier.watch.event_counter import SETTLED_BLOCKS
+from verifier.watch.chain_events import SETTLED_BLOCKS
 
 OPERATOR, PENALTY = OPERATORS[0], DEVNET.money.slash_amount
 

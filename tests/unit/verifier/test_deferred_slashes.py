@@ -15,7 +15,7 @@ from tests.fixtures.verifier.withholding import MOVES, TOWER
 from verifier.executor import journal_entry, make_move
 from verifier.stake.deferred_slashes import DeferredPayments
 from verifier.stake.refusals import REMEMBERED_S
-from verifier.watch.event_counter import SETTLED_BLOCKS
+from verifier.watch.chain_events import SETTLED_BLOCKS
 
 OURS = MovePolicy(turns=1)
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from bytewise.protocol.digests import sha256
 from bytewise.protocol.units import Digest
-from verifier.watch.event_follower import EventFollower
+from verifier.watch.chain_events import EventFollower
 
 FIRST = 5
 

@@ -15,7 +15,7 @@ from verifier.node import NodePart
 from verifier.stake.deferred_slashes import RefusedSlashes
 from verifier.stake.refusals import QUESTIONS_PER_STEP, REMEMBERED_S
 from verifier.stake.stake_record import StakeRecorder, StaleWeights
-from verifier.watch.event_counter import SETTLED_BLOCKS
+from verifier.watch.chain_events import SETTLED_BLOCKS
 
 OURS = MovePolicy(turns=1)
 LIFE, LIAR = 1000, signer("liar").address

@@ -13,7 +13,7 @@ from tests.fixtures.verifier.verifier_fixture import VerifierFixture
 from tests.fixtures.verifier.withholding import BOND, POLICY, STRANGER, TOWER, demander, step, steps, withheld
 from verifier.stake.refusals import MAX_REMEMBERED_S, REMEMBERED_S
 from verifier.watch import demand_index
-from verifier.watch.event_counter import BLOCKS_PER_READ, SETTLED_BLOCKS
+from verifier.watch.chain_events import BLOCKS_PER_READ, SETTLED_BLOCKS
 
 
 def test_penalty_that_found_too_little_stake_is_collected_when_it_returns(setup: VerifierFixture) -> None:
