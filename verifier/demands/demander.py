@@ -39,7 +39,7 @@ from verifier.audits.auditor import AuditSortition
 from verifier.disputes.own_disputes import OwnDisputes
 from verifier.stake.refusals import Refusals
 from verifier.watch.absence_check import HAND_IN_S, AbsenceCheck, DaHealth
-from verifier.watch.backlog import Backlog
+from verifier.watch.blob_fetcher import Backlog
 from verifier.watch.chain_events import EventCounter
 from verifier.watch.demand_index import DemandIndex
 from verifier.watch.receipt_inbox import ReceiptInbox

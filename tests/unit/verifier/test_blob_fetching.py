@@ -13,7 +13,7 @@ from bytewise.protocol.units import U64, Blob
 from bytewise.storage.cursor import Cursor
 from tests.fixtures.builders import ANCHOR, DEMANDS
 from tests.fixtures.verifier.verifier_fixture import NETWORK, VerifierFixture
-from verifier.watch.backlog import LONGEST_PAUSE_S, Backlog
+from verifier.watch.blob_fetcher import LONGEST_PAUSE_S, Backlog
 from verifier.watch.list_reader import CHECKED, GOOD, NEW, WITHHELD
 from verifier.watch.records import FETCH_BUDGET_S, WITHHELD_FINDING, Records
 

@@ -25,8 +25,8 @@ from bytewise.protocol.records.receipt import BatchHeader, Mode, ReceiptList, Si
 from bytewise.protocol.units import U8, U32, U64, U256
 from tests.fixtures.builders import ANCHOR, NOW, signer, word
 from tests.fixtures.verifier.verifier_fixture import WORLD, VerifierFixture
-from verifier.watch.backlog import LONGEST_PAUSE_S
 from verifier.watch.batch_check import verify_batch, verify_leaves
+from verifier.watch.blob_fetcher import LONGEST_PAUSE_S
 from verifier.watch.list_reader import CHECKED, FAULTY, GOOD, NEW, WITHHELD
 from verifier.watch.records import WITHHELD_FINDING
 
