@@ -36,8 +36,7 @@ from verifier.node import Node, NodePart
 from verifier.stake.deferred_slashes import DeferredPayments, RefusedSlashes
 from verifier.stake.stake_record import StakeRecorder, StaleWeights
 from verifier.watch.chain_events import SETTLED_BLOCKS
-from verifier.watch.demand_index import DemandIndex
-from verifier.watch.open_windows import SnapshotPages
+from verifier.watch.open_windows import DemandIndex, SnapshotPages
 
 VERIFIERS, RECEIPTS_A_DAY = 1_000, 1_000_000
 DAY_S, BLOCK_S = 86_400, 12

@@ -74,12 +74,11 @@ from verifier.settings import ExecutorSettings, GossipSettings, NodeSettings, Ro
 from verifier.stake.deferred_slashes import DeferredPayments, RefusedSlashes
 from verifier.stake.stake_record import StakeRecorder, StaleWeights
 from verifier.watch.absence_check import ProbedStore
-from verifier.watch.demand_index import DemandIndex
 from verifier.watch.envelope_exchange import EnvelopeExchange
 from verifier.watch.horizon import HorizonWatch
 from verifier.watch.leaf_index import LeafIndex
 from verifier.watch.list_reader import PolicyDocuments
-from verifier.watch.open_windows import SnapshotPages
+from verifier.watch.open_windows import DemandIndex, SnapshotPages
 from verifier.watch.receipt_inbox import ReceiptInbox
 from verifier.watch.records import Records
 

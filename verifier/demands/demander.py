@@ -41,7 +41,7 @@ from verifier.stake.refusals import Refusals
 from verifier.watch.absence_check import HAND_IN_S, AbsenceCheck, DaHealth
 from verifier.watch.blob_fetcher import Backlog
 from verifier.watch.chain_events import EventCounter
-from verifier.watch.demand_index import DemandIndex
+from verifier.watch.open_windows import DemandIndex
 from verifier.watch.receipt_inbox import ReceiptInbox
 from verifier.watch.records import FETCH_BUDGET_S, Records
 

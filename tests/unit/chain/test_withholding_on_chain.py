@@ -28,9 +28,8 @@ from verifier.disputes.watchtower import Watchtower
 from verifier.executor import ActionExecutor
 from verifier.stake.refusals import REMEMBERED_S
 from verifier.watch.absence_check import ProbedStore
-from verifier.watch.demand_index import DemandIndex
 from verifier.watch.list_reader import CHECKED
-from verifier.watch.open_windows import SnapshotPages
+from verifier.watch.open_windows import DemandIndex, SnapshotPages
 from verifier.watch.records import Records
 
 BOND = DEVNET.money.demand_bond
