@@ -43,7 +43,7 @@ BOUNDARIES = {
     "kms.shard.http_limits": "HTTP, TLS",
     "kms.shard.listener": "sockets",
     "serving.api": "HTTP",
-    "verifier.audits.gossip_hints": "messages of others",
+    "verifier.audits.audit_hints": "messages of others",
     "verifier.audits.hint_server": "HTTP",
     "verifier.disputes.strategy_process": "a process",
     "verifier.cluster.agent": "runs on another machine",

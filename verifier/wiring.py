@@ -50,9 +50,8 @@ from chain.sending.keys import open_signer
 from chain.sending.sender import SenderPolicy
 from kms.shard.share_rotation import with_verification_keys
 from verifier.attention import AttentionJob
-from verifier.audits.audit_hints import AuditHint, HintBox, HintSender
+from verifier.audits.audit_hints import AuditHint, GossipHints, HintBox, HintSender, sent_over
 from verifier.audits.auditor import Auditor
-from verifier.audits.gossip_hints import GossipHints, sent_over
 from verifier.audits.hint_server import HintServer, KnownVerifiers
 from verifier.demands.demander import Demander, DemandOptions
 from verifier.disputes.equivocation_reporter import EquivocationReporter
@@ -62,12 +61,11 @@ from verifier.disputes.watchtower import Watchtower
 from verifier.executor import ActionExecutor, ObservingExecutor, VoteExecutor
 from verifier.gossip_client import GossipClient
 from verifier.gossip_peers import PeersWriter
-from verifier.guards import Guards
 from verifier.jobs.cluster_client import ClusterClient, cluster_check
 from verifier.jobs.enclave_client import EnclaveClient
 from verifier.jobs.enclave_pool import EnclavePool
 from verifier.jobs.enclave_readiness import EnclaveChoice, EnclaveReadiness, KnownEnclave, SuitableEnclave, add_enclave_checks
-from verifier.node import Executor, Node, NodePart, VotePart
+from verifier.node import Executor, Guards, Node, NodePart, VotePart
 from verifier.observation import JUDGES, NodeObserver
 from verifier.orders import OrderedDuties
 from verifier.settings import ExecutorSettings, GossipSettings, NodeSettings, Role

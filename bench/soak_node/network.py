@@ -28,7 +28,7 @@ from cli.demo.actors import DemoProcess
 from cli.demo.plan import ETHER, OPERATORS, VERIFIERS
 from cli.demo.processes import ProcessGroup
 from cli.demo.site import Site, new_site, write_toml
-from verifier.guards import RESERVE_BYTES
+from verifier.node import RESERVE_BYTES
 
 FRAUD_EVERY = 3
 """The dishonest operator cheats on every third of its answers."""

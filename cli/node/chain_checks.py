@@ -26,8 +26,7 @@ from cli.output import ether
 from serving.chain_view import ChainReadiness
 from serving.readiness import least_stake_wei, operator_required_wei
 from serving.settings import OperatorSettings, read_environment
-from verifier.jobs.shard_presence import ShardPresence
-from verifier.observation import measurement_check, required_wei
+from verifier.observation import ShardPresence, measurement_check, required_wei
 from verifier.settings import NodeSettings
 
 HEAD_AGE_S = 120

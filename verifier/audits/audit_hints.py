@@ -5,25 +5,31 @@ cannot compute that answer. So a drawn auditor sends the answer to watchtowers o
 
 A hint proves itself. It opens the commitment of a result that its verifier signed, and the salt of that commitment is a hash over
 outcome and code. A recipient can therefore pass a hint on, but not change it.
+
+Hints travel over HTTPS (`HintSender`, `hint_server`) or over gossip (`GossipHints`). Record, check and `HintBox` are the same.
 """
 
 import queue
 import ssl
 import threading
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
 
+from bytewise.ports import GossipPort
 from bytewise.protocol.court.tally import key_of
+from bytewise.protocol.decisions.actions import Action
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.digests import keccak256_abi, out_hash
-from bytewise.protocol.encoding import encode
+from bytewise.protocol.encoding import encode, from_json, to_json
 from bytewise.protocol.errors.actors import CommitmentMismatch, NotAMember
+from bytewise.protocol.errors.branches import Fault, Unavailable
 from bytewise.protocol.records.statements import AuditResult, Outcome, audit_commitment
 from bytewise.protocol.signing import Domain, typed_digest, verify_signature
 from bytewise.protocol.units import U8, ZERO_DIGEST, Address, Blob, Digest
-from bytewise.service import telemetry
+from bytewise.service import metrics, telemetry
 
 MAX_TIPS = 4096
 """Most hints that a `HintBox` keeps. The oldest are dropped first."""
@@ -139,3 +145,45 @@ class HintSender:
                 telemetry.log("hint.sent", receipt=hint.result.receipt_id, status=answer.status_code)
             except (httpx2.HTTPError, httpx2.InvalidURL) as error:
                 telemetry.log("hint.send_failed", receipt=hint.result.receipt_id, error=type(error).__name__)
+
+
+TOPIC = "hint"
+"""Gossip topic of audit hints."""
+
+
+class GossipHints:
+    """The part of a node that puts the hints from gossip into the box. Implements `node.NodePart`, but decides no action."""
+
+    def __init__(self, gossip: GossipPort, box: HintBox) -> None:
+        self._gossip = gossip
+        self._box = box
+
+    def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
+        """Takes the hints that arrived since the last block, and returns no action. A wrong hint is counted and logged. If the
+        gossip process is away, nothing happens."""
+        try:
+            bodies = self._gossip.take(TOPIC)
+        except Unavailable:
+            return ()
+        for body in bodies:
+            try:
+                self._box.put(from_json(AuditHint, body))
+            except Fault as error:
+                metrics.HINTS_REFUSED.labels(reason=type(error).__name__).inc()
+                telemetry.log_error("hint.refused", error)
+        return ()
+
+
+def sent_over(gossip: GossipPort, also: Callable[[AuditHint], None] | None) -> Callable[[AuditHint], None]:
+    """Returns a function that publishes a hint over gossip and then gives it to the sender `also`, if there is one. If gossip
+    does not accept the hint, the function only logs that."""
+
+    def send(hint: AuditHint) -> None:
+        try:
+            gossip.publish(TOPIC, to_json(hint))
+        except Unavailable as error:
+            telemetry.log_error("hint.not_published", error, receipt=hint.result.receipt_id)
+        if also is not None:
+            also(hint)
+
+    return send

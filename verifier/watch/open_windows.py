@@ -1,5 +1,5 @@
-"""Reads snapshots at one block, with all disputes that can still change, all challenge windows that may be open, and the availability
-demands that keep windows open (design section 9).
+"""Reads snapshots at one block. A snapshot has all disputes that can still change, all challenge windows that may be open, and
+the availability demands that keep windows open (design section 9).
 
 Nothing is stored: each start reads disputes and demands from the chain again.
 """

@@ -28,7 +28,7 @@ from tests.source import ROOT
 
 WAIT_S = 240
 SIZE = "160m"
-"""More than twice what a node keeps free (`verifier.guards.RESERVE_BYTES`)."""
+"""More than twice what a node keeps free (`verifier.node.RESERVE_BYTES`)."""
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from tests.fixtures.committee.message_bus import MessageBus
 from tests.fixtures.metric_values import value_of
 from tests.fixtures.snapshot_builders import snapshot
 from tests.fixtures.verifier.watchtower_fixture import KEY, hint
-from verifier.audits.audit_hints import AuditHint, HintBox
-from verifier.audits.gossip_hints import GossipHints, sent_over
+from verifier.audits.audit_hints import AuditHint, GossipHints, HintBox, sent_over
 
 VOTER, TOWER = signer("voter").address, Address("0x" + "77" * 20)
 

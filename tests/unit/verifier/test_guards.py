@@ -26,8 +26,8 @@ from tests.fixtures.committee.seated_member import SeatedMember, disputed_receip
 from tests.fixtures.snapshot_builders import NOW, snapshot
 from tests.fixtures.storage.hand_clock import HandClock
 from tests.fixtures.storage.stored_records import vote
-from verifier import guards
-from verifier.guards import Guards
+from verifier import node
+from verifier.node import Guards
 
 COMMIT_END = NOW + 600
 JOB = RunVoteJob(word("d"), 1, word("r"), 1, word("s"), fetch_deadline=NOW + 300, commit_end=COMMIT_END)
@@ -67,10 +67,10 @@ def test_everything_may_begin_on_a_sound_machine(scene: Scene) -> None:
 
 
 def test_full_disk_begins_nothing_and_keeps_promises(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guards, "RESERVE_BYTES", 2**62)
+    monkeypatch.setattr(node, "RESERVE_BYTES", 2**62)
     assert scene.allowed(*PROMISES, *RISKS, JOB, RunAudit(word("r"))) == list(PROMISES)
     assert scene.failing() == {"guard_disk"}
-    monkeypatch.setattr(guards, "RESERVE_BYTES", 0)
+    monkeypatch.setattr(node, "RESERVE_BYTES", 0)
     assert scene.allowed(JOB) == [JOB] and scene.failing() == set()
 
 
@@ -97,12 +97,12 @@ def test_each_guard_is_logged_once(scene: Scene, monkeypatch: pytest.MonkeyPatch
 def test_member_with_a_full_disk_starts_no_job_until_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     setup, dispute = disputed_receipt(tmp_path)
     clock = HandClock(setup.chain.timestamp)
-    monkeypatch.setattr(guards, "RESERVE_BYTES", 2**62)
+    monkeypatch.setattr(node, "RESERVE_BYTES", 2**62)
     with SeatedMember(setup, Guards(ReadinessRegistry(), clock, tmp_path, 3)) as member:
         member.tick(1)
         member.until_quiet()
         assert setup.enclave.jobs == 0 and member.vote(dispute) is None
-        monkeypatch.setattr(guards, "RESERVE_BYTES", 0)
+        monkeypatch.setattr(node, "RESERVE_BYTES", 0)
         member.tick(1)
         member.until_quiet()
         assert member.vote(dispute) is not None

@@ -17,9 +17,8 @@ from tests.fixtures.builders import signer
 from tests.fixtures.metric_values import value_of
 from tests.fixtures.snapshot_builders import BLOCK, NOW, OTHER, case, holdings, snapshot, word
 from tests.fixtures.storage.hand_clock import HandClock
-from verifier.jobs import shard_presence
-from verifier.jobs.shard_presence import ShardPresence
-from verifier.observation import MEASUREMENT_BLOCKS, WATCHTOWER_GAS, NodeObserver, required_wei, set_disputes
+from verifier import observation
+from verifier.observation import MEASUREMENT_BLOCKS, WATCHTOWER_GAS, NodeObserver, ShardPresence, required_wei, set_disputes
 from verifier.settings import Role
 
 ME = signer("me").address
@@ -188,10 +187,10 @@ def test_shards_are_counted_and_asked_seldom(monkeypatch: pytest.MonkeyPatch) ->
         assert presence.check().ok and value_of("bytewise_kms_shards_ready") == 2
     assert sorted(asked) == [1, 2, 3]
     up.clear()
-    now[0] = shard_presence.EVERY_S
+    now[0] = observation.SHARDS_EVERY_S
     found = presence.check()
     assert not found.ok and (found.value, found.threshold) == ("0 of 3 are ready", "at least 2")
 
 
 def test_shard_that_is_away_is_not_ready() -> None:
-    assert shard_presence.is_ready(epoch().shards[0]) is False
+    assert observation.is_ready(epoch().shards[0]) is False

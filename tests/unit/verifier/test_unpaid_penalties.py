@@ -54,7 +54,7 @@ def test_penalty_is_collected_however_late_and_then_left_alone(setup: VerifierFi
 
 
 def test_uncollected_penalties_do_not_fill_the_memory(setup: VerifierFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demand_index, "MAX_UNPAID", 5)
+    monkeypatch.setattr(open_windows, "MAX_UNPAID", 5)
     subjects = [word("late", i) for i in range(7)]
     for subject in subjects:
         setup.chain.demand(subject, DemandKind.ANCHOR, TOWER, BOND, ended=DemandState.EXPIRED)
