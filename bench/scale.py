@@ -30,8 +30,7 @@ from tests.fixtures.cluster.sleepers import DONE
 from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.job_case import RIGHT
 from verifier.jobs.enclave_pool import EnclavePool
-from verifier.jobs.job_pool import VOTE, JobOrder
-from verifier.jobs.tickets import run_job
+from verifier.jobs.job import VOTE, JobOrder, run_job
 
 RESULTS = Path("bench/results/scale.json")
 AGENTS = (1, 2, 4, 8)

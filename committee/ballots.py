@@ -36,9 +36,7 @@ from bytewise.storage.journal import Journal
 from bytewise.storage.protection import Protection, StoredVote
 from bytewise.storage.restore_fence import RestoreFence
 from committee.certificates import Certificates
-from verifier.jobs.enclave_presence import EnclaveAway
-from verifier.jobs.job_pool import VOTE, FinishedJob, JobOrder, JobPool
-from verifier.jobs.tickets import run_job, vote_right
+from verifier.jobs.job import VOTE, EnclaveAway, FinishedJob, JobOrder, JobPool, run_job, vote_right
 from verifier.watch.absence_check import DaHealth
 from verifier.watch.records import Records
 

@@ -41,7 +41,7 @@ from tests.fixtures.snapshot_builders import holdings
 from tests.fixtures.watch_strategies import defended
 from tests.reference.stake_tree import StakeTree
 from verifier.audits.auditor import conclude
-from verifier.jobs.tickets import JobCase, audit_right, run_job, vote_right
+from verifier.jobs.job import JobCase, audit_right, run_job, vote_right
 from verifier.watch.batch_check import CheckedReceipt, verify_batch
 
 SEATS = PARAMS.seats(1)

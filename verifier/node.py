@@ -32,8 +32,7 @@ from bytewise.service import metrics, telemetry
 from bytewise.service.chain_head import MAX_AGE_S
 from bytewise.service.readiness import Check, ReadinessRegistry
 from verifier.audits.auditor import Auditor
-from verifier.jobs.enclave_presence import EnclaveAway
-from verifier.jobs.job_pool import FinishedJob, JobKey, JobPool
+from verifier.jobs.job import EnclaveAway, FinishedJob, JobKey, JobPool
 from verifier.watch.open_windows import SnapshotPages
 from verifier.watch.records import Records
 

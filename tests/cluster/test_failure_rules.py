@@ -31,9 +31,18 @@ from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.job_case import RIGHT
 from verifier.jobs.enclave_client import EnclaveClient
 from verifier.jobs.enclave_pool import EnclavePool
-from verifier.jobs.enclave_presence import EnclaveAway, EnclaveUnsuited
-from verifier.jobs.job_pool import AUDIT, VOTE, FinishedJob, JobKey, JobOrder
-from verifier.jobs.tickets import TicketRight, audit_right, run_job
+from verifier.jobs.job import (
+    AUDIT,
+    VOTE,
+    EnclaveAway,
+    EnclaveUnsuited,
+    FinishedJob,
+    JobKey,
+    JobOrder,
+    TicketRight,
+    audit_right,
+    run_job,
+)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from bytewise.service.exit_codes import Exit
 from tests.fixtures.builders import MODEL, word
 from tests.fixtures.cluster.ray_cluster import ROOT, WAIT_S, RayCluster, eventually, ray_cluster
 from verifier.jobs.cluster_client import cluster_check
-from verifier.jobs.enclave_presence import EnclaveAway
+from verifier.jobs.job import EnclaveAway
 
 
 @contextmanager

@@ -30,9 +30,7 @@ from bytewise.storage.archive import LightAudits
 from bytewise.storage.journal import Journal
 from verifier.audits.audit_hints import AuditHint, audit_salt
 from verifier.audits.bounties import FAILED, Bounties
-from verifier.jobs.enclave_presence import EnclaveAway
-from verifier.jobs.job_pool import AUDIT, FinishedJob, JobOrder, JobPool
-from verifier.jobs.tickets import JobCase, audit_right, run_job
+from verifier.jobs.job import AUDIT, EnclaveAway, FinishedJob, JobCase, JobOrder, JobPool, audit_right, run_job
 from verifier.watch.records import LiveReceipt, Records
 
 

@@ -25,7 +25,7 @@ from bytewise.service.readiness import Check
 from bytewise.tee.appraisal import verify_result_quote
 from verifier.jobs.cluster_messages import AskCluster, ClaimAgent, ClaimRefused, ClusterState, ResultTaken
 from verifier.jobs.enclave_client import ENDING_S, verify_result
-from verifier.jobs.enclave_presence import EnclaveAway, EnclaveUnsuited
+from verifier.jobs.job import EnclaveAway, EnclaveUnsuited
 
 STATE_TIMEOUT_S = 5.0
 """Seconds to wait for the state of the cluster."""

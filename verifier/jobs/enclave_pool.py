@@ -3,7 +3,8 @@
 Each thread serves one enclave: one beside this process, or one of a cluster. Enclaves that fail together form a group. Each
 enclave beside this process is a group of its own, and the whole cluster is one group. While a group accepts no job, other groups
 go on, and a job that one group refuses goes to another. The pool drops an audit that would begin too late ("shedding"), so that
-votes and other audits get the time. It never drops a vote.
+votes and other audits get the time. It never drops a vote. While a group accepts no job, the pool asks it less often
+(`EnclavePresence`). The log says once that the group went away and once that it returned.
 
 Machines of the cluster are untrusted. If an enclave beside this process suits a job, the cluster gets half of the job's time, so
 that this enclave can still run it. A job that failed in the cluster goes to an idle enclave beside this process.
@@ -30,8 +31,7 @@ from bytewise.protocol.units import Digest, hex0x
 from bytewise.service import metrics, telemetry
 from bytewise.service.clock import monotonic_s
 from kms.shard.release_policy import INSTANCES_PER_SEAT
-from verifier.jobs.enclave_presence import EnclaveAway, EnclavePresence, EnclaveUnsuited
-from verifier.jobs.job_pool import AUDIT, Capacity, FinishedJob, JobKey, JobOrder
+from verifier.jobs.job import AUDIT, Capacity, EnclaveAway, EnclaveUnsuited, FinishedJob, JobKey, JobOrder
 
 REMEMBERED = 4096
 """Number of newest jobs for which the pool remembers the result, the instances with a ticket, and whether the job was dropped or
@@ -40,6 +40,9 @@ MEASURED = 64
 """Number of last jobs whose durations are used to estimate the next one."""
 RESTART_S = 60.0
 """Most seconds that an enclave takes to restart."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 5.0
+"""First and longest pause, in seconds of wall time, before an absent enclave is asked again. The pause doubles each time. It
+stays short compared with a commit phase."""
 CLUSTER = "cluster"
 """Name of the group of all enclaves that are reached over the bridge."""
 _JOIN_S = 2.0
@@ -290,6 +293,62 @@ class EnclavePool:
                 "job.shed", kind=key[0], subject=key[1], queued_s=round(self._queued_s(), 1),
                 do="Add enclaves (docs/guide/run-many-enclaves.md), or lower the stake: it sets how many audits are drawn.",
             )  # fmt: skip
+
+
+class EnclavePresence:
+    """The record of whether one group's enclaves accepted the last job. The job threads write the record, and the tick reads
+    it."""
+
+    def __init__(
+        self, monotonic: Callable[[], float] = monotonic_s, group: str = "own 1", up: Gauge = metrics.ENCLAVE_UP
+    ) -> None:
+        """`group` names the enclaves in the log. `up` is the metric that shows whether they are there."""
+        self._monotonic = monotonic
+        self._group = group
+        self._up = up
+        self._lock = threading.Lock()
+        self._pause_s = 0.0
+        self._lost_at = 0.0
+        self._not_before = 0.0
+
+    @property
+    def down(self) -> bool:
+        """True if the last job found no enclave."""
+        with self._lock:
+            return self._pause_s > 0
+
+    @property
+    def away_s(self) -> float:
+        """Seconds since the enclave went away, or 0 while it is there."""
+        with self._lock:
+            return self._monotonic() - self._lost_at if self._pause_s > 0 else 0.0
+
+    @property
+    def pausing(self) -> bool:
+        """True while it is too early to ask the enclave again."""
+        with self._lock:
+            return self._pause_s > 0 and self._monotonic() < self._not_before
+
+    def lost(self, error: EnclaveAway) -> None:
+        """Notes that the enclave accepted no job. Each pause before the next question is longer than the one before."""
+        with self._lock:
+            now, first = self._monotonic(), self._pause_s == 0
+            if first:
+                self._lost_at = now
+            self._pause_s = FIRST_PAUSE_S if first else min(2 * self._pause_s, LONGEST_PAUSE_S)
+            self._not_before = now + self._pause_s
+        self._up.set(0)
+        if first:
+            telemetry.log_error("enclave.lost", error, group=self._group)
+
+    def found(self) -> None:
+        """Notes that the enclave accepted a job."""
+        with self._lock:
+            back, away_s = self._pause_s > 0, self._monotonic() - self._lost_at
+            self._pause_s = 0.0
+        self._up.set(1)
+        if back:
+            telemetry.log("enclave.returned", group=self._group, away_s=round(away_s))
 
 
 class _Group(NamedTuple):

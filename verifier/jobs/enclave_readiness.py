@@ -24,7 +24,7 @@ from bytewise.service import metrics
 from bytewise.service.clock import monotonic_s
 from bytewise.service.readiness import Check, ReadinessRegistry
 from bytewise.tee.appraisal import verify_evidence
-from verifier.jobs.enclave_presence import EnclaveAway, EnclaveUnsuited
+from verifier.jobs.job import EnclaveAway, EnclaveUnsuited
 
 EVERY_S, AFTER_FAILURE_S = 300.0, 10.0
 """Seconds until an enclave is asked again: after a good answer, and after a failure."""

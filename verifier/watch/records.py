@@ -20,7 +20,7 @@ from bytewise.protocol.units import Digest
 from bytewise.service import metrics, telemetry
 from bytewise.storage.archive import Archive, SeenReceipt
 from bytewise.storage.cursor import BlockMark, Cursor
-from verifier.jobs.tickets import JobCase
+from verifier.jobs.job import JobCase
 from verifier.watch.blob_fetcher import Backlog, BlobFetcher
 from verifier.watch.leaf_index import LeafIndex
 from verifier.watch.list_reader import CHECKED, FAULTY, GOOD, NEW, WITHHELD, ListReader

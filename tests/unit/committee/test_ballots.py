@@ -24,7 +24,7 @@ from tests.fixtures.builders import DISPUTES, word
 from tests.fixtures.committee.seated_member import SeatedMember, disputed_receipt
 from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.verifier_fixture import NETWORK, VerifierFixture, seat
-from verifier.jobs.enclave_presence import LONGEST_PAUSE_S
+from verifier.jobs.enclave_pool import LONGEST_PAUSE_S
 
 
 def test_a_duty_becomes_one_vote_a_commitment_and_a_reveal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

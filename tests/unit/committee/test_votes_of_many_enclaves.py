@@ -33,7 +33,7 @@ from tests.fixtures.verifier.verifier_fixture import NETWORK, VerifierFixture
 from verifier.cluster.agent import FENCE_BYTES, Agent
 from verifier.jobs.cluster_client import ClusterClient
 from verifier.jobs.enclave_pool import EnclavePool
-from verifier.jobs.enclave_presence import EnclaveAway
+from verifier.jobs.job import EnclaveAway
 from verifier.settings import ExecutorKind, ExecutorSettings
 from verifier.wiring import NodeContext
 

@@ -23,7 +23,7 @@ from tests.fixtures.builders import CHAIN_ID, MODEL, word
 from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.job_case import RIGHT, WORLD, case
 from verifier.jobs.enclave_client import EnclaveClient
-from verifier.jobs.tickets import JobCase, run_job
+from verifier.jobs.job import JobCase, run_job
 
 
 @pytest.fixture(scope="module")

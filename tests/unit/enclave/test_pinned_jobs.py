@@ -25,7 +25,7 @@ from tests.fixtures.builders import ANCHOR, CHAIN_ID, MODEL, World, word
 from tests.fixtures.verifier import enclave_in_memory as b
 from verifier.audits.auditor import Cause, attribute
 from verifier.jobs.enclave_client import EnclaveClient
-from verifier.jobs.tickets import JobCase, run_job, vote_right
+from verifier.jobs.job import JobCase, run_job, vote_right
 
 WORLD = World()
 RIGHT = vote_right(b.DISPUTE, 1, word("round seed"), 2_000_000_000)

@@ -33,7 +33,7 @@ from verifier.audits.audit_hints import AuditHint, HintBox
 from verifier.audits.auditor import MAX_ATTEMPTS, Auditor
 from verifier.audits.bounties import FAILED, PENDING, SIGNED, own_order
 from verifier.executor import ActionExecutor
-from verifier.jobs.job_pool import JobOrder
+from verifier.jobs.job import JobOrder
 from verifier.node import Node
 
 

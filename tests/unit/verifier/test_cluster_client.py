@@ -28,8 +28,7 @@ from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.job_case import RIGHT, WORLD, case
 from verifier.jobs.cluster_client import ClusterClient, cluster_check
 from verifier.jobs.cluster_messages import AskCluster, ClaimAgent, ClaimRefused, ClusterState
-from verifier.jobs.enclave_presence import EnclaveAway, EnclaveUnsuited
-from verifier.jobs.tickets import run_job
+from verifier.jobs.job import EnclaveAway, EnclaveUnsuited, run_job
 
 Answer = Callable[[socket.socket], None]
 PREPARED = Prepared(word("instance"), Blob(b"\4" * 65), 30)

@@ -26,8 +26,8 @@ from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.audit_node import node_of, run
 from tests.fixtures.verifier.verifier_fixture import WORLD, VerifierFixture
 from verifier.jobs.enclave_client import EnclaveClient
-from verifier.jobs.enclave_presence import EnclaveAway, EnclaveUnsuited
 from verifier.jobs.enclave_readiness import EnclaveChoice, EnclaveReadiness, KnownEnclave, SuitableEnclave, add_enclave_checks
+from verifier.jobs.job import EnclaveAway, EnclaveUnsuited
 
 OLD, NEW = measure(SOURCE_ROOT, "enclave.job_socket"), measure(SOURCE_ROOT, "enclave.supervisor")
 OTHER_MODEL, PROBE = word("another model"), word("probe")

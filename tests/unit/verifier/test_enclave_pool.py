@@ -17,9 +17,7 @@ from tests.fixtures.builders import MODEL, word
 from tests.fixtures.verifier import enclave_in_memory as b
 from tests.fixtures.verifier.job_case import RIGHT, case
 from verifier.jobs.enclave_pool import EnclavePool
-from verifier.jobs.enclave_presence import EnclaveAway, EnclaveUnsuited
-from verifier.jobs.job_pool import AUDIT, VOTE, FinishedJob, JobKey, JobOrder
-from verifier.jobs.tickets import run_job
+from verifier.jobs.job import AUDIT, VOTE, EnclaveAway, EnclaveUnsuited, FinishedJob, JobKey, JobOrder, run_job
 
 WAIT_S = 60.0
 RECEIPT = word("r")

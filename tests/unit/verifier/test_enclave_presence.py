@@ -14,7 +14,7 @@ from tests.fixtures.verifier.audit_node import node_of, run, run_until
 from tests.fixtures.verifier.verifier_fixture import Enclave, VerifierFixture
 from verifier.audits.auditor import MAX_ATTEMPTS
 from verifier.audits.bounties import FAILED, PENDING
-from verifier.jobs.enclave_presence import LONGEST_PAUSE_S
+from verifier.jobs.enclave_pool import LONGEST_PAUSE_S
 
 
 class Counting(Enclave):

@@ -15,7 +15,7 @@ from tests.fixtures.builders import word
 from tests.fixtures.verifier.verifier_fixture import VerifierFixture
 from tests.fixtures.verifier.withholding import BOND, demander
 from verifier.executor import ActionExecutor
-from verifier.jobs.job_pool import FinishedJob
+from verifier.jobs.job import FinishedJob
 from verifier.node import Node, NodePart
 
 EAGER = MovePolicy(turns=1)
