@@ -27,14 +27,13 @@ from tests.fixtures.builders import word
 from tests.fixtures.verifier.audit_node import auditor_of, run_until
 from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, PARAMS, WINDOW_S, MemoryChain, VerifierFixture
 from verifier.audits.bounties import AGREEMENT, OPENED, STAGE_LIMITS
-from verifier.demands.demander import Demander, DemandOptions
+from verifier.demander import Demander, DemandOptions
 from verifier.disputes.equivocation_reporter import EquivocationReporter
 from verifier.disputes.watchtower import Watchtower
 from verifier.executor import ActionExecutor
 from verifier.jobs.enclave_pool import EnclavePool
 from verifier.node import Node, NodePart
-from verifier.stake.deferred_slashes import DeferredPayments, RefusedSlashes
-from verifier.stake.stake_record import StakeRecorder, StaleWeights
+from verifier.stake import DeferredPayments, RefusedSlashes, StakeRecorder, StaleWeights
 from verifier.watch.chain_events import SETTLED_BLOCKS
 from verifier.watch.open_windows import DemandIndex, SnapshotPages
 

@@ -24,9 +24,8 @@ from bytewise.storage.duties import Duties
 from bytewise.storage.protection import Protection, ReliedRoots
 from chain.acts.actor import ContractSender
 from chain.reads.history import CourtHistory, KeyRegister
-from committee.ballots import Ballots
+from committee.ballots import Ballots, SeatResults
 from committee.certificates import Certificates
-from committee.seat_results import SeatResults
 from verifier.node import Node
 from verifier.settings import NodeSettings, Role
 from verifier.wiring import NodeContext, run

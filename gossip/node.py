@@ -31,10 +31,9 @@ from multiaddr import Multiaddr
 
 from gossip.admission import Admission
 from gossip.envelopes import MAX_ENVELOPE_BYTES, MAX_REQUEST_BYTES, PIECE_BYTES, EnvelopeShelf, write_request
-from gossip.handover import FETCH_TIMEOUT_S, HandOverServer
+from gossip.handover import FETCH_TIMEOUT_S, HandOverServer, Ring
 from gossip.messages import MAX_MESSAGE_BYTES, TOPICS, GossipRefused, topic_name, write_message
 from gossip.peers import PeersFile, PeersOnDisk, possession_of
-from gossip.ring import Ring
 from gossip.settings import GossipProcessSettings
 
 PUBSUB = "/meshsub/1.1.0"

@@ -48,6 +48,7 @@ from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.nonce_lease import NonceLease, hold_account_key, hold_lease
 from bytewise.storage.receipt_store import ReceiptStore
 from bytewise.storage.restore_fence import RestoreFence
+from bytewise.storage.retention import HorizonWatch
 from bytewise.storage.storage_checks import add_storage_checks
 from chain.acts.actor import ContractSender, contract_sender
 from chain.client.access import Chain, open_chain
@@ -65,8 +66,7 @@ from serving.readiness import ReadinessWatch
 from serving.request_builder import ChatTokenizer, Offer, make_request
 from serving.request_queue import RequestQueue, RequestTicket
 from serving.settings import ModelSettings, OperatorSettings, read_environment
-from verifier.stake.stake_record import StakeRecorder, StakeRecordReader
-from verifier.watch.horizon import HorizonWatch
+from verifier.stake import StakeRecorder, StakeRecordReader
 
 
 class Recorder(Protocol):

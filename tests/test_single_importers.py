@@ -37,19 +37,16 @@ BOUNDARIES = {
     "gossip.admission": "bytes of peers, without libp2p",
     "gossip.envelopes": "files, without libp2p",
     "gossip.node": "libp2p",
-    "gossip.ring": "memory of messages, without libp2p",
     "kms.backup": "a file, cryptography",
     "kms.shard.api": "HTTP",
     "kms.shard.http_limits": "HTTP, TLS",
     "kms.shard.listener": "sockets",
     "serving.api": "HTTP",
-    "verifier.audits.audit_hints": "messages of others",
     "verifier.audits.hint_server": "HTTP",
     "verifier.disputes.strategy_process": "a process",
     "verifier.cluster.agent": "runs on another machine",
     "verifier.cluster.bridge": "a socket",
-    "verifier.gossip_client": "a socket",
-    "verifier.gossip_peers": "files",
+    "verifier.gossip": "a socket, files",
     "verifier.jobs.enclave_pool": "threads",
     "verifier.jobs.enclave_readiness": "a socket",
 }
@@ -73,7 +70,6 @@ CONCEPTS = {
     "cli.node.registration": "the calls of a registration, without the command",
     "cli.node.state": "what a node or monitor is and did, without its table",
     "committee.maintenance": "what a person does to a stopped member",
-    "committee.seat_results": "what the court made of a member's seats",
     "dashboard.index.court": "facts of disputes",
     "dashboard.monitor.checks": "checks of the invariants, without their names",
     "dashboard.views.console_sections": "what parameters are worth, in sentences and tables",
@@ -85,7 +81,6 @@ CONCEPTS = {
     "verifier.attention": "scores of attention tests as a periodic job",
     "verifier.audits.bounties": "payment of audits",
     "verifier.executor": "actions carried out",
-    "verifier.stake.deferred_slashes": "penalties that wait",
 }
 """Modules that one other imports, and of what whole concept each is."""
 

@@ -60,7 +60,7 @@ from bytewise.protocol.units import Address, Digest, hex0x
 from bytewise.service import metrics, telemetry
 from bytewise.storage.journal import Journal
 from verifier.audits.auditor import Auditor
-from verifier.demands.demander import Demander
+from verifier.demander import Demander
 from verifier.disputes.equivocation_reporter import EquivocationReporter
 from verifier.disputes.watchtower import Watchtower
 

@@ -38,6 +38,7 @@ from bytewise.storage.housekeeper import housekeeping_job
 from bytewise.storage.journal import Journal, journal_key
 from bytewise.storage.nonce_lease import NonceLease, hold_account_key, hold_lease
 from bytewise.storage.restore_fence import RestoreFence
+from bytewise.storage.retention import HorizonWatch
 from bytewise.storage.storage_checks import add_storage_checks, data_folder
 from chain.acts.actor import contract_sender
 from chain.capsule.keeper import CapsuleKeeper
@@ -53,14 +54,13 @@ from verifier.attention import AttentionJob
 from verifier.audits.audit_hints import AuditHint, GossipHints, HintBox, HintSender, sent_over
 from verifier.audits.auditor import Auditor
 from verifier.audits.hint_server import HintServer, KnownVerifiers
-from verifier.demands.demander import Demander, DemandOptions
+from verifier.demander import Demander, DemandOptions
 from verifier.disputes.equivocation_reporter import EquivocationReporter
 from verifier.disputes.strategist import LocalStrategy, Strategist, StrategyRunner
 from verifier.disputes.strategy_process import StrategyProcess
 from verifier.disputes.watchtower import Watchtower
 from verifier.executor import ActionExecutor, ObservingExecutor, VoteExecutor
-from verifier.gossip_client import GossipClient
-from verifier.gossip_peers import PeersWriter
+from verifier.gossip import GossipClient, PeersWriter
 from verifier.jobs.cluster_client import ClusterClient, cluster_check
 from verifier.jobs.enclave_client import EnclaveClient
 from verifier.jobs.enclave_pool import EnclavePool
@@ -69,11 +69,9 @@ from verifier.node import Executor, Guards, Node, NodePart, VotePart
 from verifier.observation import JUDGES, NodeObserver
 from verifier.orders import OrderedDuties
 from verifier.settings import ExecutorSettings, GossipSettings, NodeSettings, Role
-from verifier.stake.deferred_slashes import DeferredPayments, RefusedSlashes
-from verifier.stake.stake_record import StakeRecorder, StaleWeights
+from verifier.stake import DeferredPayments, RefusedSlashes, StakeRecorder, StaleWeights
 from verifier.watch.absence_check import ProbedStore
 from verifier.watch.envelope_exchange import EnvelopeExchange
-from verifier.watch.horizon import HorizonWatch
 from verifier.watch.leaf_index import LeafIndex
 from verifier.watch.list_reader import PolicyDocuments
 from verifier.watch.open_windows import DemandIndex, SnapshotPages

@@ -8,11 +8,13 @@ Each transaction is short, so a vote never waits for it. After a crash between t
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import Connection, Engine, delete, func, select, text, update
 
 from bytewise.protocol import encoding
+from bytewise.protocol.court.params import ParamSet
+from bytewise.protocol.decisions.snapshot import Snapshot
 from bytewise.protocol.records.receipt import BatchHeader
 from bytewise.protocol.units import Digest
 from bytewise.service import metrics
@@ -64,6 +66,39 @@ class Horizon(NamedTuple):
     """Number of the first batch whose challenge window may be open, or whose list the operator must still show."""
     first_locked_seq: int = 0
     """For an operator, the number of its first receipt whose collateral is not released. Otherwise 0."""
+
+
+class ParamsReader(Protocol):
+    """The part of the chain that `HorizonWatch` reads."""
+
+    def params(self, version: int, block: int) -> ParamSet:
+        """Returns one version of the network's parameters."""
+        ...
+
+
+class HorizonWatch:
+    """The newest `Horizon` of a node. A tick calls `note`, and another thread reads `newest`, which is None before the first
+    tick."""
+
+    def __init__(self, chain: ParamsReader) -> None:
+        self._chain = chain
+        self.newest: Horizon | None = None
+
+    def note(self, snapshot: Snapshot, first_locked_seq: int = 0) -> None:
+        """Computes the horizon from a snapshot. An operator passes `first_locked_seq`, the number of its first receipt whose
+        collateral is not released."""
+        # A batch keeps the parameters under which it was anchored, so the longest of all versions count.
+        versions = [self._chain.params(version, snapshot.number) for version in range(1, snapshot.params_version + 1)]
+        self.newest = Horizon(
+            clock=min(snapshot.clock, snapshot.timestamp),
+            dispute_s=max(each.longest_dispute for each in versions),
+            stake_s=max(each.times.unbond_delay for each in versions),
+            disputes=frozenset(case.id for case in snapshot.disputes),
+            disputed=frozenset(case.receipt_id for case in snapshot.disputes),
+            disputed_batches=frozenset(case.batch_id for case in snapshot.disputes),
+            first_open_batch=snapshot.batches[0].batch_id if snapshot.batches else snapshot.batch_count,
+            first_locked_seq=first_locked_seq,
+        )
 
 
 class Retention:

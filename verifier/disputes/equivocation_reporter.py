@@ -20,7 +20,7 @@ from bytewise.protocol.records.receipt import SignedReceipt
 from bytewise.protocol.units import Address, Digest
 from bytewise.service import metrics, telemetry
 from bytewise.storage.archive import Archive
-from verifier.stake.refusals import Refusals
+from verifier.refusals import Refusals
 from verifier.watch.chain_events import EventCounter
 from verifier.watch.leaf_index import MAX_PROOFS, DoubleNumber, EquivocationProofs, LeafIndex, LeafNumber, P, SkippedReceipt
 from verifier.watch.receipt_inbox import ReceiptInbox

@@ -27,9 +27,8 @@ from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFI
 from tests.fixtures.chain.fake_eigenlayer import MAX_AGE, EigenLayer
 from tests.fixtures.court.session import EAGER, TRUE, DisputeFixture
 from verifier.executor import make_move
-from verifier.stake.deferred_slashes import RefusedSlashes
-from verifier.stake.refusals import REMEMBERED_S
-from verifier.stake.stake_record import StakeRecorder, StaleWeights
+from verifier.refusals import REMEMBERED_S
+from verifier.stake import RefusedSlashes, StakeRecorder, StaleWeights
 from verifier.watch.chain_events import SETTLED_BLOCKS
 
 OPERATOR, PENALTY = OPERATORS[0], DEVNET.money.slash_amount

@@ -47,7 +47,7 @@ from tests.fixtures.chain.devnet import (
     word,
 )
 from verifier.executor import MoveSender
-from verifier.stake.deferred_slashes import DeferredPaymentReader
+from verifier.stake import DeferredPaymentReader
 
 
 class Place(NamedTuple):

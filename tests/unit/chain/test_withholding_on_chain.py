@@ -23,10 +23,10 @@ from tests.fixtures.chain.devnet import CHALLENGER, OPERATORS, STAKE_WEI, VERIFI
 from tests.fixtures.court.session import EAGER, DisputeFixture
 from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.verifier.verifier_fixture import BlobShelf, randomness
-from verifier.demands.demander import Demander, DemandOptions
+from verifier.demander import Demander, DemandOptions
 from verifier.disputes.watchtower import Watchtower
 from verifier.executor import ActionExecutor
-from verifier.stake.refusals import REMEMBERED_S
+from verifier.refusals import REMEMBERED_S
 from verifier.watch.absence_check import ProbedStore
 from verifier.watch.list_reader import CHECKED
 from verifier.watch.open_windows import DemandIndex, SnapshotPages

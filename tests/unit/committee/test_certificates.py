@@ -32,7 +32,7 @@ from tests.fixtures.chain.devnet import VERIFIERS, mine, word
 from tests.fixtures.committee.certifying_member import CertifyingMember, register_keys, run_round
 from tests.fixtures.committee.message_bus import MessageBus
 from tests.fixtures.court.session import TRUE, DisputeFixture
-from verifier.gossip_client import GossipClient
+from verifier.gossip import GossipClient
 
 
 class Committee(NamedTuple):

@@ -14,7 +14,7 @@ from bytewise.protocol.units import Address
 from chain.deployment.params import DEVNET
 from chain.reads.earnings import earnings
 from chain.reads.history import CourtHistory
-from committee.seat_results import SeatResults
+from committee.ballots import SeatResults
 from tests.fixtures.chain.anvil import Anvil
 from tests.fixtures.chain.devnet import word
 from tests.fixtures.court.claimed_receipts import claimed

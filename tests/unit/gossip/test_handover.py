@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from gossip.envelopes import DAILY_BYTES, PIECE_BYTES, EnvelopeShelf, write_request
-from gossip.handover import MAX_CALL_BYTES, MAX_CALLS, HandOverClient, HandOverServer
+from gossip.handover import MAX_CALL_BYTES, MAX_CALLS, HandOverClient, HandOverServer, Ring
 from gossip.messages import GossipRefused
 from gossip.peers import Peer, PeersFile, read_peers, write_peers
-from gossip.ring import Ring
 from gossip.settings import read_settings
 
 ACCOUNT = "0x" + "11" * 20

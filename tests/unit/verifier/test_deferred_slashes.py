@@ -13,8 +13,8 @@ from tests.fixtures.verifier.recording_sender import RecordingSender
 from tests.fixtures.verifier.verifier_fixture import VerifierFixture
 from tests.fixtures.verifier.withholding import MOVES, TOWER
 from verifier.executor import journal_entry, make_move
-from verifier.stake.deferred_slashes import DeferredPayments
-from verifier.stake.refusals import REMEMBERED_S
+from verifier.refusals import REMEMBERED_S
+from verifier.stake import DeferredPayments
 from verifier.watch.chain_events import SETTLED_BLOCKS
 
 OURS = MovePolicy(turns=1)

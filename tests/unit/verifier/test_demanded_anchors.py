@@ -27,7 +27,7 @@ from tests.fixtures.verifier.withholding import (
     step,
     steps,
 )
-from verifier.stake.refusals import QUESTIONS_PER_STEP, REMEMBERED_S
+from verifier.refusals import QUESTIONS_PER_STEP, REMEMBERED_S
 from verifier.watch.receipt_inbox import MAX_FILE_BYTES, ReceiptInbox
 
 

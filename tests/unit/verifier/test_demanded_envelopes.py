@@ -28,7 +28,7 @@ from tests.fixtures.verifier.withholding import (
     step,
     steps,
 )
-from verifier.demands.demander import OTHERS_PAUSE_S
+from verifier.demander import OTHERS_PAUSE_S
 from verifier.disputes.own_disputes import OwnDisputes
 from verifier.watch.records import FETCH_BUDGET_S
 

@@ -23,7 +23,7 @@ from tests.fixtures.committee.seated_member import SeatedMember
 from tests.fixtures.snapshot_builders import snapshot
 from tests.fixtures.storage.databases import empty_database
 from tests.fixtures.verifier.verifier_fixture import ME, VerifierFixture, seat
-from verifier.gossip_client import GossipClient
+from verifier.gossip import GossipClient
 from verifier.watch.envelope_exchange import REPEAT_BLOCKS, TOPIC, EnvelopeExchange
 
 OTHER, LIAR = signer("second").address, signer("third").address

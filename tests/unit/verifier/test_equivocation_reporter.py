@@ -27,7 +27,7 @@ from tests.fixtures.verifier.verifier_fixture import WORLD, VerifierFixture
 from tests.fixtures.verifier.withholding import BOND, STRANGER, TOWER, hand_over
 from verifier.disputes.equivocation_reporter import EquivocationReporter
 from verifier.executor import ActionExecutor
-from verifier.stake.refusals import MAX_REMEMBERED_S, QUESTIONS_PER_STEP, REMEMBERED_S
+from verifier.refusals import MAX_REMEMBERED_S, QUESTIONS_PER_STEP, REMEMBERED_S
 from verifier.watch import leaf_index
 from verifier.watch.leaf_index import LeafIndex, LeafLocation, LeafNumber
 from verifier.watch.receipt_inbox import ReceiptInbox

@@ -18,7 +18,7 @@ from tests.fixtures.builders import signer as signer_of
 from tests.fixtures.metric_values import value_of
 from tests.fixtures.snapshot_builders import holdings, snapshot
 from tests.fixtures.verifier.verifier_fixture import ME, NETWORK, VerifierFixture
-from verifier.gossip_peers import (
+from verifier.gossip import (
     RENEW_AGAIN_S,
     VALID_S,
     WARN_S,

@@ -12,9 +12,8 @@ from tests.fixtures.verifier.verifier_fixture import VerifierFixture
 from tests.fixtures.verifier.withholding import MOVES, TOWER
 from verifier.executor import journal_entry, make_move
 from verifier.node import NodePart
-from verifier.stake.deferred_slashes import RefusedSlashes
-from verifier.stake.refusals import QUESTIONS_PER_STEP, REMEMBERED_S
-from verifier.stake.stake_record import StakeRecorder, StaleWeights
+from verifier.refusals import QUESTIONS_PER_STEP, REMEMBERED_S
+from verifier.stake import RefusedSlashes, StakeRecorder, StaleWeights
 from verifier.watch.chain_events import SETTLED_BLOCKS
 
 OURS = MovePolicy(turns=1)

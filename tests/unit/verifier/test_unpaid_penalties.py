@@ -11,7 +11,7 @@ from bytewise.protocol.records.receipt import list_subject
 from tests.fixtures.builders import DEMANDS, word
 from tests.fixtures.verifier.verifier_fixture import VerifierFixture
 from tests.fixtures.verifier.withholding import BOND, POLICY, STRANGER, TOWER, demander, step, steps, withheld
-from verifier.stake.refusals import MAX_REMEMBERED_S, REMEMBERED_S
+from verifier.refusals import MAX_REMEMBERED_S, REMEMBERED_S
 from verifier.watch import open_windows
 from verifier.watch.chain_events import BLOCKS_PER_READ, SETTLED_BLOCKS
 

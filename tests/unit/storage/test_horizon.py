@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from bytewise.protocol.court.params import ParamSet
+from bytewise.storage.retention import HorizonWatch
 from chain.deployment.params import DEVNET
 from tests.fixtures.snapshot_builders import case, snapshot, word
-from verifier.watch.horizon import HorizonWatch
 
 
 class TwoVersions:

@@ -37,7 +37,7 @@ from bytewise.protocol.units import Address, Digest
 from bytewise.service import metrics, telemetry
 from verifier.audits.auditor import AuditSortition
 from verifier.disputes.own_disputes import OwnDisputes
-from verifier.stake.refusals import Refusals
+from verifier.refusals import Refusals
 from verifier.watch.absence_check import HAND_IN_S, AbsenceCheck, DaHealth
 from verifier.watch.blob_fetcher import Backlog
 from verifier.watch.chain_events import EventCounter

@@ -1,1 +1,0 @@
-"""Availability demands: the node makes them, follows them and ends them (design section 9)."""

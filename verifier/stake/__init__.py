@@ -1,1 +1,0 @@
-"""Maintenance of stake records and of late penalties, for networks whose stake is in EigenLayer."""
