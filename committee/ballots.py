@@ -46,7 +46,8 @@ from verifier.watch.records import Records
 
 KIND = "vote"
 """Kind of the duty to vote in round 1 of a dispute. The duty's subject is the dispute id. The duty in a later round has the kind
-`vote.2`, `vote.3` and so on. If the person who runs the member declines the duty, that covers all rounds of the dispute."""
+`vote.2`, `vote.3` and so on. If the person who runs the member declines the duty, the decision covers all rounds of the
+dispute."""
 
 RETRY_PAUSE_S = 2
 """Seconds of the protocol clock between two attempts at one vote. That is long enough for a shard or an enclave to come back, and
@@ -307,8 +308,9 @@ class SeatSettlements(Protocol):
 class SeatResults:
     """A part of a member that counts how its seats were settled. It decides no action.
 
-    It reads the events of a dispute when all seats of the dispute are settled. It counts each seat once, also if a reorganisation
-    repeats the settlement. Seats that were settled while the process was stopped are not counted; `bytewise status` has all sums.
+    This part reads the events of a dispute when all seats of the dispute are settled. It counts each seat once, even if a
+    reorganisation repeats the settlement. Seats that were settled while the process was stopped are not counted; `bytewise
+    status` has all sums.
     """
 
     def __init__(self, chain: SeatSettlements, me: Address) -> None:
@@ -334,7 +336,7 @@ class SeatResults:
             # The range begins where the dispute was open, so that no reorganisation moves its settlement out of it.
             self._count(dispute, self._chain.seats(first, snapshot.number), snapshot.number)
             del self._over[dispute]
-        # As long as `OpenDisputes` remembers: no reorganisation that it finds goes back further.
+        # `OpenDisputes` remembers as many blocks, so no reorganisation that it finds goes back further.
         self._counted = {key: block for key, block in self._counted.items() if block > snapshot.number - CHECKPOINTS}
         return ()
 

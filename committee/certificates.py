@@ -67,9 +67,10 @@ class RoundNotes:
     """The second commitment of each member that signed two different commitments. A root that this member makes contains neither
     of the two. A root of another member may contain one of them."""
     roots: dict[Address, int] = field(default_factory=dict)
-    """For each member that posted a root: the mask of the seats whose commitments are under the root, as that member states."""
+    """A bit mask of seats for each member that posted a commit root. The seats' commitments are under the root, as that member
+    states."""
     opened: dict[Address, Finding] = field(default_factory=dict)
-    """What each member found, from the vote that it opened to the other members."""
+    """The finding of each member, from the vote that the member opened to the other members."""
     shares: dict[int, dict[Address, BlsSignature]] = field(default_factory=dict)
     """The BLS signatures for a set of seats, by member."""
     liars: set[Address] = field(default_factory=set)
@@ -187,7 +188,7 @@ class Certificates:
             case CertifyRound():
                 self._certify(action, sender)
 
-    # --- what was heard ---
+    # --- received messages ---
 
     def _wait(self, signed: SignedMessage) -> None:
         if sum(each.message.voter == signed.message.voter for each in self._waiting) < PER_VOTER:
@@ -297,7 +298,7 @@ class Certificates:
                 del shares[who]
         return made
 
-    # --- what is said ---
+    # --- sent messages ---
 
     def _speak(self, plan: CertificatePlan, dispute: Dispute, vote: Vote, notes: RoundNotes, board: RoundBoard) -> None:
         where = *round_of(dispute), vote.voter

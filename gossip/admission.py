@@ -1,9 +1,11 @@
-"""Decides which messages a gossip process relays and stores for its duty process. Such a message comes from a registered peer,
-keeps the limits, and belongs to this network and to the active key epoch or the epoch before.
+"""Decides which messages a gossip process relays and stores for its duty process.
 
-Cheap checks come first: the origin, repetition, the origin's rate, the size. Only then is the message parsed. A repeated message
-does not count against the rate. This module never asks the chain. A false statement in a well-formed message of a registered peer
-is therefore relayed, and the duty process that receives it refuses it.
+It admits a message of a registered peer that keeps the limits, if the message belongs to this network and to the active key epoch
+or the epoch before. Cheap checks come first: the origin, repetition, the origin's rate, the size. Only then is the message
+parsed. A repeated message does not count against the rate.
+
+This module never asks the chain. So it relays a well-formed message of a registered peer even if the message states something
+false. The duty process that receives such a message refuses it.
 """
 
 from collections import OrderedDict, deque

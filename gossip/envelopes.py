@@ -13,7 +13,7 @@ PIECE_BYTES = 256 * 1024
 MAX_ENVELOPE_BYTES = 16 * 2**20
 """Size of the largest envelope that is fetched, in bytes."""
 DAILY_BYTES = 64 * 2**20
-"""Bytes for one account in one day after which it gets no further piece on that day."""
+"""An account that got this many bytes in one day gets no further piece on that day."""
 MAX_REQUEST_BYTES = 256
 DAY_S = 86_400
 

@@ -51,7 +51,8 @@ class RingPage:
     lost: int
     """How many messages after that number were dropped before the reader asked."""
     last: int
-    """Number to ask with the next time: the number of the last message that the reader has got or missed."""
+    """The number that the reader passes in its next request. It is the number of the last message that the reader has got or
+    missed."""
 
 
 class Ring:
@@ -77,8 +78,8 @@ class Ring:
             return self._last
 
     def take(self, after: int, most: int) -> RingPage:
-        """Returns at most `most` messages with numbers greater than `after`. If no message had a number as great as `after` yet,
-        the process has restarted since the reader's last call, and the reader gets the messages from the beginning."""
+        """Returns at most `most` messages with numbers greater than `after`. If `after` is greater than every number so far, the
+        process has restarted since the reader's last call. The reader then gets the messages from the beginning."""
         with self._lock:
             start = after if 0 <= after <= self._last else 0
             found = [each for each in self._kept if each.number > start][: max(0, most)]

@@ -14,7 +14,7 @@ HINT = "hint"
 ROOT = "root"
 """Topic of the parts of a verdict certificate that members exchange: commitments, opened votes, BLS signatures."""
 HAVE = "have"
-"""Topic on which a member states that it has the bytes of an envelope and passes them on."""
+"""Topic on which a member states that it has the bytes of an envelope and gives them to other members."""
 TOPICS = (HINT, ROOT, HAVE)
 
 MAX_MESSAGE_BYTES = 4096

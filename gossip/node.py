@@ -1,7 +1,7 @@
-"""The libp2p side of gossip: TCP, Noise, Yamux, gossipsub. The only module of the project that imports trio and libp2p.
+"""The libp2p side of gossip: TCP, Noise, Yamux, gossipsub. No other module of the project imports trio and libp2p.
 
-The node closes a connection at once if `peers.json` does not name the peer. Every message is checked by `Admission` before the
-node relays it or stores it for the duty process. The process has one key, the peer key, which can neither vote nor pay.
+The node closes a connection at once if `peers.json` does not name the peer. `Admission` checks every message before the node
+relays it or stores it for the duty process. The process has one key, the peer key, which can neither vote nor pay.
 """
 
 import json
@@ -247,7 +247,7 @@ class GossipNode:
                 await self._close_unregistered(each)
             async with trio.open_nursery() as nursery:
                 for peer in self._peers.peers:
-                    # One of two dials, so that a pair has one connection.
+                    # Only one peer of each pair dials, so that the pair has one connection.
                     if peer.key != self._own_key and self._own_key < peer.key and _id_of(peer.key) not in connected:
                         nursery.start_soon(self._dial, peer.addresses, _id_of(peer.key))
             await trio.sleep(DIAL_PAUSE_S)
@@ -307,7 +307,7 @@ def run(settings: GossipProcessSettings) -> int:
 
 
 async def _main(settings: GossipProcessSettings, peers: PeersOnDisk) -> None:
-    # Inside the nursery its refusal of a setting would reach the caller wrapped in an exception group.
+    # Made before the nursery opens: inside it, the refusal of a setting would reach the caller wrapped in an exception group.
     node = GossipNode(settings, peers)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_stop_on_signal, nursery.cancel_scope)

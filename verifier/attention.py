@@ -13,14 +13,14 @@ from bytewise.service.schedule import PeriodicJob
 from verifier.settings import AttentionSettings
 
 ReadTests = Callable[[Path], Sequence[ScoredTest]]
-"""Reads the file of a reveal. Returns its tests, each with what the chain shows of this node. Raises an error if the reveal is
-too early or proves nothing."""
+"""Function that reads the file of a reveal. It returns the tests of the file, each with the actions of this node that the chain
+shows. It raises an error if the reveal is too early or proves nothing."""
 
 
 class AttentionJob:
-    """The scorer of this node in revealed attention tests. A folder has one file for each reveal. The job scores a file once, and
-    again if the file changes or while an audit of this node is not opened. Nothing is stored, so a restart scores all files
-    again."""
+    """The periodic job that scores this node in revealed attention tests. The folder of the settings has one file for each
+    reveal. The job scores a file once, and again if the file changes. It also scores a file again while this node has an audit in
+    it whose result is not opened yet. Nothing is stored, so a restart scores all files again."""
 
     def __init__(self, settings: AttentionSettings, account: Address, read: ReadTests) -> None:
         self._settings, self._account, self._read = settings, account, read
@@ -32,14 +32,14 @@ class AttentionJob:
         return PeriodicJob("attention", self.run, self._settings.every_s)
 
     def run(self) -> None:
-        """Scores the reveals that are new or were changed since the last run, and those about which this node has an audit that
-        was not opened yet. A reveal that is too early to be scored is tried again at the next run."""
+        """Scores each reveal that is new or was changed since the last run. Also scores again each reveal in which this node has
+        an audit whose result was not opened yet. A reveal that is too early to be scored is tried again at the next run."""
         paths = sorted(self._settings.folder.glob("*.json"))
         self._skipped &= {path.name for path in paths}
         present = {key: path for path in paths for key in [self._key(path)] if key is not None}
         self._scored = {key: records for key, records in self._scored.items() if key in present}
         for key, path in present.items():
-            # An audit of the node may be opened after the first look.
+            # An audit of the node may be opened after the first run.
             if key not in self._scored or self._score_of(self._scored[key]).audits.unopened:
                 self._score(key, path)
         everything = [record for records in self._scored.values() for record in records]

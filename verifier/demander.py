@@ -122,12 +122,12 @@ class DemandFollower:
 
 
 PAID = "AlreadyPunished"
-"""Name of the error with which the contract refuses once a penalty was taken in full."""
+"""Name of the contract's error for a demand whose penalty was already taken in full."""
 
 
 class UnpaidPenalties:
-    """A part of the demander that ends an expired demand again and again, until the operator has paid the whole penalty. Before
-    each try it asks the chain whether the transaction would take any stake."""
+    """A part of the demander that collects unpaid penalties. It ends an expired demand again and again, until the operator has
+    paid the whole penalty. Before each try it asks the chain whether the transaction would take any stake."""
 
     def __init__(self, chain: DemanderChain, book: DemandIndex, first_block: int, me: Address, moves: MovePolicy) -> None:
         self._chain = chain
@@ -169,7 +169,7 @@ class UnpaidPenalties:
 
 
 NO_END = 2**63
-"""A time that never comes. An anchor can be demanded as long as the receipt's number is not anchored."""
+"""End of the time for a demand of an anchor: never. An anchor can be demanded as long as the receipt's number is not anchored."""
 
 
 class DemandOptions(NamedTuple):
@@ -188,7 +188,7 @@ class DemandOptions(NamedTuple):
 
 class Demander:
     """The part of a node that makes, follows and ends demands. With a budget of 0 it makes no demands, but still follows and ends
-    demands of others."""
+    the demands of others."""
 
     def __init__(
         self, chain: DemanderChain, network: Network, records: Records, control: DaHealth, means: DemandOptions,
@@ -257,7 +257,7 @@ class Demander:
                     raise TryAgain("inbox_folder", f"receipt {action.receipt_id.hex()} was taken away")
                 sender.demand_anchor(signed, action.bond_wei, HAND_IN_S)
 
-    # --- what is missing ---
+    # --- missing items ---
 
     def _missing(self, overdue: dict[int | Digest, BatchHeader], snapshot: Snapshot) -> Iterator[MissingItem]:
         lists = {**self._records.faulty, **{key: header for key, header in overdue.items() if isinstance(key, int)}}
@@ -326,7 +326,7 @@ class Demander:
             telemetry.log("demand.foregone", subject=subject, kind=kind, bond_wei=bond, budget_wei=budget, balance_wei=balance)
         self._beyond.update(lost)
 
-    # --- how sure we are ---
+    # --- which items are certainly missing ---
 
     def _is_certain(self, missing: MissingItem, overdue: dict[int | Digest, BatchHeader], snapshot: Snapshot) -> bool:
         """Returns whether the item is certainly missing. The chain itself shows that a list does not fit its batch, or that a

@@ -1,8 +1,10 @@
 """Carries out actions: turns each decision into a job, a journal entry or a transaction.
 
-An action may be decided and executed several times. The outbox, the protection table and the job pool recognise an action that
-has already begun. The journal entry is written before the action executes. A move is an action that needs a sender and no other
-part of the node. Anybody may send it, or it collects money that is due to the account.
+A node may decide and execute an action several times. The outbox, the protection table and the job pool recognise an action that
+has already begun. The executor writes the journal entry before it executes the action.
+
+A move is an action that needs only the sender of transactions, and no other part of the node. Either any account may send the
+move, or the move collects money that is due to this account.
 """
 
 from collections import OrderedDict
@@ -190,16 +192,16 @@ def certificate_journal_entry(action: PostCommitRoot | CertifyRound | RevealUnde
 T = TypeVar("T")
 
 MAX_RECORDED = 4096
-"""Most actions of which the executor remembers that they are in the journal: more than are due at one time. It forgets the oldest
-actions first."""
+"""Most actions that the executor remembers as written to the journal. The limit is above the number of actions that are due at
+one time. The executor forgets the oldest actions first."""
 
 
 class VoteExecutor(Protocol):
     """The part of a member that carries out votes. `committee` implements it."""
 
     def start(self, action: RunVoteJob, snapshot: Snapshot) -> None:
-        """Fetches the envelope and queues the enclave job that finds the vote. If DA surely lacks the bytes, the vote is
-        UNAVAILABLE without a job."""
+        """Fetches the envelope and queues the enclave job that finds the vote. If DA certainly lacks the bytes, starts no job,
+        because the vote is then UNAVAILABLE."""
         ...
 
     def commit(self, action: CastCommit, sender: VoteSender) -> None:
@@ -217,8 +219,8 @@ class VoteExecutor(Protocol):
 
 
 class ActionExecutor:
-    """The executor of a node that starts jobs and sends transactions. A parameter is None if the node's role lacks that part. An
-    action that needs a missing part raises `Bug`."""
+    """The executor of a node that starts jobs and sends transactions. A parameter is None if the node's role lacks that part.
+    Raises `Bug` for an action that needs a missing part."""
 
     def __init__(
         self, sender: MoveSender, journal: Journal, auditor: Auditor | None, watchtower: Watchtower | None,
@@ -293,8 +295,8 @@ class ActionExecutor:
 
 
 class ObservingExecutor:
-    """The executor of a watchtower that only observes: it logs the actions that it would take, and takes none. The strategy
-    `observe` and the setting `dry_run` use it."""
+    """The executor of a watchtower that only observes. It logs each action instead of taking it. The strategy `observe` and the
+    setting `dry_run` use this executor."""
 
     def __init__(self) -> None:
         self._told: OrderedDict[Action, None] = OrderedDict()

@@ -41,7 +41,7 @@ from verifier.watch.envelope_exchange import envelopes_of_seats
 MAX_KEPT = 4096
 """Most messages of one topic that wait until a part takes them. The oldest are dropped first."""
 PAUSE_S = 20.0
-"""Seconds for which this process does not call a gossip process that hung."""
+"""Seconds for which this process does not call a gossip process again that did not answer in time."""
 
 
 class GossipClient:
@@ -128,7 +128,7 @@ VALID_S = 180 * 86_400
 RENEW_AGAIN_S = 3_600
 """Seconds of chain time after which the node tries again to renew an identity that it could not write."""
 WARN_S = 30 * 86_400
-"""Seconds before a peer's identity expires at which the check `gossip_identities` begins to fail."""
+"""The check `gossip_identities` fails from this many seconds before a peer's identity expires."""
 REFRESH_BLOCKS = 32
 """Blocks after which identity files and registrations are read again."""
 MAX_IDENTITIES = 512
@@ -137,7 +137,7 @@ MAX_IDENTITY_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class IdentityFile:
-    """An identity with its signature and addresses, as members hand it to each other."""
+    """The identity of one member, with its signatures and addresses. Members give this file to each other."""
 
     identity: GossipIdentity
     addresses: tuple[str, ...]
@@ -157,8 +157,8 @@ class HoldingsReader(Protocol):
 
 
 class PeersWriter:
-    """The part of a node that keeps `peers.json` in agreement with the chain. Implements `node.NodePart`, but decides no
-    action."""
+    """The part of a node that keeps `peers.json` in agreement with the chain. It decides no action. Implements
+    `node.NodePart`."""
 
     def __init__(
         self, chain: HoldingsReader, network: Network, signer: Signer, settings: GossipSettings, archive: Archive,
@@ -228,8 +228,8 @@ class PeersWriter:
 
 
 def identities_check(identities: Sequence[IdentityFile], now: int) -> Check:
-    """Returns a check that passes if no peer's identity expires within the next weeks. Expired identities no longer count as
-    peers, but the check names them."""
+    """Returns a check that fails if a peer's identity has expired or expires within `WARN_S` seconds. An expired identity is no
+    peer any more, but the check still names it."""
     ends = sorted((each.identity.not_after, each.identity.who) for each in identities)
     value = f"{len(ends)} identities"
     if ends:
@@ -251,8 +251,8 @@ def write_identity(folder: Path, domain: Domain, signer: Signer, settings: Gossi
 
 
 def read_identities(folder: Path, domain: Domain) -> list[IdentityFile]:
-    """Reads the identities that both account and peer key signed, even expired ones. Returns for each account the identity that
-    expires last."""
+    """Reads the identity files of a folder. Leaves out each file that the account and the peer key did not both sign. Expired
+    identities are included. Returns, for each account, the identity that expires last."""
     newest: dict[Address, IdentityFile] = {}
     for path in sorted(folder.glob("*.json"))[:MAX_IDENTITIES]:
         try:

@@ -84,17 +84,16 @@ class ShardPresence:
 JUDGES = frozenset({Role.VERIFIER, Role.MEMBER})
 """Roles with stake and an enclave."""
 JUDGE_GAS, WATCHTOWER_GAS = 1_000_000, 2_000_000
-"""Largest amount of gas that the account may have to pay for one dispute at once (`bench/results/gas.json`). A judge pays for a
-commitment, a reveal with a quote, and a settlement. A watchtower pays for opening the dispute, a demand, and opening its
-committed answer."""
+"""Most gas that an account may have to pay for one dispute at once (`bench/results/gas.json`). A judge pays for a commitment, a
+reveal with a quote, and a settlement. A watchtower pays for opening the dispute, a demand, and opening its committed answer."""
 
 MEASUREMENT_BLOCKS = 25
 """Blocks between two reads of the registered measurement, each of which takes four calls. 25 blocks of 12 s are five minutes."""
 
 
 class ObservedChain(Protocol):
-    """The part of the chain that the observer reads: each version of the parameters once, each key epoch once, and the registered
-    measurement every `MEASUREMENT_BLOCKS` blocks."""
+    """The part of the chain that the observer reads. The observer reads each version of the parameters once, each key epoch once,
+    and the registered measurement every `MEASUREMENT_BLOCKS` blocks."""
 
     def params(self, version: int, block: int) -> ParamSet:
         """Returns one version of the network's parameters."""

@@ -1,4 +1,4 @@
-"""Duties that a person ordered with a command: to certify a proposed environment or model.
+"""Duties that a person ordered with a command. The only such duty here is to certify a proposed environment or model.
 
 The member's running process sends the certification, because only one process may send transactions for an account.
 """
@@ -13,8 +13,8 @@ from bytewise.storage.duties import Duties, Duty
 from bytewise.storage.outbox import OutboxItem, OutboxState
 
 CERTIFY = "certify"
-"""Kind of the duty that `bytewise member certify` stores. Its subject is `certification_subject`, its deadline the end of the
-proposal."""
+"""Kind of the duty that `bytewise member certify` stores. The duty's subject is `certification_subject`, and its deadline is the
+end of the proposal."""
 
 _SENT = (OutboxState.CONFIRMED, OutboxState.FINAL, OutboxState.SUPERSEDED)
 
@@ -24,19 +24,19 @@ class Certifier(Protocol):
 
     def certify_item(self, digest: Digest, vectors: Digest, certify_until: int) -> OutboxItem:
         """Plans the transaction that certifies an item. Plans it again if an earlier attempt ended without success. Returns the
-        state of its outbox row."""
+        outbox row of the transaction."""
         ...
 
 
 def certification_subject(item: Digest, vectors: Digest, certify_until: int) -> bytes:
-    """Returns the subject of an order to certify: the item, the vectors that were computed, and the end of the proposal. An order
-    for another proposal of the same item therefore has another subject."""
+    """Returns the subject of an order to certify. It consists of the item, the vectors that the member computed, and the end of
+    the proposal. So an order for another proposal of the same item has another subject."""
     return item + vectors + certify_until.to_bytes(8, "big")
 
 
 class OrderedDuties:
-    """The part of a node that carries out ordered duties, at each block until the certification is in the chain or the proposal
-    has ended. Implements `verifier.node.NodePart`."""
+    """The part of a node that carries out the duties that a person ordered. It plans each certification at each block, until the
+    certification is on the chain or the proposal has ended. Implements `verifier.node.NodePart`."""
 
     def __init__(self, duties: Duties, sender: Certifier) -> None:
         self._duties = duties

@@ -1,7 +1,7 @@
-"""Asks the chain, before an action is decided, whether it would refuse the transaction, and remembers the answer for a while.
+"""Asks the chain whether it would refuse a transaction, before the node decides the action. Remembers the answer for a while.
 
-A refused transaction costs no gas, because the sender simulates it first. But without this check the action would be decided
-again at each tick, and its bond would stay reserved.
+A refused transaction costs no gas, because the sender simulates it first. But without this check the node would decide the action
+again at each tick, and the bond of the action would stay reserved.
 """
 
 from collections import OrderedDict
@@ -16,8 +16,8 @@ from bytewise.service import telemetry
 QUESTIONS_PER_STEP = 8
 """Most questions to the chain in one step. The number is limited because clients may hand over thousands of receipts."""
 REMEMBERED_S = 600
-"""Seconds of chain time for which a first refusal counts. Then the chain is asked again, because a closed environment may have
-opened again."""
+"""Seconds of chain time for which a first refusal counts. After that the node asks the chain again, because the reason may be
+gone. For example, a closed environment may be open again."""
 MAX_REMEMBERED_S = 16 * REMEMBERED_S
 """Longest time for which a refusal counts. The time doubles with each further refusal in a row."""
 MAX_SUBJECTS = 20_000
@@ -36,7 +36,7 @@ _NONE = _Refusal(0, 0)
 
 
 class Refusals:
-    """The chain's answers to the question whether it would refuse an action, by the action's subject."""
+    """The chain's last answers, by the subject of the action. Each answer says whether the chain would refuse the action."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[Digest, _Refusal] = OrderedDict()
@@ -48,8 +48,8 @@ class Refusals:
         self._left = QUESTIONS_PER_STEP
 
     def in_turn(self, subjects: Iterable[Digest]) -> list[Digest]:
-        """Returns the subjects in the order of questions: first those that were never asked about, then those that waited
-        longest. So no subject waits for ever."""
+        """Returns the subjects in the order of questions. Subjects that were never asked about come first, then those that waited
+        longest. So every subject gets its turn."""
         wanted = dict.fromkeys(subjects)
         return [*(each for each in wanted if each not in self._answers), *(each for each in self._answers if each in wanted)]
 

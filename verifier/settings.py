@@ -222,9 +222,9 @@ class NodeSettings:
     executor: ExecutorSettings | None = None
     """Connection to the enclave. The roles verifier and member require it."""
     inbox_folder: Path | None = None
-    """Folder for receipts of clients. Each is a file `….json` with the `receipt.signed` member of an answer. Use a folder of its
-    own: the node deletes every `….json` in it that is older than its other records. It refuses a folder that other
-    settings name, or that has a file of theirs."""
+    """Folder for receipts of clients. Each receipt is a file `….json` with the `receipt.signed` member of an answer. Use the
+    folder for nothing else: the node deletes every `….json` in it that is older than its other records. The node refuses a folder
+    that another setting names, or that contains a file that another setting names."""
     hint_listener: HintListener | None = None
     """Address at which a watchtower receives hints of auditors about the verdict. Without hints it never earns the opener's
     share."""

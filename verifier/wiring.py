@@ -149,7 +149,7 @@ class NodeContext:
         self.da = ProbedStore(DaClient(settings.da.urls, settings.da.timeout_s, attempts=1), os.urandom)
         documents = RegistryDocuments(self.chain)
         self.archive = archive
-        # Only this process reads it.
+        # Only the part of a watchtower that reports equivocation reads the index.
         self.leaves = LeafIndex(self.network.anchor_domain) if settings.watches else None
         self.records = Records(
             self.chain, documents, self.da, archive, cursor, self.network, settings.policy.fetch_deadline_s, leaves=self.leaves

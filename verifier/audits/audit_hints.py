@@ -1,12 +1,14 @@
-"""Hints from auditors to watchtowers: the answer that will win a dispute, sent before the audit is published (design section 9).
+"""Hints from auditors to watchtowers (design section 9).
 
-A challenger earns the opener's share only if it committed to the right answer when it opened the dispute. It has no enclave and
-cannot compute that answer. So a drawn auditor sends the answer to watchtowers of its choice.
+A challenger earns the opener's share only if it committed to the right answer when it opened the dispute. A watchtower has no
+enclave and cannot compute that answer. So a drawn auditor sends the answer that it found to watchtowers of its choice, before it
+opens its audit result on the chain. This message is the hint.
 
 A hint proves itself. It opens the commitment of a result that its verifier signed, and the salt of that commitment is a hash over
 outcome and code. A recipient can therefore pass a hint on, but not change it.
 
-Hints travel over HTTPS (`HintSender`, `hint_server`) or over gossip (`GossipHints`). Record, check and `HintBox` are the same.
+Hints travel over HTTPS (`HintSender`, `hint_server`) or over gossip (`GossipHints`). Record, check and `HintBox` are the same for
+both.
 """
 
 import queue
@@ -152,7 +154,7 @@ TOPIC = "hint"
 
 
 class GossipHints:
-    """The part of a node that puts the hints from gossip into the box. Implements `node.NodePart`, but decides no action."""
+    """The part of a node that puts the hints from gossip into the box. It decides no action. Implements `node.NodePart`."""
 
     def __init__(self, gossip: GossipPort, box: HintBox) -> None:
         self._gossip = gossip

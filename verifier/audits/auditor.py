@@ -50,7 +50,7 @@ class Cause(enum.StrEnum):
 
 
 class AuditConclusion(NamedTuple):
-    """The public result of a light audit, the cause of that result, and the salt that later opens its commitment."""
+    """The public result of a light audit, with its cause and with the salt that later opens its commitment."""
 
     result: AuditResult
     cause: Cause
@@ -201,7 +201,7 @@ class Auditor:
         if not self._may_audit(case.header, snapshot):
             self._audits.mark(action.receipt_id, FAILED, "this account left the pool, or joined it after the batch")
             return
-        # Valid as long as the window is open: the job may wait for an enclave until then.
+        # The ticket is valid as long as the window is open, because the job may wait for an enclave until then.
         right = audit_right(action.receipt_id, snapshot.window_end(action.receipt_id, case.header.batch_id) + 1)
         job = functools.partial(run_job, signer=self._signer, contracts=self._network.contracts, case=case, right=right)
         key, left = ("audit", action.receipt_id, 0), self._time_left_s(case, snapshot)
@@ -238,7 +238,7 @@ class Auditor:
         if keyless:
             asked = self._keyless[receipt_id] = self._keyless.get(receipt_id, 0) + 1
             pause_s = min(RETRY_PAUSE_S << min(asked - 1, 8), LONGEST_KEY_PAUSE_S)
-        # Until the draw is in a final block, honest shards give no key, so that nothing is wrong.
+        # Until the draw is in a final block, even honest shards give no key, so this is no failure.
         if not keyless or snapshot.number > live.header.block + BEACON_DELAY_BLOCKS + FINAL_AFTER:
             self._attempts[receipt_id] = self._attempts.get(receipt_id, 0) + 1
         end = snapshot.window_end(receipt_id, live.header.batch_id)

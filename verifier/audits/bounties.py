@@ -1,8 +1,8 @@
-"""Takes a signed audit result to its bounty, which is paid once another verifier agrees (ADR-021).
+"""Takes a signed audit result through its steps until its bounty is paid (ADR-021).
 
-The result is posted at once and opened after the window. Another verifier agrees if it has opened the same answer. An audit
-changes its state only when the chain shows the step, not when the step is planned, because a sender drops a transaction that
-waits too long.
+The node posts the result at once, and opens it after the challenge window. The bounty is paid once another verifier has opened
+the same answer: then the two agree. An audit changes its state when the chain shows the step. It does not change when the step is
+planned, because a sender drops a transaction that waits too long.
 """
 
 from collections.abc import Iterable
@@ -28,8 +28,8 @@ DONE, FAILED = ENDED_AUDITS
 AGREEMENT = 2
 """Number of verifiers that must have opened the same answer before a bounty is paid."""
 CLAIMS_AT_ONCE = 16
-"""Most bounties of matches, and most bounties of mismatches, that are claimed at one time, oldest first. Each claim is decided
-again in every block until it is paid."""
+"""Most bounties of one result that are claimed at one time, oldest first. Matches and mismatches are counted separately. Each
+claim is decided again in every block until it is paid."""
 
 
 class StageLimit(NamedTuple):
@@ -50,8 +50,8 @@ STAGE_LIMITS = {
     # A pool fills with every batch, and the hourly limit lets a day's worth through in a day.
     AGREED: StageLimit(_DAY, FAILED, "its bounty was not paid"),
 }
-"""Limits by state. The deadline of an audit is the end of its window, from OPENED on the time of the opening, and after a dispute
-the end of the dispute."""
+"""Limits by state. At first the deadline of an audit is the end of its window. From the state OPENED on, it is the time of the
+opening. After a dispute it is the end of the dispute."""
 
 
 LOOK_S = 10
@@ -75,7 +75,7 @@ def own_order(rows: Iterable[LightAudit], salt: bytes) -> list[LightAudit]:
 
 
 class Bounties:
-    """The audits of one verifier, on their way from the draw to the bounty. `Auditor` runs the enclave jobs."""
+    """The audits of one verifier, from the draw to the bounty. `Auditor` runs their enclave jobs."""
 
     def __init__(self, chain: AuditView, records: Records, audits: LightAudits, verifier: Address, salt: bytes) -> None:
         """`salt` is secret random bytes of this verifier, which decide the order of its audits (`own_order`)."""

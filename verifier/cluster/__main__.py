@@ -40,7 +40,7 @@ def _serve(settings: BridgeSettings) -> int:
     try:
         serve(settings, agents, stop)
     except TryAgain:
-        abandon()  # Ray waits for the head that is gone
+        abandon()  # closing the agents would wait for the head that is gone
         raise
     finally:
         if not is_abandoned():

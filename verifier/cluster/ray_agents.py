@@ -1,7 +1,7 @@
-"""The agents of a cluster, as the Ray driver sees them. Only this module imports Ray.
+"""The agents of a cluster, as the bridge uses them through Ray. Only this module imports Ray.
 
 A call of an agent runs at most once: Ray restarts an agent that died, and never repeats a call. A lease may end while its call
-still runs. The late answer of that call is dropped, and the agent takes no other job before the answer has come.
+still runs. The bridge drops the late answer of that call, and the agent takes no other job before the answer has come.
 """
 
 import itertools
@@ -68,7 +68,7 @@ class _Agent:
 
 
 class Lease(NamedTuple):
-    """The right to use one agent for one job, under one fence."""
+    """The right to use one agent for one job. Each lease of an agent has its own fence, which is a number that grows."""
 
     agents: "RayAgents"
     agent: _Agent
@@ -113,8 +113,9 @@ class RayAgents:
 
     @contextmanager
     def lease(self, model_id: Digest, receipt_id: Digest) -> Iterator[Lease]:
-        """Context manager that leases a free agent whose enclave runs the model. It prefers an agent that gave a result about the
-        receipt before, and avoids an agent that failed at it. Raises `AgentRefused` if no agent becomes free in time."""
+        """Context manager that leases a free agent whose enclave runs the model. An agent that gave a result about the receipt
+        before is preferred. An agent that failed at the receipt is taken last. Raises `AgentRefused` if no agent becomes free in
+        time."""
         agent = self._take(model_id, receipt_id)
         agent.failed = [*agent.failed[1 - REMEMBERED :], receipt_id]
         fence = next(self._fences)

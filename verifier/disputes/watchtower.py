@@ -46,8 +46,8 @@ from verifier.watch.chain_events import EventFollower
 from verifier.watch.records import LiveReceipt, Records
 
 DISPUTE = "dispute"
-"""Kind of the duty that `bytewise dispute open` stores. Its subject is the receipt, its deadline the end of the receipt's
-window."""
+"""Kind of the duty that `bytewise dispute open` stores. The duty's subject is the receipt, and its deadline is the end of the
+receipt's window."""
 
 
 class WatchtowerChain(BlockView, SnapshotView, TermsView, AuditView, AccountView, Protocol):
@@ -59,14 +59,14 @@ class SeenPost(NamedTuple):
 
     post: PostedAudit
     made_at: int
-    """Chain time at which the verifier says that it audited. It is at most the time of the block at which this process read the
-    result."""
+    """Chain time of the audit, as the verifier states it. It is never later than the time of the block at which this process read
+    the result: a later statement is replaced by that time."""
 
 
 class Watchtower:
-    """The part of a node that collects posted audit results and opens disputes. With each dispute it commits to the answer that
-    hints name, if there are hints. If this answer wins, it opens the commitment. After a restart it reads everything but the
-    hints from the chain again."""
+    """The part of a node that collects posted audit results and opens disputes. If there are hints, the watchtower commits with
+    each dispute to the answer that the hints name. It opens that commitment if the answer wins. After a restart it reads
+    everything except the hints from the chain again."""
 
     def __init__(
         self,
@@ -102,8 +102,8 @@ class Watchtower:
         self._committed: dict[Digest, Digest] = {}
 
     def step(self, snapshot: Snapshot) -> tuple[Action, ...]:
-        """Reads new audit results and asks the strategy. Then decides which receipts to dispute, and which commitments to an
-        answer to open."""
+        """Reads new audit results and shows the present state to the strategy. Then decides which receipts to dispute. Also
+        decides which of this account's commitments to open, because the answer in the commitment won."""
         self._read(snapshot)
         self._forget_closed(snapshot)
         self._own.follow(snapshot)

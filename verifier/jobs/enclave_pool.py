@@ -91,7 +91,7 @@ class EnclavePool:
         self._results = ResultComparison()
         alone = [self._group(f"own {number}", metrics.ENCLAVE_UP) for number in range(1, len(own) + 1)]
         whole = self._group(CLUSTER, metrics.CLUSTER_UP)
-        # 0 until a first job has found the cluster; 1 for a node without a cluster, because it lacks none.
+        # The metric is 0 until a first job has found the cluster. It is 1 for a node without a cluster, which lacks none.
         metrics.CLUSTER_UP.set(not cluster)
         self._groups = [*alone, *([whole] if cluster else [])]
         lanes: list[tuple[_Group, _LimitFor]] = [
@@ -111,8 +111,9 @@ class EnclavePool:
             return frozenset(self._jobs)
 
     def away(self) -> bool:
-        """Returns whether a new job would find no enclave now. That is so if the last job of every group found no enclave, and
-        each group must not be asked again yet: its pause is not over, or the pool has a job already."""
+        """Returns whether a new job would find no enclave now. That is so if two conditions hold for every group. The last job of
+        the group found no enclave. And the pool does not ask the group again now, because the pause of the group is not over or
+        because the pool has a job already."""
         with self._condition:
             return all(each.presence.down and (each.presence.pausing or bool(self._jobs)) for each in self._groups)
 

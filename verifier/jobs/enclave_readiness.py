@@ -75,8 +75,8 @@ class EnclaveReadiness:
         self, source: StatusSource, is_working: Callable[[], bool], chain_id: int, clock: Clock, rng: Callable[[int], bytes],
         monotonic: Callable[[], float] = monotonic_s,
     ) -> None:  # fmt: skip
-        """`is_working` returns whether a job runs. Then the enclave is there, and a question would have to wait for the end of
-        the job."""
+        """`is_working` returns whether a job runs. While a job runs, the enclave is there, and a question to the enclave would
+        have to wait for the end of the job."""
         self._source = source
         self._is_working = is_working
         self._chain_id = chain_id
@@ -232,20 +232,17 @@ class EnclaveChoice:
 
 
 class SuitableEnclave:
-    """One or two enclaves that run jobs beside other enclaves of the node.
-
-    Implements `bytewise.ports.EnclaveJobs` for a thread of the pool. It takes only a job that one of its enclaves suits, because
-    another enclave of the node may suit the job. An enclave without the model would answer that it lacks the model, and that
-    answer would become the vote.
-    """
+    """One or two enclaves that run jobs beside other enclaves of the node. Implements `bytewise.ports.EnclaveJobs` for a thread
+    of the pool. This client takes a job only if one of its enclaves suits the job, because otherwise another enclave of the node
+    may suit it. An enclave without the model would answer that it lacks the model, and that answer would become the vote."""
 
     def __init__(self, enclaves: Sequence[KnownEnclave]) -> None:
         self._enclaves = enclaves
         self._choice = EnclaveChoice(())
 
     def prepare(self, receipt_id: Digest, model_id: Digest) -> Prepared:
-        """Returns a fresh transport key. Raises `EnclaveAway` if no enclave answers. Raises `EnclaveUnsuited` if all that answer
-        run another model or are not approved by the policy."""
+        """Returns a fresh transport key. Raises `EnclaveAway` if no enclave answers. Raises `EnclaveUnsuited` if every enclave
+        that answers runs another model or is not approved by the policy."""
         ranked = [(each.state.rank(model_id), each) for each in self._enclaves]
         is_away, is_other, is_refused = min(rank for rank, _ in ranked)
         if is_away:

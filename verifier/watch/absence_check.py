@@ -1,8 +1,8 @@
-"""Makes sure that bytes are missing before the node risks money on that: it asks DA for them again, between two proofs that DA
+"""Makes sure that bytes are missing before the node risks money on it. It asks DA for the bytes again, between two proofs that DA
 works.
 
-`ProbedStore` proves that DA serves this node, by fetching bytes that must be there. `AbsenceCheck` demands such a proof before
-and after each question about missing bytes.
+`ProbedStore` proves that DA serves this node: it fetches bytes that must be there. `AbsenceCheck` demands such a proof before and
+after each question about missing bytes.
 """
 
 import time
@@ -18,7 +18,8 @@ from bytewise.protocol.units import Digest
 from bytewise.service import telemetry
 
 OWN_BLOB_BYTES = 64
-"""Bytes of a probe, which this node stores to test DA. A probe is random, so that no store has it by chance."""
+"""Size of a probe in bytes. A probe is data that this node stores to test DA. The data is random, so that no store has it by
+chance."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 15.0, 600.0
 """First and longest pause, in seconds of wall time, between two probes. The pause doubles while DA does not return a probe, so
 that a DA which only accepts bytes is not filled with probes."""
@@ -99,8 +100,8 @@ PAUSE_S = 15
 HOLDS_S = 30
 """Seconds of chain time for which the result that bytes are missing counts. A node that loses the chain for longer asks again."""
 HAND_IN_S = 60
-"""Seconds of wall time within which a transaction that relies on such a result must be sent. Otherwise the action is decided
-again."""
+"""Seconds of wall time within which the node must send a transaction that relies on such a result. After that, the node decides
+the action again."""
 
 
 class DaHealth(Protocol):
@@ -112,8 +113,8 @@ class DaHealth(Protocol):
 
 
 class AbsenceCheck:
-    """The check that finds out whether bytes are certainly missing from DA. It remembers that a subject is missing only while
-    each call of `begin` names the subject."""
+    """The check that finds out whether bytes are certainly missing from DA. It remembers a missing subject only as long as each
+    call of `begin` names that subject."""
 
     def __init__(self, control: DaHealth) -> None:
         self._control = control
@@ -128,7 +129,7 @@ class AbsenceCheck:
         self._left = QUESTIONS_PER_STEP
 
     def is_gone(self, subject: Digest, ask: Callable[[], object], snapshot: Snapshot) -> bool:
-        """Returns whether DA has no bytes that fit, although it gives other bytes. `ask` asks DA for the bytes; it must raise
+        """Returns whether DA lacks the right bytes, although it gives other bytes. `ask` asks DA for the bytes; it must raise
         `NotServed` if DA gave none that fit."""
         if subject in self._gone and snapshot.timestamp - self._gone[subject] <= HOLDS_S:
             return True

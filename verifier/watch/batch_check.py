@@ -36,19 +36,21 @@ MAX_ENTRY_BYTES = 8 * 1024
 
 
 class CheckedReceipt(NamedTuple):
-    """A receipt of a batch whose list fits the batch, with its path to the root and its fault, if it has one."""
+    """A receipt of a batch whose list fits the batch. It has the receipt's path to the root, and the receipt's fault if there is
+    one."""
 
     receipt_id: Digest
     signed: SignedReceipt
     proof: tuple[Digest, ...]
     fault: Fault | None
     is_lapse: bool = False
-    """Whether the fault is a lapse, which is no defect: the contract accepts the receipt all the same, and no committee convicts
-    the operator for it."""
+    """Whether the fault is only a lapse. The contract accepts a receipt with a lapse, and no committee convicts the operator for
+    it. Every other fault is a defect."""
 
 
 class SkippedNumber(NamedTuple):
-    """An empty leaf of a batch whose list fits the batch. With it the operator declares that no receipt has this number."""
+    """An empty leaf of a batch whose list fits the batch. With an empty leaf the operator declares that no receipt has the leaf's
+    number."""
 
     leaf: EmptyLeaf
     proof: tuple[Digest, ...]
@@ -65,11 +67,12 @@ class CheckedBatch(NamedTuple):
 def verify_batch(
     anchor: Domain, header: BatchHeader, data: bytes, environment: Environment, epochs: frozenset[int]
 ) -> CheckedBatch:
-    """Checks a batch by its list.
+    """Checks a batch by its list. Returns the receipts of the batch, each with its own fault if it has one, and the numbers that
+    the batch skips.
 
-    Returns its receipts, each with its own fault if it has one, and the numbers that the batch skips. Raises the fault of the
-    list, which concerns its size, bytes, signature, sequence, header, chain, epoch, environment, model or root. `environment` is
-    the registered document of the header's environment. `epochs` are the key epochs that the chain knows.
+    Raises a fault of the list itself. That fault concerns the list's size, bytes, signature, sequence, header, chain, epoch,
+    environment, model or root. `environment` is the registered document of the header's environment. `epochs` are the key epochs
+    that the chain knows.
     """
     if len(data) > header.count * MAX_ENTRY_BYTES:
         raise ListMismatch(header.batch_id, "size")
@@ -89,11 +92,12 @@ def verify_batch(
 def verify_leaves(
     anchor: Domain, header: BatchHeader, leaves: Sequence[SignedLeaf], data: bytes, environment: Environment
 ) -> CheckedBatch:
-    """Checks a batch whose list does not fit, by the leaves that the operator showed to answer a demand. Returns its receipts,
-    each with its own fault if it has one, and the numbers that the batch skips.
+    """Checks a batch whose list does not fit, by the leaves that the operator showed to answer a demand. Returns the receipts of
+    the batch, each with its own fault if it has one, and the numbers that the batch skips.
 
-    The contract has checked numbers, signatures and root. A root that differs means that the chain node is wrong, and raises
-    `TryAgain`. `data` is the bytes of the list; a receipt's locator is taken from them if they contain the receipt.
+    The contract has already checked numbers, signatures and root. If the root differs all the same, the chain node is wrong, and
+    the function raises `TryAgain`. `data` is the bytes of the list; a receipt's locator is taken from them if they contain the
+    receipt.
     """
     identifiers = [receipt_id(anchor, each.record) for each in leaves]
     nodes = [merkle.batch_leaf(name, each.record.seq) for name, each in zip(identifiers, leaves, strict=True)]

@@ -55,7 +55,7 @@ class BlobFetcher:
         return None if answer is None else self.envelope(answer.decode("utf-8", "replace"), envelope_hash, receipt_id)
 
     def _get(self, locator: str, label: Label, wanted: Digest, what: str) -> bytes:
-        # Bytes that do not fit are no fault of the operator, because any proxy may answer with anything.
+        # Bytes that do not fit are no fault of the operator, because a proxy of DA may answer with anything.
         try:
             return self._da.get(locator, lambda data: labelled(label, data) == wanted)
         except (Unavailable, BadCertificate) as error:

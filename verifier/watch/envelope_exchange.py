@@ -1,8 +1,8 @@
 """Passes ciphertext from seat to seat over gossip while a dispute is open, so that a DA layer that is down costs no vote.
 
-A member with a seat that has the envelope says so on the topic `have`, and gives it to other seats in parts. A member that lacks
-the envelope asks one of these members at a time. The hash in the receipt decides whether the bytes are right, so a liar costs one
-attempt. No part of the node waits for this exchange, and the node asks DA all the same.
+A member with a seat announces on the topic `have` that it has the envelope, and gives it to other seats in parts. A member that
+lacks the envelope asks one of these members at a time. The hash in the receipt decides whether the bytes are right, so a liar
+costs one attempt. No part of the node waits for this exchange. The node also goes on asking DA.
 """
 
 import contextlib
@@ -119,7 +119,7 @@ class EnvelopeExchange:
             failures = self._failures.setdefault(envelope, Counter())
             holders = {who: size for who, size in self._holders.get(envelope, {}).items() if failures[who] < MAX_FAILURES}
             if holders and self._archive.envelope(envelope) is None:
-                # The account that failed least is asked first, so that a liar keeps nobody from an honest seat.
+                # The account that failed least is asked first, so that a liar cannot keep this node from an honest seat.
                 account = min(holders, key=lambda who: failures[who])
                 self._folder.mkdir(parents=True, exist_ok=True)
                 self._running = _Transfer(self._gossip, envelope, holders[account], account, self._draft(envelope))

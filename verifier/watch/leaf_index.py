@@ -21,8 +21,8 @@ from bytewise.protocol.units import Address, Blob, Digest
 MAX_LEAVES = 20_000
 """Most receipts, and most skipped numbers, in memory. The oldest are dropped first. Anchored receipts are in the archive, too."""
 MAX_PROOFS = 5_000
-"""Most proofs of one kind. The limit is above the number of receipts that clients can hand over, because dropped proofs would be
-found again at each step."""
+"""Most proofs of one kind. The limit is above the number of receipts that clients can hand over. With a lower limit, each step
+would find the dropped proofs again."""
 
 P = TypeVar("P")
 
@@ -120,8 +120,8 @@ class LeafIndex:
             self._contradict(number, self._first[number])
 
     def note_list(self, header: BatchHeader, data: bytes) -> None:
-        """Adds the receipts in a list that does not fit its batch, as far as the batch's operator signed them. Ignores all other
-        entries."""
+        """Adds receipts of a list that does not fit its batch. Adds only receipts that the batch's operator signed, and ignores
+        all other entries."""
         for each in islice(_own_receipts(header, data), header.count):
             try:
                 verify_receipt(self._anchor, each)

@@ -69,8 +69,8 @@ class ListReader:
         """Appraisal policies by digest, read from the chain like the environments."""
 
     def read(self, header: BatchHeader, snapshot: Snapshot) -> bool:
-        """Reads the list of a batch from DA or the chain and stores its receipts. If the list does not fit the batch, it tries
-        the leaves in the operator's answer to a demand. Returns whether the receipts were proven.
+        """Reads the list of a batch from DA or the chain, and stores its receipts. If the list does not fit the batch, reads the
+        leaves in the operator's answer to a demand instead. Returns whether the receipts were proven.
 
         Raises `NotServed` if DA was just asked and has no bytes that fit.
         """

@@ -30,8 +30,8 @@ class DemandChain(BlockView, DemandView, Protocol):
 
 
 class DemandIndex:
-    """Demands by subject. It keeps open demands, demands for envelopes of receipts that can still be disputed, and ended demands
-    that were opened within the last `keep_s` seconds of the protocol clock."""
+    """An index of demands by subject. It keeps three kinds of demands: open demands, demands for envelopes of receipts that can
+    still be disputed, and ended demands that were opened within the last `keep_s` seconds of the protocol clock."""
 
     def __init__(self, chain: DemandChain, first_block: int, keep_s: int) -> None:
         self._chain = chain
@@ -49,7 +49,7 @@ class DemandIndex:
 
     @property
     def extended(self) -> Mapping[Digest, ExtendedWindow]:
-        """Receipts whose envelope was demanded and that could still be disputed at the last snapshot, with the end of their
+        """Receipts that could still be disputed at the last snapshot and whose envelope was demanded. Each has the end of its
         window."""
         return self._extended
 
@@ -60,7 +60,8 @@ class DemandIndex:
 
     @property
     def unpaid(self) -> Mapping[Digest, DemandRecord]:
-        """Expired demands that cost the operator a penalty, of any age, until the penalty is known to be paid in full."""
+        """Expired demands that cost the operator a penalty, however old they are. A demand stays here until its penalty is known
+        to be paid in full."""
         return {**self._unpaid, **{subject: each for subject, each in self._known.items() if _is_punished(each)}}
 
     def note_paid(self, subject: Digest) -> None:
@@ -81,7 +82,7 @@ class DemandIndex:
     def follow(self, snapshot: Snapshot) -> None:
         """Reads the demands that were made since the last snapshot, and the present state of the open demands."""
         if self._events.is_rewound():
-            # Another branch may lack a demand, or have another end of it.
+            # Another branch may lack a demand, or may have ended it in another way.
             self._known.update(self._unpaid)
             self._unpaid.clear()
             self._old.clear()
@@ -95,7 +96,7 @@ class DemandIndex:
         self._refresh(dict.fromkeys((*(self._known if self._is_doubtful else self._open()), *new)), snapshot)
         self._known = {subject: each for subject, each in self._known.items() if each.state is not DemandState.NONE}
         self._is_doubtful = False
-        # Read before the mark: after a failure the next call reads all of it again.
+        # Read the windows before the mark is set, so that the next call reads all of it again after a failure.
         self._extended = self._windows(snapshot)
         self._events.mark_read(snapshot.number, snapshot.block_hash)
         self._forget(snapshot)
@@ -266,8 +267,8 @@ class SnapshotPages:
             found += page
         if not snapshot.has_windows:
             return tuple(found)
-        # A window that is over stays over. A batch with an unanswered demand is kept, because the demand still has to be ended,
-        # and one with a receipt that a demand holds open.
+        # A window that is over stays over. Two kinds of batches are kept all the same: those with an unanswered demand, because
+        # the demand still has to be ended, and those with a receipt that a demand holds open.
         over = next(
             (
                 i

@@ -24,8 +24,9 @@ MAX_FILE_BYTES = 32 * 1024
 """Largest accepted file in bytes. A receipt with its locator takes a few kilobytes."""
 
 MAX_PROMISE_S = 7 * 86_400
-"""Most seconds after the time of a file for which a late `anchorBy` keeps the file from `prune`. The contract does not limit
-`anchorBy`, and no anchor can be demanded before that time."""
+"""Most seconds after the time of a file for which `prune` waits for the receipt's `anchorBy`. The contract does not limit
+`anchorBy`, so a file with a very late one would otherwise stay for a very long time. No anchor can be demanded before
+`anchorBy`."""
 
 _ADDRESS_BOOK = "network.json"
 
@@ -47,8 +48,9 @@ class ReceiptInbox:
     """The receipts in one folder, which is read at each step. A file without a receipt of this network is logged once, and again
     if the file changes.
 
-    Raises `ConfigurationError` if the folder is missing, or has settings or an address book, because `prune` deletes old files
-    that are no receipts."""
+    Raises `ConfigurationError` if the folder is missing. Also raises it if the folder has settings or an address book, because
+    `prune` deletes old files that are no receipts.
+    """
 
     def __init__(self, folder: Path, anchor: Domain) -> None:
         if not folder.is_dir():
@@ -67,10 +69,11 @@ class ReceiptInbox:
         return dict(found for found in self._read.values() if found is not None)
 
     def prune(self, before: int) -> int:
-        """Deletes the files of receipts that had to be anchored before a Unix second, and unreadable files of that age.
+        """Deletes the file of each receipt whose `anchorBy` is before the Unix second `before`. Also deletes each unreadable file
+        that was last changed before it. Returns the number of deleted files.
 
-        Returns the number of deleted files. Nobody can dispute, demand or report such a receipt any more. If `anchorBy` is more
-        than `MAX_PROMISE_S` after the time of the file, that limit counts instead.
+        Nobody can dispute, demand or report such a receipt any more. If `anchorBy` is more than `MAX_PROMISE_S` after the time of
+        the file, that limit counts instead.
         """
         gone = 0
         for file, found in list(self._read.items()):

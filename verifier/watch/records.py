@@ -182,8 +182,8 @@ class Records:
 
     def overdue(self, snapshot: Snapshot, tries: int) -> dict[int | Digest, BatchHeader]:
         """Returns the open batches whose list is missing, by number, and the receipts whose ciphertext is missing, by id. The
-        value is the header of the batch. Lists and ciphertext count only if their fetch deadline is over and they were tried at
-        least `tries` times."""
+        value is the header of the batch. A list or a ciphertext is returned only if its fetch deadline is over and at least
+        `tries` fetches failed."""
         wanted: dict[int | Digest, BatchHeader] = dict(self._unread.items())
         wanted.update((key, live.header) for key, live in self._live.items())
         # A receipt whose window is open only because of a demand was demanded already.
@@ -204,7 +204,7 @@ class Records:
                 self._await(batch.header)
 
     def _verify_unmoved(self, common: BlockMark | None, snapshot: Snapshot) -> None:
-        # A block's hash fixes all its ancestors. If the last block is still the snapshot's, all that was read is of this branch.
+        # A block's hash fixes all its ancestors. If the last block is still the snapshot's, everything was read on this branch.
         kept = common is None or self._chain.block_hash(common.number) == common.hash
         if not kept or self._chain.block_hash(snapshot.number) != snapshot.block_hash:
             raise TryAgain("chain", "reorganised while events were read")
